@@ -1,0 +1,105 @@
+"""Argument checks: shapes and dtypes only, so they cost nothing under `jit`.
+
+Every message names the argument, what was expected and what was received.
+"""
+
+import jax.numpy as jnp
+
+__all__ = [
+    "check_labels",
+    "check_logits",
+    "check_mask",
+    "check_members",
+    "check_same_shape",
+]
+
+
+def _shape(x) -> tuple[int, ...]:
+    return tuple(jnp.shape(x))
+
+
+def check_logits(**named) -> None:
+    """Each argument is floating point with a class axis of at least two.
+
+    Raises:
+        ValueError: the array has no class axis or fewer than two classes.
+        TypeError: the dtype is not floating point.
+    """
+    for name, x in named.items():
+        shape = _shape(x)
+        if not shape:
+            raise ValueError(f"{name} must have a class axis [..., C]; got a scalar")
+        if shape[-1] < 2:
+            raise ValueError(
+                f"{name} must have at least two classes on its last axis; got shape "
+                f"{shape}. For one binary score z use binary_logits(z) = [0, z]"
+            )
+        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+            raise TypeError(
+                f"{name} must be floating-point logits; got {jnp.result_type(x)}"
+            )
+
+
+def check_same_shape(**named) -> None:
+    """All arguments have one shape.
+
+    Raises:
+        ValueError: two shapes differ; both are in the message.
+    """
+    (first, x), *rest = named.items()
+    for name, y in rest:
+        if _shape(x) != _shape(y):
+            raise ValueError(
+                f"{first} and {name} must have the same shape; got {_shape(x)} and "
+                f"{_shape(y)}"
+            )
+
+
+def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
+    """`labels` are integers shaped like `logits` without the class axis.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: labels are not integers.
+    """
+    expected = _shape(logits)[:-1]
+    if _shape(labels) != expected:
+        raise ValueError(
+            f"labels must have the shape of {logits_name} without the class axis, "
+            f"{expected}; got {_shape(labels)} ({logits_name}: {_shape(logits)})"
+        )
+    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
+        raise TypeError(f"labels must be integers; got {jnp.result_type(labels)}")
+
+
+def check_mask(mask, shape: tuple[int, ...]) -> None:
+    """`mask` is None or has exactly `shape`.
+
+    Raises:
+        ValueError: the shape differs; masks are never broadcast.
+        TypeError: the dtype is neither bool nor a number.
+    """
+    if mask is None:
+        return
+    if _shape(mask) != tuple(shape):
+        raise ValueError(
+            f"mask must have the shape of the examples, {tuple(shape)}; got "
+            f"{_shape(mask)}"
+        )
+    dtype = jnp.result_type(mask)
+    if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_):
+        raise TypeError(f"mask must be bool or 0/1 numbers; got {dtype}")
+
+
+def check_members(logits, *, name: str = "logits", axes: str = "[M, N, C]") -> None:
+    """`logits` has a leading member axis of at least two models.
+
+    Raises:
+        ValueError: rank or number of models does not fit.
+    """
+    shape = _shape(logits)
+    if len(shape) < axes.count(",") + 1 or shape[0] < 2:
+        raise ValueError(
+            f"{name} must be {axes} with at least two models on the first axis; got "
+            f"shape {shape}"
+        )
