@@ -1,1 +1,35 @@
-"""ensembles."""
+"""Members of an ensemble as stacked trees, and what to make of their outputs."""
+
+from churn_jax.ensembles.adapters import (
+    Network,
+    Outputs,
+    from_function,
+    from_linen,
+    from_nnx,
+)
+from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
+from churn_jax.ensembles.members import (
+    Group,
+    apply_committee,
+    apply_members,
+    init_members,
+    stack,
+    take_member,
+)
+
+__all__ = [
+    "Group",
+    "Network",
+    "Outputs",
+    "apply_committee",
+    "apply_members",
+    "average_logits",
+    "average_probs",
+    "from_function",
+    "from_linen",
+    "from_nnx",
+    "gate",
+    "init_members",
+    "stack",
+    "take_member",
+]

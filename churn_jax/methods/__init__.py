@@ -1,1 +1,18 @@
-"""methods."""
+"""Training methods: members plus losses plus, for some, a teacher. All pure."""
+
+from churn_jax.methods.base import Batch, LossOutput, Method, Ramp, deploy
+from churn_jax.methods.codistillation import Codistillation
+from churn_jax.methods.ensemble_distillation import EnsembleDistillation
+from churn_jax.methods.erm import ERM, MinimumEntropy
+
+__all__ = [
+    "ERM",
+    "Batch",
+    "Codistillation",
+    "EnsembleDistillation",
+    "LossOutput",
+    "Method",
+    "MinimumEntropy",
+    "Ramp",
+    "deploy",
+]

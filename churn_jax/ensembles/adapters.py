@@ -1,0 +1,202 @@
+"""One calling convention for Linen modules, NNX modules and plain functions.
+
+The engine sees a `Network`: `init(key, x) -> variables` and
+`apply(variables, x, train=..., key=..., axis_name=...) -> (Outputs, model_state)`,
+where `variables = {"params": ..., **model_state}` and only `params` is trained.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx, struct
+
+from churn_jax.typing import PRNGKey, PyTree
+
+__all__ = ["Network", "Outputs", "from_function", "from_linen", "from_nnx"]
+
+
+@struct.dataclass
+class Outputs:
+    """What a network returns: `logits [..., C]` and, if it has them, `features`."""
+
+    logits: jax.Array
+    features: jax.Array | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network as two pure functions.
+
+    Attributes:
+        init: `(key, x) -> variables`.
+        apply: `(variables, x, *, train, key, axis_name) -> (Outputs, model_state)`;
+            logits are `[B, C]`, or `[K, B, C]` with `heads` = K > 1.
+        heads: K, the number of members that one set of weights yields.
+        name: shown in messages and reports.
+        has_convolutions: the mapping on CPU depends on it; None looks at the
+            kernels (rank above 2).
+    """
+
+    init: Callable[[PRNGKey, jax.Array], PyTree]
+    apply: Callable[..., tuple[Outputs, PyTree]]
+    heads: int = 1
+    name: str = "network"
+    has_convolutions: bool | None = None
+
+    def with_convolutions_from(self, params: PyTree) -> bool:
+        """Whether this network convolves, from the field or the kernels' rank."""
+        if self.has_convolutions is not None:
+            return self.has_convolutions
+        return any(len(p.shape) > 2 for p in jax.tree.leaves(params))
+
+
+def _as_outputs(raw: Any) -> Outputs:
+    if isinstance(raw, Outputs):
+        return raw
+    if hasattr(raw, "logits"):
+        return Outputs(raw.logits, getattr(raw, "features", None))
+    return Outputs(raw)
+
+
+def _accepts(function: Callable, name: str) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Network:
+    """Wraps a `flax.linen.Module`.
+
+    The module is called as `module(x, train=train)` if its `__call__` takes `train`,
+    else as `module(x)`; it returns logits or an object with `.logits`. A field
+    `axis_name` is set to the mesh axis whose devices share one batch, so that batch
+    norm sees the global batch.
+
+    Args:
+        module: an unbound Linen module.
+        heads: members per set of weights (BatchEnsemble, MIMO).
+        name: default is the class name.
+
+    Returns:
+        A `Network`.
+    """
+    takes_train = _accepts(type(module).__call__, "train")
+    takes_axis = any(f.name == "axis_name" for f in dataclasses.fields(module))
+
+    def call(bound, variables, x, train, **kwargs):
+        extra = {"train": train} if takes_train else {}
+        return bound.apply(variables, x, **extra, **kwargs)
+
+    def init(key, x):
+        extra = {"train": False} if takes_train else {}
+        return dict(module.init({"params": key}, x, **extra))
+
+    def apply(variables, x, *, train=False, key=None, axis_name=None):
+        state = {k: v for k, v in variables.items() if k != "params"}
+        bound = module.clone(axis_name=axis_name) if takes_axis and train else module
+        if not train:
+            return _as_outputs(call(bound, variables, x, False)), state
+        rngs = None if key is None else {"dropout": key}
+        raw, new = call(bound, variables, x, True, rngs=rngs, mutable=list(state))
+        return _as_outputs(raw), {**state, **new}
+
+    return Network(init, apply, heads, name or type(module).__name__)
+
+
+def from_nnx(
+    construct: Callable[[nnx.Rngs], nnx.Module],
+    *,
+    heads: int = 1,
+    name: str | None = None,
+) -> Network:
+    """Wraps an NNX module through `nnx.split` and `nnx.merge`.
+
+    Args:
+        construct: `nnx.Rngs -> module`, for example `lambda rngs: Net(64, rngs=rngs)`.
+        heads: members per set of weights.
+        name: default is the class name.
+
+    Returns:
+        A `Network`. Its variables are pure dicts: `{"params": ..., "state": ...}`,
+        where `state` holds everything that is neither a parameter nor an RNG
+        (batch statistics). Dropout is reseeded from the step's key.
+    """
+    template = construct(nnx.Rngs(0))
+    graph = nnx.graphdef(template)
+    label = name or type(template).__name__
+
+    def init(key, x):
+        del x
+        params, state, _ = _parts(construct(nnx.Rngs(key)))
+        return {
+            "params": nnx.to_pure_dict(params),
+            "state": nnx.to_pure_dict(state),
+        }
+
+    def apply(variables, x, *, train=False, key=None, axis_name=None):
+        params, state, rngs = _parts(template)
+        nnx.replace_by_pure_dict(params, variables["params"])
+        nnx.replace_by_pure_dict(state, variables["state"])
+        nnx.replace_by_pure_dict(rngs, _reseeded(nnx.to_pure_dict(rngs), key))
+        module = nnx.merge(graph, params, state, rngs)
+        (module.train if train else module.eval)()
+        if train:
+            for _, part in nnx.iter_modules(module):
+                if hasattr(part, "axis_name"):
+                    part.axis_name = axis_name
+        outputs = _as_outputs(module(x))
+        return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
+
+    return Network(init, apply, heads, label)
+
+
+def _parts(module: nnx.Module):
+    """`(parameters, other state, random streams)` of a module."""
+    _, params, rngs, state = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    return params, state, rngs
+
+
+def _reseeded(rngs: PyTree, key: PRNGKey | None) -> PyTree:
+    """The random streams with every key derived from this step's key."""
+    if key is None:
+        return rngs
+    leaves, treedef = jax.tree.flatten(rngs)
+    fresh = [
+        jax.random.fold_in(key, i)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else leaf
+        for i, leaf in enumerate(leaves)
+    ]
+    return treedef.unflatten(fresh)
+
+
+def from_function(
+    init: Callable[[PRNGKey, jax.Array], PyTree],
+    apply: Callable[[PyTree, jax.Array], Any],
+    *,
+    heads: int = 1,
+    name: str = "function",
+) -> Network:
+    """Wraps two plain functions without mutable state.
+
+    Args:
+        init: `(key, x) -> params`.
+        apply: `(params, x) -> logits` or an object with `.logits`.
+        heads: members per set of weights.
+        name: shown in messages.
+
+    Returns:
+        A `Network`.
+    """
+
+    def wrapped_init(key, x):
+        return {"params": init(key, x)}
+
+    def wrapped_apply(variables, x, *, train=False, key=None, axis_name=None):
+        del train, key, axis_name
+        return _as_outputs(apply(variables["params"], x)), {}
+
+    return Network(wrapped_init, wrapped_apply, heads, name)

@@ -1,0 +1,82 @@
+"""From the logits of members `[M, ..., C]` to the prediction that is deployed."""
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax._checks import check_logits
+from churn_jax.divergences import log_probs
+from churn_jax.typing import Logits
+
+__all__ = ["average_logits", "average_probs", "gate"]
+
+
+def average_probs(logits: Logits) -> Logits:
+    r"""Log of the mean of the members' probabilities.
+
+    `log (1/M sum_m softmax(z_m)) = logsumexp_m(log softmax(z_m)) - log M`, which is
+    a set of logits again and never takes the log of a rounded probability.
+
+    Args:
+        logits: `[M, ..., C]`, members first.
+
+    Returns:
+        `[..., C]` float32 log-probabilities.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> z = jnp.log(jnp.array([[[0.9, 0.1]], [[0.5, 0.5]]]))
+        >>> [round(float(p), 3) for p in jnp.exp(average_probs(z))[0]]
+        [0.7, 0.3]
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    check_logits(logits=logits)
+    return jax.nn.logsumexp(log_probs(logits), axis=0) - jnp.log(logits.shape[0])
+
+
+def average_logits(logits: Logits) -> Logits:
+    """Mean of the members' logits, float32.
+
+    Args:
+        logits: `[M, ..., C]`, members first.
+
+    Returns:
+        `[..., C]`.
+
+    References:
+        [elodi] Section 3.2 -- Zhao et al., ELODI: Ensemble Logit Difference
+        Inhibition for Positive-Congruent Training, 2022.
+        https://arxiv.org/abs/2205.06265
+    """
+    check_logits(logits=logits)
+    return jnp.mean(jnp.asarray(logits).astype(jnp.float32), axis=0)
+
+
+def gate(logits: Logits, log_weights: jax.Array) -> Logits:
+    """Mixture of the members' probabilities with the given log-weights.
+
+    `log sum_m w_m softmax(z_m)`; `log_weights` are normalised over members.
+
+    Args:
+        logits: `[M, ..., C]`.
+        log_weights: `[M]`, or `[M, ...]` to weight every example differently.
+
+    Returns:
+        `[..., C]` float32 log-probabilities.
+
+    Raises:
+        ValueError: `log_weights` fits neither form.
+    """
+    check_logits(logits=logits)
+    weights = jax.nn.log_softmax(jnp.asarray(log_weights).astype(jnp.float32), axis=0)
+    if weights.shape not in (logits.shape[:1], logits.shape[:-1]):
+        raise ValueError(
+            f"log_weights must be {logits.shape[:1]} or {logits.shape[:-1]}; got "
+            f"{weights.shape}"
+        )
+    weights = weights.reshape(weights.shape + (1,) * (logits.ndim - weights.ndim))
+    weights = jnp.broadcast_to(weights, logits.shape)
+    return jax.nn.logsumexp(log_probs(logits) + weights, axis=0)

@@ -1,0 +1,81 @@
+"""How the slots (replicas, members) that live on one device are computed.
+
+The only file that loops over slots. `vmap` batches them; `unroll` writes them one
+after another into one program; `loop` (replicas only) compiles one replica and
+dispatches it once per replica. Which is fastest was measured: `benchmarks/replicas.py`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax.typing import PyTree
+
+__all__ = ["MAPPINGS", "choose", "map_slots", "stack", "unstack"]
+
+MAPPINGS = ("auto", "vmap", "unroll", "loop")
+
+
+def choose(mapping: str, *, convolutional: bool, backend: str | None = None) -> str:
+    """Resolves `auto`: `loop` for convolutions on CPU, otherwise `vmap`.
+
+    Args:
+        mapping: one of `auto`, `vmap`, `unroll`, `loop`.
+        convolutional: whether any network convolves.
+        backend: default is the running one.
+
+    Returns:
+        `vmap`, `unroll` or `loop`, for the replica axis.
+
+    Raises:
+        ValueError: unknown name.
+    """
+    if mapping not in MAPPINGS:
+        raise ValueError(
+            f"mapping must be one of {', '.join(MAPPINGS)}; got {mapping!r}"
+        )
+    if mapping != "auto":
+        return mapping
+    backend = backend or jax.default_backend()
+    return "loop" if convolutional and backend == "cpu" else "vmap"
+
+
+def unstack(tree: PyTree, count: int) -> list[PyTree]:
+    """Splits the leading axis into `count` trees.
+
+    `jnp.split` rather than indexing: its transpose is one concatenate, where indexing
+    transposes to a pad and an add per slot. Typed keys cannot be split; index them.
+    """
+
+    def parts(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return [leaf[i] for i in range(count)]
+        return [jnp.squeeze(p, 0) for p in jnp.split(leaf, count)]
+
+    leaves, treedef = jax.tree.flatten(tree)
+    columns = [parts(leaf) for leaf in leaves]
+    return [treedef.unflatten([c[i] for c in columns]) for i in range(count)]
+
+
+def stack(trees: Sequence[PyTree]) -> PyTree:
+    """Stacks equal trees along a new leading axis; the inverse of `unstack`."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def map_slots(
+    function: Callable[..., PyTree],
+    arguments: tuple[PyTree, ...],
+    *,
+    count: int,
+    mapping: str,
+) -> PyTree:
+    """Maps `function` over the leading axis (`count`) of every leaf of `arguments`.
+
+    A single slot is squeezed rather than batched: a batched convolution of one slot
+    is slower than a plain one.
+    """
+    if mapping == "vmap" and count > 1:
+        return jax.vmap(function)(*arguments)
+    columns = [unstack(a, count) for a in arguments]
+    return stack([function(*row) for row in zip(*columns)])

@@ -1,0 +1,157 @@
+"""Members: one variables tree with a leading `M` axis, and committees of such trees.
+
+A committee is a tuple of *groups*, one per architecture, each a stacked tree; their
+logits are concatenated along the member axis in group order.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax.ensembles import mapping as slots
+from churn_jax.ensembles.adapters import Network, Outputs
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "Group",
+    "apply_committee",
+    "apply_members",
+    "init_members",
+    "stack",
+    "take_member",
+]
+
+stack = slots.stack
+
+
+class Group(tuple):
+    """`(network, size)`: `size` independently weighted networks of one kind."""
+
+    __slots__ = ()
+
+    def __new__(cls, network: Network, size: int):
+        """Checks that the size is positive."""
+        if size < 1:
+            raise ValueError(f"a group needs at least one network; got {size}")
+        return super().__new__(cls, (network, size))
+
+    network = property(lambda self: self[0])
+    size = property(lambda self: self[1])
+
+    @property
+    def members(self) -> int:
+        """Members that this group yields, `size` times the network's heads."""
+        return self.size * self.network.heads
+
+
+def init_members(
+    init: Callable[[jax.Array, jax.Array], PyTree], keys: jax.Array, x: jax.Array
+) -> PyTree:
+    """Initialises one network per key; leaves `[M, ...]`.
+
+    Args:
+        init: `(key, x) -> variables`.
+        keys: `[M]` typed PRNG keys.
+        x: one example batch, shared.
+
+    Returns:
+        Variables with a leading member axis.
+    """
+    return jax.vmap(init, in_axes=(0, None))(keys, x)
+
+
+def take_member(variables: PyTree, index: int | jax.Array) -> PyTree:
+    """Member `index` of a stacked tree."""
+    return jax.tree.map(lambda leaf: leaf[index], variables)
+
+
+def apply_members(
+    apply: Callable[..., tuple[Outputs, PyTree]],
+    variables: PyTree | Sequence[PyTree],
+    x: jax.Array,
+    *,
+    mapping: str = "vmap",
+    keys: jax.Array | None = None,
+    **kwargs,
+) -> tuple[Outputs, PyTree]:
+    """Applies stacked members to one input.
+
+    Args:
+        apply: `(variables, x, **kwargs) -> (Outputs, model_state)`.
+        variables: leaves `[S, ...]`, or a list of S trees (which are unrolled).
+        x: `[B, ...]`, shared by all members.
+        mapping: `vmap` or `unroll`.
+        keys: `[S]` dropout keys, one per network; None draws nothing.
+        **kwargs: passed on (`train`, `axis_name`).
+
+    Returns:
+        `(Outputs(logits [M, B, C]), model_state)`; the state has the form of
+        `variables`. A network with K heads contributes K rows: M = S x K.
+    """
+
+    def one(v, key=None):
+        return apply(v, x, key=key, **kwargs)
+
+    if isinstance(variables, list):
+        drawn = [None] * len(variables) if keys is None else list(keys)
+        results = [one(v, key) for v, key in zip(variables, drawn, strict=True)]
+        outputs = slots.stack([r[0] for r in results])
+        state = [r[1] for r in results]
+    else:
+        count = jax.tree.leaves(variables)[0].shape[0]
+        arguments = (variables,) if keys is None else (variables, keys)
+        outputs, state = slots.map_slots(one, arguments, count=count, mapping=mapping)
+    if outputs.logits.ndim == 4:  # [S, K, B, C]
+        outputs = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs
+        )
+    return outputs, state
+
+
+def apply_committee(
+    groups: Sequence[Group],
+    variables: Sequence[PyTree],
+    x: jax.Array,
+    *,
+    member_axis: str | None = None,
+    key: jax.Array | None = None,
+    **kwargs,
+) -> tuple[Outputs, list[PyTree]]:
+    """Applies every group and concatenates the members' outputs.
+
+    Args:
+        groups: the committee.
+        variables: one stacked tree (or list of trees) per group.
+        x: `[B, ...]`.
+        member_axis: inside `shard_map`, the mesh axis over which every group's
+            networks are sharded; logits are gathered over it.
+        key: dropout key; every network of the committee draws from its own.
+        **kwargs: passed to `apply_members`.
+
+    Returns:
+        `(Outputs(logits [M, B, C]), model_states)`. Features are kept only for a
+        committee of one group that is not sharded over members.
+    """
+
+    def gather(leaf):
+        if member_axis is None:
+            return leaf
+        return jax.lax.all_gather(leaf, member_axis, tiled=True, to="invarying")
+
+    results = []
+    for position, (group, v) in enumerate(zip(groups, variables, strict=True)):
+        count = len(v) if isinstance(v, list) else jax.tree.leaves(v)[0].shape[0]
+        keys = None
+        if key is not None:
+            first = 0 if member_axis is None else jax.lax.axis_index(member_axis)
+            slot = first * count + jnp.arange(count)
+            group_key = jax.random.fold_in(key, position)
+            keys = jax.vmap(jax.random.fold_in, (None, 0))(group_key, slot)
+        results.append(apply_members(group.network.apply, v, x, keys=keys, **kwargs))
+    logits = [gather(outputs.logits) for outputs, _ in results]
+    states = [state for _, state in results]
+    if len(logits) == 1:
+        features = results[0][0].features if member_axis is None else None
+        return Outputs(logits[0], features), states
+    return Outputs(jnp.concatenate(logits)), states

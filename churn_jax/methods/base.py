@@ -1,0 +1,206 @@
+"""What a training method is: pure data plus one pure `loss`.
+
+A method is a frozen pytree dataclass. Array leaves are coefficients that may differ
+between replicas (a grid is just more replicas); static fields are structure. The
+engine calls `loss` for one replica, so no leaf has a replica axis in there.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax.ensembles import Outputs, average_logits, average_probs
+from churn_jax.typing import Logits, PyTree
+
+__all__ = [
+    "DEPLOYMENTS",
+    "Apply",
+    "Batch",
+    "LossOutput",
+    "Method",
+    "Ramp",
+    "coefficient",
+    "deploy",
+    "static",
+]
+
+DEPLOYMENTS = ("member", "mean_probs", "mean_logits")
+
+
+def coefficient(default: float, **kwargs) -> Any:
+    """A sweepable field: a number, or an array with one entry per replica."""
+    return struct.field(default=default, **kwargs)
+
+
+def static(default: Any = dataclasses.MISSING, **kwargs) -> Any:
+    """A structural field: part of the program, not of the data."""
+    if default is dataclasses.MISSING:
+        return struct.field(pytree_node=False, **kwargs)
+    return struct.field(pytree_node=False, default=default, **kwargs)
+
+
+@struct.dataclass
+class Batch:
+    """One replica's share of a batch on one device.
+
+    Attributes:
+        images: `[B, ...]` float32, normalised and augmented.
+        labels: `[B]` int32.
+        mask: `[B]` float32, 1 for valid examples.
+        keys: `[B]` typed keys, one per example and step, the same on every mesh.
+        axis_name: mesh axis that shares the batch, or None outside of `shard_map`.
+    """
+
+    images: jax.Array
+    labels: jax.Array
+    mask: jax.Array
+    keys: jax.Array
+    axis_name: str | None = struct.field(pytree_node=False, default=None)
+
+    def sum(self, values: jax.Array) -> jax.Array:
+        """Masked sum over the examples of the *global* batch; `[..., B]` to `[...]`."""
+        total = jnp.sum(jnp.where(self._valid(values), values, 0.0), axis=-1)
+        return total if self.axis_name is None else jax.lax.psum(total, self.axis_name)
+
+    def mean(self, values: jax.Array) -> jax.Array:
+        """Masked mean over the examples of the *global* batch; `[..., B]` to `[...]`.
+
+        Methods never call `jnp.mean` over examples: the mean of per-device means is
+        another number when a shard holds padding.
+        """
+        count = self.sum(jnp.ones_like(self.mask))
+        return self.sum(values) / jnp.maximum(count, 1.0)
+
+    def _valid(self, values: jax.Array) -> jax.Array:
+        lead = (1,) * (values.ndim - 1)
+        return jnp.broadcast_to(self.mask.reshape(*lead, -1) > 0, values.shape)
+
+
+@struct.dataclass
+class LossOutput:
+    """Result of `Method.loss`.
+
+    Attributes:
+        loss: the scalar that is differentiated.
+        terms: scalars logged under their own names; a non-finite one is named when
+            the replica is stopped.
+        model_state: what `apply` returned (batch statistics).
+    """
+
+    loss: jax.Array
+    terms: Mapping[str, jax.Array]
+    model_state: PyTree
+
+
+class Apply(Protocol):
+    """`apply(variables, images, train=True) -> (Outputs(logits [M, B, C]), state)`."""
+
+    def __call__(
+        self, variables: PyTree, images: jax.Array, train: bool = True
+    ) -> tuple[Outputs, PyTree]:
+        """Applies all members of the replica."""
+
+
+Teacher = Callable[..., Logits]
+
+
+@struct.dataclass
+class Ramp:
+    r"""How a coefficient grows from 0 during training.
+
+    * `constant`: the full coefficient from the first step.
+    * `linear`: `min(c t, beta)`, with `c = beta / steps`.
+    * `step`: 0 until `steps` (the burn-in t0), the full coefficient after it.
+
+    Attributes:
+        kind: `constant`, `linear` or `step`.
+        steps: length of the ramp, in optimiser steps.
+
+    References:
+        [reproducibility] Appendix C -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    kind: str = static("constant")
+    steps: float = coefficient(0.0)
+
+    def __post_init__(self):
+        """Refuses an unknown kind."""
+        if self.kind not in ("constant", "linear", "step"):
+            raise ValueError(
+                f"ramp must be constant, linear or step; got {self.kind!r}"
+            )
+
+    def __call__(self, value: jax.Array, step: jax.Array) -> jax.Array:
+        """The coefficient `value` as it stands at `step` (0 is the first update)."""
+        value = jnp.asarray(value, jnp.float32)
+        step = jnp.asarray(step, jnp.float32)
+        length = jnp.asarray(self.steps, jnp.float32)
+        if self.kind == "linear":
+            return value * jnp.clip((step + 1.0) / jnp.maximum(length, 1.0), 0.0, 1.0)
+        if self.kind == "step":
+            return jnp.where(step >= length, value, 0.0)
+        return value
+
+
+@struct.dataclass
+class Method:
+    """Base of all methods; the fields that every method has.
+
+    Attributes:
+        members: M, networks per replica that train together.
+        deploy: what a replica predicts with: `member` (number `deployed_member`),
+            `mean_probs` or `mean_logits` of its members.
+        deployed_member: which peer, for `deploy="member"`.
+    """
+
+    members: int = static(1)
+    deploy: str = static("member")
+    deployed_member: int = static(0)
+
+    needs_teacher = False
+
+    def __post_init__(self):
+        """Checks structure; coefficients may be traced and are not looked at."""
+        if self.members < 1:
+            raise ValueError(f"members must be at least 1; got {self.members}")
+        if self.deploy not in DEPLOYMENTS:
+            raise ValueError(
+                f"deploy must be one of {', '.join(DEPLOYMENTS)}; got {self.deploy!r}"
+            )
+        if not 0 <= self.deployed_member < self.members:
+            raise ValueError(
+                f"deployed_member must be below members={self.members}; got "
+                f"{self.deployed_member}"
+            )
+
+    def loss(
+        self,
+        apply: Apply,
+        variables: PyTree,
+        batch: Batch,
+        *,
+        teacher: Teacher | None,
+        step: jax.Array,
+        key: jax.Array,
+    ) -> LossOutput:
+        """The training objective of one replica; see the subclasses."""
+        raise TypeError(f"{type(self).__name__} defines no loss")
+
+    @property
+    def inference_cost(self) -> float:
+        """Forward passes at deployment, in units of one network."""
+        return 1.0 if self.deploy == "member" else float(self.members)
+
+
+def deploy(method: Method, logits: Logits) -> Logits:
+    """The deployed prediction of a replica, `[M, ..., C]` to `[..., C]`."""
+    if method.deploy == "mean_probs":
+        return average_probs(logits)
+    if method.deploy == "mean_logits":
+        return average_logits(logits)
+    return logits[method.deployed_member].astype(jnp.float32)

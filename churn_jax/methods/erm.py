@@ -1,0 +1,101 @@
+"""Plain training and the minimum-entropy regularisers; also plain ensembles."""
+
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax import losses
+from churn_jax.methods.base import LossOutput, Method, Ramp, coefficient, static
+
+__all__ = ["ERM", "REGULARIZERS", "MinimumEntropy", "regularizer"]
+
+REGULARIZERS = ("entropy", "uniform_skl")
+
+
+def regularizer(kind: str, logits, top_k: int | None):
+    """`EReg` per example: `H(f)`, or `-SKL(f, Unif)`; smaller is more confident.
+
+    Args:
+        kind: `entropy` or `uniform_skl`.
+        logits: `[..., C]`.
+        top_k: sum over the k most likely classes only; None is all.
+
+    Returns:
+        `[...]` float32.
+    """
+    if kind == "entropy":
+        return losses.entropy(logits, top_k=top_k)
+    return -losses.uniform_symmetric_kl(logits, top_k=top_k)
+
+
+@struct.dataclass
+class ERM(Method):
+    r"""Plain cross-entropy training of M independent members.
+
+    `L = sum_m L(w_m)` with `L(w) = 1/n sum_i CE(y_i, f(x_i; w))`. M = 1 is the
+    baseline; M > 1 with `deploy="mean_probs"` is a deep ensemble. A sum, not a mean,
+    over members: nothing couples them, so each trains exactly as it would alone.
+
+    References:
+        [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        """Sum over members of the mean cross-entropy."""
+        del teacher, step, key
+        outputs, model_state = apply(variables, batch.images)
+        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
+
+
+@struct.dataclass
+class MinimumEntropy(Method):
+    r"""Cross-entropy with a minimum-entropy regulariser, as a convex combination.
+
+    `(1 - alpha) L(w) + alpha 1/n sum_i H(f(x_i; w))` (Eq. 6), or
+    `(1 - alpha) L(w) - alpha 1/n sum_i SKL(f(x_i; w), Unif)` (Eq. 7); summed over
+    members where there are several.
+
+    Attributes:
+        alpha: weight of the regulariser, in `[0, 1]`.
+        kind: `entropy` (Eq. 6) or `uniform_skl` (Eq. 7).
+        top_k: penalise only the k most likely classes (the paper: 10 on ImageNet).
+        ramp: how alpha grows.
+
+    Notes:
+        Eq. 7 is unbounded below; its gradient in the logits is bounded.
+
+    References:
+        [reproducibility] Eq. 6 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 7 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    alpha: float = coefficient(0.1)
+    kind: str = static("entropy")
+    top_k: int | None = static(None)
+    ramp: Ramp = Ramp()
+
+    def __post_init__(self):
+        """Checks structure."""
+        super().__post_init__()
+        if self.kind not in REGULARIZERS:
+            raise ValueError(
+                f"kind must be one of {', '.join(REGULARIZERS)}; got {self.kind!r}"
+            )
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        """Sum over members of the regularised risk."""
+        del teacher, key
+        outputs, model_state = apply(variables, batch.images)
+        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        penalty = jnp.sum(
+            batch.mean(regularizer(self.kind, outputs.logits, self.top_k))
+        )
+        alpha = self.ramp(self.alpha, step)
+        loss = (1.0 - alpha) * cross_entropy + alpha * penalty
+        terms = {"cross_entropy": cross_entropy, self.kind: penalty}
+        return LossOutput(loss, terms, model_state)
