@@ -1,0 +1,360 @@
+"""Predictions of independent runs on one evaluation set, and the file they live in.
+
+The file is a NumPy `.npz` archive any framework can write: `ids [N]`, `labels [N]`,
+`logits [R, N, C]` and, optionally, `meta` (a JSON object as text). Only NumPy is
+needed here, so a comparison never has to import a trainer.
+"""
+
+import dataclasses
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+__all__ = [
+    "Predictions",
+    "PredictionsError",
+    "check_comparable",
+    "load_predictions",
+    "replace_file",
+    "save_predictions",
+]
+
+_REQUIRED = ("ids", "labels", "logits")
+_EXAMPLES = 3  # how many offending ids a message names
+
+
+class PredictionsError(ValueError):
+    """Predictions that cannot be used; the message says why in one sentence."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictions:
+    """Logits of `R` runs of one method on `N` examples.
+
+    Attributes:
+        ids: `[N]` integers or strings, unique; they identify the examples.
+        labels: `[N]` class ids, at least 0. They may exceed `C - 1`: an old model need
+            not know every class of a new one.
+        logits: `[R, N, C]` float32. `-inf` (probability zero) is allowed as long as
+            each row has a finite entry. Only the runs in `stopped` may hold NaN.
+        meta: JSON-ready facts about where the predictions come from. Its entry
+            `"stopped"` lists runs that did not finish, either as integers or as
+            objects with a `"replica"` entry.
+
+    Raises:
+        PredictionsError: shapes, dtypes or values do not fit; the message says which.
+
+    Example:
+        >>> import numpy as np
+        >>> p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None], {})
+        >>> p.logits.shape, p.logits.dtype.name
+        ((1, 2, 2), 'float32')
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    logits: np.ndarray
+    meta: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        for name, value in (
+            ("ids", _as_ids(self.ids)),
+            ("labels", _as_labels(self.labels)),
+            ("logits", _as_logits(self.logits)),
+            ("meta", _as_meta(self.meta)),
+        ):
+            object.__setattr__(self, name, value)
+        examples = self.logits.shape[1]
+        for name in ("ids", "labels"):
+            if getattr(self, name).shape[0] != examples:
+                raise PredictionsError(
+                    f"{name} and logits must have the same number of examples; got "
+                    f"{name} {getattr(self, name).shape} and logits "
+                    f"{self.logits.shape}"
+                )
+        _check_finite(self.logits, self.ids, self.stopped)
+
+    @property
+    def stopped(self) -> tuple[int, ...]:
+        """Runs that `meta` marks as stopped before the end, in ascending order."""
+        entries = self.meta.get("stopped") or []
+        try:
+            runs = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
+        except (KeyError, TypeError, ValueError) as error:
+            raise PredictionsError(
+                f"meta['stopped'] must list run numbers; got {entries!r}"
+            ) from error
+        if bad := sorted(r for r in runs if not 0 <= r < self.logits.shape[0]):
+            raise PredictionsError(
+                f"meta['stopped'] names runs {bad}, but there are only "
+                f"{self.logits.shape[0]} runs"
+            )
+        return tuple(sorted(runs))
+
+
+def _as_ids(ids) -> np.ndarray:
+    ids = np.asarray(ids)
+    if ids.ndim != 1:
+        raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
+    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
+        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8")
+    if ids.dtype.kind not in "iuU":
+        raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
+    unique, counts = np.unique(ids, return_counts=True)
+    if unique.size != ids.size:
+        raise PredictionsError(
+            f"ids must be unique; {int(np.sum(counts > 1))} occur more than once, "
+            f"for example {_some(unique[counts > 1])}"
+        )
+    return ids
+
+
+def _as_labels(labels) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
+    if labels.size and labels.min() < 0:
+        raise PredictionsError(
+            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
+        )
+    return labels.astype(np.int64)
+
+
+def _as_logits(logits) -> np.ndarray:
+    logits = np.asarray(logits)
+    if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
+        raise PredictionsError(
+            "logits must have shape [R, N, C] with at least one run, one example and "
+            f"two classes; got {logits.shape}"
+        )
+    if logits.dtype.kind in "ObSUcmM":
+        raise PredictionsError(f"logits must be real numbers; got {logits.dtype}")
+    with np.errstate(over="ignore"):  # float64 log-probabilities below -3e38
+        return logits.astype(np.float32, copy=False)
+
+
+def _as_meta(meta) -> dict[str, Any]:
+    if not isinstance(meta, Mapping):
+        raise PredictionsError(f"meta must be a dict; got {type(meta).__name__}")
+    return dict(meta)
+
+
+def _check_finite(logits, ids, stopped) -> None:
+    for run in range(logits.shape[0]):
+        if run in stopped:
+            continue
+        top = logits[run].max(axis=-1)  # NaN wins, so one pass sees every NaN
+        if bad := int(np.sum(~np.isfinite(top))):
+            raise PredictionsError(
+                f"logits of run {run} are NaN or infinite for {bad} of {top.size} "
+                f"examples, for example ids {_some(ids[~np.isfinite(top)])}"
+            )
+
+
+def _some(values) -> str:
+    shown = ", ".join(str(v) for v in values[:_EXAMPLES])
+    return shown + (", ..." if len(values) > _EXAMPLES else "")
+
+
+@contextmanager
+def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """Write a file whole or not at all.
+
+    The body writes to a temporary file in the same folder, which takes the place of
+    `path` only after it has reached the disk. When anything fails -- a full disk, an
+    interrupt -- the temporary file is removed and an earlier `path` is left as it was.
+
+    Args:
+        path: where the finished file goes; its folder is created.
+
+    Yields:
+        A binary file open for writing.
+
+    Raises:
+        OSError: the file could not be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replace_file(Path(folder) / "a.txt") as file:
+        ...         _ = file.write(b"whole")
+        ...     (Path(folder) / "a.txt").read_text()
+        'whole'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name != "posix":  # only there can a folder be opened and synced
+        return
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name must survive a crash too
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
+    """Write `predictions` to a `.npz` file, whole or not at all (`replace_file`).
+
+    Args:
+        path: the file to write.
+        predictions: what to write; `meta` must be JSON-ready.
+
+    Returns:
+        The path written.
+
+    Raises:
+        PredictionsError: `meta` is not JSON-ready.
+        OSError: the file could not be written; an earlier file is left as it was.
+
+    Example:
+        >>> import tempfile
+        >>> p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None], {"m": 1})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     load_predictions(save_predictions(Path(folder) / "p.npz", p)).meta
+        {'m': 1}
+    """
+    path = Path(path)
+    try:
+        meta = json.dumps(predictions.meta)
+    except (TypeError, ValueError) as error:
+        raise PredictionsError(f"meta must be JSON-ready; {error}") from error
+    arrays = {
+        "ids": predictions.ids,
+        "labels": predictions.labels,
+        "logits": predictions.logits,
+        "meta": np.asarray(meta),
+    }
+    try:
+        with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"could not write the predictions ({error.strerror}); an earlier file is "
+            "left as it was",
+            str(path),
+        ) from error
+    return path
+
+
+def load_predictions(path: str | os.PathLike) -> Predictions:
+    """Read a predictions file of any framework.
+
+    `logits [N, C]` are accepted as one run, any real dtype is cast to float32, and a
+    missing `meta` is empty.
+
+    Args:
+        path: a `.npz` file with `ids [N]`, `labels [N]`, `logits [R, N, C]`.
+
+    Returns:
+        The checked `Predictions`.
+
+    Raises:
+        PredictionsError: the file is missing, truncated, not such a file, or holds
+            arrays that do not fit; the message begins with the path.
+    """
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise PredictionsError(f"{path}: the predictions file {what}")
+    try:
+        if not zipfile.is_zipfile(path):
+            with open(path, "rb") as file:
+                cut = file.read(2) == b"PK"
+            why = "it is truncated" if cut else "not a NumPy .npz archive"
+            raise PredictionsError(f"{path}: cannot read predictions, {why}")
+        with np.load(path, allow_pickle=False) as archive:
+            found = sorted(archive.files)
+            if missing := [name for name in _REQUIRED if name not in found]:
+                raise PredictionsError(
+                    f"{path}: not a predictions file, {', '.join(missing)} missing; it "
+                    f"holds {', '.join(found) or 'nothing'}"
+                )
+            arrays = {name: archive[name] for name in _REQUIRED}
+            meta = json.loads(str(archive["meta"])) if "meta" in found else {}
+    except PredictionsError:
+        raise
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise PredictionsError(
+            f"{path}: cannot read predictions, the file is damaged ({error})"
+        ) from error
+    if arrays["logits"].ndim == 2:
+        arrays["logits"] = arrays["logits"][None]
+    try:
+        return Predictions(**arrays, meta=meta)
+    except PredictionsError as error:
+        raise PredictionsError(f"{path}: {error}") from None
+
+
+def check_comparable(a: Predictions, b: Predictions) -> None:
+    """Refuse to compare predictions of different examples, orders or labels.
+
+    Args:
+        a: predictions of one set of runs.
+        b: predictions of another; the number of runs and classes may differ.
+
+    Raises:
+        PredictionsError: ids or labels differ; says how many, with examples.
+
+    Example:
+        >>> import numpy as np
+        >>> a = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None])
+        >>> check_comparable(a, a)
+    """
+    if not np.array_equal(a.ids, b.ids):
+        if a.ids.dtype.kind != b.ids.dtype.kind and "U" in (
+            a.ids.dtype.kind + b.ids.dtype.kind
+        ):
+            raise PredictionsError(
+                f"ids are {a.ids.dtype.name} on one side and {b.ids.dtype.name} on "
+                "the other, so the examples cannot be matched"
+            )
+        only_a = a.ids[~np.isin(a.ids, b.ids)]
+        only_b = b.ids[~np.isin(b.ids, a.ids)]
+        if not only_a.size and not only_b.size:
+            moved = a.ids != b.ids
+            raise PredictionsError(
+                f"both sides hold the same {a.ids.size} ids, but {int(moved.sum())} "
+                f"are in another place, for example {_some(a.ids[moved])}; sort both "
+                "by id"
+            )
+        parts = [
+            f"{only.size} of {total} ids only on the {side} side (for example "
+            f"{_some(only)})"
+            for only, total, side in (
+                (only_a, a.ids.size, "first"),
+                (only_b, b.ids.size, "second"),
+            )
+            if only.size
+        ]
+        raise PredictionsError("the examples differ: " + " and ".join(parts))
+    differ = a.labels != b.labels
+    if differ.any():
+        raise PredictionsError(
+            f"labels differ for {int(differ.sum())} of {differ.size} examples, for "
+            f"example ids {_some(a.ids[differ])}"
+        )
