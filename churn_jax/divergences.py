@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.typing import Logits, PerExample
 
-__all__ = ["entropy", "kl_divergence", "l1", "log_probs", "symmetric_kl"]
+__all__ = ["entropy", "kl_divergence", "l1", "log_probs", "symmetric_kl", "weighted"]
 
 
 def log_probs(logits: Logits) -> Logits:
@@ -18,10 +18,15 @@ def log_probs(logits: Logits) -> Logits:
     return jax.nn.log_softmax(jnp.asarray(logits).astype(jnp.float32), axis=-1)
 
 
-def _weighted(log_p, term):
-    """`exp(log_p) * term`, with 0 * inf = 0 so that impossible classes add nothing."""
-    possible = log_p > -jnp.inf
-    return jnp.where(possible, jnp.exp(log_p) * jnp.where(possible, term, 0.0), 0.0)
+def weighted(log_p, term):
+    """`exp(log_p) * term`, with 0 * inf = 0 so that impossible classes add nothing.
+
+    The test is on the probability, not on `log_p > -inf`: a class whose probability
+    underflows (below `e^-88` in float32) would otherwise meet an infinite `term`.
+    """
+    probability = jnp.exp(log_p)
+    possible = probability > 0.0
+    return jnp.where(possible, probability * jnp.where(possible, term, 0.0), 0.0)
 
 
 def entropy(logits: Logits) -> PerExample:
@@ -35,7 +40,7 @@ def entropy(logits: Logits) -> PerExample:
     """
     check_logits(logits=logits)
     log_p = log_probs(logits)
-    return -jnp.sum(_weighted(log_p, log_p), axis=-1)
+    return -jnp.sum(weighted(log_p, log_p), axis=-1)
 
 
 def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
@@ -46,12 +51,13 @@ def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
         logits_b: `[..., C]`.
 
     Returns:
-        `[...]` float32, at least 0.
+        `[...]` float32, at least 0 up to rounding; infinite where `b` excludes a class
+        that `a` allows.
     """
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
-    return jnp.sum(_weighted(log_a, log_a - log_b), axis=-1)
+    return jnp.sum(weighted(log_a, log_a - log_b), axis=-1)
 
 
 def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
@@ -62,16 +68,18 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
         logits_b: `[..., C]`.
 
     Returns:
-        `[...]` float32, at least 0, symmetric.
+        `[...]` float32, at least 0, symmetric; infinite where one side excludes a
+        class (logit `-inf`) that the other allows.
     """
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
-    both_impossible = jnp.isneginf(log_a) & jnp.isneginf(log_b)
-    log_ratio = jnp.where(both_impossible, 0.0, log_a) - jnp.where(
-        both_impossible, 0.0, log_b
-    )
-    return jnp.sum((jnp.exp(log_a) - jnp.exp(log_b)) * log_ratio, axis=-1)
+    a, b = jnp.exp(log_a), jnp.exp(log_b)
+    # Where both probabilities are 0 the term and its gradient are 0; the logarithms
+    # may be infinite, so they are replaced before they are subtracted.
+    possible = (a > 0.0) | (b > 0.0)
+    log_ratio = jnp.where(possible, log_a, 0.0) - jnp.where(possible, log_b, 0.0)
+    return jnp.sum((a - b) * log_ratio, axis=-1)
 
 
 def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
