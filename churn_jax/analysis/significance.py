@@ -1,0 +1,266 @@
+"""Is a difference between two training methods larger than retraining explains?
+
+Runs, not examples and not pairs, are the independent units: all pairs that share a run
+move together. Replica `r` of every method in a study starts from the same seeds, so the
+tests are paired by run. Everything here is NumPy in float64.
+"""
+
+import dataclasses
+
+import numpy as np
+from scipy import special
+
+__all__ = [
+    "Difference",
+    "holm",
+    "jackknife_stderr",
+    "leave_one_run_out",
+    "mcnemar_exact",
+    "paired_jackknife_test",
+    "paired_t_test",
+]
+
+_ROUNDING = 1e-12  # a standard error below this share of the values is rounding noise
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A method's number minus the baseline's, with its uncertainty.
+
+    Attributes:
+        difference: method minus baseline, in the unit of the inputs.
+        stderr: standard error of `difference`; NaN with too few runs.
+        t: `difference / stderr`.
+        p: two-sided p-value of "no difference"; NaN with too few runs.
+        runs: number of runs both sides have.
+    """
+
+    difference: float
+    stderr: float
+    t: float
+    p: float
+    runs: int
+
+
+def _difference(difference: float, stderr: float, runs: int, scale: float):
+    if not np.isfinite(stderr):
+        return Difference(difference, np.nan, np.nan, np.nan, runs)
+    if stderr <= _ROUNDING * scale:  # every run says exactly the same
+        if abs(difference) <= _ROUNDING * scale:
+            return Difference(0.0, 0.0, 0.0, 1.0, runs)
+        return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
+    t = difference / stderr
+    p = 2.0 * special.stdtr(runs - 1, -abs(t))
+    return Difference(float(difference), float(stderr), float(t), float(p), runs)
+
+
+def leave_one_run_out(matrix: np.ndarray) -> np.ndarray:
+    """The mean over pairs of runs, once without each run.
+
+    Entry `r` is the mean of `matrix[i, j]` over `i != j` with neither equal to `r`.
+
+    Args:
+        matrix: `[R, R]` with `R >= 3`; the diagonal is not read. Need not be symmetric.
+
+    Returns:
+        `[R]` float64.
+
+    Raises:
+        ValueError: not square, or fewer than three runs.
+
+    Example:
+        >>> leave_one_run_out(np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]]))
+        array([3., 2., 1.])
+    """
+    matrix = _square(matrix, "matrix")
+    runs = len(matrix)
+    if runs < 3:
+        raise ValueError(f"leaving one run out needs at least 3 runs; got {runs}")
+    touching = matrix.sum(axis=0) + matrix.sum(axis=1)  # every pair with run r in it
+    return (matrix.sum() - touching) / ((runs - 1) * (runs - 2))
+
+
+def jackknife_stderr(leave_one_out: np.ndarray) -> float:
+    """Standard error from the `R` leave-one-out values.
+
+    `sqrt((R - 1) / R * sum_r (theta_(-r) - mean theta_(-r))^2)`.
+
+    Args:
+        leave_one_out: `[R]` values of the statistic, each without one run.
+
+    Returns:
+        The standard error, in the unit of the statistic.
+
+    Example:
+        >>> jackknife_stderr(np.array([3.0, 2.0, 1.0]))  # sqrt(2 / 3 * 2)
+        1.1547...
+    """
+    values = np.asarray(leave_one_out, np.float64)
+    runs = len(values)
+    return float(np.sqrt((runs - 1) / runs * np.sum((values - values.mean()) ** 2)))
+
+
+def paired_jackknife_test(
+    matrix_method: np.ndarray, matrix_baseline: np.ndarray
+) -> Difference:
+    """Do two methods differ in a pairwise quantity such as churn?
+
+    With `theta` the mean over pairs, the statistic is `d = theta(method) -
+    theta(baseline)`. Run `r` is left out of both at once, since it shares its seeds;
+    `t = d / stderr` is referred to Student's t with `R - 1` degrees of freedom.
+
+    Args:
+        matrix_method: `[R, R]` of the method; the diagonal is not read.
+        matrix_baseline: `[R, R]` of the baseline, the same runs in the same order.
+
+    Returns:
+        The `Difference`; with fewer than three runs its stderr, t and p are NaN.
+
+    Raises:
+        ValueError: a matrix is not square, or the shapes differ.
+
+    Example:
+        >>> base = np.array([[0, 4, 5], [4, 0, 6], [5, 6, 0]]) / 100
+        >>> test = paired_jackknife_test(base - 0.02, base)
+        >>> round(test.difference, 4), test.p
+        (-0.02, 0.0)
+
+    Notes:
+        The jackknife variance of a mean over pairs is on average too large, never too
+        small (Efron and Stein), so the test is conservative; the excess goes to zero as
+        1/R where single runs explain the spread and stays near a factor of two where
+        only the pairing does. When all runs agree to the last digit, stderr is 0 and p
+        is 1 or 0.
+
+    References:
+        [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
+        Annals of Statistics 1981. https://doi.org/10.1214/aos/1176345462
+    """
+    method = _square(matrix_method, "matrix_method")
+    baseline = _square(matrix_baseline, "matrix_baseline")
+    if method.shape != baseline.shape:
+        raise ValueError(
+            "matrix_method and matrix_baseline must hold the same runs; got shapes "
+            f"{method.shape} and {baseline.shape}"
+        )
+    runs = len(method)
+    delta = method - baseline
+    pairs = runs * (runs - 1)
+    difference = float(delta.sum() / pairs) if runs > 1 else np.nan
+    stderr = jackknife_stderr(leave_one_run_out(delta)) if runs > 2 else np.nan
+    return _difference(difference, stderr, runs, _scale(method, baseline))
+
+
+def paired_t_test(values_a: np.ndarray, values_b: np.ndarray) -> Difference:
+    """Do two methods differ in a run-level quantity such as accuracy?
+
+    Student's paired t test on `values_a - values_b` with `R - 1` degrees of freedom.
+
+    Args:
+        values_a: `[R]`, one value per run.
+        values_b: `[R]`, the same runs in the same order.
+
+    Returns:
+        The `Difference` (a minus b); with fewer than two runs its stderr, t and p are
+        NaN.
+
+    Raises:
+        ValueError: not one-dimensional, empty, or different lengths.
+
+    Example:
+        >>> test = paired_t_test([0.91, 0.93, 0.95], [0.90, 0.90, 0.90])
+        >>> round(test.difference, 3), round(test.t, 3), round(test.p, 3)
+        (0.03, 2.598, 0.122)
+    """
+    a, b = np.asarray(values_a, np.float64), np.asarray(values_b, np.float64)
+    if a.ndim != 1 or a.shape != b.shape or not a.size:
+        raise ValueError(
+            f"values_a and values_b must both be [R]; got {a.shape} and {b.shape}"
+        )
+    delta = a - b
+    runs = len(delta)
+    stderr = float(delta.std(ddof=1) / np.sqrt(runs)) if runs > 1 else np.nan
+    return _difference(float(delta.mean()), stderr, runs, _scale(a, b))
+
+
+def mcnemar_exact(b: int, c: int) -> float:
+    """Exact McNemar test on the examples two models disagree about.
+
+    Under "neither is better", `b ~ Binomial(b + c, 1/2)`; two-sided
+    `p = min(1, 2 P[X <= min(b, c)])`.
+
+    Args:
+        b: examples only the first model gets right (negative flips, old to new).
+        c: examples only the second gets right (positive flips).
+
+    Returns:
+        The p-value; 1 when the models never disagree in correctness.
+
+    Raises:
+        ValueError: a count is negative or not whole.
+
+    Example:
+        >>> mcnemar_exact(1, 6)  # 2 * (1 + 7) / 2**7
+        0.125
+
+    Notes:
+        It says whether these two *models* differ on this kind of example, not whether
+        two training methods do: that takes several runs (`paired_t_test`).
+
+    References:
+        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
+        between correlated proportions or percentages, Psychometrika 1947.
+        https://doi.org/10.1007/BF02295996
+    """
+    if b < 0 or c < 0 or int(b) != b or int(c) != c:
+        raise ValueError(f"b and c must be counts; got {b} and {c}")
+    return float(min(1.0, 2.0 * special.bdtr(min(b, c), int(b + c), 0.5)))
+
+
+def holm(p_values) -> np.ndarray:
+    """Holm's step-down adjustment: keeps the chance of any false alarm below alpha.
+
+    Sorted ascending, `p_adj(k) = max_{i <= k} min(1, (m - i + 1) p(i))`.
+
+    Args:
+        p_values: `[m]`; NaN (not testable) stays NaN and is not counted in `m`.
+
+    Returns:
+        `[m]` adjusted p-values in the order given.
+
+    Raises:
+        ValueError: not one-dimensional, or a value outside [0, 1].
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        array([0.03, 0.06, 0.06])
+
+    References:
+        [holm] pp. 65-70 -- Holm, A Simple Sequentially Rejective Multiple Test
+        Procedure, Scandinavian Journal of Statistics 1979.
+        https://www.jstor.org/stable/4615733
+    """
+    p_values = np.asarray(p_values, np.float64)
+    tested = np.isfinite(p_values)
+    p = p_values[tested]
+    if p_values.ndim != 1 or np.any((p < 0) | (p > 1)):
+        raise ValueError(f"p_values must be [m] within [0, 1]; got {p_values}")
+    order = np.argsort(p, kind="stable")
+    steps = np.arange(len(p), 0, -1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
+    out = np.full(p_values.shape, np.nan)
+    out[tested] = adjusted
+    return out
+
+
+def _square(matrix, name: str) -> np.ndarray:
+    matrix = np.array(matrix, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"{name} must be [R, R]; got shape {matrix.shape}")
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+def _scale(*arrays) -> float:
+    return max(float(np.max(np.abs(a), initial=0.0)) for a in arrays) or 1.0

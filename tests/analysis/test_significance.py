@@ -1,0 +1,218 @@
+"""Tests of differences: against scipy, by hand, and by simulation of known truths."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_jax.analysis import significance
+from churn_jax.analysis.significance import (
+    holm,
+    jackknife_stderr,
+    leave_one_run_out,
+    mcnemar_exact,
+    paired_jackknife_test,
+    paired_t_test,
+)
+
+
+def _symmetric(rng, R):
+    upper = np.triu(rng.uniform(size=(R, R)), 1)
+    return upper + upper.T
+
+
+def _mean_over_pairs(matrix, runs):
+    pairs = itertools.permutations(runs, 2)
+    return np.mean([matrix[i, j] for i, j in pairs])
+
+
+@pytest.mark.parametrize("R", [3, 4, 9])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_leaving_one_run_out_equals_averaging_the_remaining_pairs(R, seed):
+    matrix = np.random.default_rng(seed).uniform(size=(R, R))  # not symmetric
+    expected = [
+        _mean_over_pairs(matrix, [i for i in range(R) if i != r]) for r in range(R)
+    ]
+    np.testing.assert_allclose(leave_one_run_out(matrix), expected, rtol=1e-12)
+
+
+def test_jackknife_of_a_mean_is_the_usual_standard_error(rng):
+    values = rng.normal(size=8)
+    without = [np.mean(np.delete(values, r)) for r in range(8)]
+    usual = values.std(ddof=1) / np.sqrt(8)
+    np.testing.assert_allclose(jackknife_stderr(without), usual, rtol=1e-12)
+
+
+def test_paired_jackknife_equals_a_loop_over_runs(rng):
+    method, baseline = _symmetric(rng, 6), _symmetric(rng, 6)
+    theta = []
+    for r in range(6):
+        rest = [i for i in range(6) if i != r]
+        theta.append(_mean_over_pairs(method, rest) - _mean_over_pairs(baseline, rest))
+    stderr = np.sqrt(5 / 6 * np.sum((np.array(theta) - np.mean(theta)) ** 2))
+    difference = _mean_over_pairs(method, range(6)) - _mean_over_pairs(
+        baseline, range(6)
+    )
+    test = paired_jackknife_test(method, baseline)
+    np.testing.assert_allclose(test.difference, difference, rtol=1e-12)
+    np.testing.assert_allclose(test.stderr, stderr, rtol=1e-12)
+    np.testing.assert_allclose(
+        test.p, 2 * stats.t.sf(abs(difference / stderr), 5), rtol=1e-9
+    )
+    assert test.runs == 6
+
+
+def test_a_worked_case():
+    # Differences: pairs (01) 1, (02) 2, (12) 6 hundredths: mean 3; left out: 6, 2, 1.
+    baseline = np.array([[9, 5, 5], [5, 9, 5], [5, 5, 9]]) / 100
+    method = np.array([[9, 6, 7], [6, 9, 11], [7, 11, 9]]) / 100
+    test = paired_jackknife_test(method, baseline)
+    np.testing.assert_allclose(test.difference, 0.03)
+    np.testing.assert_allclose(test.stderr, np.sqrt(2 / 3 * 14) / 100)
+    np.testing.assert_allclose(test.t, 3 / np.sqrt(28 / 3))
+
+
+def test_swapping_the_sides_flips_the_sign_only(rng):
+    a, b = _symmetric(rng, 5), _symmetric(rng, 5)
+    there, back = paired_jackknife_test(a, b), paired_jackknife_test(b, a)
+    assert there.difference == -back.difference
+    assert (there.stderr, there.p) == (back.stderr, back.p)
+
+
+def _hub_matrices(rng, trials, R, spread):
+    """Mean over pairs of `0.1 + a_i + a_j + noise_ij`, whose truth is 0.1."""
+    a = rng.normal(size=(trials, R)) * spread
+    noise = rng.normal(size=(trials, R, R)) * spread
+    noise = np.triu(noise, 1) + np.triu(noise, 1).transpose(0, 2, 1)
+    return 0.1 + a[:, :, None] + a[:, None, :] + noise
+
+
+def test_the_standard_error_covers_the_truth_and_false_alarms_are_nominal():
+    rng = np.random.default_rng(20)
+    trials, R = 1500, 8
+    method = _hub_matrices(rng, trials, R, 0.01)
+    baseline = _hub_matrices(rng, trials, R, 0.01)
+    tests = [paired_jackknife_test(m, b) for m, b in zip(method, baseline, strict=True)]
+    differences = np.array([t.difference for t in tests])
+    reported = np.sqrt(np.mean([t.stderr**2 for t in tests]))
+    # Var(mean over pairs) = 4 s^2 / R + 2 s^2 / (R (R - 1)), twice for a difference.
+    truth = 0.01 * np.sqrt(2 * (4 / R + 2 / (R * (R - 1))))
+    np.testing.assert_allclose(differences.std(), truth, rtol=0.06)
+    assert 1.0 < reported / truth < 1.12  # conservative, by little
+    alarms = np.mean([t.p < 0.05 for t in tests])
+    assert 0.02 < alarms < 0.065, alarms  # binomial spread of 1500 trials: 0.006
+    half = stats.t.ppf(0.975, R - 1)
+    covered = np.mean([abs(t.difference) < half * t.stderr for t in tests])
+    assert covered > 0.935, covered
+
+
+def test_pairs_treated_as_independent_would_alarm_far_too_often():
+    rng = np.random.default_rng(21)
+    method = _hub_matrices(rng, 400, 8, 0.01)
+    baseline = _hub_matrices(rng, 400, 8, 0.01)
+    upper = np.triu_indices(8, 1)
+    naive = np.mean(
+        [
+            stats.ttest_rel(m[upper], b[upper]).pvalue < 0.05
+            for m, b in zip(method, baseline, strict=True)
+        ]
+    )
+    ours = np.mean(
+        [
+            paired_jackknife_test(m, b).p < 0.05
+            for m, b in zip(method, baseline, strict=True)
+        ]
+    )
+    assert naive > 0.2 > 0.08 > ours
+
+
+def test_a_real_difference_is_found():
+    rng = np.random.default_rng(22)
+    shared = _hub_matrices(rng, 200, 8, 0.01)
+    method = shared - 0.02 + 0.2 * (_hub_matrices(rng, 200, 8, 0.01) - 0.1)
+    found = [paired_jackknife_test(m, b) for m, b in zip(method, shared, strict=True)]
+    assert np.mean([t.p < 0.05 and t.difference < 0 for t in found]) > 0.95
+
+
+def test_two_runs_have_a_difference_but_no_standard_error():
+    test = paired_jackknife_test(np.full((2, 2), 0.3), np.full((2, 2), 0.1))
+    np.testing.assert_allclose(test.difference, 0.2)
+    assert np.isnan([test.stderr, test.t, test.p]).all()
+    one = paired_jackknife_test(np.zeros((1, 1)), np.zeros((1, 1)))
+    assert np.isnan(one.difference)
+
+
+def test_equal_matrices_have_p_one(rng):
+    matrix = _symmetric(rng, 4)
+    test = paired_jackknife_test(matrix, matrix)
+    assert (test.difference, test.stderr, test.p) == (0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_paired_t_equals_scipy(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, 3 + 4 * seed))
+    ours, theirs = paired_t_test(a, b), stats.ttest_rel(a, b)
+    np.testing.assert_allclose(ours.t, theirs.statistic, rtol=1e-10)
+    np.testing.assert_allclose(ours.p, theirs.pvalue, rtol=1e-9)
+
+
+def test_paired_t_with_one_run_or_no_spread():
+    assert np.isnan(paired_t_test([0.5], [0.4]).p)
+    assert paired_t_test([0.5, 0.7], [0.5, 0.7]).p == 1.0
+    assert paired_t_test([0.5, 0.7], [0.4, 0.6]).p == 0.0
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (0, 1), (1, 6), (5, 5), (40, 80)])
+def test_mcnemar_equals_the_binomial_test(b, c):
+    expected = stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
+    np.testing.assert_allclose(mcnemar_exact(b, c), expected, rtol=1e-9)
+    assert mcnemar_exact(b, c) == mcnemar_exact(c, b)
+
+
+def _holm_by_definition(p):
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    out, worst = [0.0] * len(p), 0.0
+    for rank, i in enumerate(order):
+        worst = max(worst, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = worst
+    return out
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_holm_equals_its_definition_and_is_between_raw_and_bonferroni(seed):
+    p = np.random.default_rng(seed).uniform(size=6) ** 3
+    np.testing.assert_allclose(holm(p), _holm_by_definition(p))
+    assert np.all(holm(p) >= p)
+    assert np.all(holm(p) <= np.minimum(1, 6 * p) + 1e-15)
+
+
+def test_holm_leaves_out_what_could_not_be_tested():
+    np.testing.assert_allclose(
+        holm([0.02, np.nan, 0.03]), [0.04, np.nan, 0.04], equal_nan=True
+    )
+    assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: paired_jackknife_test(np.eye(3), np.eye(4)), r"\(3, 3\) and \(4, 4\)"),
+        (lambda: paired_jackknife_test(np.ones(3), np.eye(3)), r"\[R, R\].*\(3,\)"),
+        (lambda: leave_one_run_out(np.eye(2)), "at least 3 runs; got 2"),
+        (lambda: paired_t_test([1.0, 2.0], [1.0]), r"\(2,\) and \(1,\)"),
+        (lambda: mcnemar_exact(-1, 2), "counts; got -1 and 2"),
+        (lambda: mcnemar_exact(1.5, 2), "counts"),
+        (lambda: holm([0.1, 1.2]), r"within \[0, 1\]"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_every_public_name_is_exported():
+    from churn_jax import analysis
+
+    assert set(analysis.__all__) >= set(significance.__all__)
