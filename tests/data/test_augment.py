@@ -1,0 +1,175 @@
+"""The augmentation against NumPy, its distribution, and where randomness comes from."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from churn_jax.data.augment import Augmentation, augment, normalize
+
+POLICIES = [
+    Augmentation(flip=True),
+    Augmentation(pad_crop=2),
+    Augmentation(shift=1),
+    Augmentation(pad_crop=4, flip=True),
+    Augmentation(pad_crop=1, shift=2, flip=True),
+    Augmentation(pad_crop=9),  # wider than the image: all-black crops are possible
+]
+
+
+def _keys(count, seed=0):
+    return jax.random.split(jax.random.key(seed), count)
+
+
+def _images(rng, shape=(24, 6, 7, 3), dtype=np.uint8):
+    return rng.integers(1, 256, shape).astype(dtype)
+
+
+def _reference(images, keys, policy):
+    """Pad, crop, shift and flip with NumPy slices, from the documented draws."""
+    out = np.empty_like(images)
+    height, width = images.shape[1:3]
+    for i, image in enumerate(images):
+        bits = np.asarray(jax.random.bits(keys[i], (5,), jnp.uint32)).astype(np.int64)
+        p, s = policy.pad_crop, policy.shift
+        y, x = bits[0] % (2 * p + 1), bits[1] % (2 * p + 1)
+        padded = np.pad(image, ((p, p), (p, p), (0, 0)))
+        image = padded[y : y + height, x : x + width]
+        y, x = bits[2] % (2 * s + 1), bits[3] % (2 * s + 1)
+        padded = np.pad(image, ((s, s), (s, s), (0, 0)), mode="edge")
+        image = padded[y : y + height, x : x + width]
+        if policy.flip and bits[4] >= 2**31:
+            image = image[:, ::-1]
+        out[i] = image
+    return out
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_equals_numpy_exactly(rng, policy, dtype):
+    images, keys = _images(rng, dtype=dtype), _keys(24)
+    out = augment(jnp.asarray(images), keys, policy)
+    assert out.dtype == dtype
+    np.testing.assert_array_equal(out, _reference(images, keys, policy))
+
+
+def test_policy_that_is_off_returns_its_input(rng):
+    images = jnp.asarray(_images(rng))
+    assert augment(images, _keys(24), Augmentation()) is images
+    assert Augmentation().is_off
+    assert not Augmentation(shift=1).is_off
+
+
+def test_flips_half_of_the_images(rng):
+    count = 4000
+    images = jnp.broadcast_to(
+        jnp.arange(3, dtype=jnp.uint8)[None, None, :, None], (count, 1, 3, 1)
+    )
+    out = np.asarray(augment(images, _keys(count), Augmentation(flip=True)))[:, 0, :, 0]
+    flipped = (out == [2, 1, 0]).all(-1)
+    assert (flipped | (out == [0, 1, 2]).all(-1)).all()
+    assert abs(flipped.mean() - 0.5) < 4 * 0.5 / np.sqrt(count)
+
+
+@pytest.mark.parametrize("policy", [Augmentation(pad_crop=2), Augmentation(shift=2)])
+def test_offsets_are_uniform_and_independent(policy):
+    count, size = 10_000, 5
+    # One bright pixel in the middle: its place tells the offset.
+    image = np.zeros((size, size, 1), np.uint8)
+    image[2, 2] = 1
+    images = jnp.broadcast_to(jnp.asarray(image)[None], (count, size, size, 1))
+    out = np.asarray(augment(images, _keys(count, 1), policy))
+    assert (out.sum((1, 2, 3)) == 1).all()
+    error = np.sqrt(1 / 25 * 24 / 25 / count)
+    np.testing.assert_allclose((out[..., 0] > 0).mean(0), 1 / 25, atol=4.5 * error)
+
+
+def test_an_image_does_not_depend_on_its_place_in_the_batch(rng):
+    images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
+    whole = np.asarray(augment(images, keys, policy))
+    order = rng.permutation(24)
+    np.testing.assert_array_equal(
+        augment(images[order], keys[order], policy), whole[order]
+    )
+    np.testing.assert_array_equal(augment(images[5:8], keys[5:8], policy), whole[5:8])
+
+
+def test_every_key_moves_its_own_image_only(rng):
+    images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
+    changed = jnp.concatenate([keys[:3], _keys(1, 99), keys[4:]])
+    same = np.asarray(augment(images, keys, policy) == augment(images, changed, policy))
+    assert same.all((1, 2, 3)).tolist() == [i != 3 for i in range(24)]
+
+
+def test_eager_jit_vmap_and_sharded_agree(rng):
+    images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
+    eager = np.asarray(augment(images, keys, policy))
+    jitted = jax.jit(augment, static_argnums=2)
+    np.testing.assert_array_equal(jitted(images, keys, policy), eager)
+
+    replicas = jax.vmap(lambda x, k: augment(x, k, policy))
+    stacked = replicas(images.reshape(4, 6, 6, 7, 3), keys.reshape(4, 6))
+    np.testing.assert_array_equal(np.asarray(stacked).reshape(eager.shape), eager)
+
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    args = jax.device_put((images, keys), sharding)
+    np.testing.assert_array_equal(jitted(*args, policy), eager)
+    manual = jax.shard_map(
+        lambda x, k: augment(x, k, policy),
+        mesh=mesh,
+        in_specs=PartitionSpec("data"),
+        out_specs=PartitionSpec("data"),
+        check_vma=True,
+    )
+    np.testing.assert_array_equal(jax.jit(manual)(*args), eager)
+
+
+def test_normalize_uint8_and_float_agree_with_numpy(rng):
+    images = _images(rng)
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+    expected = (images.astype(np.float64) / 255 - mean) / std
+    out = normalize(jnp.asarray(images), mean, std)
+    assert out.dtype == jnp.float32
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    scaled = jnp.asarray(images / 255, jnp.float32)
+    np.testing.assert_allclose(
+        normalize(scaled, mean, std), expected, rtol=1e-5, atol=1e-6
+    )
+    half = normalize(jnp.asarray(images / 255, jnp.bfloat16), 0.0, 1.0)
+    assert half.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x, k: augment(x[0], k, POLICIES[0]),
+            ValueError,
+            r"\[B, H, W, C\].*\(6, 7, 3\)",
+        ),
+        (lambda x, k: augment(x, k[:5], POLICIES[0]), ValueError, r"keys \(5,\)"),
+        (
+            lambda x, k: augment(x, jax.random.key_data(k), POLICIES[0]),
+            TypeError,
+            "typed PRNG",
+        ),
+        (
+            lambda x, k: normalize(x, (0.1, 0.2), 1.0),
+            ValueError,
+            r"mean .*\(3,\).*\(2,\)",
+        ),
+        (lambda x, k: normalize(x.astype(jnp.int32), 0.0, 1.0), TypeError, "int32"),
+        (lambda x, k: Augmentation(shift=-1), ValueError, "shift.*-1"),
+        (
+            lambda x, k: Augmentation(pad_crop=1.5),
+            TypeError,
+            "pad_crop must be int.*1.5",
+        ),
+        (lambda x, k: Augmentation(flip=1), TypeError, "flip must be bool"),
+    ],
+)
+def test_bad_input_is_named(rng, call, error, message):
+    with pytest.raises(error, match=message):
+        call(jnp.asarray(_images(rng)), _keys(24))
