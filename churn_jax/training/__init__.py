@@ -1,1 +1,1 @@
-"""training."""
+"""The shell: one step, one loop, the mesh, checkpoints and files."""

@@ -1,0 +1,172 @@
+"""Initial state, born with the sharding that it keeps."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.ensembles import Group
+from churn_jax.methods import Method
+from churn_jax.training.optim import OptimizerConfig, make_optimizer
+from churn_jax.training.partition import MEMBER, REPLICA, place
+from churn_jax.training.seeds import Seeds
+from churn_jax.training.state import BestState, Coefficients, TrainState
+from churn_jax.training.steps import Program
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "init_best",
+    "init_coefficients",
+    "init_state",
+    "init_variables",
+    "network_parameters",
+]
+
+
+def _per_replica(value, replicas: int, name: str) -> np.ndarray:
+    array = np.asarray(value, np.float32)
+    if array.ndim == 0:
+        return np.full(replicas, array)
+    if array.shape != (replicas,):
+        raise ValueError(
+            f"{name} must be one number or one per replica, [{replicas}]; got shape "
+            f"{array.shape}"
+        )
+    return array
+
+
+def init_coefficients(
+    method: Method, optimizer: OptimizerConfig, replicas: int, mesh
+) -> Coefficients:
+    """Every coefficient as an array `[R]` on the mesh.
+
+    Raises:
+        ValueError: an array of coefficients has another length than R.
+    """
+    leaves, treedef = jax.tree.flatten(method)
+    paths = [
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for path, _ in jax.tree_util.tree_flatten_with_path(method)[0]
+    ]
+    arrays = [
+        _per_replica(leaf, replicas, f"{type(method).__name__}.{path}")
+        for leaf, path in zip(leaves, paths)
+    ]
+    tree = Coefficients(
+        method=treedef.unflatten(arrays),
+        learning_rate=_per_replica(optimizer.learning_rate, replicas, "learning_rate"),
+        weight_decay=_per_replica(optimizer.weight_decay, replicas, "weight_decay"),
+    )
+    return place(tree, mesh, P(REPLICA))
+
+
+def init_variables(
+    groups: Sequence[Group],
+    seeds: Seeds,
+    replicas: Sequence[int],
+    example: jax.Array,
+    mesh,
+    *,
+    stream: int = 0,
+) -> tuple[PyTree, ...]:
+    """Variables of every group, leaves `[R, S, ...]`, sharded over replica and member.
+
+    Args:
+        groups: the committee.
+        seeds: which factors vary.
+        replicas: replica numbers.
+        example: one normalised batch, `[1, ...]`.
+        mesh: where the leaves live.
+        stream: separates methods that must not start from equal weights (a student
+            and its teacher); methods that are compared share stream 0.
+    """
+    slots = NamedSharding(mesh, P(REPLICA, MEMBER))
+    numbers = jnp.asarray(replicas)
+
+    def build():
+        root = seeds.keys("init", numbers)
+        root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
+        variables, first = [], 0
+        for group in groups:
+            index = jnp.arange(first, first + group.size)
+            fold = jax.vmap(
+                jax.vmap(jax.random.fold_in, (None, 0)), (0, None)
+            )  # [R], [S] -> [R, S]
+            init = jax.vmap(jax.vmap(group.network.init, (0, None)), (0, None))
+            variables.append(init(fold(root, index), example))
+            first += group.size
+        return tuple(variables)
+
+    return jax.jit(build, out_shardings=slots)()
+
+
+def init_state(
+    program: Program,
+    variables: tuple[PyTree, ...],
+    replicas: int,
+    terms: int,
+) -> TrainState:
+    """The state before the first update.
+
+    Args:
+        program: for the optimiser and the mesh.
+        variables: from `init_variables`.
+        replicas: R.
+        terms: how many terms the method logs.
+    """
+    mesh = program.mesh
+    params = tuple(v["params"] for v in variables)
+    model_state = tuple(
+        {k: x for k, x in v.items() if k != "params"} for v in variables
+    )
+    optimizer = make_optimizer(
+        program.optimizer,
+        program.schedule,
+        learning_rate=jnp.float32(0.0),
+        weight_decay=jnp.float32(0.0),
+    )
+
+    def init_optimizer(params):
+        return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
+
+    slots = NamedSharding(mesh, P(REPLICA, MEMBER))
+    opt_state = jax.jit(init_optimizer, out_shardings=slots)(params)
+    fields = place(
+        {
+            "step": np.zeros(replicas, np.int32),
+            "alive": np.ones(replicas, bool),
+            "stopped_step": np.full(replicas, -1, np.int32),
+            "stopped_term": np.full(replicas, -1, np.int32),
+            "sums": np.zeros((replicas, terms + 1), np.float32),
+            "updates": np.zeros(replicas, np.float32),
+        },
+        mesh,
+        P(REPLICA),
+    )
+    return TrainState(
+        params=params, model_state=model_state, opt_state=opt_state, **fields
+    )
+
+
+def init_best(state: TrainState, mesh) -> BestState:
+    """No best epoch yet: a copy of the initial weights, score -1."""
+    replicas = state.step.shape[0]
+    copy = jax.tree.map(jnp.copy, (state.params, state.model_state))
+    fields = place(
+        {
+            "score": np.full(replicas, -1.0, np.float32),
+            "epoch": np.zeros(replicas, np.int32),
+        },
+        mesh,
+        P(REPLICA),
+    )
+    return BestState(params=copy[0], model_state=copy[1], **fields)
+
+
+def network_parameters(variables: Sequence[PyTree]) -> int:
+    """Trained numbers of one replica, over all its networks."""
+    leaves = jax.tree.leaves([v["params"] for v in variables])
+    return int(sum(np.prod(leaf.shape[1:]) for leaf in leaves))

@@ -1,0 +1,160 @@
+"""The mesh `("replica", "member", "data")`, and how the state lies on it.
+
+The step runs inside one `jax.shard_map` over all three axes with `check_vma=True`.
+Automatic partitioning is not used there: with three mesh axes it returns wrong
+gradients of vmapped convolutions, silently (`tests/training/test_sharding.py`).
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "DATA",
+    "MEMBER",
+    "REPLICA",
+    "MeshShape",
+    "fetch",
+    "join",
+    "make_mesh",
+    "place",
+    "replicate",
+    "split",
+]
+
+REPLICA, MEMBER, DATA = "replica", "member", "data"
+P = PartitionSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshShape:
+    """Devices per mesh axis; `(1, 1, 1)` is one device."""
+
+    replica: int = 1
+    member: int = 1
+    data: int = 1
+
+    def __post_init__(self):
+        """Checks that every axis is positive."""
+        if min(dataclasses.astuple(self)) < 1:
+            raise ValueError(f"mesh axes must be at least 1; got {self}")
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return math.prod(dataclasses.astuple(self))
+
+    @classmethod
+    def parse(cls, text: str) -> "MeshShape":
+        """From `replica=4,member=2` or `4,2,1`."""
+        try:
+            if "=" in text:
+                pairs = dict(part.split("=") for part in text.split(","))
+                return cls(**{k.strip(): int(v) for k, v in pairs.items()})
+            return cls(*(int(v) for v in text.split(",")))
+        except TypeError as error:
+            raise ValueError(
+                f"mesh must name replica, member and data; got {text!r}"
+            ) from error
+        except ValueError as error:
+            raise ValueError(
+                f"mesh must look like replica=4,member=2,data=1; got {text!r} ({error})"
+            ) from error
+
+
+def make_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
+    """A mesh over the first `shape.size` devices.
+
+    Raises:
+        ValueError: there are fewer devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    if len(devices) < shape.size:
+        raise ValueError(
+            f"mesh {dataclasses.astuple(shape)} needs {shape.size} devices; "
+            f"{len(devices)} are present"
+        )
+    grid = np.array(devices[: shape.size]).reshape(dataclasses.astuple(shape))
+    return Mesh(grid, (REPLICA, MEMBER, DATA))
+
+
+def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
+    """Puts host arrays on the mesh; every process passes the same values."""
+    return jax.device_put(tree, NamedSharding(mesh, spec))
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+    """One copy per device."""
+    return place(tree, mesh, P())
+
+
+def fetch(tree: PyTree) -> PyTree:
+    """Global arrays as NumPy on every process; a host transfer."""
+    if jax.process_count() == 1:
+        return jax.device_get(tree)
+    from jax.experimental import multihost_utils
+
+    def gather(x):
+        if not isinstance(x, jax.Array) or x.is_fully_addressable:
+            return np.asarray(x)
+        if x.is_fully_replicated:
+            return np.asarray(x.addressable_data(0))
+        return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+
+    return jax.tree.map(gather, tree)
+
+
+def _shardings(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x.sharding, tree)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _take_chunk(tree: PyTree, chunks: int, index: int) -> PyTree:
+    def take(x):
+        return x.reshape(-1, chunks, *x.shape[1:])[:, index]
+
+    return jax.tree.map(take, tree)
+
+
+def split(tree: PyTree, chunks: int) -> list[PyTree]:
+    """Splits leaves `[R, ...]` into `chunks` trees for the mapping `loop`.
+
+    Chunk `i` holds the i-th local replica of every device along the replica axis, so
+    nothing moves between devices.
+    """
+    if chunks == 1:
+        return [tree]
+    if all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(tree)):
+        return [_take_chunk(tree, chunks, i) for i in range(chunks)]
+    keep = jax.jit(
+        _take_chunk.__wrapped__, static_argnums=(1, 2), out_shardings=_shardings(tree)
+    )
+    return [keep(tree, chunks, i) for i in range(chunks)]
+
+
+@jax.jit
+def _interleave(trees: list[PyTree]) -> PyTree:
+    def joined(*xs):
+        x = jnp.stack(xs, axis=1)
+        return x.reshape(-1, *x.shape[2:])
+
+    return jax.tree.map(joined, *trees)
+
+
+def join(chunks: list[PyTree]) -> PyTree:
+    """The inverse of `split`: leaves `[R, ...]` in replica order."""
+    if len(chunks) == 1:
+        return chunks[0]
+    if all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(chunks[0])):
+        return _interleave(chunks)
+    keep = jax.jit(_interleave.__wrapped__, out_shardings=_shardings(chunks[0]))
+    return keep(chunks)

@@ -1,0 +1,106 @@
+"""Deployed predictions of trained replicas over a whole split; nothing is dropped."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.data.augment import normalize
+from churn_jax.ensembles import apply_committee
+from churn_jax.ensembles import mapping as slots
+from churn_jax.methods import Method, deploy
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, join, place
+from churn_jax.training.steps import Program
+
+__all__ = ["make_predict", "predict_split"]
+
+
+def make_predict(program: Program, method: Method, *, every_member: bool = False):
+    """Compiles the prediction of one batch.
+
+    Args:
+        program: networks, mesh and mapping.
+        method: how members are deployed.
+        every_member: return `[R, M, B, C]` instead of the deployed prediction.
+
+    Returns:
+        `predict(params, model_state, images, indices) -> logits [R, B, C]`, float32;
+        `indices [B]` are rows of the replicated `images`.
+    """
+
+    def local(params, model_state, images, indices):
+        x = normalize(
+            jnp.take(images, indices, axis=0, mode="clip"), program.mean, program.std
+        )
+        count = jax.tree.leaves(params)[0].shape[0]
+
+        def one(params, model_state):
+            variables = [{**s, "params": p} for p, s in zip(params, model_state)]
+            outputs, _ = apply_committee(
+                program.groups,
+                variables,
+                x,
+                member_axis=MEMBER,
+                mapping=program.member_mapping,
+                train=False,
+            )
+            if every_member:
+                return outputs.logits.astype(jnp.float32)
+            return deploy(method, outputs.logits)
+
+        mapping = "vmap" if program.mapping == "vmap" else "unroll"
+        return slots.map_slots(
+            one, (params, model_state), count=count, mapping=mapping
+        )
+
+    member = (None,) if every_member else ()
+    return jax.jit(
+        jax.shard_map(
+            local,
+            mesh=program.mesh,
+            in_specs=(P(REPLICA, MEMBER), P(REPLICA, MEMBER), P(), P(DATA)),
+            out_specs=P(REPLICA, *member, DATA),
+            check_vma=True,
+        )
+    )
+
+
+def predict_split(
+    predict,
+    chunks: Sequence[tuple],
+    images: jax.Array,
+    mesh,
+    *,
+    batch_size: int,
+) -> jax.Array:
+    """Predictions for every row of `images`, in order.
+
+    The last batch is padded with row 0 and the padding is cut off again, so one
+    program serves all batches and no example is dropped.
+
+    Args:
+        predict: from `make_predict`.
+        chunks: `(params, model_state)` per chunk of replicas.
+        images: `[N, ...]`, replicated.
+        mesh: of the program.
+        batch_size: rows per call, over all data shards.
+
+    Returns:
+        `[R, N, C]` (or `[R, M, N, C]`) float32 on the devices.
+    """
+    total = images.shape[0]
+    shards = mesh.shape[DATA]
+    size = min(batch_size, -(-total // shards) * shards)
+    size = max(size // shards, 1) * shards
+    rows = np.arange(-(-total // size) * size, dtype=np.int32)
+    rows[total:] = 0
+    batches = [place(part, mesh, P(DATA)) for part in rows.reshape(-1, size)]
+    parts = []
+    for params, model_state in chunks:
+        pieces = [predict(params, model_state, images, index) for index in batches]
+        axis = pieces[0].ndim - 2
+        whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
+        parts.append(jax.lax.slice_in_dim(whole, 0, total, axis=axis))
+    return join(parts)

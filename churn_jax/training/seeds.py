@@ -1,0 +1,87 @@
+"""Randomness as an experimental factor: what differs between replicas, and what not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["SAMPLES", "Seeds", "draw_sample", "epoch_order"]
+
+_FACTORS = ("init", "order", "augment", "sample")
+SAMPLES = ("all", "bootstrap")
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeds:
+    """The causes of churn under study; each is `fixed` or `varied` over replicas.
+
+    Attributes:
+        base: the study's seed.
+        init: initial weights.
+        order: mini-batch order.
+        augment: augmentation, and with it dropout and every other draw during
+            training. `off` removes augmentation (the paper's Table 1).
+        sample: which training set is drawn, where the study draws one.
+
+    References:
+        [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    base: int = 0
+    init: str = "varied"
+    order: str = "varied"
+    augment: str = "varied"
+    sample: str = "fixed"
+
+    def __post_init__(self):
+        """Checks the levels."""
+        for factor in _FACTORS:
+            levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
+            if getattr(self, factor) not in levels:
+                raise ValueError(
+                    f"seeds.{factor} must be one of {', '.join(levels)}; got "
+                    f"{getattr(self, factor)!r}"
+                )
+
+    def keys(self, factor: str, replicas: jax.Array) -> jax.Array:
+        """One typed key per replica, `[R]`; equal ones where the factor is fixed.
+
+        Args:
+            factor: `init`, `order`, `augment` or `sample`.
+            replicas: `[R]` replica numbers; replica 3 alone gets the key that it
+                has among ten.
+        """
+        root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
+        replicas = jnp.asarray(replicas, jnp.uint32)
+        if getattr(self, factor) != "varied":
+            replicas = jnp.zeros_like(replicas)
+        return jax.vmap(jax.random.fold_in, (None, 0))(root, replicas)
+
+
+def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
+    """Each replica's training set as indices `[R, N]`.
+
+    Args:
+        keys: `[R]`.
+        num_examples: N.
+        kind: `all`, or `bootstrap` (N draws with replacement).
+    """
+    if kind not in SAMPLES:
+        raise ValueError(f"sample must be one of {', '.join(SAMPLES)}; got {kind!r}")
+    if kind == "all":
+        everything = jnp.arange(num_examples, dtype=jnp.int32)
+        return jnp.broadcast_to(everything, (keys.shape[0], num_examples))
+    return jax.vmap(
+        lambda key: jax.random.randint(key, (num_examples,), 0, num_examples, jnp.int32)
+    )(keys)
+
+
+def epoch_order(keys: jax.Array, sample: jax.Array, epoch: jax.Array) -> jax.Array:
+    """Data order of one epoch, `[R, N]` indices; a pure function of (seed, epoch)."""
+
+    def one(key, indices):
+        key = jax.random.fold_in(key, epoch)
+        return indices[jax.random.permutation(key, indices.shape[0])]
+
+    return jax.vmap(one)(keys, sample)

@@ -1,0 +1,321 @@
+"""The one train step: written for one replica, mapped and sharded around it once."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.data.augment import Augmentation, augment, normalize
+from churn_jax.ensembles import Group, apply_committee
+from churn_jax.ensembles import mapping as slots
+from churn_jax.methods import Batch, LossOutput
+from churn_jax.training.optim import OptimizerConfig, make_optimizer
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
+from churn_jax.training.state import ReplicaInputs, TrainState
+from churn_jax.training.teachers import TeacherProgram, make_teacher
+from churn_jax.typing import PyTree
+
+__all__ = ["Program", "make_step", "term_names"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Everything about a run that is compiled into its step.
+
+    Attributes:
+        groups: the committee of one replica.
+        optimizer: structure of the optimiser.
+        schedule: factor of the learning rate by update.
+        batch_size: examples per update and replica, over all data shards.
+        mesh: `("replica", "member", "data")`.
+        mapping: of replicas: `vmap`, `unroll` or `loop`.
+        member_mapping: of a replica's networks: `vmap` or `unroll`.
+        augmentation: policy; None is none.
+        mean: per channel, of pixels in [0, 1]; None subtracts nothing.
+        std: per channel; None divides by nothing.
+        teacher: the teacher's networks, or None.
+    """
+
+    groups: tuple[Group, ...]
+    optimizer: OptimizerConfig
+    schedule: Callable[[jax.Array], jax.Array]
+    batch_size: int
+    mesh: Mesh
+    mapping: str = "vmap"
+    member_mapping: str = "vmap"
+    augmentation: Augmentation | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    teacher: TeacherProgram | None = None
+
+    def __post_init__(self):
+        """Checks that the mesh divides what it shards."""
+        shape = dict(self.mesh.shape)
+        if self.batch_size % shape[DATA]:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by the mesh's data "
+                f"axis, {shape[DATA]}"
+            )
+        for group in self.groups:
+            if group.size % shape[MEMBER]:
+                raise ValueError(
+                    f"{group.size} networks of {group.network.name} cannot be sharded "
+                    f"over a member axis of {shape[MEMBER]} devices"
+                )
+
+
+def _forward(program: Program, key: jax.Array):
+    """`apply(variables, images, train)` of all members, gathered over the mesh."""
+
+    def apply(variables, images, train=True):
+        extra = {"axis_name": DATA, "key": key} if train else {}
+        return apply_committee(
+            program.groups,
+            variables,
+            images,
+            member_axis=MEMBER,
+            mapping=program.member_mapping,
+            train=train,
+            **extra,
+        )
+
+    return apply
+
+
+def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
+    """This replica's share of the batch: gather, augment, normalise."""
+    shards = program.mesh.shape[DATA]
+    share = program.batch_size // shards
+    per_epoch = inputs.order.shape[0] // program.batch_size
+    position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
+    start = (state.step % per_epoch) * program.batch_size + position[0]
+    indices = jax.lax.dynamic_slice(inputs.order, (start,), (share,))
+    step_key = jax.random.fold_in(inputs.augment_key, state.step)
+    # Keyed by the position in the global batch: results do not depend on the mesh.
+    base = jax.random.fold_in(step_key, 0)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
+    x = jnp.take(images, indices, axis=0, mode="clip")
+    if program.augmentation is not None:
+        x = augment(x, keys, program.augmentation)
+    x = normalize(x, program.mean, program.std)
+    y = jnp.take(labels, indices, axis=0, mode="clip")
+    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, axis_name=DATA)
+    dropout = jax.random.fold_in(
+        jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
+    )
+    return batch, jax.random.fold_in(step_key, 1), dropout
+
+
+def _slots(program: Program, tree: PyTree) -> PyTree:
+    """Stacked groups, or lists of trees where the networks are unrolled.
+
+    Unstacked before differentiation, so that no gradient passes through a slice.
+    """
+    local = [g.size // program.mesh.shape[MEMBER] for g in program.groups]
+    if program.member_mapping == "vmap" and max(local) > 1:
+        return list(tree)
+    return [slots.unstack(part, n) for part, n in zip(tree, local)]
+
+
+def _stacked(parts: list[PyTree]) -> tuple[PyTree, ...]:
+    return tuple(slots.stack(p) if isinstance(p, list) else p for p in parts)
+
+
+def _with_params(params: PyTree, model_state: PyTree) -> PyTree:
+    if isinstance(params, list):
+        return [_with_params(p, s) for p, s in zip(params, model_state)]
+    return {**model_state, "params": params}
+
+
+def _without_params(state: PyTree) -> PyTree:
+    if isinstance(state, list):
+        return [_without_params(s) for s in state]
+    return {k: v for k, v in state.items() if k != "params"}
+
+
+def _replica_gradients(program: Program, state, inputs, teacher, images, labels):
+    """`(LossOutput, gradients, gradients are finite)` of one replica; no R axis."""
+    batch, key, dropout = _batch(program, state, inputs, images, labels)
+    method = inputs.coefficients.method
+    model_state = _slots(program, state.model_state)
+    teach = None
+    if program.teacher is not None:
+        teach = make_teacher(program.teacher, teacher, program.mesh.shape[MEMBER])
+
+    def objective(params):
+        variables = [_with_params(p, s) for p, s in zip(params, model_state)]
+        out = method.loss(
+            _forward(program, dropout),
+            variables,
+            batch,
+            teacher=teach,
+            step=state.step,
+            key=key,
+        )
+        return out.loss, out
+
+    params = _slots(program, state.params)
+    (_, out), gradients = jax.value_and_grad(objective, has_aux=True)(params)
+    gradients = _stacked(gradients)
+    bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(gradients))
+    finite = jax.lax.psum(bad, MEMBER) == 0
+    new_state = _stacked([_without_params(s) for s in out.model_state])
+    return LossOutput(out.loss, dict(out.terms), new_state), gradients, finite
+
+
+def _replica_update(program: Program, state, inputs, out, gradients, finite):
+    """Applies the optimiser per network, or freezes a replica gone non-finite."""
+    coefficients = inputs.coefficients
+    optimizer = make_optimizer(
+        program.optimizer,
+        program.schedule,
+        learning_rate=coefficients.learning_rate,
+        weight_decay=coefficients.weight_decay,
+    )
+
+    def update(gradient, opt_state, params):
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return jax.tree.map(jnp.add, params, updates), opt_state
+
+    moved = [
+        jax.vmap(update)(*group)
+        for group in zip(gradients, state.opt_state, state.params)
+    ]
+    logged = jnp.stack([out.loss, *(out.terms[k] for k in sorted(out.terms))])
+    bad = ~jnp.isfinite(logged)
+    loss_finite = ~jnp.any(bad)
+    # Terms come first in the code, then the loss, then the gradient.
+    terms = len(out.terms)
+    code = jnp.where(jnp.any(bad[1:]), jnp.argmax(bad[1:]), terms)
+    code = jnp.where(loss_finite, terms + 1, code).astype(jnp.int32)
+    go = state.alive & loss_finite & finite
+    stop = state.alive & ~go
+
+    def keep(new, old):
+        return jax.tree.map(lambda n, o: jnp.where(go, n, o), new, old)
+
+    return TrainState(
+        step=state.step + go.astype(jnp.int32),
+        params=keep(tuple(p for p, _ in moved), state.params),
+        model_state=keep(out.model_state, state.model_state),
+        opt_state=keep(tuple(o for _, o in moved), state.opt_state),
+        alive=go,
+        stopped_step=jnp.where(stop, state.step, state.stopped_step),
+        stopped_term=jnp.where(stop, code, state.stopped_term),
+        sums=state.sums + jnp.where(go, logged, 0.0),
+        updates=state.updates + go.astype(jnp.float32),
+    )
+
+
+def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels):
+    """Gradients of all local replicas at once, with the blame put where it belongs.
+
+    Under a vmapped convolution one slot's non-finite cotangent makes its neighbours'
+    weight gradients non-finite (seen on CPU). So a replica with a finite loss and bad
+    gradients is computed again with the culprits' weights set to zero.
+    """
+
+    def compute(live):
+        def neutral(leaf):
+            return jnp.where(live.reshape(-1, *([1] * (leaf.ndim - 1))), leaf, 0)
+
+        safe = state.replace(
+            params=jax.tree.map(neutral, state.params),
+            model_state=jax.tree.map(neutral, state.model_state),
+        )
+        one = jax.vmap(
+            lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
+        )
+        return one(safe, inputs, teacher)
+
+    out, gradients, finite = compute(state.alive)
+    loss_finite = jnp.isfinite(out.loss)
+    culprits = state.alive & ~loss_finite
+    victims = state.alive & loss_finite & ~finite
+    gradients, finite = jax.lax.cond(
+        jnp.any(culprits) & jnp.any(victims),
+        lambda: compute(state.alive & ~culprits)[1:],
+        lambda: (gradients, finite),
+    )
+    return out, gradients, finite
+
+
+def _local_step(program: Program, state, inputs, teacher, images, labels):
+    """One update of the replicas that live on this device."""
+    count = state.step.shape[0]
+
+    def update(*args):
+        return _replica_update(program, *args)
+
+    if program.mapping == "vmap" and count > 1:
+        computed = _vmapped_gradients(program, state, inputs, teacher, images, labels)
+        return jax.vmap(update)(state, inputs, *computed)
+
+    def replica_step(state, inputs, teacher):
+        computed = _replica_gradients(program, state, inputs, teacher, images, labels)
+        return update(state, inputs, *computed)
+
+    return slots.map_slots(
+        replica_step, (state, inputs, teacher), count=count, mapping="unroll"
+    )
+
+
+def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True):
+    """Compiles the step of `program`.
+
+    Args:
+        program: what to train.
+        steps_per_call: updates per dispatch, by `lax.scan`; leave 1 for convolutions
+            on CPU, whose weight gradients are slow inside a scan.
+        donate: reuse the state's memory.
+
+    Returns:
+        `step(state, inputs, teacher, images, labels) -> state`; `teacher` is a tree
+        of variables or `()`, `images` and `labels` are replicated.
+    """
+
+    def steps(state, inputs, teacher, images, labels):
+        def one(state, _):
+            return _local_step(program, state, inputs, teacher, images, labels), None
+
+        if steps_per_call == 1:
+            return one(state, None)[0]
+        return jax.lax.scan(one, state, None, length=steps_per_call)[0]
+
+    teacher_spec = P() if program.teacher is None else program.teacher.spec
+    sharded = jax.shard_map(
+        steps,
+        mesh=program.mesh,
+        in_specs=(TrainState.specs(), P(REPLICA), teacher_spec, P(), P()),
+        out_specs=TrainState.specs(),
+        check_vma=True,
+    )
+    return jax.jit(sharded, donate_argnums=(0,) if donate else ())
+
+
+def term_names(program: Program, state, inputs, teacher, images, labels):
+    """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`.
+
+    Traces the loss without compiling it; the arguments may be shapes only.
+    """
+    seen = []
+
+    def probe(state, inputs, teacher, images, labels):
+        first = jax.tree.map(lambda x: x[0], (state, inputs, teacher))
+        out, _, _ = _replica_gradients(program, *first, images, labels)
+        seen.append(tuple(sorted(out.terms)))
+        return out.loss[None]
+
+    teacher_spec = P() if program.teacher is None else program.teacher.spec
+    sharded = jax.shard_map(
+        probe,
+        mesh=program.mesh,
+        in_specs=(TrainState.specs(), P(REPLICA), teacher_spec, P(), P()),
+        out_specs=P(REPLICA),
+        check_vma=True,
+    )
+    jax.eval_shape(sharded, state, inputs, teacher, images, labels)
+    return seen[0]
