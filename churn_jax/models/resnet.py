@@ -1,0 +1,162 @@
+"""The CIFAR ResNets: 20, 32, 56 layers, post-activation, parameter-free shortcuts."""
+
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.typing import Array
+
+__all__ = ["BasicBlock", "ResNet"]
+
+_he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+_PAD_ONE = ((1, 1), (1, 1))  # not "SAME", which shifts a strided kernel by one pixel
+
+
+def _conv(width: int, stride: int, dtype: Any, name: str) -> nn.Conv:
+    return nn.Conv(
+        width,
+        (3, 3),
+        strides=(stride, stride),
+        padding=_PAD_ONE,
+        use_bias=False,
+        kernel_init=_he_fan_out,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def _norm(train: bool, axis_name: str | None, dtype: Any, name: str) -> nn.BatchNorm:
+    return nn.BatchNorm(
+        use_running_average=not train,
+        momentum=0.9,
+        epsilon=1e-5,
+        axis_name=axis_name,
+        dtype=dtype,
+        name=name,
+    )
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions with batch norm and a parameter-free shortcut (option A).
+
+    Where the block changes resolution, the shortcut takes every second pixel and
+    appends channels of zeros.
+
+    Attributes:
+        width: channels out.
+        stride: 1, or 2 to halve the resolution.
+        dtype: what the block computes in.
+        axis_name: mesh axis over which batch norm averages, or None.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        """`[B, H, W, C]` to `[B, H / stride, W / stride, width]`."""
+        norm = partial(_norm, train, self.axis_name, self.dtype)
+        y = _conv(self.width, self.stride, self.dtype, "conv1")(x)
+        y = nn.relu(norm("norm1")(y))
+        y = norm("norm2")(_conv(self.width, 1, self.dtype, "conv2")(y))
+        shortcut = x[:, :: self.stride, :: self.stride]
+        missing = self.width - x.shape[-1]
+        shortcut = jnp.pad(shortcut, ((0, 0), (0, 0), (0, 0), (0, missing)))
+        return nn.relu(y + shortcut)
+
+
+class ResNet(nn.Module):
+    """The residual network for 32 x 32 images: `depth = 6 n + 2` layers.
+
+    A 3x3 convolution, three stages of n blocks at full, half and quarter resolution,
+    the mean over pixels, a dense layer. Kernels of convolutions are He-normal by fan
+    out, that of the dense layer LeCun-normal. Batch norm has momentum 0.9 (the share
+    of the old running value that stays) and epsilon 1e-5. With ten classes and three
+    input channels depth 20 has 269,722 parameters, 32 has 464,154 and 56 has 853,018.
+
+    Attributes:
+        depth: number of layers: 20, 32, 44, 56, 110, ...; 8 is the smallest.
+        num_classes: C.
+        widths: channels of the three stages, not decreasing.
+        dtype: what the network computes in; parameters, batch-norm statistics and
+            logits are float32.
+        axis_name: mesh axis over which batch norm averages in training, or None.
+            With an axis name the statistics are those of the whole batch; such a
+            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
+        remat: recompute each block in the backward pass: less memory, more time,
+            the same values and the same parameter tree.
+
+    Notes:
+        The paper leaves open where the zero channels go; here they follow the others.
+        The running variance is that of the batch (divided by n, not n - 1), as in
+        every Flax network.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> model = ResNet(depth=8, num_classes=10)
+        >>> images = jnp.zeros((2, 8, 8, 3))
+        >>> variables = model.init(jax.random.key(0), images)
+        >>> output, updated = model.apply(
+        ...     variables, images, train=True, mutable=["batch_stats"])
+        >>> output.logits.shape, list(updated)
+        ((2, 10), ['batch_stats'])
+
+    References:
+        [he2016] Sec. 4.2 -- He et al., Deep Residual Learning for Image Recognition,
+            CVPR 2016. https://arxiv.org/abs/1512.03385
+    """
+
+    depth: int
+    num_classes: int
+    widths: tuple[int, int, int] = (16, 32, 64)
+    dtype: Any = jnp.float32
+    axis_name: str | None = None
+    remat: bool = False
+
+    def __post_init__(self):
+        if self.depth < 8 or (self.depth - 2) % 6:
+            raise ValueError(
+                f"depth must be 6 n + 2 (8, 14, 20, 32, 56, ...); got {self.depth}"
+            )
+        if len(self.widths) != 3 or list(self.widths) != sorted(self.widths):
+            raise ValueError(
+                f"widths must be three numbers that do not decrease; got {self.widths}"
+            )
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool = False) -> ModelOutput:
+        """Logits `[B, C]` and pixel means `[B, widths[-1]]` of images `[B, H, W, C]`.
+
+        Args:
+            x: normalised images, floating point.
+            train: use the batch's statistics and update the running ones, which needs
+                `mutable=["batch_stats"]`.
+
+        Raises:
+            ValueError: `x` is not `[B, H, W, C]`.
+            TypeError: `x` is not floating point.
+        """
+        check_images(x, min_rank=4, max_rank=4)
+        block_class = BasicBlock
+        if self.remat:
+            block_class = nn.remat(BasicBlock, static_argnums=(2,))
+        x = _conv(self.widths[0], 1, self.dtype, "stem")(x)
+        x = nn.relu(_norm(train, self.axis_name, self.dtype, "stem_norm")(x))
+        for stage, width in enumerate(self.widths, start=1):
+            for block in range(1, (self.depth - 2) // 6 + 1):
+                x = block_class(
+                    width,
+                    stride=2 if stage > 1 and block == 1 else 1,
+                    dtype=self.dtype,
+                    axis_name=self.axis_name,
+                    name=f"stage{stage}_block{block}",
+                )(x, train)
+        features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+        logits = nn.Dense(self.num_classes, dtype=self.dtype, name="head")(features)
+        return ModelOutput(logits.astype(jnp.float32), features)

@@ -1,0 +1,78 @@
+"""Networks by name."""
+
+import dataclasses
+import difflib
+from functools import partial
+
+import flax.linen as nn
+
+from churn_jax.models.cnn import LeNet5
+from churn_jax.models.mlp import MLP
+from churn_jax.models.resnet import ResNet
+
+__all__ = ["available", "create"]
+
+_ZOO = {
+    "mlp": partial(MLP, features=(256, 256)),
+    "lenet5": LeNet5,
+    "resnet20": partial(ResNet, depth=20),
+    "resnet32": partial(ResNet, depth=32),
+    "resnet56": partial(ResNet, depth=56),
+}
+
+
+def available() -> tuple[str, ...]:
+    """The names that `create` takes.
+
+    Example:
+        >>> available()
+        ('mlp', 'lenet5', 'resnet20', 'resnet32', 'resnet56')
+    """
+    return tuple(_ZOO)
+
+
+def _suggest(word: str, known) -> str:
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
+
+
+def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
+    """The network called `name`, with C classes.
+
+    Args:
+        name: one of `available()`.
+        num_classes: C, at least two.
+        **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
+            (ResNets), `layout` (LeNet5), `features` (MLP, default two layers of 256).
+
+    Returns:
+        A Linen module `(images, train) -> ModelOutput`.
+
+    Raises:
+        ValueError: the name or a field is unknown; the message has the closest ones.
+
+    Example:
+        >>> create("resnet20", num_classes=100, remat=True).depth
+        20
+        >>> create("resnet-20", num_classes=10)
+        Traceback (most recent call last):
+            ...
+        ValueError: unknown network 'resnet-20'; did you mean 'resnet20' or ...
+    """
+    if name not in _ZOO:
+        raise ValueError(
+            f"unknown network {name!r}{_suggest(name, _ZOO)} "
+            f"Available: {', '.join(available())}"
+        )
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2; got {num_classes}")
+    build = _ZOO[name]
+    module = getattr(build, "func", build)
+    fields = {f.name for f in dataclasses.fields(module)} - {"name", "parent"}
+    for field in overrides:
+        if field not in fields:
+            raise ValueError(
+                f"{name!r} has no field {field!r}{_suggest(field, fields)} "
+                f"Fields: {', '.join(sorted(fields))}"
+            )
+    return build(num_classes=num_classes, **overrides)
