@@ -1,1 +1,115 @@
-"""metrics."""
+"""Quantities that evaluate predictions: functions of whole arrays, and States.
+
+Every function takes logits `[..., C]`; every `...State` gives the same number batch by
+batch and shard by shard. `pairwise` computes a metric for all pairs of runs.
+"""
+
+from churn_jax.metrics.calibration import ECEState, expected_calibration_error
+from churn_jax.metrics.churn import (
+    ChurnByCorrectness,
+    ChurnByCorrectnessState,
+    ChurnState,
+    SurrogateChurnState,
+    churn,
+    churn_by_correctness,
+    surrogate_churn,
+)
+from churn_jax.metrics.confidence import (
+    ConfidenceState,
+    EntropyState,
+    L1DistanceState,
+    churn_bound_from_confidence,
+    churn_bound_from_confidence_sum,
+    churn_bound_from_errors,
+    l1_distance,
+    prediction_confidence,
+    prediction_entropy,
+)
+from churn_jax.metrics.flips import (
+    FlipRates,
+    FlipState,
+    backward_error_compatibility,
+    backward_trust_compatibility,
+    flip_rank,
+    negative_flip_rate,
+    positive_flip_rate,
+    relative_negative_flip_rate,
+)
+from churn_jax.metrics.pairs import PairMetric, PairSummary, pairwise, summarize_pairs
+from churn_jax.metrics.prediction_difference import (
+    HammingPredictionDifferenceState,
+    LabelPredictionDifferenceState,
+    PositivePredictionDifferenceState,
+    PredictionDifferenceState,
+    RelativePredictionDifferenceState,
+    hamming_prediction_difference,
+    label_prediction_difference,
+    positive_prediction_difference,
+    prediction_difference,
+    relative_prediction_difference,
+)
+from churn_jax.metrics.scoring import (
+    AccuracyState,
+    BrierState,
+    ErrorRateState,
+    NLLState,
+    accuracy,
+    brier_score,
+    error_rate,
+    negative_log_likelihood,
+)
+from churn_jax.metrics.state import LongSum, MeanState, RateState
+
+__all__ = [
+    "AccuracyState",
+    "BrierState",
+    "ChurnByCorrectness",
+    "ChurnByCorrectnessState",
+    "ChurnState",
+    "ConfidenceState",
+    "ECEState",
+    "EntropyState",
+    "ErrorRateState",
+    "FlipRates",
+    "FlipState",
+    "HammingPredictionDifferenceState",
+    "L1DistanceState",
+    "LabelPredictionDifferenceState",
+    "LongSum",
+    "MeanState",
+    "NLLState",
+    "PairMetric",
+    "PairSummary",
+    "PositivePredictionDifferenceState",
+    "PredictionDifferenceState",
+    "RateState",
+    "RelativePredictionDifferenceState",
+    "SurrogateChurnState",
+    "accuracy",
+    "backward_error_compatibility",
+    "backward_trust_compatibility",
+    "brier_score",
+    "churn",
+    "churn_bound_from_confidence",
+    "churn_bound_from_confidence_sum",
+    "churn_bound_from_errors",
+    "churn_by_correctness",
+    "error_rate",
+    "expected_calibration_error",
+    "flip_rank",
+    "hamming_prediction_difference",
+    "l1_distance",
+    "label_prediction_difference",
+    "negative_flip_rate",
+    "negative_log_likelihood",
+    "pairwise",
+    "positive_flip_rate",
+    "positive_prediction_difference",
+    "prediction_confidence",
+    "prediction_difference",
+    "prediction_entropy",
+    "relative_negative_flip_rate",
+    "relative_prediction_difference",
+    "summarize_pairs",
+    "surrogate_churn",
+]

@@ -1,0 +1,234 @@
+"""Disagreement of two models: churn, its smooth surrogate, churn by correctness."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax._checks import check_logits, check_same_shape
+from churn_jax.metrics.scoring import is_correct
+from churn_jax.metrics.state import (
+    MeanState,
+    RateState,
+    _State,
+    masked_mean,
+    valid_examples,
+)
+from churn_jax.typing import Labels, Logits, Mask, Scalar
+
+__all__ = [
+    "ChurnByCorrectness",
+    "ChurnByCorrectnessState",
+    "ChurnState",
+    "SurrogateChurnState",
+    "churn",
+    "churn_by_correctness",
+    "surrogate_churn",
+]
+
+
+def disagree(logits_a: Logits, logits_b: Logits):
+    """`argmax_j a_j != argmax_j b_j`, `[...]` bool; ties go to the lower class id."""
+    check_logits(logits_a=logits_a, logits_b=logits_b)
+    check_same_shape(logits_a=logits_a, logits_b=logits_b)
+    return jnp.argmax(logits_a, axis=-1) != jnp.argmax(logits_b, axis=-1)
+
+
+def churn(logits_a: Logits, logits_b: Logits, mask: Mask | None = None) -> Scalar:
+    """Share of examples on which two models predict different classes.
+
+    `Churn = P[argmax f(X; w_1) != argmax f(X; w_2)]`.
+
+    Args:
+        logits_a: `[..., C]`, one model (the paper's `w_1`).
+        logits_b: `[..., C]`, the other one (`w_2`), same examples in the same order.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1], symmetric; nan without a valid example.
+
+    Raises:
+        ValueError: the logits differ in shape, or the mask is not shaped like the
+            examples.
+
+    Notes:
+        A tie is resolved as `jnp.argmax` does, in favour of the lower class id.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> new = jnp.array([[1.0, 0.0], [3.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> float(churn(old, new))
+        0.25
+
+    References:
+        [reproducibility] Eq. 3 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    return masked_mean(disagree(logits_a, logits_b), mask)
+
+
+def max_normalized(logits: Logits, alpha) -> Logits:
+    """`(f / max f)^alpha = exp(alpha (z - max z))`, `[..., C]` float32 in [0, 1]."""
+    logits = jnp.asarray(logits).astype(jnp.float32)
+    top = jnp.max(logits, axis=-1, keepdims=True)
+    return jnp.exp(jnp.asarray(alpha, jnp.float32) * (logits - top))
+
+
+def _surrogate(logits_a, logits_b, alpha):
+    check_logits(logits_a=logits_a, logits_b=logits_b)
+    check_same_shape(logits_a=logits_a, logits_b=logits_b)
+    scores_a, scores_b = (
+        max_normalized(logits_a, alpha),
+        max_normalized(logits_b, alpha),
+    )
+    return 0.5 * jnp.sum(jnp.abs(scores_a - scores_b), axis=-1)
+
+
+def surrogate_churn(
+    logits_a: Logits,
+    logits_b: Logits,
+    alpha: float = 1.0,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Churn with scores in place of the arg max, SChurn_alpha.
+
+    `1/2 E || (f_1 / max f_1)^alpha - (f_2 / max f_2)^alpha ||_1`.
+
+    Args:
+        logits_a: `[..., C]`, one model.
+        logits_b: `[..., C]`, the other one.
+        alpha: positive; the sharpness of the scores. It tends to `churn` as alpha
+            grows, where neither model has ties.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, C/2], symmetric; nan without a valid example.
+
+    Raises:
+        ValueError: the logits differ in shape, or the mask is not shaped like the
+            examples.
+
+    Notes:
+        Not bounded by one: the scores are divided by their maximum, not by their sum.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> a, b = jnp.array([[0.0, -1.0]]), jnp.array([[0.0, 0.0]])
+        >>> f"{surrogate_churn(a, b):.4f}"  # (1 - exp(-1)) / 2
+        '0.3161'
+
+    References:
+        [reproducibility] Eq. 4 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    return masked_mean(_surrogate(logits_a, logits_b, alpha), mask)
+
+
+class ChurnByCorrectness(NamedTuple):
+    """Churn on the examples that model `a` gets right, and on those it gets wrong."""
+
+    correct: Scalar
+    incorrect: Scalar
+
+
+def churn_by_correctness(
+    logits_a: Logits,
+    logits_b: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> ChurnByCorrectness:
+    """Churn separately where model `a` is right and where it is wrong.
+
+    `P[Y_a != Y_b | Y_a = Y]` and `P[Y_a != Y_b | Y_a != Y]`, so that
+    `churn = acc_a * correct + (1 - acc_a) * incorrect`.
+
+    Args:
+        logits_a: `[..., C]`; this model's correctness makes the groups.
+        logits_b: `[..., C]`.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        `ChurnByCorrectness(correct, incorrect)`, float32 scalars. An empty group (a
+        perfect model has no incorrect examples) counts as 0, which keeps the identity;
+        without any valid example both are nan.
+
+    Raises:
+        ValueError: logits, labels or mask do not fit together.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> a = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> b = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> parts = churn_by_correctness(a, b, jnp.array([0, 0, 0]))
+        >>> float(parts.correct), float(parts.incorrect)
+        (0.5, 1.0)
+
+    References:
+        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    state = ChurnByCorrectnessState.empty()
+    return state.update(logits_a, logits_b, labels, mask).compute()
+
+
+def split_by_correctness(both, neither, correct, examples) -> ChurnByCorrectness:
+    """The two rates from counts: churn & right, churn & wrong, right, all."""
+
+    def rate(hits, group):
+        share = hits.astype(jnp.float32) / jnp.maximum(group, 1).astype(jnp.float32)
+        return jnp.where(examples > 0, share, jnp.nan)
+
+    return ChurnByCorrectness(rate(both, correct), rate(neither, examples - correct))
+
+
+@struct.dataclass
+class ChurnState(RateState):
+    """Streamed `churn`."""
+
+    def update(self, logits_a, logits_b, mask=None) -> "ChurnState":
+        """Adds a batch; arguments as in `churn`."""
+        return self.add(disagree(logits_a, logits_b), mask)
+
+
+@struct.dataclass
+class SurrogateChurnState(MeanState):
+    """Streamed `surrogate_churn`; `empty(alpha=...)` fixes alpha."""
+
+    alpha: float = struct.field(pytree_node=False, default=1.0)
+
+    def update(self, logits_a, logits_b, mask=None) -> "SurrogateChurnState":
+        """Adds a batch; arguments as in `surrogate_churn`."""
+        return self.add(_surrogate(logits_a, logits_b, self.alpha), mask)
+
+
+@struct.dataclass
+class ChurnByCorrectnessState(_State):
+    """Streamed `churn_by_correctness`; int32 counts."""
+
+    churned_correct: jax.Array
+    churned_incorrect: jax.Array
+    correct: jax.Array
+    examples: jax.Array
+
+    @classmethod
+    def empty(cls) -> "ChurnByCorrectnessState":
+        """No examples yet."""
+        return cls(*(jnp.zeros((), jnp.int32) for _ in range(4)))
+
+    def update(self, logits_a, logits_b, labels, mask=None):
+        """Adds a batch; arguments as in `churn_by_correctness`."""
+        churned = disagree(logits_a, logits_b)
+        right = is_correct(logits_a, labels)
+        valid = valid_examples(mask, churned.shape)
+        counted = (churned & right, churned & ~right, right, jnp.ones_like(right))
+        counts = (jnp.sum(x & valid, dtype=jnp.int32) for x in counted)
+        return self.merge(type(self)(*counts))
+
+    def compute(self) -> ChurnByCorrectness:
+        """Both rates, float32."""
+        return split_by_correctness(
+            self.churned_correct, self.churned_incorrect, self.correct, self.examples
+        )

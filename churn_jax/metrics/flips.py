@@ -1,0 +1,358 @@
+"""Model updates: what a new model breaks, repairs and keeps, example by example.
+
+Only the arg max matters, so the two models may know different numbers of classes, as
+long as class ids agree.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax._checks import check_labels, check_logits, check_same_shape
+from churn_jax.metrics.scoring import is_correct
+from churn_jax.metrics.state import _State, valid_examples
+from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
+
+__all__ = [
+    "FlipRates",
+    "FlipState",
+    "backward_error_compatibility",
+    "backward_trust_compatibility",
+    "flip_rank",
+    "negative_flip_rate",
+    "positive_flip_rate",
+    "relative_negative_flip_rate",
+]
+
+
+class FlipRates(NamedTuple):
+    """The rates of one model update; each is also a function of its own."""
+
+    negative_flip_rate: Scalar
+    positive_flip_rate: Scalar
+    relative_negative_flip_rate: Scalar
+    backward_trust_compatibility: Scalar
+    backward_error_compatibility: Scalar
+
+
+@struct.dataclass
+class FlipState(_State):
+    """The 2x2 table of old and new correctness; int32 counts.
+
+    `negative`: old right, new wrong. `positive`: old wrong, new right. `both`: both
+    right. `examples`: all; both wrong is the remainder.
+    """
+
+    negative: jax.Array
+    positive: jax.Array
+    both: jax.Array
+    examples: jax.Array
+
+    @classmethod
+    def empty(cls) -> "FlipState":
+        """No examples yet."""
+        return cls(*(jnp.zeros((), jnp.int32) for _ in range(4)))
+
+    def update(self, *, old_logits, new_logits, labels, mask=None) -> "FlipState":
+        """Adds a batch; arguments as in `negative_flip_rate`."""
+        check_logits(old_logits=old_logits, new_logits=new_logits)
+        check_labels(labels, old_logits, logits_name="old_logits")
+        check_labels(labels, new_logits, logits_name="new_logits")
+        old, new = is_correct(old_logits, labels), is_correct(new_logits, labels)
+        valid = valid_examples(mask, old.shape)
+        counted = (old & ~new, ~old & new, old & new, jnp.ones_like(old))
+        counts = (jnp.sum(x & valid, dtype=jnp.int32) for x in counted)
+        return self.merge(type(self)(*counts))
+
+    def compute(self) -> FlipRates:
+        """All rates; nan before the first valid example.
+
+        A rate whose group is empty is 0 for relative negative flips (none was
+        possible) and 1 for the compatibilities (nothing was broken).
+        """
+        negative, positive, both, examples = (
+            jnp.asarray(x).astype(jnp.float32)
+            for x in (self.negative, self.positive, self.both, self.examples)
+        )
+        old_right, new_wrong = both + negative, examples - both - positive
+        both_wrong = new_wrong - negative
+
+        def share(part, group, when_empty):
+            safe = jnp.where(group > 0, group, 1.0)
+            value = jnp.where(group > 0, part / safe, when_empty)
+            return jnp.where(examples > 0, value, jnp.nan)
+
+        return FlipRates(
+            negative_flip_rate=share(negative, examples, jnp.nan),
+            positive_flip_rate=share(positive, examples, jnp.nan),
+            relative_negative_flip_rate=share(
+                share(negative, old_right, 0.0), share(new_wrong, examples, 0.0), 0.0
+            ),
+            backward_trust_compatibility=share(both, old_right, 1.0),
+            backward_error_compatibility=share(both_wrong, new_wrong, 1.0),
+        )
+
+
+def _rates(old_logits, new_logits, labels, mask) -> FlipRates:
+    state = FlipState.empty().update(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    )
+    return state.compute()
+
+
+def negative_flip_rate(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Share of all examples that the old model gets right and the new one wrong.
+
+    `NFR = 1/N sum_i [yhat_new_i != l_i and yhat_old_i = l_i]`.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> labels = jnp.array([0, 0, 0, 0])
+        >>> float(negative_flip_rate(old_logits=old, new_logits=new, labels=labels))
+        0.25
+
+    References:
+        [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    return _rates(old_logits, new_logits, labels, mask).negative_flip_rate
+
+
+def positive_flip_rate(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Share of all examples that the old model gets wrong and the new one right.
+
+    `PFR = 1/N sum_i [yhat_new_i = l_i and yhat_old_i != l_i]`. The accuracy gained by
+    an update is `PFR - NFR`.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Notes:
+        The mirror image of Eq. 11; the paper itself prints negative flips only.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old, new = jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 1.0]])
+        >>> labels = jnp.array([1])
+        >>> float(positive_flip_rate(old_logits=old, new_logits=new, labels=labels))
+        1.0
+
+    References:
+        [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    return _rates(old_logits, new_logits, labels, mask).positive_flip_rate
+
+
+def relative_negative_flip_rate(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Negative flips against what independent errors would give.
+
+    `Rel-NFR = NFR / ((1 - ER_old) ER_new)`.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar, at least 0; 1 for independent errors. 0 when the old model
+        is never right or the new one never wrong; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> labels = jnp.array([0, 0, 0, 0])
+        >>> rate = relative_negative_flip_rate(
+        ...     old_logits=old, new_logits=new, labels=labels
+        ... )
+        >>> float(rate)  # 0.25 / (0.5 * 0.5)
+        1.0
+
+    References:
+        [elodi] Eq. 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    return _rates(old_logits, new_logits, labels, mask).relative_negative_flip_rate
+
+
+def backward_trust_compatibility(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Share of the old model's successes that the new model keeps.
+
+    `BTC = sum_i [old right and new right] / sum_i [old right]`.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; 1 when the old model is never right; nan without a
+        valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[1.0, 0.0], [1.0, 0.0]])
+        >>> new = jnp.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> labels = jnp.array([0, 0])
+        >>> rate = backward_trust_compatibility(
+        ...     old_logits=old, new_logits=new, labels=labels
+        ... )
+        >>> float(rate)
+        0.5
+
+    References:
+        [compatibility] BTC -- Bansal et al., A Case for Backward Compatibility for
+        Human-AI Teams, 2019. https://arxiv.org/abs/1906.01148
+    """
+    return _rates(old_logits, new_logits, labels, mask).backward_trust_compatibility
+
+
+def backward_error_compatibility(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> Scalar:
+    """Share of the new model's errors that the old model makes too.
+
+    `BEC = sum_i [old wrong and new wrong] / sum_i [new wrong]`; one minus it is the
+    share of errors that users have not met before.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; 1 when the new model is never wrong; nan without a
+        valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Notes:
+        Divided by the new model's errors. The ratio over the *old* model's errors is
+        another quantity: it punishes an update for repairing errors.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+        >>> new = jnp.array([[0.0, 1.0], [0.0, 1.0]])
+        >>> labels = jnp.array([0, 0])
+        >>> rate = backward_error_compatibility(
+        ...     old_logits=old, new_logits=new, labels=labels
+        ... )
+        >>> float(rate)
+        0.5
+
+    References:
+        [backward-compatibility] BEC -- Srivastava et al., An Empirical Analysis of
+        Backward Compatibility in Machine Learning Systems, KDD 2020.
+        https://arxiv.org/abs/2008.04572
+    """
+    return _rates(old_logits, new_logits, labels, mask).backward_error_compatibility
+
+
+def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerExample:
+    """Rank, in the old model, of the wrong class that a negative flip predicts.
+
+    `Rank(psi_k(x), psi(x))` with `k = argmax phi(x)`, `phi` the new model and `psi`
+    the old one. Small ranks mean that the old model nearly made the same error.
+
+    Args:
+        old_logits: `[..., C]`, the model in use.
+        new_logits: `[..., C]`, the model that is to replace it.
+        labels: `[...]` class ids.
+
+    Returns:
+        `[...]` int32: the rank, from 2 (runner-up) to C, at negative flips; 0
+        elsewhere.
+
+    Raises:
+        ValueError: the logits differ in shape, or labels do not fit.
+
+    Notes:
+        Ties follow `jnp.argmax`: the lower class id ranks first.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+        >>> new = jnp.array([[0.0, 5.0, 0.0], [5.0, 0.0, 0.0]])
+        >>> flip_rank(old_logits=old, new_logits=new, labels=jnp.array([0, 0])).tolist()
+        [3, 0]
+
+    References:
+        [elodi] Fig. 4 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    check_logits(old_logits=old_logits, new_logits=new_logits)
+    check_same_shape(old_logits=old_logits, new_logits=new_logits)
+    negative = is_correct(old_logits, labels) & ~is_correct(new_logits, labels)
+    old_logits = jnp.asarray(old_logits)
+    wrong = jnp.argmax(new_logits, axis=-1).astype(jnp.int32)[..., None]
+    score = jnp.take_along_axis(old_logits, wrong, axis=-1)
+    classes = jnp.arange(old_logits.shape[-1], dtype=jnp.int32)
+    classes = classes.reshape((1,) * (old_logits.ndim - 1) + (-1,))
+    ahead = (old_logits > score) | ((old_logits == score) & (classes < wrong))
+    rank = 1 + jnp.sum(ahead, axis=-1, dtype=jnp.int32)
+    return jnp.where(negative, rank, 0)

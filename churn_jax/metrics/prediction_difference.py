@@ -1,0 +1,312 @@
+"""How far M models' predictions spread around their mean: the Delta family.
+
+`P_nm` is model m's distribution on example n, `Pbar_n` its mean over the M models.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax._checks import check_labels, check_logits, check_members
+from churn_jax.divergences import log_probs
+from churn_jax.metrics.scoring import nan_at_unknown_labels
+from churn_jax.metrics.state import MeanState, masked_mean
+from churn_jax.typing import Labels, Logits, Mask, Scalar
+
+__all__ = [
+    "HammingPredictionDifferenceState",
+    "LabelPredictionDifferenceState",
+    "PositivePredictionDifferenceState",
+    "PredictionDifferenceState",
+    "RelativePredictionDifferenceState",
+    "hamming_prediction_difference",
+    "label_prediction_difference",
+    "positive_prediction_difference",
+    "prediction_difference",
+    "relative_prediction_difference",
+]
+
+
+def _check(logits) -> None:
+    check_logits(logits=logits)
+    check_members(logits)
+
+
+def _norm(x, order):
+    """L_p norm over the class axis, safe for the gradient at zero."""
+    size = jnp.abs(x)
+    if order == 1:
+        return jnp.sum(size, axis=-1)
+    largest = jnp.max(size, axis=-1, keepdims=True)
+    if order == float("inf"):
+        return largest[..., 0]
+    zero = largest == 0.0
+    scale = jax.lax.stop_gradient(jnp.where(zero, 1.0, largest))
+    inner = jnp.sum((size / scale) ** float(order), axis=-1)  # in [1, C] or 0
+    inner = jnp.where(zero[..., 0], 1.0, inner)
+    return jnp.where(zero[..., 0], 0.0, scale[..., 0] * inner ** (1.0 / float(order)))
+
+
+def _plain(logits, order):
+    _check(logits)
+    if not order >= 1:
+        raise ValueError(f"order must be at least 1 for a norm; got {order}")
+    probs = jnp.exp(log_probs(logits))
+    return jnp.mean(_norm(probs - jnp.mean(probs, axis=0, keepdims=True), order), 0)
+
+
+def _relative_deviation(log_p):
+    """`|P_m - Pbar| / Pbar` from log-probabilities, 0 where every model says 0.
+
+    In log space, so that it is right for probabilities that underflow float32.
+    """
+    mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(
+        jnp.asarray(log_p.shape[0], jnp.float32)
+    )
+    possible = mean > -jnp.inf
+    ratio = jnp.where(possible, log_p, 0.0) - jnp.where(possible, mean, 0.0)
+    return jnp.abs(jnp.expm1(ratio))
+
+
+def _relative(logits):
+    _check(logits)
+    return jnp.mean(jnp.sum(_relative_deviation(log_probs(logits)), axis=-1), axis=0)
+
+
+def _positive(logits):
+    _check(logits)
+    if logits.shape[-1] != 2:
+        raise ValueError(
+            "positive_prediction_difference is for two classes, logits [M, N, 2]; got "
+            f"shape {tuple(logits.shape)}"
+        )
+    return 2.0 * jnp.mean(_relative_deviation(log_probs(logits)[..., 1]), axis=0)
+
+
+def _label(logits, labels):
+    _check(logits)
+    labels = jnp.asarray(labels)
+    check_labels(labels, logits[0], logits_name="logits of one model")
+    index = jnp.broadcast_to(labels[None, ..., None], (*logits.shape[:-1], 1))
+    at_label = jnp.take_along_axis(log_probs(logits), index, axis=-1)[..., 0]
+    values = jnp.mean(_relative_deviation(at_label), axis=0)
+    return nan_at_unknown_labels(values, labels, logits)
+
+
+def _hamming(logits):
+    _check(logits)
+    predictions = jnp.argmax(logits, axis=-1)
+    models = predictions.shape[0]
+
+    def others_that_differ(own):  # one model at a time: never [M, M, N]
+        return jnp.sum(predictions != own[None], axis=0, dtype=jnp.int32)
+
+    differ = jnp.sum(jax.lax.map(others_that_differ, predictions), axis=0)
+    return differ.astype(jnp.float32) / (models * (models - 1))
+
+
+def prediction_difference(
+    logits: Logits, order: float = 1, mask: Mask | None = None
+) -> Scalar:
+    """Mean L_p distance of M models' predictions from their mean, Delta_p.
+
+    `1/N sum_n 1/M sum_m (sum_l |P_nm(l) - Pbar_n(l)|^p)^(1/p)`.
+
+    Args:
+        logits: `[M, N, C]` (or `[M, ..., C]`), M at least 2.
+        order: p, static; at least 1, `float("inf")` for the largest difference.
+        mask: `[N]` valid examples.
+
+    Returns:
+        A float32 scalar, at least 0; nan without a valid example. Two models and two
+        classes give the mean of `|P_n1(1) - P_n2(1)|`.
+
+    Raises:
+        ValueError: fewer than two models, an order below one, or a mask that is not
+            shaped like the examples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])  # M=2, N=1, C=2
+        >>> float(prediction_difference(jnp.log(probs)))
+        0.5
+
+    References:
+        [anti-distillation] Eq. 1 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    return masked_mean(_plain(jnp.asarray(logits), order), mask)
+
+
+def relative_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
+    """Delta_1 with each term divided by the mean probability, Delta^r.
+
+    `1/N sum_n 1/M sum_m sum_l |P_nm(l) - Pbar_n(l)| / Pbar_n(l)`.
+
+    Args:
+        logits: `[M, N, C]`, M at least 2.
+        mask: `[N]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 2 C (M - 1) / M]; nan without a valid example.
+
+    Raises:
+        ValueError: fewer than two models, or a mask that does not fit.
+
+    Notes:
+        Every class weighs the same, however unlikely. A class that all models rule
+        out (logit -inf) adds nothing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
+        >>> f"{relative_prediction_difference(jnp.log(probs)):.4f}"
+        '1.0000'
+
+    References:
+        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    return masked_mean(_relative(jnp.asarray(logits)), mask)
+
+
+def positive_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
+    """Delta_1 divided by the mean probability of the positive label, Delta^r_1.
+
+    `1/N sum_n 1/M sum_m (sum_l |P_nm(l) - Pbar_n(l)|) / Pbar_n(1)`, for two classes,
+    class 1 positive.
+
+    Args:
+        logits: `[M, N, 2]`, M at least 2. For one score z per example pass `[0, z]`.
+        mask: `[N]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 4 (M - 1) / M]; nan without a valid example.
+
+    Raises:
+        ValueError: not two classes, fewer than two models, or a mask that does not fit.
+
+    Notes:
+        The sum is over both labels, as in Eq. 1, so this is twice the relative
+        deviation of the positive probability.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
+        >>> f"{positive_prediction_difference(jnp.log(probs)):.4f}"
+        '1.0000'
+
+    References:
+        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    return masked_mean(_positive(jnp.asarray(logits)), mask)
+
+
+def label_prediction_difference(
+    logits: Logits, labels: Labels, mask: Mask | None = None
+) -> Scalar:
+    """Relative difference on the observed label only, Delta^L.
+
+    `1/N sum_n 1/M sum_m |P_nm(l_n) - Pbar_n(l_n)| / Pbar_n(l_n)`.
+
+    Args:
+        logits: `[M, N, C]`, M at least 2.
+        labels: `[N]` class ids; a valid example with another id gives nan.
+        mask: `[N]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 2 (M - 1) / M]; nan without a valid example.
+
+    Raises:
+        ValueError: fewer than two models, or labels or mask that do not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
+        >>> f"{label_prediction_difference(jnp.log(probs), jnp.array([0])):.4f}"
+        '0.5000'
+
+    References:
+        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    return masked_mean(_label(jnp.asarray(logits), labels), mask)
+
+
+def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
+    """Share of labels predicted differently, averaged over model pairs, Delta^H.
+
+    `2 / (M (M - 1)) sum_{m < k} P[argmax P_m != argmax P_k]`: mean pairwise churn.
+
+    Args:
+        logits: `[M, N, C]`, M at least 2.
+        mask: `[N]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; nan without a valid example.
+
+    Raises:
+        ValueError: fewer than two models, or a mask that does not fit.
+
+    Notes:
+        The paper gives it in words. A tie goes to the lower class id.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]], [[0.9, 0.1]]])
+        >>> f"{hamming_prediction_difference(jnp.log(probs)):.4f}"
+        '0.6667'
+
+    References:
+        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    return masked_mean(_hamming(jnp.asarray(logits)), mask)
+
+
+@struct.dataclass
+class PredictionDifferenceState(MeanState):
+    """Streamed `prediction_difference`; `empty(order=...)` fixes the order."""
+
+    order: float = struct.field(pytree_node=False, default=1)
+
+    def update(self, logits, mask=None) -> "PredictionDifferenceState":
+        """Adds a batch `[M, B, C]`."""
+        return self.add(_plain(jnp.asarray(logits), self.order), mask)
+
+
+@struct.dataclass
+class RelativePredictionDifferenceState(MeanState):
+    """Streamed `relative_prediction_difference`."""
+
+    def update(self, logits, mask=None) -> "RelativePredictionDifferenceState":
+        """Adds a batch `[M, B, C]`."""
+        return self.add(_relative(jnp.asarray(logits)), mask)
+
+
+@struct.dataclass
+class PositivePredictionDifferenceState(MeanState):
+    """Streamed `positive_prediction_difference`."""
+
+    def update(self, logits, mask=None) -> "PositivePredictionDifferenceState":
+        """Adds a batch `[M, B, 2]`."""
+        return self.add(_positive(jnp.asarray(logits)), mask)
+
+
+@struct.dataclass
+class LabelPredictionDifferenceState(MeanState):
+    """Streamed `label_prediction_difference`."""
+
+    def update(self, logits, labels, mask=None) -> "LabelPredictionDifferenceState":
+        """Adds a batch `[M, B, C]` with labels `[B]`."""
+        return self.add(_label(jnp.asarray(logits), labels), mask)
+
+
+@struct.dataclass
+class HammingPredictionDifferenceState(MeanState):
+    """Streamed `hamming_prediction_difference`."""
+
+    def update(self, logits, mask=None) -> "HammingPredictionDifferenceState":
+        """Adds a batch `[M, B, C]`."""
+        return self.add(_hamming(jnp.asarray(logits)), mask)

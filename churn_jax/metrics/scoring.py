@@ -1,0 +1,206 @@
+"""How good one model's predictions are: accuracy, log score, Brier score."""
+
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from churn_jax._checks import check_labels, check_logits
+from churn_jax.divergences import log_probs
+from churn_jax.metrics.state import MeanState, RateState, masked_mean
+from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
+
+__all__ = [
+    "AccuracyState",
+    "BrierState",
+    "ErrorRateState",
+    "NLLState",
+    "accuracy",
+    "brier_score",
+    "error_rate",
+    "negative_log_likelihood",
+]
+
+
+def is_correct(logits: Logits, labels: Labels):
+    """`argmax_j z_j == label`, `[...]` bool; ties go to the lower class id."""
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    predictions = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return predictions == jnp.asarray(labels).astype(jnp.int32)
+
+
+def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
+    """`values` where the label is one of the C classes, nan elsewhere."""
+    known = (labels >= 0) & (labels < logits.shape[-1])
+    return jnp.where(known, values, jnp.nan)
+
+
+def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
+    """Share of examples whose most probable class is the label.
+
+    `1 - P_Err`, with `P_Err = P[Y != Y_hat]`.
+
+    Args:
+        logits: `[..., C]`.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(accuracy(jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 0])))
+        0.5
+
+    References:
+        [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    return masked_mean(is_correct(logits, labels), mask)
+
+
+def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
+    """Share of examples whose most probable class is not the label.
+
+    `P_Err = P[Y != Y_hat]`.
+
+    Args:
+        logits: `[..., C]`.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 1]; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(error_rate(jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 0])))
+        0.5
+
+    References:
+        [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    return masked_mean(~is_correct(logits, labels), mask)
+
+
+def _nll(logits, labels):
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    logits, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
+    values = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return nan_at_unknown_labels(values, labels, logits)
+
+
+def negative_log_likelihood(
+    logits: Logits, labels: Labels, mask: Mask | None = None
+) -> Scalar:
+    """Mean of `-log p(label)`, in nats.
+
+    Args:
+        logits: `[..., C]`.
+        labels: `[...]` class ids; a valid example with another id gives nan.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar, at least 0; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> nll = negative_log_likelihood(jnp.zeros((3, 2)), jnp.array([0, 1, 1]))
+        >>> f"{nll:.4f}"
+        '0.6931'
+
+    References:
+        [diversity] Sec. 4 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+    return masked_mean(_nll(logits, labels), mask)
+
+
+def _brier(logits, labels):
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    labels = jnp.asarray(labels)
+    probs = jnp.exp(log_probs(logits))
+    classes = jnp.arange(probs.shape[-1], dtype=labels.dtype)
+    classes = classes.reshape((1,) * labels.ndim + (-1,))
+    target = (labels[..., None] == classes).astype(jnp.float32)
+    values = jnp.sum(jnp.square(probs - target), axis=-1)
+    return nan_at_unknown_labels(values, labels, probs)
+
+
+def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
+    """Mean of `sum_j (p_j - [j = label])^2`, summed over the classes.
+
+    Args:
+        logits: `[..., C]`.
+        labels: `[...]` class ids; a valid example with another id gives nan.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in [0, 2]; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples.
+
+    Notes:
+        The original, two-sided definition. Some papers divide by the number of
+        classes, and binary libraries count the positive class only (half of this).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(brier_score(jnp.zeros((1, 2)), jnp.array([0])))
+        0.5
+
+    References:
+        [diversity] Sec. 4 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+    return masked_mean(_brier(logits, labels), mask)
+
+
+@struct.dataclass
+class AccuracyState(RateState):
+    """Streamed `accuracy`."""
+
+    def update(self, logits, labels, mask=None) -> "AccuracyState":
+        """Adds a batch; arguments as in `accuracy`."""
+        return self.add(is_correct(logits, labels), mask)
+
+
+@struct.dataclass
+class ErrorRateState(RateState):
+    """Streamed `error_rate`."""
+
+    def update(self, logits, labels, mask=None) -> "ErrorRateState":
+        """Adds a batch; arguments as in `error_rate`."""
+        return self.add(~is_correct(logits, labels), mask)
+
+
+@struct.dataclass
+class NLLState(MeanState):
+    """Streamed `negative_log_likelihood`."""
+
+    def update(self, logits, labels, mask=None) -> "NLLState":
+        """Adds a batch; arguments as in `negative_log_likelihood`."""
+        return self.add(_nll(logits, labels), mask)
+
+
+@struct.dataclass
+class BrierState(MeanState):
+    """Streamed `brier_score`."""
+
+    def update(self, logits, labels, mask=None) -> "BrierState":
+        """Adds a batch; arguments as in `brier_score`."""
+        return self.add(_brier(logits, labels), mask)
