@@ -1,0 +1,180 @@
+"""The PyTorch side of the benchmarks: R x M independent networks, one after another.
+
+This is the loop that a PyTorch user writes to train several networks: for each step,
+for each network, index a uint8 tensor, convert and normalise, forward, backward,
+`SGD.step`. It runs in an environment of its own (PyTorch is no dependency of
+churn_jax) and imports nothing but PyTorch:
+
+    python benchmarks/torch_peer.py --model lenet5 --slots 10 --memory-format both
+
+One JSON line per memory format goes to standard output; `images_per_s` is the median
+over steps, one step being one batch for each of the slots.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+_IMAGES = {"mlp": (28, 1), "lenet5": (28, 1), "resnet20": (32, 3)}
+_EXAMPLES = 4096
+_CLASSES = 10
+
+
+def mlp(size: int, channels: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(size * size * channels, 256),
+        nn.ReLU(),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, _CLASSES),
+    )
+
+
+def lenet5(size: int, channels: int) -> nn.Module:
+    last = (size // 2 - 4) // 2
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * last * last, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, _CLASSES),
+    )
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions with the parameter-free shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.stride, self.missing = stride, width - channels
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`[B, C, H, W]` to `[B, width, H / stride, W / stride]`."""
+        y = functional.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        if self.stride > 1 or self.missing:
+            x = x[:, :, :: self.stride, :: self.stride]
+            x = functional.pad(x, (0, 0, 0, 0, 0, self.missing))
+        return functional.relu(y + x)
+
+
+def resnet20(size: int, channels: int) -> nn.Module:
+    del size
+    blocks, width_in = [], 16
+    for width in (16, 32, 64):
+        for index in range(3):
+            stride = 2 if width > 16 and index == 0 else 1
+            blocks.append(Block(width_in, width, stride))
+            width_in = width
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, _CLASSES),
+    )
+
+
+_MODELS = {"mlp": mlp, "lenet5": lenet5, "resnet20": resnet20}
+
+
+def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float]:
+    channels_last = memory_format == "channels_last"
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    size, channels = args.image_size, args.channels
+    networks = [
+        _MODELS[args.model](size, channels).to(memory_format=layout).train()
+        for _ in range(args.slots)
+    ]
+    optimizers = [
+        torch.optim.SGD(n.parameters(), lr=0.01, momentum=0.9) for n in networks
+    ]
+    images = torch.randint(
+        0, 256, (_EXAMPLES, channels, size, size), dtype=torch.uint8
+    ).to(memory_format=layout)
+    labels = torch.randint(0, _CLASSES, (_EXAMPLES,))
+    mean, std = torch.tensor(0.5), torch.tensor(0.25)
+    seconds = []
+    for _ in range(args.warmup + args.steps):
+        indices = torch.randint(0, _EXAMPLES, (args.slots, args.batch))
+        start = time.perf_counter()
+        for network, optimizer, index in zip(networks, optimizers, indices):
+            x = images[index].float().contiguous(memory_format=layout)
+            x.div_(255).sub_(mean).div_(std)
+            optimizer.zero_grad()
+            functional.cross_entropy(network(x), labels[index]).backward()
+            optimizer.step()
+        seconds.append(time.perf_counter() - start)
+    return seconds[args.warmup :]
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=sorted(_MODELS), default="lenet5")
+    parser.add_argument("--slots", type=int, default=10, help="R x M networks")
+    parser.add_argument("--batch", type=int, default=128, help="images per network")
+    parser.add_argument("--steps", type=int, default=15, help="timed steps")
+    parser.add_argument("--warmup", type=int, default=2, help="steps not timed")
+    parser.add_argument(
+        "--memory-format",
+        choices=["default", "channels_last", "both"],
+        default="default",
+    )
+    parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's choice")
+    parser.add_argument("--image-size", type=int, help="pixels per side")
+    parser.add_argument("--channels", type=int)
+    args = parser.parse_args()
+    args.image_size = args.image_size or _IMAGES[args.model][0]
+    args.channels = args.channels or _IMAGES[args.model][1]
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    torch.manual_seed(0)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    formats = (
+        ["default", "channels_last"]
+        if args.memory_format == "both"
+        else [args.memory_format]
+    )
+    for memory_format in formats:
+        seconds = seconds_per_step(args, memory_format)
+        line = {
+            "peer": "pytorch",
+            "version": torch.__version__,
+            "model": args.model,
+            "memory_format": memory_format,
+            "slots": args.slots,
+            "batch": args.batch,
+            "image": [args.image_size, args.image_size, args.channels],
+            "steps": args.steps,
+            "threads": torch.get_num_threads(),
+            "images_per_s": args.slots * args.batch / statistics.median(seconds),
+            "images_per_s_best": args.slots * args.batch / min(seconds),
+        }
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
