@@ -1,1 +1,65 @@
-"""reports."""
+"""Comparison of the runs of a study: `table.md`, `table.csv` and `report.html`.
+
+`write(run_dir)` does everything; `print_report` shows the result in a terminal.
+"""
+
+from churn_jax.predictions import replace_file
+from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports.compare import (
+    Comparison,
+    Estimate,
+    MethodSummary,
+    compare,
+    summarize,
+)
+from churn_jax.reports.html import render, write_report
+from churn_jax.reports.report import Missing, Report, Row, collect
+from churn_jax.reports.tables import csv_table, markdown_table, print_report
+
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "MethodSummary",
+    "Missing",
+    "Report",
+    "ReportError",
+    "Row",
+    "collect",
+    "compare",
+    "csv_table",
+    "markdown_table",
+    "print_report",
+    "render",
+    "summarize",
+    "write",
+    "write_report",
+]
+
+
+def write(run_dir) -> Report:
+    """Write `table.md`, `table.csv` and `report.html` into a run folder.
+
+    Works while a study is unfinished: methods without usable predictions are named
+    with the reason. Every file is replaced whole or not at all.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The `Report`; its `files` map names to the paths written.
+
+    Raises:
+        ReportError: there is no usable `study.json`.
+        OSError: a file could not be written; an earlier one is left as it was.
+    """
+    report = collect(run_dir)
+    for name, text in (
+        ("table.md", markdown_table(report)),
+        ("table.csv", csv_table(report)),
+        ("report.html", render(report)),
+    ):
+        path = report.study.folder / name
+        with replace_file(path) as file:
+            file.write(text.encode())
+        report.files[name] = path
+    return report

@@ -1,0 +1,237 @@
+"""What a study left in its folder: `study.json`, predictions and training curves.
+
+Reading is forgiving about a study that is still running or was interrupted: a method
+without a usable predictions file is listed with the reason, a half-written last line of
+`metrics.jsonl` is passed over. What cannot be right is refused.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "History",
+    "MethodInfo",
+    "ReportError",
+    "StudyInfo",
+    "read_history",
+    "read_study",
+]
+
+
+class ReportError(ValueError):
+    """A folder no report can be made of; the message says why in one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodInfo:
+    """One entry of `methods` in `study.json`; see `StudyInfo`.
+
+    Attributes:
+        name: folder under `methods/`.
+        label: name for people.
+        equation: paper equation, for example `"[reproducibility] Eq. 9"`.
+        members: networks trained together.
+        training_cost: relative to one network of the baseline; None if unknown.
+        inference_cost: the same for the deployed prediction.
+        coefficients: loss coefficients.
+        seconds: training time, without compilation.
+        compile_seconds: compilation time.
+        parameters: trained numbers per replica.
+        stopped: replicas stopped by a non-finite loss: replica, term, step.
+    """
+
+    name: str
+    label: str
+    equation: str = ""
+    members: int | None = None
+    training_cost: float | None = None
+    inference_cost: float | None = None
+    coefficients: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    seconds: float | None = None
+    compile_seconds: float | None = None
+    parameters: int | None = None
+    stopped: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def stopped_replicas(self) -> tuple[int, ...]:
+        """Replica numbers in `stopped`."""
+        return tuple(int(entry["replica"]) for entry in self.stopped)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyInfo:
+    """What was run, as `study.json` tells it.
+
+    Attributes:
+        folder: the run folder.
+        name: preset or study name.
+        title: heading of the report.
+        baseline: name of the method the others are compared with.
+        methods: the methods in the order of the study.
+        facts: the whole file, for everything that is only displayed.
+    """
+
+    folder: Path
+    name: str
+    title: str
+    baseline: str
+    methods: tuple[MethodInfo, ...]
+    facts: Mapping[str, Any]
+
+    def method_folder(self, name: str) -> Path:
+        """Folder of one method."""
+        return self.folder / "methods" / name
+
+
+def read_study(run_dir) -> StudyInfo:
+    """Read `study.json` of a run folder.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The `StudyInfo`.
+
+    Raises:
+        ReportError: no such file, not JSON, or without methods.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     file = Path(run) / "study.json"
+        ...     _ = file.write_text('{"methods": [{"name": "a"}]}')
+        ...     read_study(run).methods[0].label
+        'a'
+    """
+    folder = Path(run_dir)
+    path = folder / "study.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ReportError(
+            f"{path} does not exist; is {folder} the folder of a study?"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} cannot be read as JSON ({error})") from error
+    if not isinstance(facts, Mapping) or not facts.get("methods"):
+        raise ReportError(f"{path} lists no methods")
+    methods = tuple(_method(entry, path) for entry in facts["methods"])
+    names = [method.name for method in methods]
+    if len(set(names)) != len(names):
+        raise ReportError(f"{path} lists a method twice: {', '.join(names)}")
+    name = str(facts.get("name") or folder.resolve().name)
+    return StudyInfo(
+        folder=folder,
+        name=name,
+        title=str(facts.get("title") or name),
+        baseline=str(facts.get("baseline") or "baseline"),
+        methods=methods,
+        facts=facts,
+    )
+
+
+def _method(entry, path) -> MethodInfo:
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or not name or Path(name).name != name or name == "..":
+        raise ReportError(f"{path} has a method without a usable name: {entry!r}")
+    stopped = entry.get("stopped") or ()
+    if not all(
+        isinstance(s, Mapping) and isinstance(s.get("replica"), int) for s in stopped
+    ):
+        raise ReportError(
+            f"{path}: stopped replicas of {name} must be objects with a replica number"
+        )
+    return MethodInfo(
+        name=name,
+        label=str(entry.get("label") or name),
+        equation=str(entry.get("equation") or ""),
+        members=_number(entry.get("members")),
+        training_cost=_number(entry.get("training_cost")),
+        inference_cost=_number(entry.get("inference_cost")),
+        coefficients=dict(entry.get("coefficients") or {}),
+        seconds=_number(entry.get("seconds")),
+        compile_seconds=_number(entry.get("compile_seconds")),
+        parameters=_number(entry.get("parameters")),
+        stopped=tuple(stopped),
+    )
+
+
+def _number(value):
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if good and math.isfinite(value) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """Training curves of one method.
+
+    Attributes:
+        steps: `[T]` optimiser steps, ascending.
+        epochs: `[T]` passes over the training set.
+        series: `"train/cross_entropy"`, `"validation/accuracy"`, ... to `[T, R]`, or
+            `[T, 1]` for a number about all runs together; NaN where absent.
+    """
+
+    steps: np.ndarray
+    epochs: np.ndarray
+    series: Mapping[str, np.ndarray]
+
+
+def read_history(path) -> History:
+    """Read `metrics.jsonl`; a missing file is an empty history.
+
+    Lines that are not JSON objects with a step (a write cut short) are passed over; a
+    step written twice (a resumed run) counts once, the later line wins.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The `History`, possibly with `T = 0`.
+
+    Example:
+        >>> read_history("no/such/file").series
+        {}
+    """
+    path = Path(path)
+    rows: dict[float, Mapping] = {}
+    if path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, Mapping) and _number(row.get("step")) is not None:
+                rows[row["step"]] = row
+    steps = sorted(rows)
+    flat = [dict(_series(rows[step])) for step in steps]
+    series = {}
+    for name in sorted({name for row in flat for name in row}):
+        width = max(len(row.get(name, ())) for row in flat)
+        values = np.full((len(flat), width), np.nan)
+        for t, row in enumerate(flat):
+            got = row.get(name, ())
+            values[t, : len(got)] = got
+        series[name] = values
+    epochs = [_float(rows[step].get("epoch")) for step in steps]
+    return History(np.asarray(steps, float), np.asarray(epochs, float), series)
+
+
+def _series(row):
+    for part in ("train", "validation"):
+        entries = row.get(part)
+        for name, value in (entries if isinstance(entries, Mapping) else {}).items():
+            values = value if isinstance(value, list) else [value]
+            yield f"{part}/{name}", [_float(v) for v in values]
+
+
+def _float(value) -> float:
+    value = _number(value)
+    return math.nan if value is None else float(value)

@@ -1,0 +1,371 @@
+"""One method's numbers over all its runs, and what they say against the baseline.
+
+Numbers of single runs carry the standard deviation over runs and `std / sqrt(R)`.
+Numbers of pairs of runs are averaged over all unordered pairs; pairs share runs, so
+their standard error leaves out one run at a time.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.analysis.significance import (
+    Difference,
+    holm,
+    jackknife_stderr,
+    paired_jackknife_test,
+    paired_t_test,
+)
+from churn_jax.predictions import Predictions, PredictionsError
+
+__all__ = ["Comparison", "Curves", "Estimate", "MethodSummary", "compare", "summarize"]
+
+RELIABILITY_BINS = 15
+CONFIDENCE_BINS = 20
+SIGNIFICANT = 0.05
+BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean with its spread; NaN where there are too few runs for it.
+
+    Attributes:
+        mean: over runs, or over all unordered pairs of runs.
+        std: standard deviation over those runs (dividing by `R - 1`) or those pairs
+            (dividing by their number, as `summarize_pairs` does).
+        stderr: standard error of `mean`: `std / sqrt(R)` over runs, the
+            leave-one-run-out jackknife over pairs.
+    """
+
+    mean: float
+    std: float
+    stderr: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """What the plots need, all runs pooled.
+
+    Attributes:
+        classes: `[R, N]` predicted class per finished run.
+        confidence_counts: `[20]` examples per equal-width bin of prediction confidence.
+        bin_counts: `[15]` examples per equal-width bin of top probability.
+        bin_probability: `[15]` mean top probability in the bin; NaN if empty.
+        bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
+    """
+
+    classes: np.ndarray
+    confidence_counts: np.ndarray
+    bin_counts: np.ndarray
+    bin_probability: np.ndarray
+    bin_accuracy: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSummary:
+    """All numbers of one method; stopped runs are in none of them.
+
+    Attributes:
+        runs: indices of the runs counted.
+        stopped: indices of the runs left out because they did not finish.
+        examples: `N`.
+        num_classes: `C`.
+        accuracy: share of right predictions.
+        confidence: mean prediction confidence.
+        entropy: mean predictive entropy, nats.
+        nll: negative log likelihood, nats.
+        brier: Brier score, summed over classes.
+        ece: expected calibration error, 15 equal-width bins.
+        churn: share of examples two runs predict differently.
+        surrogate_churn: soft churn at alpha 1.
+        l1: mean L1 distance of two runs' distributions.
+        churn_correct: churn on the examples one run gets right, over both directions.
+        churn_incorrect: churn on the examples one run gets wrong, over both directions.
+        nfr: share of examples one run gets right and the other wrong, over both.
+        hamming_prediction_difference: mean pairwise churn under its other name.
+        relative_prediction_difference: over the set of all runs; `stderr` by the
+            jackknife and `std = stderr * sqrt(R)`.
+        run_values: run-level names to `[R]`.
+        pair_values: pair-level names to `[R, R]`, symmetric.
+        curves: what the plots need.
+    """
+
+    runs: tuple[int, ...]
+    stopped: tuple[int, ...]
+    examples: int
+    num_classes: int
+    accuracy: Estimate
+    confidence: Estimate
+    entropy: Estimate
+    nll: Estimate
+    brier: Estimate
+    ece: Estimate
+    churn: Estimate
+    surrogate_churn: Estimate
+    l1: Estimate
+    churn_correct: Estimate
+    churn_incorrect: Estimate
+    nfr: Estimate
+    hamming_prediction_difference: Estimate
+    relative_prediction_difference: Estimate
+    run_values: Mapping[str, np.ndarray]
+    pair_values: Mapping[str, np.ndarray]
+    curves: Curves
+
+
+@jax.jit
+def _of_one_run(logits, labels):
+    top = jax.nn.softmax(logits, axis=-1).max(axis=-1)
+    confidence = metrics.prediction_confidence(logits)
+    values = {
+        "accuracy": metrics.accuracy(logits, labels),
+        "confidence": confidence.mean(),
+        "entropy": metrics.prediction_entropy(logits).mean(),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(logits, labels),
+        "ece": metrics.expected_calibration_error(
+            logits, labels, num_bins=RELIABILITY_BINS
+        ),
+    }
+    return values, top, confidence, logits.argmax(axis=-1)
+
+
+def summarize(
+    predictions: Predictions, *, stopped: Sequence[int] = ()
+) -> MethodSummary:
+    """Every number of one method's runs.
+
+    Args:
+        predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
+        stopped: runs to leave out, besides those `predictions.meta` marks.
+
+    Returns:
+        A `MethodSummary`; it says which runs it left out.
+
+    Raises:
+        PredictionsError: no run is left, or a label is not among the classes.
+
+    Example:
+        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
+        >>> p = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
+        >>> s = summarize(p)
+        >>> round(s.accuracy.mean, 4), round(s.churn.mean, 4)
+        (0.75, 0.5)
+
+    Notes:
+        The first paper reports "mean and standard deviation over 10 independent runs"
+        without naming the pairs; these are all unordered pairs. Churn on right and on
+        wrong examples depends on which run is asked to be right, so both directions are
+        averaged.
+    """
+    total, examples, num_classes = predictions.logits.shape
+    left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
+    runs = [r for r in range(total) if r not in left_out]
+    if not runs:
+        raise PredictionsError(f"all {total} runs were stopped; nothing to summarize")
+    if predictions.labels.max() >= num_classes:
+        raise PredictionsError(
+            f"labels go up to {predictions.labels.max()}, but the logits have only "
+            f"{num_classes} classes"
+        )
+    values, curves = _run_level(predictions, runs)
+    matrices = _pair_level(predictions, runs)
+    estimates = {name: _over_runs(v) for name, v in values.items()}
+    estimates |= {name: _over_pairs(m) for name, m in matrices.items()}
+    return MethodSummary(
+        runs=tuple(runs),
+        stopped=tuple(left_out),
+        examples=examples,
+        num_classes=num_classes,
+        hamming_prediction_difference=estimates["churn"],
+        relative_prediction_difference=_relative_difference(predictions.logits[runs]),
+        run_values=values,
+        pair_values=matrices,
+        curves=curves,
+        **estimates,
+    )
+
+
+def _run_level(predictions, runs):
+    labels = predictions.labels.astype(np.int32)
+    values, classes, tops, confidences = [], [], [], []
+    for run in runs:  # one compilation per (N, C), shared by all methods of a study
+        out = jax.device_get(_of_one_run(predictions.logits[run], labels))
+        for store, part in zip((values, tops, confidences, classes), out, strict=True):
+            store.append(part)
+    stacked = {
+        name: np.array([v[name] for v in values], np.float64) for name in values[0]
+    }
+    classes = np.stack(classes)
+    top = np.stack(tops).ravel().astype(np.float64)
+    right = (classes == predictions.labels).ravel()
+    # Bins are open on the left and closed on the right, as for the ECE.
+    which = np.clip(np.ceil(top * RELIABILITY_BINS).astype(int) - 1, 0, None)
+    which = np.minimum(which, RELIABILITY_BINS - 1)
+    count = functools.partial(np.bincount, which, minlength=RELIABILITY_BINS)
+    counts = count()
+    safe = np.where(counts, counts, np.nan)
+    curves = Curves(
+        classes=classes,
+        confidence_counts=np.histogram(
+            np.stack(confidences), bins=CONFIDENCE_BINS, range=(0.0, 1.0)
+        )[0],
+        bin_counts=counts,
+        bin_probability=count(weights=top) / safe,
+        bin_accuracy=count(weights=right.astype(float)) / safe,
+    )
+    return stacked, curves
+
+
+def _pair_level(predictions, runs):
+    """Symmetric `[R, R]` matrices of the runs counted."""
+    logits = predictions.logits
+    labels = predictions.labels.astype(np.int32)
+    # All runs, also stopped ones, go in: one shape per study, hence one compilation.
+    split = metrics.pairwise(metrics.churn_by_correctness, logits, labels)
+    matrices = {
+        "churn": metrics.pairwise(metrics.churn, logits),
+        "surrogate_churn": metrics.pairwise(metrics.surrogate_churn, logits),
+        "l1": metrics.pairwise(metrics.l1_distance, logits),
+        "churn_correct": split.correct,
+        "churn_incorrect": split.incorrect,
+        "nfr": metrics.pairwise(metrics.negative_flip_rate, logits, labels),
+    }
+    matrices = {
+        name: np.asarray(matrix, np.float64)[np.ix_(runs, runs)]
+        for name, matrix in matrices.items()
+    }
+    return {name: (matrix + matrix.T) / 2 for name, matrix in matrices.items()}
+
+
+def _over_runs(values: np.ndarray) -> Estimate:
+    runs = len(values)
+    std = float(values.std(ddof=1)) if runs > 1 else np.nan
+    return Estimate(float(values.mean()), std, std / np.sqrt(runs))
+
+
+def _over_pairs(matrix: np.ndarray) -> Estimate:
+    if len(matrix) < 2:
+        return Estimate(np.nan, np.nan, np.nan)
+    summary = metrics.summarize_pairs(matrix.astype(np.float32))
+    return Estimate(float(summary.mean), float(summary.std), float(summary.stderr))
+
+
+def _relative_difference(logits: np.ndarray) -> Estimate:
+    """`Delta^r` of all runs together; its jackknife leaves one run out of the set."""
+    runs = len(logits)
+    if runs < 2:
+        return Estimate(np.nan, np.nan, np.nan)
+    value = _relative_of(logits)
+    if runs < 3:
+        return Estimate(value, np.nan, np.nan)
+    without = [_relative_of(np.delete(logits, r, axis=0)) for r in range(runs)]
+    stderr = jackknife_stderr(np.array(without))
+    return Estimate(value, stderr * np.sqrt(runs), stderr)
+
+
+_relative = jax.jit(metrics.relative_prediction_difference)
+
+
+def _relative_of(logits) -> float:
+    """`Delta^r` over blocks of examples, so that large sets fit; it is a mean."""
+    runs, examples, num_classes = logits.shape
+    size = max(1, BLOCK_NUMBERS // (runs * num_classes))
+    total = 0.0
+    for start in range(0, examples, size):
+        block = logits[:, start : start + size]
+        total += float(_relative(block)) * block.shape[1]
+    return total / examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A method against the baseline, paired by run.
+
+    Attributes:
+        churn: difference of mean pairwise churn, method minus baseline.
+        churn_p: its p-value, Holm-adjusted over the methods of the study.
+        accuracy: difference of accuracy, method minus baseline.
+        accuracy_p: its p-value, Holm-adjusted over the methods of the study.
+    """
+
+    churn: Difference
+    churn_p: float
+    accuracy: Difference
+    accuracy_p: float
+
+    @property
+    def churn_verdict(self) -> str:
+        """One clause, for example `"reduces churn by 2.1 ± 0.3 points (p = 0.001)"`."""
+        return _verdict(self.churn, self.churn_p, "churn", ("reduces", "increases"))
+
+    @property
+    def accuracy_verdict(self) -> str:
+        """The same for accuracy: `"raises accuracy by ..."`, `"no detectable ..."`."""
+        words = ("lowers", "raises")
+        return _verdict(self.accuracy, self.accuracy_p, "accuracy", words)
+
+
+def compare(
+    summaries: Mapping[str, MethodSummary], baseline: str
+) -> dict[str, Comparison]:
+    """Every method against the baseline, with Holm's adjustment over the methods.
+
+    Only runs that finished on both sides are paired.
+
+    Args:
+        summaries: method name to its summary; run `r` of each shares its seeds.
+        baseline: the name the others are compared with.
+
+    Returns:
+        One `Comparison` per other method; empty when the baseline is not there.
+
+    Example:
+        >>> compare({}, "baseline")
+        {}
+    """
+    if baseline not in summaries:
+        return {}
+    base = summaries[baseline]
+    churn, accuracy = {}, {}
+    for name, summary in summaries.items():
+        if name == baseline:
+            continue
+        shared = [r for r in summary.runs if r in base.runs]
+        ours = [summary.runs.index(r) for r in shared]
+        theirs = [base.runs.index(r) for r in shared]
+        if not shared:
+            churn[name] = accuracy[name] = Difference(*[np.nan] * 4, 0)
+            continue
+        churn[name] = paired_jackknife_test(
+            summary.pair_values["churn"][np.ix_(ours, ours)],
+            base.pair_values["churn"][np.ix_(theirs, theirs)],
+        )
+        accuracy[name] = paired_t_test(
+            summary.run_values["accuracy"][ours], base.run_values["accuracy"][theirs]
+        )
+    churn_p = holm([d.p for d in churn.values()])
+    accuracy_p = holm([d.p for d in accuracy.values()])
+    return {
+        name: Comparison(churn[name], float(c), accuracy[name], float(a))
+        for name, c, a in zip(churn, churn_p, accuracy_p, strict=True)
+    }
+
+
+def _verdict(difference: Difference, p: float, what: str, words) -> str:
+    if not np.isfinite(p):
+        return f"too few runs to test {what} ({difference.runs} in common)"
+    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    digits = 1 if 100 * difference.stderr >= 0.1 else 2
+    error = f"{100 * difference.stderr:.{digits}f}"
+    if p < SIGNIFICANT:
+        verb = words[difference.difference > 0]
+        size = f"{100 * abs(difference.difference):.{digits}f}"
+        return f"{verb} {what} by {size} ± {error} points ({said})"
+    size = f"{100 * difference.difference:+.{digits}f}"
+    return f"no detectable effect on {what} ({size} ± {error} points, {said})"

@@ -1,0 +1,73 @@
+"""What the numbers of a report are: name, source, formula, meaning."""
+
+__all__ = ["GLOSSARY"]
+
+REPRODUCIBILITY = "[reproducibility]"
+GLOSSARY = (
+    (
+        "Churn",
+        f"{REPRODUCIBILITY} Eq. 3",
+        "P[ŷ(x; w₁) ≠ ŷ(x; w₂)]",
+        "Share of test examples that two independently trained models predict "
+        "differently.",
+    ),
+    (
+        "SChurn",
+        f"{REPRODUCIBILITY} Eq. 4, α = 1",
+        "½ E‖(f(x; w₁) / max f(x; w₁))^α − (f(x; w₂) / max f(x; w₂))^α‖₁",
+        "A soft churn that sees changes of probability too; tends to churn with growing "
+        "α.",
+    ),
+    (
+        "Churn correct, churn incorrect",
+        f"{REPRODUCIBILITY} Table 2",
+        "churn = accuracy · correct + (1 − accuracy) · incorrect",
+        "Churn on the examples one model gets right, and on those it gets wrong.",
+    ),
+    (
+        "Prediction confidence",
+        f"{REPRODUCIBILITY} Eq. 5",
+        "γ = f(x; w)_ŷ − max_{j ≠ ŷ} f(x; w)_j",
+        "Probability of the predicted class minus that of the runner-up.",
+    ),
+    (
+        "L1",
+        f"{REPRODUCIBILITY} Lemma 2",
+        "E ‖f(x; w₁) − f(x; w₂)‖₁",
+        "Distance of two models' probabilities, between 0 and 2.",
+    ),
+    (
+        "Relative prediction difference",
+        "[anti-distillation] Eq. 1, relative form",
+        "1/N Σₙ 1/M Σₘ Σ_ℓ |Pₙₘ(ℓ) − P̄ₙ(ℓ)| / P̄ₙ(ℓ)",
+        "Distance of each run from the mean of all runs, relative to that mean.",
+    ),
+    (
+        "NFR",
+        "[elodi] Eq. 11",
+        "1/N Σᵢ 1(ŷ_new ≠ ℓᵢ, ŷ_old = ℓᵢ)",
+        "Negative flips: right in one run and wrong in another, averaged over both "
+        "orders of every pair.",
+    ),
+    (
+        "ECE",
+        "15 equal-width bins",
+        "Σ_b n_b/N · |accuracy(b) − confidence(b)|",
+        "Expected calibration error: how far the top probability is from the accuracy.",
+    ),
+    (
+        "NLL, Brier",
+        "",
+        "−log f(x)_y,  Σ_j (f(x)_j − 1(j = y))²",
+        "Proper scores of the probabilities; NLL in nats.",
+    ),
+    (
+        "± and p",
+        "",
+        "se² = (R − 1)/R · Σᵣ (θ₋ᵣ − mean θ₋ᵣ)²",
+        "Pairs share runs, so standard errors leave one run out at a time. Differences "
+        "are paired: run r of every method shares its seeds. p is two-sided (Student's "
+        "t, R − 1 degrees of freedom) and Holm-adjusted over the methods; below 0.05 "
+        "counts as an effect.",
+    ),
+)

@@ -1,0 +1,188 @@
+"""A study's report as data: which methods finished, with which numbers."""
+
+import dataclasses
+
+import numpy as np
+
+from churn_jax.predictions import (
+    Predictions,
+    PredictionsError,
+    check_comparable,
+    load_predictions,
+)
+from churn_jax.reports.artefacts import (
+    History,
+    MethodInfo,
+    StudyInfo,
+    read_history,
+    read_study,
+)
+from churn_jax.reports.compare import Comparison, MethodSummary, compare, summarize
+
+__all__ = ["Missing", "Report", "Row", "collect"]
+
+CAPTION = (
+    "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
+    "of runs (churn). Δ churn: percentage points against {baseline}, ± standard error "
+    "that leaves one run out at a time; p: two-sided, Holm-adjusted over the methods."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One finished method.
+
+    Attributes:
+        info: what `study.json` says about it.
+        summary: its numbers.
+        comparison: against the baseline; None for the baseline or without one.
+        history: its training curves.
+    """
+
+    info: MethodInfo
+    summary: MethodSummary
+    comparison: Comparison | None
+    history: History
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the effect on churn, then on accuracy."""
+        if self.comparison is None:
+            return ""
+        churn, accuracy = (
+            self.comparison.churn_verdict,
+            self.comparison.accuracy_verdict,
+        )
+        return f"{churn[0].upper()}{churn[1:]}; {accuracy}."
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """A method of the study that is not in the tables, and why."""
+
+    info: MethodInfo
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A study's finished methods, in the order of the study.
+
+    Attributes:
+        study: what was run.
+        rows: the methods with usable predictions.
+        missing: the others.
+        files: what `write` wrote: name (`"table.md"`) to path.
+    """
+
+    study: StudyInfo
+    rows: tuple[Row, ...]
+    missing: tuple[Missing, ...]
+    files: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def baseline_label(self) -> str:
+        """Label of the baseline, also when it has not finished."""
+        for method in self.study.methods:
+            if method.name == self.study.baseline:
+                return method.label
+        return self.study.baseline
+
+    @property
+    def caption(self) -> str:
+        """What the table's numbers are."""
+        counts = sorted({len(row.summary.runs) for row in self.rows})
+        runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
+        return CAPTION.format(runs=runs or "0", baseline=self.baseline_label)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about stopped runs and missing methods."""
+        out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
+        out += [
+            f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
+        ]
+        compared = any(row.comparison for row in self.rows)
+        others = any(row.info.name != self.study.baseline for row in self.rows)
+        if others and not compared:
+            out.append(
+                f"Without the baseline {self.baseline_label} there are no differences "
+                "to test."
+            )
+        return tuple(out)
+
+
+def _stopped_sentence(row: Row) -> str:
+    runs = row.summary.stopped
+    told = {entry["replica"]: entry for entry in row.info.stopped}
+    parts = []
+    for run in runs:
+        entry = told.get(run, {})
+        step = f" at step {entry['step']}" if "step" in entry else ""
+        term = f" (non-finite {entry['term']})" if "term" in entry else ""
+        parts.append(f"run {run} stopped{step}{term}")
+    total = len(runs) + len(row.summary.runs)
+    return (
+        f"{row.info.label}: {', '.join(parts)}; its numbers are over the other "
+        f"{len(row.summary.runs)} of {total} runs."
+    )
+
+
+def collect(run_dir) -> Report:
+    """Read a run folder and compute every finished method's numbers.
+
+    Predictions are read one method at a time and dropped again. The examples of the
+    baseline, or else of the first method that has any, are the ones all others must
+    have.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The `Report`; nothing is written.
+
+    Raises:
+        ReportError: there is no usable `study.json`.
+
+    Example:
+        >>> from churn_jax.reports import ReportError
+        >>> try:
+        ...     collect("no/such/run")
+        ... except ReportError as error:
+        ...     print(error)
+        no/such/run/study.json does not exist; is no/such/run the folder of a study?
+    """
+    study = read_study(run_dir)
+    reference: Predictions | None = None
+    summaries: dict[str, MethodSummary] = {}
+    reasons: dict[str, str] = {}
+    first = sorted(study.methods, key=lambda method: method.name != study.baseline)
+    for info in first:  # the baseline first; the order of the study otherwise
+        path = study.method_folder(info.name) / "predictions.npz"
+        if not path.exists():
+            reasons[info.name] = "it has no predictions yet"
+            continue
+        try:
+            predictions = load_predictions(path)
+            if reference is not None:
+                check_comparable(reference, predictions)
+            summaries[info.name] = summarize(predictions, stopped=info.stopped_replicas)
+        except PredictionsError as error:
+            reasons[info.name] = " ".join(str(error).split())
+            continue
+        if reference is None:  # only who is in it is kept, not the logits
+            reference = dataclasses.replace(
+                predictions,
+                logits=np.zeros((1, predictions.ids.size, 2), np.float32),
+                meta={},
+            )
+    comparisons = compare(summaries, study.baseline)
+    rows, missing = [], []
+    for info in study.methods:
+        if info.name in summaries:
+            history = read_history(study.method_folder(info.name) / "metrics.jsonl")
+            summary, versus = summaries[info.name], comparisons.get(info.name)
+            rows.append(Row(info, summary, versus, history))
+        else:
+            missing.append(Missing(info, reasons[info.name]))
+    return Report(study, tuple(rows), tuple(missing))

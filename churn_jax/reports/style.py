@@ -1,0 +1,50 @@
+"""The style sheet of `report.html`: light, dark, phone and paper."""
+
+__all__ = ["STYLE"]
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1c1e21;--soft:#5b6168;--line:#d7dadf;
+--page:#fff;--card:#f6f7f9;--good:#00694b;--bad:#a63c00}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#a2a9b1;--line:#3a3f46;
+--page:#16181b;--card:#1f2226;--good:#4fc79b;--bad:#ff9a5c}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:72rem;padding:1rem 1.25rem 3rem;background:var(--page);
+color:var(--ink);font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
+h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0}
+h2{font-size:1.25rem;margin:2.2rem 0 .6rem;border-bottom:1px solid var(--line)}
+h3{font-size:1rem;margin:0 0 .4rem}
+.soft,caption,figcaption{color:var(--soft);font-size:.875rem}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.875rem}
+caption{caption-side:bottom;text-align:left;padding-top:.5rem}
+th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;
+white-space:nowrap}
+thead th{white-space:normal;vertical-align:bottom;line-height:1.2}
+th:first-child,td:first-child{text-align:left}
+.main th:first-child{position:sticky;left:0;background:var(--page)}
+.main tbody th{white-space:normal;min-width:7rem;max-width:13rem}
+.facts th,.facts td{text-align:left;white-space:normal;vertical-align:top}
+.facts th{font-weight:600;width:11rem}
+.verdicts{list-style:none;padding:0;margin:.8rem 0}
+.verdicts li{padding:.3rem 0 .3rem .8rem;border-left:4px solid var(--line);
+margin-bottom:.35rem}
+.verdicts .good{border-color:var(--good)}.verdicts .bad{border-color:var(--bad)}
+.note{background:var(--card);border-left:4px solid var(--bad);padding:.5rem .8rem;
+margin:.5rem 0}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));
+gap:1.2rem}
+figure,.card{margin:0;background:var(--card);padding:.9rem;border-radius:.4rem;
+break-inside:avoid;min-width:0}
+figure svg{display:block;width:100%;height:auto;max-width:38rem;margin:auto}
+code,pre{font-size:.85rem;font-family:ui-monospace,monospace}
+pre{white-space:pre-wrap;background:var(--card);padding:.8rem;border-radius:.4rem;
+margin:.5rem 0}
+summary{cursor:pointer}
+dt{font-weight:600;margin-top:.6rem}dd{margin:0 0 0 1rem}
+.math{font-family:Cambria,Georgia,serif;font-style:italic}
+@media(max-width:32rem){body{padding:.75rem}figure,.card{padding:.6rem}
+.facts th{width:7rem}}
+@media print{body{max-width:none;font-size:11px}.scroll{overflow:visible}
+table{font-size:9px}th,td{padding:.2rem .3rem}.main tbody th{min-width:0}
+h2{break-after:avoid}.grid{grid-template-columns:1fr 1fr}}
+"""

@@ -1,0 +1,236 @@
+"""The table of a study: Markdown, CSV and the terminal.
+
+Columns follow Table 2 of the first paper. Percentages in the text forms, plain
+fractions at full precision in the CSV.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from churn_jax.analysis.significance import Difference
+from churn_jax.reports.artefacts import MethodInfo
+from churn_jax.reports.compare import Estimate
+from churn_jax.reports.report import Report, Row
+
+__all__ = [
+    "COLUMNS",
+    "QUANTITIES",
+    "Column",
+    "csv_table",
+    "markdown_table",
+    "print_report",
+]
+
+QUANTITIES = (
+    "accuracy",
+    "churn",
+    "surrogate_churn",
+    "churn_correct",
+    "churn_incorrect",
+    "ece",
+    "nll",
+    "brier",
+    "confidence",
+    "entropy",
+    "l1",
+    "nfr",
+    "hamming_prediction_difference",
+    "relative_prediction_difference",
+)
+"""Names of the `Estimate` fields of a `MethodSummary`, in the order of the CSV."""
+
+
+def percent(estimate: Estimate) -> str:
+    """`5.72 ± 0.18`, both times 100."""
+    return _plus_minus(100 * estimate.mean, 100 * estimate.std, 2)
+
+
+def number(estimate: Estimate) -> str:
+    """`0.213 ± 0.004`."""
+    return _plus_minus(estimate.mean, estimate.std, 3)
+
+
+def _plus_minus(mean: float, spread: float, digits: int) -> str:
+    if not math.isfinite(mean):
+        return "–"
+    if not math.isfinite(spread):
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def _points(difference: Difference | None) -> str:
+    if difference is None or not math.isfinite(difference.difference):
+        return "–"
+    mean = f"{100 * difference.difference:+.2f}"
+    if not math.isfinite(difference.stderr):
+        return mean
+    return f"{mean} ± {100 * difference.stderr:.2f}"
+
+
+def _p(p: float | None) -> str:
+    if p is None or not math.isfinite(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _times(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}×"
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of the text tables.
+
+    Attributes:
+        header: its heading.
+        cell: the text of one row.
+        narrow: whether it is shown on a narrow terminal too.
+    """
+
+    header: str
+    cell: Callable[[Row], str]
+    narrow: bool = False
+
+
+COLUMNS: Sequence[Column] = (
+    Column("Method", lambda row: row.info.label, narrow=True),
+    Column("Training cost", lambda row: _times(row.info.training_cost)),
+    Column("Inference cost", lambda row: _times(row.info.inference_cost)),
+    Column("Accuracy %", lambda row: percent(row.summary.accuracy), narrow=True),
+    Column("Churn %", lambda row: percent(row.summary.churn), narrow=True),
+    Column("SChurn %", lambda row: percent(row.summary.surrogate_churn)),
+    Column("Churn correct %", lambda row: percent(row.summary.churn_correct)),
+    Column("Churn incorrect %", lambda row: percent(row.summary.churn_incorrect)),
+    Column("ECE %", lambda row: percent(row.summary.ece)),
+    Column("NLL", lambda row: number(row.summary.nll)),
+    Column(
+        "Δ churn",
+        lambda row: _points(row.comparison.churn if row.comparison else None),
+        narrow=True,
+    ),
+    Column(
+        "p",
+        lambda row: _p(row.comparison.churn_p if row.comparison else None),
+        narrow=True,
+    ),
+)
+
+
+def markdown_table(report: Report) -> str:
+    """The study as a Markdown page: table, verdicts, remarks."""
+    lines = [f"# {_markdown(report.study.title)}", ""]
+    lines.append("| " + " | ".join(c.header for c in COLUMNS) + " |")
+    lines.append("|" + "|".join([":--"] + ["--:"] * (len(COLUMNS) - 1)) + "|")
+    for row in report.rows:
+        cells = (_markdown(column.cell(row)) for column in COLUMNS)
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", _markdown(report.caption)]
+    if verdicts := [row for row in report.rows if row.verdict]:
+        lines += ["", f"Against {_markdown(report.baseline_label)}:", ""]
+        lines += [
+            f"* **{_markdown(row.info.label)}**: {_markdown(row.verdict)}"
+            for row in verdicts
+        ]
+    if report.remarks:
+        lines += ["", *(f"* {_markdown(remark)}" for remark in report.remarks)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    for character in "\\|<*_`[":
+        text = text.replace(character, "\\" + character)
+    return " ".join(text.split())
+
+
+def csv_table(report: Report) -> str:
+    """The study for programs: one line per method, fractions at full precision.
+
+    Absent numbers are empty. `p` columns are two-sided; `_holm` ones are adjusted over
+    the methods of the study.
+    """
+    fields = ["method", "label", "status", "equation", "members", "training_cost"]
+    fields += ["inference_cost", "parameters", "seconds", "compile_seconds"]
+    fields += ["runs", "stopped_runs", "examples", "classes"]
+    for name in QUANTITIES:
+        fields += [name, f"{name}_std", f"{name}_stderr"]
+    for name in ("delta_churn", "delta_accuracy"):
+        fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
+    fields.append("verdict")
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fields, lineterminator="\n")
+    writer.writeheader()
+    for row in report.rows:
+        writer.writerow(_csv_row(row))
+    for missing in report.missing:
+        writer.writerow(_csv_info(missing.info) | {"status": missing.reason})
+    return out.getvalue()
+
+
+def _csv_info(info: MethodInfo) -> dict:
+    shared = ("label", "equation", "members", "training_cost", "inference_cost")
+    shared += ("parameters", "seconds", "compile_seconds")
+    return {"method": info.name} | {name: getattr(info, name) for name in shared}
+
+
+def _csv_row(row: Row) -> dict:
+    summary = row.summary
+    out = _csv_info(row.info) | {
+        "status": "finished",
+        "runs": len(summary.runs),
+        "stopped_runs": " ".join(str(r) for r in summary.stopped),
+        "examples": summary.examples,
+        "classes": summary.num_classes,
+        "verdict": row.verdict,
+    }
+    for name in QUANTITIES:
+        estimate = getattr(summary, name)
+        out[name] = _full(estimate.mean)
+        out[f"{name}_std"] = _full(estimate.std)
+        out[f"{name}_stderr"] = _full(estimate.stderr)
+    if (versus := row.comparison) is not None:
+        for name, difference, holm_p in (
+            ("delta_churn", versus.churn, versus.churn_p),
+            ("delta_accuracy", versus.accuracy, versus.accuracy_p),
+        ):
+            out[name] = _full(difference.difference)
+            out[f"{name}_stderr"] = _full(difference.stderr)
+            out[f"{name}_p"] = _full(difference.p)
+            out[f"{name}_p_holm"] = _full(holm_p)
+    return out
+
+
+def _full(value: float) -> str:
+    return repr(float(value)) if math.isfinite(value) else ""
+
+
+def print_report(report: Report, console: Console | None = None) -> None:
+    """Print table, verdicts and remarks; a narrow terminal gets fewer columns.
+
+    Args:
+        report: what `write` returned.
+        console: where to; the standard output by default.
+    """
+    console = console or Console()
+    wide = console.width >= 150
+    columns = [c for c in COLUMNS if wide or c.narrow]
+    table = Table(title=Text(report.study.title), caption=Text(report.caption))
+    for column in columns:
+        first = column is COLUMNS[0]
+        table.add_column(column.header, justify="left" if first else "right")
+    for row in report.rows:
+        table.add_row(*(Text(column.cell(row)) for column in columns))
+    console.print(table)
+    for row in report.rows:
+        if row.verdict:
+            console.print(Text.assemble((row.info.label, "bold"), ": ", row.verdict))
+    for remark in report.remarks:
+        console.print(Text(remark, style="yellow"))
+    if page := report.files.get("report.html"):
+        console.print(Text(f"Report: {page}"))
