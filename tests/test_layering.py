@@ -1,0 +1,157 @@
+"""Who may import whom inside the package, read from the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import churn_jax
+
+PACKAGE = Path(churn_jax.__file__).resolve().parent
+
+# Each part of the package and the parts directly below it. A part may import whatever
+# can be reached downwards. `predictions` is the NumPy-only file format of predictions.
+BELOW = {
+    "typing": (),
+    "_checks": ("typing",),
+    "divergences": ("typing", "_checks"),
+    "predictions": (),
+    "equations": (),
+    "losses": ("divergences",),
+    "metrics": ("divergences",),
+    "perturbations": ("divergences",),
+    "models": ("typing", "_checks"),
+    "ensembles": ("typing", "_checks", "divergences"),  # log_probs of averaged members
+    "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
+    "methods": ("losses", "perturbations", "ensembles"),
+    "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
+    "analysis": ("metrics", "predictions"),
+    "reports": ("metrics", "predictions", "analysis"),  # tests of significance
+    "studies": (
+        "training",
+        "reports",
+        "analysis",
+        "methods",
+        "models",
+        "data",
+        "predictions",
+    ),
+    "cli": ("studies", "equations"),
+    "__init__": (),
+}
+
+# Heavy libraries and the only places that may import them, even lazily.
+HEAVY = {
+    "tensorflow": ("data/tfds_source.py",),
+    "tensorflow_datasets": ("data/",),
+    "grain": ("data/",),
+    "orbax": ("training/checkpoint.py",),
+    "tensorboardX": ("training/writers.py",),
+    "tyro": ("cli.py",),
+}
+
+# Files that read and order data are NumPy only, so that loader processes stay light.
+JAX_FREE = ("data/", "predictions.py", "equations.py")
+EXCEPT = ("data/augment.py",)
+
+
+def reachable(part):
+    found, todo = set(), [part]
+    while todo:
+        for below in BELOW[todo.pop()]:
+            if below not in found:
+                found.add(below)
+                todo.append(below)
+    return found
+
+
+def imported_modules(source, module):
+    """Absolute names of the modules that a source text imports, wherever it does."""
+    package = module.split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            up = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*up, *([node.module] if node.module else [])])
+            # `from churn_jax import losses` imports churn_jax.losses.
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def violations(path, source):
+    """Forbidden imports of one file; `path` is relative to the package."""
+    parts = Path(path).with_suffix("").parts
+    part = parts[0]
+    if part not in BELOW:
+        return [f"{path}: add {part!r} to the table in {Path(__file__).name}"]
+    found = []
+    for name in imported_modules(source, ".".join(["churn_jax", *parts])):
+        top, *rest = name.split(".")
+        if top == "churn_jax" and rest:
+            target = rest[0]
+            if target in BELOW and target != part and target not in reachable(part):
+                found.append(f"{path} imports churn_jax.{target}")
+        elif top in HEAVY and not path.startswith(HEAVY[top]):
+            found.append(f"{path} imports {top}")
+        elif (
+            top in ("jax", "flax", "optax")
+            and path.startswith(JAX_FREE)
+            and path not in EXCEPT
+        ):
+            found.append(f"{path} imports {top}")
+    return found
+
+
+FILES = sorted(p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_file_imports_only_what_is_below_it(path):
+    assert violations(path, (PACKAGE / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "target"),
+    [
+        ("losses/a.py", "from churn_jax.metrics import churn", "churn_jax.metrics"),
+        ("metrics/a.py", "import churn_jax.losses.l1", "churn_jax.losses"),
+        ("losses/a.py", "from churn_jax import training", "churn_jax.training"),
+        ("losses/a.py", "def f():\n    from ..metrics import churn", "metrics"),
+        ("methods/a.py", "from churn_jax.training.loop import run", "training"),
+        ("models/a.py", "from churn_jax import ensembles", "ensembles"),
+        ("data/a.py", "from churn_jax.models import zoo", "models"),
+        ("analysis/a.py", "from churn_jax.reports import x", "reports"),
+        ("data/splits.py", "import jax.numpy as jnp", "jax"),
+        ("typing.py", "from churn_jax import _checks", "_checks"),
+        ("__init__.py", "from churn_jax import losses", "losses"),
+        ("data/pipeline.py", "import tensorflow as tf", "tensorflow"),
+        ("training/loop.py", "import orbax.checkpoint as ocp", "orbax"),
+        ("elsewhere/a.py", "", "add 'elsewhere' to the table"),
+    ],
+)
+def test_a_forbidden_import_is_found(path, source, target):
+    found = violations(path, source)
+    assert len(found) == 1
+    assert found[0].endswith(target) or target in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("losses/a.py", "from churn_jax import divergences"),
+        ("losses/a.py", "from churn_jax._checks import check_logits"),
+        ("losses/a.py", "from . import b\nfrom .c import d"),
+        ("methods/a.py", "from churn_jax.divergences import log_probs"),
+        ("cli.py", "from churn_jax.studies import study\nimport tyro"),
+        ("training/a.py", "from churn_jax import __version__, predictions"),
+        ("data/tfds_source.py", "import tensorflow as tf"),
+        ("data/augment.py", "import jax"),
+        ("training/checkpoint.py", "import orbax.checkpoint"),
+    ],
+)
+def test_an_allowed_import_is_not_reported(path, source):
+    assert violations(path, source) == []
+
+
+def test_the_table_has_no_cycles():
+    assert [part for part in BELOW if part in reachable(part)] == []
