@@ -1,0 +1,151 @@
+"""`load`: a name or a path in, three checked and fixed splits out."""
+
+import pathlib
+
+import numpy as np
+
+from churn_jax.data.digits import NUM_CLASSES, VALIDATION_SIZE, load_digits
+from churn_jax.data.npz_source import read_npz
+from churn_jax.data.splits import (
+    DataError,
+    Dataset,
+    Split,
+    check_classes,
+    check_same_kind,
+    fingerprint,
+    hold_out,
+)
+
+__all__ = ["load"]
+
+_DEFAULT_FRACTION = 0.1
+
+
+def load(
+    name_or_path: str | pathlib.Path,
+    *,
+    data_dir: str | pathlib.Path | None = None,
+    manual_dir: str | pathlib.Path | None = None,
+    validation: int | float | None = None,
+    train_size: int | None = None,
+    num_classes: int | None = None,
+) -> Dataset:
+    """Reads a data set into memory and cuts it the same way every time.
+
+    Validation examples are the last of a fixed permutation of the source's training
+    examples, and `train_size` keeps the first of what is left: neither depends on a
+    study's seeds, training sets of growing size contain each other, and with
+    `train_size` given the training set does not change with `validation`. Examples
+    keep the order and the ids of their source.
+
+    Args:
+        name_or_path: `digits` (embedded); a path that ends in `.npz` (see `read_npz`
+            for its keys); or a TFDS name, plain or with the prefix `tfds:`.
+        data_dir: where TFDS sets are prepared; None for the TFDS default.
+        manual_dir: folder with original files. If given, a TFDS set that is not yet
+            prepared is prepared from it, as `churn-jax data` does.
+        validation: how many training examples to hold out: a count (int), or a
+            fraction (float, below 1). None takes the source's own validation split,
+            or 200 for `digits`, or else a tenth. 0 leaves it empty.
+        train_size: how many training examples to keep; None for all.
+        num_classes: checked against the source; None takes the source's, or the
+            largest label plus one.
+
+    Returns:
+        The data set, with images uint8 `[N, H, W, C]` or float32, labels int32 `[N]`.
+
+    Raises:
+        DataError: the source cannot be read or used; one sentence says why.
+
+    Example:
+        >>> digits = load("digits", train_size=300)
+        >>> len(digits.train), len(digits.validation), len(digits.test)
+        (300, 200, 897)
+        >>> digits.train.images.shape, digits.train.ids[0].item()
+        ((300, 8, 8, 1), 'digits/2')
+    """
+    name = str(name_or_path)
+    splits, classes = _read(name_or_path, data_dir, manual_dir)
+    if num_classes is not None and classes is not None and num_classes != classes:
+        raise DataError(f"{name} has {classes} classes; got num_classes={num_classes}")
+    classes = check_classes(splits, classes if num_classes is None else num_classes)
+    check_same_kind(splits)
+    if validation is None and name == "digits":
+        validation = VALIDATION_SIZE
+    train, held = _cut(name, splits, validation, train_size)
+    test = splits["test"]
+    return Dataset(
+        name=name,
+        train=train,
+        validation=held,
+        test=test,
+        num_classes=classes,
+        fingerprint=fingerprint(train, held, test),
+    )
+
+
+def _read(name_or_path, data_dir, manual_dir) -> tuple[dict[str, Split], int | None]:
+    name = str(name_or_path)
+    if name == "digits":
+        return load_digits(), NUM_CLASSES
+    if isinstance(name_or_path, pathlib.Path) or name.endswith(".npz"):
+        return read_npz(name)
+    if not name.startswith("tfds:") and pathlib.Path(name).is_file():
+        raise DataError(f"{name} is a file, but its name does not end in .npz")
+    name = name.removeprefix("tfds:")
+    if manual_dir is not None:
+        from churn_jax.data.prepare import prepare
+
+        prepare(name, data_dir=data_dir, manual_dir=manual_dir)
+    # Importing tensorflow-datasets takes time that digits and files need not pay.
+    from churn_jax.data.tfds_source import read_tfds
+
+    return read_tfds(name, data_dir=data_dir)
+
+
+def _cut(
+    name: str,
+    splits: dict[str, Split],
+    validation: int | float | None,
+    train_size: int | None,
+) -> tuple[Split, Split]:
+    """Training and validation examples; both keep the order of the source."""
+    train = splits["train"]
+    own = splits.get("validation") if validation is None else None
+    held = 0 if own is not None else _held_count(name, len(train), validation)
+    kept, held_rows = hold_out(len(train), held)
+    if own is None:
+        own = train.take(held_rows)
+    if train_size is not None:
+        if not isinstance(train_size, (int, np.integer)) or train_size < 1:
+            raise DataError(f"train_size must be a positive count; got {train_size!r}")
+        if train_size > len(kept):
+            raise DataError(
+                f"train_size={train_size} is more than the {len(kept)} training "
+                f"examples of {name} that validation={held} leaves"
+            )
+        kept = kept[:train_size]
+    if len(kept) < len(train):  # else spare the copy
+        train = train.take(np.sort(kept))
+    return train, own
+
+
+def _held_count(name: str, count: int, validation: int | float | None) -> int:
+    if validation is None:
+        validation = _DEFAULT_FRACTION
+    if isinstance(validation, (bool, np.bool_)) or not isinstance(
+        validation, (int, float, np.integer, np.floating)
+    ):
+        raise DataError(f"validation must be a count or a fraction; got {validation!r}")
+    fraction = isinstance(validation, (float, np.floating))
+    if not 0 <= validation or (fraction and not validation < 1):
+        raise DataError(
+            "validation must be a count of at least 0, or a fraction below 1; got "
+            f"{validation!r}"
+        )
+    held = round(count * validation) if fraction else int(validation)
+    if held >= count:
+        raise DataError(
+            f"validation={held} leaves no training examples: {name} has {count}"
+        )
+    return held

@@ -1,0 +1,109 @@
+"""Data sets from one `.npz` file, in any of three layouts."""
+
+import pathlib
+import zipfile
+import zlib
+
+import numpy as np
+
+from churn_jax.data.splits import DataError, Split, check_split, hold_out
+
+__all__ = ["read_npz"]
+
+_SPLITS = ("train", "validation", "test")
+_TEST_FRACTION = 0.2
+_LAYOUTS = (
+    "train_image, train_label, test_image, test_label (optionally train_id, test_id "
+    "and validation_*; plurals are fine), or images, labels (optionally ids, split)"
+)
+
+
+def read_npz(path: str | pathlib.Path) -> tuple[dict[str, Split], int | None]:
+    """Splits of a file and its `num_classes` entry, if it has one.
+
+    Two layouts, singular or plural keys: `{train,test}_{image,label}` with optional
+    `{train,test}_id` and `validation_*`; or one pool `images`, `labels` with optional
+    `ids` and `split` (a string `train`, `validation` or `test` per example). A pool
+    without `split` gives the last fifth of the fixed permutation, rounded, to the test.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The splits by name, `train` and `test` at least, and the number of classes or
+        None.
+
+    Raises:
+        DataError: the file is missing, is no intact `.npz`, holds pickled objects or
+            other keys, or its arrays do not fit together.
+    """
+    path = pathlib.Path(path)
+    arrays = _read_arrays(path)
+    # `train_images` and `train_image` are one key; so are `labels` and `label`.
+    by_key = {key.removesuffix("s"): value for key, value in arrays.items()}
+    num_classes = arrays.get("num_classes")
+    if num_classes is not None:
+        if num_classes.size != 1 or not np.issubdtype(num_classes.dtype, np.integer):
+            raise DataError(
+                f"{path}: num_classes must be one integer; got {num_classes.tolist()!r}"
+            )
+        num_classes = int(num_classes.item())
+    if {"train_image", "train_label", "test_image", "test_label"} <= by_key.keys():
+        splits = {
+            split: check_split(
+                split,
+                by_key[f"{split}_image"],
+                by_key[f"{split}_label"],
+                by_key.get(f"{split}_id"),
+            )
+            for split in _SPLITS
+            if {f"{split}_image", f"{split}_label"} <= by_key.keys()
+        }
+        return splits, num_classes
+    if {"image", "label"} <= by_key.keys():
+        # Ids are given before the pool is cut, so they tell the row in the file.
+        pool = check_split("pool", by_key["image"], by_key["label"], by_key.get("id"))
+        return _cut_pool(pool, by_key.get("split")), num_classes
+    raise DataError(f"{path} must hold {_LAYOUTS}; found {', '.join(arrays) or 'none'}")
+
+
+def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    if not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path} is not an .npz file, or it is truncated ({path.stat().st_size} "
+            "bytes): write it anew with numpy.savez"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} cannot be read as an .npz file: {reason}") from error
+
+
+def _cut_pool(pool: Split, names) -> dict[str, Split]:
+    count = len(pool)
+    if names is None:
+        kept, held = hold_out(count, round(count * _TEST_FRACTION))
+        parts = {"train": np.sort(kept), "test": held}
+    else:
+        names = np.asarray(names)
+        if names.dtype.kind == "S":
+            names = np.char.decode(names, "utf-8")
+        if names.shape != (count,) or names.dtype.kind != "U":
+            raise DataError(
+                f"split must hold one string per example, ({count},); got shape "
+                f"{names.shape} of {names.dtype}"
+            )
+        unknown = sorted(set(np.unique(names).tolist()) - set(_SPLITS))
+        if unknown:
+            raise DataError(
+                f"split must be one of {', '.join(_SPLITS)}; got {unknown[0]!r}"
+            )
+        parts = {name: np.flatnonzero(names == name) for name in _SPLITS}
+    for name in ("train", "test"):
+        if not len(parts[name]):
+            raise DataError(f"{name}: the split is empty ({count} examples in all)")
+    return {name: pool.take(rows) for name, rows in parts.items() if len(rows)}

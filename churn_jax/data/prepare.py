@@ -1,0 +1,113 @@
+"""Preparing a TFDS set once as array_record, behind `churn-jax data NAME`."""
+
+import importlib.util
+import pathlib
+import time
+from dataclasses import dataclass
+
+from churn_jax.data.splits import DataError
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` leaves behind.
+
+    Attributes:
+        name: what to pass to `load`, with the same `data_dir`.
+        directory: where the set lies.
+        splits: number of examples per split.
+        size_bytes: size on disk.
+        seconds: time taken; near zero if the set was there already.
+    """
+
+    name: str
+    directory: pathlib.Path
+    splits: dict[str, int]
+    size_bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
+        return (
+            f"{self.name}: {sizes} examples, {self.size_bytes / 1e6:.1f} MB in "
+            f"{self.directory} ({self.seconds:.1f} s)"
+        )
+
+
+def prepare(
+    name: str,
+    *,
+    data_dir: str | pathlib.Path | None = None,
+    manual_dir: str | pathlib.Path | None = None,
+) -> Prepared:
+    """Downloads and converts a set, so that `load` reads it without TensorFlow.
+
+    A set that is prepared already is left as it is. Official image sets need TensorFlow
+    for this step alone (the `tfds` extra); `digits` (`churn_digits`) does not.
+
+    Args:
+        name: a TFDS name, plain or with the prefix `tfds:`; `digits` prepares the
+            builder of the embedded digits.
+        data_dir: where prepared sets lie; None for the TFDS default.
+        manual_dir: folder with the original files, found by name and checked against
+            the set's checksums; nothing is downloaded that is there.
+
+    Returns:
+        A summary whose `str` is one line.
+
+    Raises:
+        DataError: the name is unknown, something is not installed, a file is missing or
+            damaged, or the set lies there in another format.
+    """
+    # Importing tensorflow-datasets takes time that `import churn_jax` need not pay.
+    import tensorflow_datasets as tfds
+
+    from churn_jax.data.tfds_source import ChurnDigits, make_builder
+
+    start = time.monotonic()
+    name = name.removeprefix("tfds:")
+    if name == "digits":
+        name = ChurnDigits.name
+    if manual_dir is not None and not pathlib.Path(manual_dir).is_dir():
+        raise DataError(f"the manual_dir {manual_dir} is not a folder")
+    builder = make_builder(name, data_dir)
+    if not builder.is_prepared():
+        needs_tensorflow = any(
+            isinstance(feature, tfds.features.Image)
+            for feature in dict(builder.info.features).values()
+        )
+        if needs_tensorflow and importlib.util.find_spec("tensorflow") is None:
+            raise DataError(
+                f"preparing {name} needs TensorFlow, which reading it does not: "
+                "pip install 'churn-jax[tfds]'"
+            )
+        manual = None if manual_dir is None else str(manual_dir)
+        try:
+            builder.download_and_prepare(
+                file_format="array_record",
+                download_config=tfds.download.DownloadConfig(manual_dir=manual),
+            )
+        except Exception as error:  # TFDS raises a type of its own for every cause
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            reason = lines[0].strip() if lines else "no reason given"
+            raise DataError(
+                f"{name} could not be prepared ({type(error).__name__}: {reason}); "
+                "original files already on disk can be given with manual_dir "
+                "(--manual-dir)"
+            ) from error
+    found = builder.info.file_format.value
+    if found != "array_record":
+        raise DataError(
+            f"{name} lies in {builder.data_dir} as {found}, not array_record: "
+            "delete it or pass another data_dir"
+        )
+    directory = pathlib.Path(builder.data_dir)
+    return Prepared(
+        name=name,
+        directory=directory,
+        splits={key: info.num_examples for key, info in builder.info.splits.items()},
+        size_bytes=sum(f.stat().st_size for f in directory.iterdir() if f.is_file()),
+        seconds=time.monotonic() - start,
+    )

@@ -1,0 +1,277 @@
+"""A data set in memory: examples with labels and ids, checked once, cut always alike.
+
+Which examples train, validate and test never depends on a study's seeds: seeds are a
+cause of churn under study, so the data behind them must stand still.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "ChannelStatistics",
+    "DataError",
+    "Dataset",
+    "Split",
+    "channel_statistics",
+    "fixed_order",
+    "hold_out",
+]
+
+
+class DataError(ValueError):
+    """Data that cannot be used; the message is one sentence for the person who runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Examples of one split; `split[i]` is a record, as random-access sources yield.
+
+    Attributes:
+        images: `[N, H, W, C]` uint8 or float32, or a table `[N, D]` float32.
+        labels: `[N]` int32.
+        ids: `[N]` str or int64, unique, the same whatever else is cut from the source.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict:
+        return {
+            "image": self.images[index],
+            "label": self.labels[index],
+            "id": self.ids[index],
+        }
+
+    def take(self, indices: np.ndarray) -> "Split":
+        """The examples at `indices`, in that order."""
+        return Split(self.images[indices], self.labels[indices], self.ids[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Training, validation and test examples of one classification problem.
+
+    Attributes:
+        name: what `load` was asked for.
+        train: training examples.
+        validation: examples held out of training; may be empty if asked for.
+        test: evaluation examples.
+        num_classes: labels lie in `[0, num_classes)`.
+        fingerprint: sha256 over images, labels and ids of the three splits.
+    """
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    num_classes: int
+    fingerprint: str
+
+
+class ChannelStatistics(NamedTuple):
+    """Mean and standard deviation `[C]` on the scale that `normalize` uses."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def channel_statistics(images: np.ndarray) -> ChannelStatistics:
+    """Moments over all examples and pixels, for `normalize(images, mean, std)`.
+
+    Args:
+        images: `[N, ..., C]`; uint8 is put on the 0..1 scale, float is taken as it is.
+
+    Returns:
+        float32 `mean [C]` and `std [C]`; a constant channel has `std` 1.
+
+    Example:
+        >>> channel_statistics(np.array([[0], [255]], np.uint8)).std
+        array([0.5], dtype=float32)
+    """
+    scale = 255.0 if images.dtype == np.uint8 else 1.0
+    channels = images.shape[-1]
+    count, total, squares = 0, np.zeros(channels), np.zeros(channels)
+    # First pass for the mean, second for the centred squares; in chunks, because a
+    # float64 copy of 50,000 images would be eight times their size.
+    chunks = range(0, len(images), 4096)
+    for start in chunks:
+        chunk = images[start : start + 4096].reshape(-1, channels) / np.float64(scale)
+        count, total = count + len(chunk), total + chunk.sum(0)
+    mean = total / count
+    for start in chunks:
+        chunk = images[start : start + 4096].reshape(-1, channels) / np.float64(scale)
+        squares += np.square(chunk - mean).sum(0)
+    std = np.sqrt(squares / count)
+    std[std == 0] = 1.0
+    return ChannelStatistics(mean.astype(np.float32), std.astype(np.float32))
+
+
+def fixed_order(count: int) -> np.ndarray:
+    """The one permutation of `range(count)` that decides every split.
+
+    Sorted raw PCG64 words: NumPy keeps those the same between versions, which it does
+    not promise for `Generator.permutation`.
+
+    Example:
+        >>> fixed_order(5)
+        array([3, 2, 1, 0, 4])
+    """
+    return np.argsort(np.random.PCG64(0).random_raw(count), kind="stable")
+
+
+def hold_out(count: int, held: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions to keep, in `fixed_order`, and the positions of its last `held`.
+
+    The kept ones stay in `fixed_order`, so that their first n are the training set of
+    size n, inside every larger one; the held ones are sorted.
+    """
+    order = fixed_order(count)
+    return order[: count - held], np.sort(order[count - held :])
+
+
+def check_split(where: str, images, labels, ids) -> Split:
+    """A `Split` of the documented dtypes from raw arrays.
+
+    Args:
+        where: names the split in messages.
+        images: `[N, H, W, C]` or `[N, D]`.
+        labels: `[N]` integers.
+        ids: `[N]` strings, bytes or integers, or None for `<where>/<index>`.
+
+    Raises:
+        DataError: any of them cannot be used as such.
+    """
+    images, labels = np.asarray(images), np.asarray(labels)
+    if images.ndim not in (2, 4):
+        hint = "; add a channel axis with images[..., None]" if images.ndim == 3 else ""
+        raise DataError(
+            f"{where}: images must be [N, H, W, C], or [N, D] for tables; got shape "
+            f"{images.shape}{hint}"
+        )
+    if labels.ndim != 1:
+        raise DataError(f"{where}: labels must be [N]; got shape {labels.shape}")
+    if len(images) != len(labels):
+        raise DataError(
+            f"{where}: images and labels must be of equal number; got {len(images)} "
+            f"images and {len(labels)} labels"
+        )
+    if not len(labels):
+        raise DataError(f"{where}: the split is empty")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(f"{where}: labels must be integers; got {labels.dtype}")
+    if labels.min() < 0:
+        at = int(np.argmax(labels < 0))
+        raise DataError(
+            f"{where}: labels must not be negative; got {labels[at]} at position {at}"
+        )
+    return Split(
+        _check_images(where, images),
+        labels.astype(np.int32),
+        _check_ids(where, ids, len(labels)),
+    )
+
+
+def _check_images(where: str, images: np.ndarray) -> np.ndarray:
+    if 0 in images.shape:
+        raise DataError(f"{where}: images are empty; got shape {images.shape}")
+    if np.issubdtype(images.dtype, np.floating):
+        # A sum is finite only if every entry is; look closer only where it is not.
+        if not np.isfinite(images.sum(dtype=np.float64)):
+            bad = ~np.isfinite(images).reshape(len(images), -1).all(1)
+            if bad.any():
+                raise DataError(
+                    f"{where}: {int(bad.sum())} of {len(images)} images hold NaN or "
+                    f"infinite values, the first at position {int(np.argmax(bad))}"
+                )
+        return np.ascontiguousarray(images, np.float32)
+    if images.ndim == 2 and np.issubdtype(images.dtype, np.integer):
+        return images.astype(np.float32)  # a table of counts
+    if images.dtype != np.uint8:
+        raise DataError(f"{where}: images must be uint8 or floats; got {images.dtype}")
+    return np.ascontiguousarray(images)
+
+
+def _check_ids(where: str, ids, count: int) -> np.ndarray:
+    if ids is None:
+        return np.array([f"{where}/{i}" for i in range(count)])
+    ids = np.asarray(ids)
+    if ids.shape != (count,):
+        raise DataError(
+            f"{where}: there must be one id per label, ({count},); got {ids.shape}"
+        )
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8")
+    elif ids.dtype.kind in "iu":
+        ids = ids.astype(np.int64)
+    elif ids.dtype.kind != "U":
+        raise DataError(
+            f"{where}: ids must be strings or integers; got dtype {ids.dtype}"
+        )
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < count:
+        example = unique[np.argmax(counts > 1)].item()
+        raise DataError(
+            f"{where}: ids must be unique; {count - len(unique)} of {count} repeat "
+            f"another, for example {example!r}"
+        )
+    return ids
+
+
+def check_classes(splits: dict[str, Split], num_classes: int | None) -> int:
+    """`num_classes`, or the largest label plus one if it is None.
+
+    Raises:
+        DataError: a label is too large, or there are fewer than two classes.
+    """
+    largest = {name: int(split.labels.max()) for name, split in splits.items()}
+    if num_classes is None:
+        num_classes = max(largest.values()) + 1
+    for name, label in largest.items():
+        if label >= num_classes:
+            raise DataError(
+                f"{name}: labels must lie in 0..{num_classes - 1} for num_classes="
+                f"{num_classes}; got {label}"
+            )
+    if num_classes < 2:
+        raise DataError("a classification problem needs at least two classes; got one")
+    return num_classes
+
+
+def check_same_kind(splits: dict[str, Split]) -> None:
+    """All splits hold examples of one shape and dtype.
+
+    Raises:
+        DataError: two splits differ.
+    """
+    (first, x), *rest = splits.items()
+    for name, y in rest:
+        for what, a, b in (
+            ("shape", x.images.shape[1:], y.images.shape[1:]),
+            ("dtype", x.images.dtype, y.images.dtype),
+        ):
+            if a != b:
+                raise DataError(
+                    f"{first} and {name} must hold images of one {what}; got {a} and "
+                    f"{b}"
+                )
+
+
+def fingerprint(*splits: Split) -> str:
+    """sha256 over shapes, dtypes and contents of images, labels and ids, in order."""
+    digest = hashlib.sha256()
+    for split in splits:
+        for array in (split.images, split.labels):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(memoryview(np.ascontiguousarray(array)).cast("B"))
+        kind = "int" if split.ids.dtype.kind == "i" else "str"
+        digest.update(f"{kind}{split.ids.shape}".encode())
+        # Not the array's bytes: the width of a string dtype is an accident.
+        digest.update("\n".join(map(str, split.ids.tolist())).encode())
+    return digest.hexdigest()

@@ -1,0 +1,258 @@
+"""TensorFlow Datasets, read by random access and without TensorFlow.
+
+Sets prepared as array_record are read through `as_data_source`, which needs no
+TensorFlow. *Preparing* an official image set does: that is the `tfds` extra, and
+`churn-jax data` (`prepare.py`). Importing this module imports tensorflow-datasets, so
+`load` imports it only when a name asks for it.
+"""
+
+import difflib
+import pathlib
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from churn_jax.data.digits import NUM_CLASSES, load_digits
+from churn_jax.data.splits import DataError, Split, check_split
+
+__all__ = ["ChurnDigits", "TfdsRecords", "make_builder", "open_records", "read_tfds"]
+
+_CHUNK = 1024
+
+
+class ChurnDigits(tfds.core.GeneratorBasedBuilder):
+    """The embedded digits as a TFDS builder, `churn_digits`.
+
+    Its image feature is a tensor, not an encoded image, so it is prepared and read
+    without TensorFlow. Pixels, splits and ids are those of `load_digits`.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES = {"1.0.0": "Pixels times 16, clipped to 255; 900 train, 897 test."}  # noqa: RUF012
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description="1,797 hand-written digits of 8x8 pixels.",
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Tensor(shape=(8, 8, 1), dtype=np.uint8),
+                    "label": tfds.features.ClassLabel(num_classes=NUM_CLASSES),
+                    "id": tfds.features.Text(),
+                }
+            ),
+            supervised_keys=("image", "label"),
+            homepage="https://doi.org/10.24432/C50P49",
+            license="CC BY 4.0",
+            citation=(
+                "E. Alpaydin and C. Kaynak. Optical Recognition of Handwritten "
+                "Digits. UCI Machine Learning Repository, 1998."
+            ),
+            disable_shuffling=True,  # the order of load_digits
+        )
+
+    def _split_generators(self, dl_manager):
+        del dl_manager  # the pixels are in the package
+        return {name: self._examples(split) for name, split in load_digits().items()}
+
+    def _generate_examples(self, split: Split):
+        return self._examples(split)
+
+    @staticmethod
+    def _examples(split: Split):
+        for i in range(len(split)):
+            record = split[i]
+            yield i, {**record, "label": int(record["label"]), "id": str(record["id"])}
+
+
+def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
+    """The TFDS builder of `name`, without touching the network.
+
+    Args:
+        name: as TFDS has it, `name[/config][:version]`.
+        data_dir: where sets are prepared; None for the TFDS default.
+
+    Raises:
+        DataError: TFDS has no such name or configuration, or the builder needs
+            something that is not installed.
+    """
+    try:
+        return tfds.builder(
+            name, data_dir=None if data_dir is None else str(data_dir), try_gcs=False
+        )
+    except tfds.core.DatasetNotFoundError as error:
+        base = name.split("/")[0].split(":")[0]
+        known = ["digits", *tfds.list_builders(with_community_datasets=False)]
+        close = difflib.get_close_matches(base, known, n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise DataError(
+            f"{name!r} is neither 'digits', a .npz file nor a name that TensorFlow "
+            f"Datasets knows{hint}"
+        ) from error
+    except ImportError as error:
+        raise DataError(
+            f"{name}: its TFDS builder needs {error.name or error}, which is not "
+            "installed; try the extra: pip install 'churn-jax[tfds]'"
+        ) from error
+    except (ValueError, AssertionError) as error:  # unknown configuration or version
+        raise DataError(f"{name}: TFDS refuses it: {_first_line(error)}") from error
+
+
+class TfdsRecords:
+    """Random access to one prepared split: `{"image", "label", "id"}` per index.
+
+    The id is the set's own (`id`, else `file_name`), or `<split>/<index>` with the
+    index in the prepared files, whose order TFDS fixes per version of the set.
+    """
+
+    def __init__(self, source, split: str, image: str, label: str, identity):
+        self._source, self._split = source, split
+        self._image, self._label, self._identity = image, label, identity
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> dict:
+        return self._record(int(index), self._source[int(index)])
+
+    def chunk(self, start: int, stop: int) -> list[dict]:
+        """The records `start..stop-1`, read together."""
+        records = self._source.__getitems__(list(range(start, stop)))
+        return [self._record(start + i, record) for i, record in enumerate(records)]
+
+    def _record(self, index: int, record: dict) -> dict:
+        if self._identity is None:
+            identity = f"{self._split}/{index}"
+        else:
+            identity = record[self._identity]
+            if isinstance(identity, bytes):
+                identity = identity.decode()
+        image = np.asarray(record[self._image])
+        return {"image": image, "label": record[self._label], "id": identity}
+
+
+def open_records(
+    name: str, split: str, *, data_dir: str | pathlib.Path | None = None
+) -> TfdsRecords:
+    """Random access to a split of a prepared set, for `grain_batches` or by hand.
+
+    Args:
+        name: as TFDS has it.
+        split: a split of the set, such as `train`.
+        data_dir: where the set is prepared; None for the TFDS default.
+
+    Raises:
+        DataError: the set is unknown or not prepared as array_record, has no such
+            split, or has no image with an integer label.
+    """
+    return _open(_prepared_builder(name, data_dir), name, split)
+
+
+def _prepared_builder(name: str, data_dir):
+    builder = make_builder(name, data_dir)
+    if not builder.is_prepared():
+        where = "" if data_dir is None else f" --data-dir {data_dir}"
+        needs = (
+            ""
+            if isinstance(builder, ChurnDigits)
+            else " (official sets need the extra: pip install 'churn-jax[tfds]')"
+        )
+        raise DataError(
+            f"{name} is not prepared in {builder.data_dir}: run `churn-jax data {name}"
+            f"{where}`{needs}, or pass the data_dir that holds it"
+        )
+    return builder
+
+
+def _open(builder, name: str, split: str) -> TfdsRecords:
+    features = builder.info.features
+    keys = builder.info.supervised_keys or ("image", "label")
+    image, label = keys if len(keys) == 2 else ("image", "label")
+    if not hasattr(features, "keys") or not {image, label} <= set(features.keys()):
+        raise DataError(f"{name} has no image and label; its features are {features}")
+    if len(features[image].shape or ()) != 3 or not hasattr(
+        features[label], "num_classes"
+    ):
+        raise DataError(
+            f"{name} is not a set of images with class labels: {image} is "
+            f"{features[image]} and {label} is {features[label]}"
+        )
+    if split not in builder.info.splits:
+        raise DataError(
+            f"{name} has no {split!r} split; it has {', '.join(builder.info.splits)}"
+        )
+    try:
+        source = builder.as_data_source(split)
+    except NotImplementedError as error:
+        raise DataError(
+            f"{name} in {builder.data_dir} was not prepared as array_record: delete it "
+            f"and run `churn-jax data {name}`, or pass another data_dir"
+        ) from error
+    identity = next((key for key in ("id", "file_name") if key in features), None)
+    return TfdsRecords(source, split, image, label, identity)
+
+
+def read_tfds(
+    name: str, *, data_dir: str | pathlib.Path | None = None
+) -> tuple[dict[str, Split], int]:
+    """The splits of a prepared set in memory, and its number of classes.
+
+    `train` and `test` are the set's own; where it has no `test` (`imagenet2012`'s has
+    no labels, which counts as none), its `validation` is the test, as is usual for it.
+
+    Args:
+        name: as TFDS has it.
+        data_dir: where the set is prepared; None for the TFDS default.
+
+    Returns:
+        `train`, `test` and, where the set has one more, `validation`; the class count.
+
+    Raises:
+        DataError: see `open_records`; or images differ in size, which does not fit one
+            array.
+    """
+    builder = _prepared_builder(name, data_dir)
+    available = set(builder.info.splits)
+    if "test" not in available or name.split("/")[0].startswith("imagenet2012"):
+        names = {"train": "train", "test": "validation"}
+    else:
+        names = {"train": "train", "test": "test"}
+        if "validation" in available:
+            names["validation"] = "validation"
+    splits = {}
+    for ours, theirs in names.items():
+        records = _open(builder, name, theirs)
+        splits[ours] = _read_split(f"{name} {theirs}", records)
+    label = (builder.info.supervised_keys or ("image", "label"))[1]
+    return splits, builder.info.features[label].num_classes
+
+
+def _read_split(where: str, records: TfdsRecords) -> Split:
+    count, images = len(records), None
+    labels, ids = np.empty(count, np.int64), []
+    for start in range(0, count, _CHUNK):
+        for i, record in enumerate(
+            records.chunk(start, min(start + _CHUNK, count)), start
+        ):
+            image = record["image"]
+            if images is None:
+                images = np.empty((count, *image.shape), image.dtype)
+            if image.shape != images.shape[1:]:
+                raise DataError(
+                    f"{where}: images differ in size ({images.shape[1:]} and "
+                    f"{image.shape}); use open_records with grain_batches and a "
+                    "transform that resizes"
+                )
+            images[i], labels[i] = image, record["label"]
+            ids.append(record["id"])
+    return check_split(
+        where,
+        np.empty((0, 1)) if images is None else images,
+        labels,
+        np.asarray(ids) if ids else None,
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
