@@ -73,7 +73,7 @@ class BestState:
     score: jax.Array
     epoch: jax.Array
 
-    def update(self, state: TrainState, score: jax.Array, epoch: int) -> "BestState":
+    def update(self, state: TrainState, score: jax.Array, epoch) -> "BestState":
         """Takes over the replicas whose score is higher than before; ties keep."""
         better = state.alive & (score > self.score)
 
@@ -85,7 +85,7 @@ class BestState:
             params=jax.tree.map(pick, state.params, self.params),
             model_state=jax.tree.map(pick, state.model_state, self.model_state),
             score=jnp.where(better, score, self.score),
-            epoch=jnp.where(better, jnp.int32(epoch), self.epoch),
+            epoch=jnp.where(better, jnp.asarray(epoch, jnp.int32), self.epoch),
         )
 
 

@@ -34,8 +34,8 @@ class Program:
         mapping: of replicas: `vmap`, `unroll` or `loop`.
         member_mapping: of a replica's networks: `vmap` or `unroll`.
         augmentation: policy; None is none.
-        mean: per channel, of pixels in [0, 1]; None subtracts nothing.
-        std: per channel; None divides by nothing.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: likewise.
         teacher: the teacher's networks, or None.
     """
 
@@ -47,8 +47,8 @@ class Program:
     mapping: str = "vmap"
     member_mapping: str = "vmap"
     augmentation: Augmentation | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
     teacher: TeacherProgram | None = None
 
     def __post_init__(self):

@@ -1,0 +1,205 @@
+"""A study as data: which data, which network, which methods, how trained."""
+
+import dataclasses
+import difflib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import models
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import Method
+from churn_jax.training.config import TrainConfig
+
+__all__ = ["DataConfig", "MethodSpec", "ModelConfig", "StudyConfig", "resolved"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """Which examples.
+
+    Attributes:
+        name: `digits` (embedded), a TFDS name, or a path to an `.npz`.
+        data_dir: where TFDS keeps prepared sets.
+        manual_dir: where TFDS looks for files downloaded by hand.
+        train_size: cut the training set to so many examples; None keeps all.
+        validation: examples held out of training, a count or a share.
+    """
+
+    name: str = "digits"
+    data_dir: str | None = None
+    manual_dir: str | None = None
+    train_size: int | None = None
+    validation: int | float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """Which network.
+
+    Attributes:
+        name: one of `churn_jax.models.available()`.
+        features: hidden widths of the MLP; empty keeps the network's own.
+        dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
+        remat: recompute activations in the backward pass (ResNets).
+    """
+
+    name: str = "mlp"
+    features: tuple[int, ...] = ()
+    dtype: str = "float32"
+    remat: bool = False
+
+    def build(self, num_classes: int):
+        """The `Network`.
+
+        Raises:
+            ValueError: unknown name, dtype or an option the network lacks.
+        """
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError(
+                f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
+            )
+        overrides: dict[str, Any] = {"dtype": jnp.dtype(self.dtype)}
+        if self.features:
+            overrides["features"] = self.features
+        if self.remat:
+            overrides["remat"] = True
+        module = models.create(self.name, num_classes=num_classes, **overrides)
+        return from_linen(module, name=self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSpec:
+    """One row of the study's table.
+
+    Attributes:
+        name: folder name.
+        label: shown in tables.
+        method: with its coefficients.
+        equation: where it comes from, `[key] Eq. N`.
+        teacher: name of the method that teaches it, or None.
+        models: committee of several architectures, `((name, size), ...)`; empty means
+            `members` networks of the study's model.
+    """
+
+    name: str
+    label: str
+    method: Method
+    equation: str = ""
+    teacher: str | None = None
+    models: tuple[tuple[str, int], ...] = ()
+
+    def groups(self, model: ModelConfig, num_classes: int) -> tuple[Group, ...]:
+        """The committee of one replica."""
+        if not self.models:
+            return (Group(model.build(num_classes), self.method.members),)
+        return tuple(
+            Group(dataclasses.replace(model, name=name, features=()).build(num_classes), n)
+            for name, n in self.models
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyConfig:
+    """A whole study.
+
+    Attributes:
+        name: of the preset and of the default output folder.
+        title: heading of the report.
+        data: see `DataConfig`.
+        model: see `ModelConfig`.
+        train: see `TrainConfig`; shared by all methods.
+        methods: rows of the table.
+        baseline: name of the row that the others are compared with.
+    """
+
+    name: str
+    title: str
+    data: DataConfig
+    model: ModelConfig
+    train: TrainConfig
+    methods: tuple[MethodSpec, ...]
+    baseline: str = "baseline"
+
+    def __post_init__(self):
+        """Checks names and teachers."""
+        names = [spec.name for spec in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two methods have one name: {', '.join(names)}")
+        for spec in self.methods:
+            if spec.teacher is not None and spec.teacher not in names:
+                raise ValueError(
+                    f"{spec.name} is taught by {spec.teacher!r}, which is not in the "
+                    f"study: {', '.join(names)}"
+                )
+            if spec.method.needs_teacher and spec.teacher is None:
+                raise ValueError(f"{spec.name} needs the name of its teacher method")
+
+    def spec(self, name: str) -> MethodSpec:
+        """The method called `name`.
+
+        Raises:
+            ValueError: there is none; the message has the closest names.
+        """
+        for spec in self.methods:
+            if spec.name == name:
+                return spec
+        names = [spec.name for spec in self.methods]
+        close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ValueError(
+            f"unknown method {name!r}; known: {', '.join(names)}{hint}"
+        )
+
+    def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
+        """The named methods with their teachers, teachers first; all if none named."""
+        wanted = [self.spec(name) for name in names] or list(self.methods)
+        ordered: list[MethodSpec] = []
+
+        def add(spec: MethodSpec) -> None:
+            if spec.teacher is not None:
+                add(self.spec(spec.teacher))
+            if spec not in ordered:
+                ordered.append(spec)
+
+        for spec in wanted:
+            add(spec)
+        return tuple(ordered)
+
+    def with_coefficient(self, path: str, value: float) -> "StudyConfig":
+        """Sets `method.coefficient`, for example `codistill_skl.beta`.
+
+        Raises:
+            ValueError: no such method, or it has no such coefficient.
+        """
+        name, _, field = path.partition(".")
+        spec = self.spec(name)
+        known = [f.name for f in dataclasses.fields(spec.method)]
+        known = [f for f in known if isinstance(getattr(spec.method, f), float)]
+        if field not in known:
+            raise ValueError(
+                f"{name} has no coefficient {field!r}; it has: {', '.join(known)}"
+            )
+        changed = dataclasses.replace(
+            spec, method=spec.method.replace(**{field: float(value)})
+        )
+        methods = tuple(changed if s is spec else s for s in self.methods)
+        return dataclasses.replace(self, methods=methods)
+
+
+def resolved(value: Any) -> Any:
+    """A configuration as JSON values; classes are named."""
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return np.asarray(value).tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            f.name: resolved(getattr(value, f.name)) for f in dataclasses.fields(value)
+        }
+        if isinstance(value, Method):
+            return {"class": type(value).__name__, **fields}
+        return fields
+    if isinstance(value, (tuple, list)):
+        return [resolved(v) for v in value]
+    return value

@@ -1,0 +1,141 @@
+"""Named studies. `tests/golden/` freezes each, so a changed default shows in review."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
+from churn_jax.methods.base import Ramp
+from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+
+__all__ = ["PRESETS", "preset"]
+
+
+def _rows(
+    *,
+    entropy: float,
+    uniform_skl: float,
+    distillation: float,
+    temperature: float,
+    codistill_ce: float,
+    codistill_skl: float,
+    combined: tuple[float, float],
+    ramp_steps: float,
+) -> tuple[MethodSpec, ...]:
+    """The methods of the paper's Tables 2 and 7, with their coefficients."""
+    linear = Ramp("linear", ramp_steps)
+    alpha, beta = combined
+    return (
+        MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2"),
+        MethodSpec(
+            "entropy",
+            "Entropy",
+            MinimumEntropy(alpha=entropy),
+            "[reproducibility] Eq. 6",
+        ),
+        MethodSpec(
+            "uniform_skl",
+            "SKL",
+            MinimumEntropy(alpha=uniform_skl, kind="uniform_skl"),
+            "[reproducibility] Eq. 7",
+        ),
+        MethodSpec(
+            "ensemble",
+            "2-Ensemble",
+            ERM(members=2, deploy="mean_probs"),
+            "[reproducibility] Table 7",
+        ),
+        MethodSpec(
+            "distillation",
+            "2-Ensemble distil.",
+            EnsembleDistillation(alpha=distillation, temperature=temperature),
+            "[reproducibility] Table 2",
+            teacher="ensemble",
+        ),
+        MethodSpec(
+            "codistill_ce",
+            "Co-distill CE",
+            Codistillation(
+                beta=codistill_ce, divergence="cross_entropy", beta_ramp=linear
+            ),
+            "[reproducibility] Eq. 18",
+        ),
+        MethodSpec(
+            "codistill_skl",
+            "Co-distill SKL",
+            Codistillation(beta=codistill_skl, beta_ramp=linear),
+            "[reproducibility] Eq. 9",
+        ),
+        MethodSpec(
+            "codistill_skl_entropy",
+            "+ Entropy",
+            Codistillation(
+                beta=beta, alpha=alpha, beta_ramp=linear, alpha_ramp=linear
+            ),
+            "[reproducibility] Eq. 19",
+        ),
+    )
+
+
+def digits() -> StudyConfig:
+    """UCI digits, few training examples, a small MLP: churn in minutes on a laptop."""
+    epochs, steps = 60, 8
+    return StudyConfig(
+        name="digits",
+        title="Churn on the UCI hand-written digits",
+        data=DataConfig(name="digits", train_size=256, validation=300),
+        model=ModelConfig(name="mlp", features=(128,)),
+        train=TrainConfig(
+            replicas=10,
+            epochs=epochs,
+            batch_size=32,
+            eval_every_epochs=10,
+            optimizer=OptimizerConfig(
+                learning_rate=0.1,
+                weight_decay=1e-4,
+                schedule="cosine",
+                warmup_epochs=2,
+            ),
+            augmentation=Augmentation(shift=1),
+        ),
+        methods=_rows(
+            entropy=0.3,
+            uniform_skl=0.05,
+            distillation=0.9,
+            temperature=3.0,
+            codistill_ce=0.5,
+            codistill_skl=1.0,
+            combined=(0.3, 1.0),
+            ramp_steps=float(epochs * steps // 4),
+        ),
+    )
+
+
+PRESETS: dict[str, Callable[[], StudyConfig]] = {"digits": digits}
+
+
+def tiny(config: StudyConfig) -> StudyConfig:
+    """The same study with two replicas and two epochs, for tests and first looks."""
+    train = dataclasses.replace(
+        config.train, replicas=2, epochs=2, eval_every_epochs=1
+    )
+    return dataclasses.replace(config, train=train)
+
+
+def preset(name: str) -> StudyConfig:
+    """The study called `name`; a suffix `:tiny` shrinks it to seconds.
+
+    Raises:
+        ValueError: there is none; the message has the closest names.
+    """
+    base, _, form = name.partition(":")
+    if base not in PRESETS or form not in ("", "tiny"):
+        close = difflib.get_close_matches(base, PRESETS, n=2, cutoff=0.3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        known = ", ".join([*PRESETS, *(f"{p}:tiny" for p in PRESETS)])
+        raise ValueError(f"unknown preset {name!r}; known: {known}{hint}")
+    config = PRESETS[base]()
+    return tiny(config) if form == "tiny" else config

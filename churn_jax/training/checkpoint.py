@@ -1,0 +1,155 @@
+"""Checkpoints through Orbax: written whole or not at all, refused by name."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from churn_jax.typing import PyTree
+
+__all__ = ["CheckpointError", "Checkpoints", "Restored"]
+
+_FORMAT = "churn_jax/1"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used, named in one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """A checkpoint that was read back.
+
+    Attributes:
+        tree: arrays with the shardings that were asked for.
+        meta: what `save` was given.
+        skipped: one sentence per newer checkpoint that could not be used.
+    """
+
+    tree: PyTree
+    meta: dict[str, Any]
+    skipped: tuple[str, ...]
+
+
+class Checkpoints:
+    """The checkpoints of one method's training, newest first.
+
+    Orbax writes into a temporary folder and renames it, so a process killed in the
+    middle of a write leaves the previous checkpoint as the newest.
+    """
+
+    def __init__(self, directory: Path, *, identity: str, keep: int = 2):
+        """Opens (and creates) `directory`.
+
+        Args:
+            directory: of this method's checkpoints.
+            identity: what was trained; a checkpoint of something else is refused.
+            keep: how many to keep.
+        """
+        self.directory = Path(directory).absolute()
+        self.identity = identity
+        self.directory.mkdir(parents=True, exist_ok=True)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, enable_async_checkpointing=False
+        )
+        self._manager = ocp.CheckpointManager(self.directory, options=options)
+
+    def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
+        """Writes a checkpoint; returns when it is on the disk.
+
+        Raises:
+            OSError: the disk is full or the folder is not writable; older
+                checkpoints are as they were.
+        """
+        if step in self._manager.all_steps():
+            return
+        meta = {"format": _FORMAT, "identity": self.identity, **meta}
+        args = ocp.args.Composite(
+            state=ocp.args.StandardSave(tree), meta=ocp.args.JsonSave(meta)
+        )
+        try:
+            self._manager.save(step, args=args, force=True)
+            self._manager.wait_until_finished()
+        except ValueError as error:  # TensorStore reports a full disk as a ValueError
+            text = str(error)
+            if "No space left" in text or "RESOURCE_EXHAUSTED" in text:
+                raise OSError(28, "No space left on device", str(self.directory)) from (
+                    error
+                )
+            raise
+
+    def restore(self, like: PyTree) -> Restored | None:
+        """The newest checkpoint that can be read, or None where there is none.
+
+        Args:
+            like: arrays or `ShapeDtypeStruct`s with the shapes, dtypes and shardings
+                to restore to; the mesh may differ from the one that wrote.
+
+        Raises:
+            CheckpointError: a checkpoint belongs to another configuration, or none
+                of those present can be read.
+        """
+        skipped = []
+        for step in sorted(self._manager.all_steps(), reverse=True):
+            where = self.directory / str(step)
+            try:
+                meta = self._meta(step)
+                if meta["identity"] != self.identity:
+                    raise CheckpointError(
+                        f"{where} was written by another configuration "
+                        f"({_difference(meta['identity'], self.identity)}); use "
+                        "another output folder or --fresh"
+                    )
+                tree = self._manager.restore(
+                    step,
+                    args=ocp.args.Composite(state=ocp.args.StandardRestore(like)),
+                ).state
+                jax.block_until_ready(tree)
+            except CheckpointError:
+                raise
+            except Exception as error:  # Orbax and TensorStore raise many kinds
+                reason = str(error).strip().splitlines() or [type(error).__name__]
+                skipped.append(f"{where} cannot be read ({reason[0][:160]})")
+                continue
+            for bad in sorted(self._manager.all_steps(), reverse=True):
+                if bad > step:
+                    shutil.rmtree(self.directory / str(bad), ignore_errors=True)
+            if skipped:
+                self._manager.reload()
+            return Restored(tree, meta, tuple(skipped))
+        if skipped:
+            raise CheckpointError(
+                "no checkpoint can be read: " + "; ".join(skipped) + ". Use another "
+                "output folder or --fresh to train again"
+            )
+        return None
+
+    def _meta(self, step: int) -> dict[str, Any]:
+        restored = self._manager.restore(
+            step, args=ocp.args.Composite(meta=ocp.args.JsonRestore())
+        )
+        meta = restored.meta
+        if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{self.directory / str(step)} is not a churn_jax checkpoint"
+            )
+        return meta
+
+    def close(self) -> None:
+        """Releases Orbax's threads."""
+        self._manager.close()
+
+
+def _difference(theirs: str, ours: str) -> str:
+    """The first settings that differ, as `name: theirs -> ours`."""
+    try:
+        a, b = json.loads(theirs), json.loads(ours)
+    except json.JSONDecodeError:
+        return "unknown settings"
+    keys = [k for k in sorted({*a, *b}) if a.get(k) != b.get(k)]
+    shown = [f"{k}: {a.get(k)!r} there, {b.get(k)!r} here" for k in keys[:3]]
+    return "; ".join(shown) or "unknown settings"

@@ -1,0 +1,253 @@
+"""The one loop: epochs, validation, checkpoints; for every method alike."""
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.training.partition import fetch, join, split
+from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.run import (
+    Interrupted,
+    Progress,
+    Run,
+    Trained,
+    chunk_count,
+    stopped_replicas,
+)
+from churn_jax.training.setup import Session, open_session
+from churn_jax.training.state import BestState, TrainState
+from churn_jax.training.steps import make_step
+from churn_jax.training.writers import MetricsWriter
+
+__all__ = ["train"]
+
+# Updates dispatched before the loop looks whether it was asked to stop.
+_BLOCK = 64
+
+
+def train(
+    run: Run,
+    dataset,
+    *,
+    directory: Path | None = None,
+    teacher: Trained | None = None,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    stop: threading.Event | None = None,
+) -> Trained:
+    """Trains R replicas of a method; continues from `directory` where it can.
+
+    Args:
+        run: what to train.
+        dataset: a `churn_jax.data.Dataset`.
+        directory: for checkpoints, metrics and events; None keeps nothing.
+        teacher: a trained method, for methods that need one; replica r teaches
+            replica r.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: likewise.
+        on_progress: called after every evaluation.
+        stop: when set, the loop saves a checkpoint and raises.
+
+    Returns:
+        A `Trained`.
+
+    Raises:
+        Interrupted: `stop` was set; the checkpoint is written.
+        CheckpointError: `directory` holds something else.
+        ValueError: configuration and data do not fit.
+    """
+    began = time.perf_counter()
+    if run.method.needs_teacher and teacher is None:
+        raise ValueError(f"{run.name} needs a trained teacher")
+    session = open_session(
+        run,
+        dataset,
+        directory=directory,
+        teacher=teacher,
+        mean=tuple(mean) if np.ndim(mean) else float(mean),
+        std=tuple(std) if np.ndim(std) else float(std),
+    )
+    loop = _Loop(run, session, directory, began)
+    try:
+        loop.run_epochs(on_progress, stop or threading.Event())
+    finally:
+        loop.close()
+    final = join(loop.states)
+    chosen: BestState | TrainState = (
+        loop.best if run.config.weights == "best" else final
+    )
+    return Trained(
+        run=run,
+        params=chosen.params,
+        model_state=chosen.model_state,
+        last=final,
+        best=loop.best,
+        program=session.program,
+        stopped=stopped_replicas(_small(final), session.terms),
+        seconds=loop.seconds(),
+        compile_seconds=loop.compile_seconds,
+        parameters=session.parameters,
+        notes=session.notes,
+    )
+
+
+class _Loop:
+    """The mutable part of a launch: states, clock and files."""
+
+    def __init__(self, run: Run, session: Session, directory, began: float):
+        self.run, self.session, self.began = run, session, began
+        self.chunks = chunk_count(session.program, run.config.replicas)
+        self.states = split(session.state, self.chunks)
+        self.teachers = [()] * self.chunks
+        if session.program.teacher is not None:
+            self.teachers = split(session.teacher, self.chunks)
+        self.best, self.done = session.best, session.done
+        session.state = session.best = None  # donated from here on
+        self.step = make_step(session.program, steps_per_call=session.steps_per_call)
+        self.predict = make_predict(session.program, run.method)
+        self.compile_seconds = 0.0
+        self.saved = time.perf_counter()
+        self.writer = None
+        if directory is not None and jax.process_index() == 0:
+            epoch = session.done // session.steps_per_epoch
+            self.writer = MetricsWriter(directory, resume_epoch=epoch)
+
+    def seconds(self) -> float:
+        return self.session.seconds + time.perf_counter() - self.began
+
+    def run_epochs(self, on_progress, stop: threading.Event) -> None:
+        config, per_epoch = self.run.config, self.session.steps_per_epoch
+        total = per_epoch * config.epochs
+        while self.done < total:
+            epoch = self.done // per_epoch
+            if self.done % per_epoch == 0:
+                self.states = [_new_epoch(state) for state in self.states]
+            inputs = split(self.session.inputs(epoch), self.chunks)
+            while self.done < (epoch + 1) * per_epoch:
+                self._block(inputs, (epoch + 1) * per_epoch - self.done)
+                if stop.is_set():
+                    self.save()
+                    raise Interrupted(
+                        f"{self.run.name} stopped after {self.done} of {total} updates"
+                    )
+            finished = self.done == total
+            if (epoch + 1) % config.eval_every_epochs == 0 or finished:
+                on_progress(self.evaluate(epoch + 1))
+            waited = time.perf_counter() - self.saved
+            if finished or waited > config.checkpoint_every_seconds:
+                self.save()
+
+    def _block(self, inputs, left: int) -> None:
+        """Dispatches some updates, replica by replica, without waiting for them."""
+        per_call = self.session.steps_per_call
+        calls = max(min(left, _BLOCK) // per_call, 1)
+        data = (self.session.images, self.session.labels)
+        for i in range(self.chunks):
+            for _ in range(calls):
+                before = time.perf_counter()
+                self.states[i] = self.step(
+                    self.states[i], inputs[i], self.teachers[i], *data
+                )
+                if self.compile_seconds == 0.0:
+                    self.compile_seconds = time.perf_counter() - before
+        self.done += calls * per_call
+
+    def evaluate(self, epoch: int) -> Progress:
+        """Scores the validation split, keeps the best weights, writes a line."""
+        images, labels = self.session.held_out
+        logits = predict_split(
+            self.predict,
+            [(s.params, s.model_state) for s in self.states],
+            images,
+            self.session.program.mesh,
+            batch_size=self.run.config.eval_batch_size,
+        )
+        state = join(self.states)
+        scores = _scores(logits, labels)
+        self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
+        small, (accuracy, nll, predicted) = fetch((_small_fields(state), scores))
+        small = _small(small)
+        alive = small.alive
+        means = small.sums / np.maximum(small.updates, 1.0)[:, None]
+        means[small.updates == 0] = np.nan
+        churn = _mean_churn(predicted, alive)
+        record = {
+            "epoch": epoch,
+            "step": self.done,
+            "seconds": round(self.seconds(), 3),
+            "train": dict(zip(("loss", *self.session.terms), means.T)),
+            "validation": {
+                "accuracy": np.where(alive, accuracy, np.nan),
+                "nll": np.where(alive, nll, np.nan),
+                "churn": churn,
+            },
+        }
+        if self.writer is not None:
+            self.writer.write(record)
+        mean = float(np.mean(accuracy[alive])) if alive.any() else float("nan")
+        stopped = stopped_replicas(small, self.session.terms)
+        return Progress(
+            self.run.name, epoch, self.run.config.epochs, mean, churn, stopped
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint and returns when it is on the disk."""
+        self.saved = time.perf_counter()
+        if self.session.checkpoints is not None:
+            self.session.checkpoints.save(
+                self.done,
+                {"state": join(self.states), "best": self.best},
+                {"updates_done": self.done, "seconds": self.seconds()},
+            )
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        if self.session.checkpoints is not None:
+            self.session.checkpoints.close()
+
+
+def _small_fields(state: TrainState) -> TrainState:
+    """The state without its trees: what is fetched for a log line."""
+    return state.replace(params=(), model_state=(), opt_state=())
+
+
+def _small(state: TrainState) -> TrainState:
+    return fetch(_small_fields(state))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _new_epoch(state: TrainState) -> TrainState:
+    return state.replace(
+        sums=jnp.zeros_like(state.sums), updates=jnp.zeros_like(state.updates)
+    )
+
+
+@jax.jit
+def _update_best(best: BestState, state: TrainState, accuracy, epoch) -> BestState:
+    return best.update(state, accuracy, epoch)
+
+
+@jax.jit
+def _scores(logits: jax.Array, labels: jax.Array):
+    """Accuracy `[R]`, NLL `[R]` and predicted classes `[R, N]`."""
+    accuracy = jax.vmap(metrics.accuracy, (0, None))(logits, labels)
+    nll = jax.vmap(metrics.negative_log_likelihood, (0, None))(logits, labels)
+    return accuracy, nll, jnp.argmax(logits, axis=-1).astype(jnp.int32)
+
+
+def _mean_churn(predicted: np.ndarray, alive: np.ndarray) -> float:
+    """Mean churn over all pairs of living runs, from predicted classes `[R, N]`."""
+    runs = predicted[alive]
+    if len(runs) < 2:
+        return float("nan")
+    rows, columns = np.triu_indices(len(runs), k=1)
+    return float(np.mean(runs[rows] != runs[columns]))

@@ -1,0 +1,169 @@
+"""What is trained, and what comes out: plain records without behaviour of their own."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+
+from churn_jax.ensembles import Group
+from churn_jax.methods import Method
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.partition import REPLICA, fetch, replicate, split
+from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.state import BestState, TrainState, stopped_term
+from churn_jax.training.steps import Program
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "Interrupted",
+    "Progress",
+    "Run",
+    "Stopped",
+    "Trained",
+    "chunk_count",
+    "identity_of",
+    "stopped_replicas",
+]
+
+
+class Interrupted(RuntimeError):
+    """Training was asked to stop; what was done is in the checkpoint."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopped:
+    """A replica that was frozen because something was not finite."""
+
+    replica: int
+    term: str
+    step: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What to train: a method, its networks and the data.
+
+    Attributes:
+        name: folder and messages.
+        method: with coefficients as numbers or one per replica.
+        groups: the committee; its members must be the method's.
+        config: see `TrainConfig`.
+        stream: separates the initial weights of a student from its teacher's.
+    """
+
+    name: str
+    method: Method
+    groups: tuple[Group, ...]
+    config: TrainConfig
+    stream: int = 0
+
+    def __post_init__(self):
+        """Checks that the committee has as many members as the method couples."""
+        members = sum(group.members for group in self.groups)
+        if members != self.method.members:
+            raise ValueError(
+                f"{self.name}: the method has {self.method.members} members, the "
+                f"committee {members}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What the loop reports after an evaluation."""
+
+    name: str
+    epoch: int
+    epochs: int
+    accuracy: float
+    churn: float
+    stopped: tuple[Stopped, ...]
+
+
+@dataclasses.dataclass
+class Trained:
+    """A trained method.
+
+    Attributes:
+        run: what was trained.
+        params: deployed weights, one tree per group, leaves `[R, S, ...]`.
+        model_state: likewise.
+        last: the final state.
+        best: weights of the best validation epoch.
+        program: compiled structure.
+        stopped: replicas that were frozen.
+        seconds: spent training, over all launches.
+        compile_seconds: of them, until the first update had been compiled.
+        parameters: trained numbers per replica.
+    """
+
+    run: Run
+    params: tuple[PyTree, ...]
+    model_state: tuple[PyTree, ...]
+    last: TrainState
+    best: BestState
+    program: Program
+    stopped: tuple[Stopped, ...]
+    seconds: float
+    compile_seconds: float
+    parameters: int
+    notes: tuple[str, ...] = ()
+
+    def predict(self, images: np.ndarray, *, every_member: bool = False) -> np.ndarray:
+        """Deployed logits `[R, N, C]` of uint8 or float `images [N, ...]`."""
+        program = self.program
+        predict = make_predict(program, self.run.method, every_member=every_member)
+        count = chunk_count(program, jax.tree.leaves(self.params)[0].shape[0])
+        chunks = split((self.params, self.model_state), count)
+        logits = predict_split(
+            predict,
+            chunks,
+            replicate(images, program.mesh),
+            program.mesh,
+            batch_size=self.run.config.eval_batch_size,
+        )
+        return np.asarray(fetch(logits))
+
+    def teacher_variables(self) -> tuple[PyTree, ...]:
+        """The deployed weights as the variables of a teacher, on the host."""
+        params, state = fetch((self.params, self.model_state))
+        return tuple({**s, "params": p} for p, s in zip(params, state))
+
+
+def chunk_count(program: Program, replicas: int) -> int:
+    """Into how many states the replicas are split: one each on a device for `loop`."""
+    if program.mapping != "loop":
+        return 1
+    return replicas // program.mesh.shape[REPLICA]
+
+
+def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped, ...]:
+    """The frozen replicas of a state whose small fields are on the host."""
+    return tuple(
+        Stopped(
+            int(r),
+            stopped_term(int(state.stopped_term[r]), terms),
+            int(state.stopped_step[r]),
+        )
+        for r in np.flatnonzero(~np.asarray(state.alive))
+    )
+
+
+def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
+    """What a checkpoint must have been trained as, to be continued by `run`."""
+    config = dataclasses.asdict(run.config)
+    for free in ("mesh", "mapping", "steps_per_call", "eval_batch_size"):
+        config.pop(free)
+    config.pop("checkpoint_every_seconds")
+    flat = {
+        "data": fingerprint,
+        "method": repr(run.method),
+        "networks": repr([(g.network.name, g.size) for g in run.groups]),
+        "teacher": teacher.run.name if teacher else None,
+        "stream": run.stream,
+    }
+    for key, value in config.items():
+        nested = value if isinstance(value, dict) else {"": value}
+        for name, part in nested.items():
+            flat[f"{key}.{name}".rstrip(".")] = repr(part)
+    return json.dumps(flat, sort_keys=True)

@@ -1,0 +1,265 @@
+"""Everything that training needs on the devices, made once before the first update."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.ensembles import mapping
+from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.initialize import (
+    init_best,
+    init_coefficients,
+    init_state,
+    init_variables,
+    network_parameters,
+)
+from churn_jax.training.optim import make_schedule
+from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
+from churn_jax.training.run import Run, Trained, identity_of
+from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.state import BestState, ReplicaInputs, TrainState
+from churn_jax.training.steps import Program, term_names
+from churn_jax.training.teachers import teacher_program
+from churn_jax.typing import PyTree
+
+__all__ = ["Session", "make_program", "open_session"]
+
+# The longest scan: longer ones save nothing and delay an interruption.
+_LONGEST_CALL = 64
+
+
+@dataclasses.dataclass
+class Session:
+    """One launch of training: constants on the devices and the state to start from.
+
+    Attributes:
+        program: what is compiled.
+        images: training images, replicated.
+        labels: training labels, replicated.
+        held_out: validation images and labels, replicated.
+        inputs: epoch number to the inputs of that epoch.
+        teacher: the teacher's variables on the mesh, or `()`.
+        terms: what the method logs.
+        state: where training starts.
+        best: weights of the best validation epoch so far.
+        done: updates done before this launch.
+        seconds: spent before this launch.
+        steps_per_epoch: updates per epoch.
+        steps_per_call: updates per dispatch.
+        parameters: trained numbers per replica.
+        checkpoints: where to save, or None.
+        notes: sentences for the user about what was restored.
+    """
+
+    program: Program
+    images: jax.Array
+    labels: jax.Array
+    held_out: tuple[jax.Array, jax.Array]
+    inputs: Callable[[int], ReplicaInputs]
+    teacher: PyTree
+    terms: tuple[str, ...]
+    state: TrainState
+    best: BestState
+    done: int
+    seconds: float
+    steps_per_epoch: int
+    steps_per_call: int
+    parameters: int
+    checkpoints: Checkpoints | None
+    notes: tuple[str, ...]
+
+
+def _is_convolutional(run: Run, image_shape: tuple[int, ...]) -> bool:
+    example = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+    return any(
+        group.network.with_convolutions_from(
+            jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
+        )
+        for group in run.groups
+    )
+
+
+def make_program(
+    run: Run,
+    image_shape: tuple[int, ...],
+    steps_per_epoch: int,
+    *,
+    mean: float | tuple[float, ...] = 0.0,
+    std: float | tuple[float, ...] = 1.0,
+    teacher_groups: tuple | None = None,
+    devices: Sequence | None = None,
+) -> tuple[Program, int]:
+    """The program of a run, and how many updates one dispatch makes.
+
+    Args:
+        run: what to train.
+        image_shape: `[H, W, C]` or `[D]`.
+        steps_per_epoch: updates per epoch.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: likewise.
+        teacher_groups: the teacher's committee, or None.
+        devices: default are all of this program's.
+
+    Raises:
+        ValueError: mesh, mapping or steps per call do not fit.
+    """
+    config = run.config
+    mesh = make_mesh(config.mesh, devices)
+    platform = mesh.devices.flat[0].platform
+    convolutional = _is_convolutional(run, image_shape)
+    chosen = mapping.choose(
+        config.mapping, convolutional=convolutional, backend=platform
+    )
+    slow_scan = convolutional and platform == "cpu"
+    unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
+    member_mapping = "unroll" if unrolled else "vmap"
+    augment = not config.augmentation.is_off and config.seeds.augment != "off"
+    program = Program(
+        groups=run.groups,
+        optimizer=config.optimizer,
+        schedule=make_schedule(
+            config.optimizer,
+            steps_per_epoch=steps_per_epoch,
+            total_steps=steps_per_epoch * config.epochs,
+        ),
+        batch_size=config.batch_size,
+        mesh=mesh,
+        mapping=chosen,
+        member_mapping=member_mapping,
+        augmentation=config.augmentation if augment else None,
+        mean=mean,
+        std=std,
+        teacher=None
+        if teacher_groups is None
+        else teacher_program(teacher_groups, config.mesh.member, member_mapping),
+    )
+    if config.steps_per_call:
+        if steps_per_epoch % config.steps_per_call:
+            raise ValueError(
+                f"steps_per_call {config.steps_per_call} does not divide the "
+                f"{steps_per_epoch} steps of an epoch"
+            )
+        return program, config.steps_per_call
+    # A scan saves dispatches, but a convolution's weight gradient inside one is many
+    # times slower on CPU.
+    if slow_scan:
+        return program, 1
+    longest = min(steps_per_epoch, _LONGEST_CALL)
+    return program, max(n for n in range(1, longest + 1) if steps_per_epoch % n == 0)
+
+
+def open_session(
+    run: Run,
+    dataset,
+    *,
+    directory: Path | None,
+    teacher: Trained | None,
+    mean: float | tuple[float, ...],
+    std: float | tuple[float, ...],
+) -> Session:
+    """Places data, weights and teacher on the mesh and restores the last checkpoint.
+
+    Raises:
+        CheckpointError: `directory` holds something else.
+        ValueError: configuration and data do not fit.
+    """
+    config, train = run.config, dataset.train
+    steps_per_epoch = len(train.labels) // config.batch_size
+    if steps_per_epoch == 0:
+        raise ValueError(
+            f"batch_size {config.batch_size} is larger than the training set, "
+            f"{len(train.labels)} examples"
+        )
+    image_shape = tuple(train.images.shape[1:])
+    program, steps_per_call = make_program(
+        run,
+        image_shape,
+        steps_per_epoch,
+        mean=mean,
+        std=std,
+        teacher_groups=None if teacher is None else teacher.run.groups,
+    )
+    mesh, numbers = program.mesh, np.arange(config.replicas)
+    images, labels = replicate((train.images, train.labels), mesh)
+    held_out = replicate((dataset.validation.images, dataset.validation.labels), mesh)
+    example = jnp.zeros((1, *image_shape), jnp.float32)
+    variables = init_variables(
+        run.groups, config.seeds, numbers, example, mesh, stream=run.stream
+    )
+    coefficients = init_coefficients(
+        run.method, config.optimizer, config.replicas, mesh
+    )
+    inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
+    taught: PyTree = ()
+    if teacher is not None:
+        taught = place(teacher.teacher_variables(), mesh, program.teacher.spec)
+    state = init_state(program, variables, config.replicas, terms=0)
+    terms = term_names(program, state, inputs(0), taught, images, labels)
+    state = init_state(program, variables, config.replicas, terms=len(terms))
+    session = Session(
+        program=program,
+        images=images,
+        labels=labels,
+        held_out=held_out,
+        inputs=inputs,
+        teacher=taught,
+        terms=terms,
+        state=state,
+        best=init_best(state, mesh),
+        done=0,
+        seconds=0.0,
+        steps_per_epoch=steps_per_epoch,
+        steps_per_call=steps_per_call,
+        parameters=network_parameters(variables),
+        checkpoints=None,
+        notes=(),
+    )
+    if directory is not None:
+        _restore(session, run, directory, identity_of(run, dataset.fingerprint, teacher))
+    return session
+
+
+def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
+    seeds, numbers = run.config.seeds, np.arange(run.config.replicas)
+    per_replica = NamedSharding(mesh, P(REPLICA))
+
+    @functools.partial(jax.jit, out_shardings=per_replica)
+    def order_of(epoch):
+        sample = draw_sample(
+            seeds.keys("sample", numbers), num_examples, run.config.sample
+        )
+        return epoch_order(seeds.keys("order", numbers), sample, epoch)
+
+    augment_keys = jax.jit(
+        lambda: seeds.keys("augment", numbers), out_shardings=per_replica
+    )()
+    return lambda epoch: ReplicaInputs(
+        order_of(np.int32(epoch)), augment_keys, coefficients
+    )
+
+
+def _restore(session: Session, run: Run, directory: Path, identity: str) -> None:
+    session.checkpoints = Checkpoints(directory / "checkpoints", identity=identity)
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
+        {"state": session.state, "best": session.best},
+    )
+    restored = session.checkpoints.restore(like)
+    if restored is None:
+        return
+    session.state, session.best = restored.tree["state"], restored.tree["best"]
+    session.done = int(restored.meta["updates_done"])
+    session.seconds = float(restored.meta["seconds"])
+    session.notes = restored.skipped
+    # A checkpoint from the middle of an epoch starts calls where they still fit.
+    session.steps_per_call = math.gcd(
+        session.steps_per_call, session.done % session.steps_per_epoch
+    )
