@@ -3,8 +3,9 @@
     python benchmarks/pairwise.py [--runs 32] [--examples 10000] [--classes 100]
 
 Each method runs in a process of its own, so that its peak memory is its own: time is
-the median of the repeats after one warm-up, memory the growth of the peak resident set
-over what the process held with the logits loaded, warm-up (and compilation) included.
+the median of the repeats after one warm-up, memory the growth of the resident set
+over what the process held with the logits loaded, sampled during two calls before the
+timed ones, compilation included.
 
 * `pairwise`: what the library does, all R x R ordered pairs.
 * `numpy half`: NumPy, scores once per run, a loop over the R (R - 1) / 2 pairs.
@@ -13,12 +14,14 @@ over what the process held with the logits loaded, warm-up (and compilation) inc
 
 import argparse
 import datetime
+import gc
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -26,13 +29,30 @@ import numpy as np
 METHODS = ("pairwise", "numpy half", "numpy full")
 
 
-def resident_mib(field):
-    """`VmRSS` or `VmHWM` of this process in MiB (Linux)."""
-    with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) / 1024
-    raise RuntimeError(f"{field} is not in /proc/self/status")
+def resident_mib():
+    """Resident set of this process in MiB (Linux)."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+class PeakMemory(threading.Thread):
+    """Samples the resident set every two milliseconds until `stop`."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.before = self.peak = resident_mib()
+        self.done = threading.Event()
+
+    def run(self):
+        """Samples until told to stop."""
+        while not self.done.wait(0.002):
+            self.peak = max(self.peak, resident_mib())
+
+    def stop(self):
+        """Growth in MiB since the start."""
+        self.done.set()
+        self.join()
+        return self.peak - self.before
 
 
 def numpy_surrogate_churn(logits, half):
@@ -67,16 +87,18 @@ def measure(method, runs, examples, classes, repeats):
         def call():
             return numpy_surrogate_churn(logits, half=method == "numpy half")
 
-    with open("/proc/self/clear_refs", "w") as reset:
-        reset.write("5")  # forget the peak of the set-up
-    before = resident_mib("VmRSS")
-    matrix = call()
+    gc.collect()
+    time.sleep(2)  # what the set-up freed leaves the resident set with a delay
+    memory = PeakMemory()
+    memory.start()
+    matrix = call()  # compiles; its memory counts, its time does not
+    call()
+    extra = memory.stop()
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
-    extra = max(0.0, resident_mib("VmHWM") - before)
     result = {
         "seconds": statistics.median(seconds),
         "fastest": min(seconds),
