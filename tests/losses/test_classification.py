@@ -79,6 +79,10 @@ def test_labels_that_do_not_fit_are_errors(labels, error, message):
         cross_entropy(jnp.zeros((4, 5)), jnp.asarray(labels))
 
 
+def test_a_label_beyond_the_classes_is_nan_not_another_class():
+    assert jnp.isnan(cross_entropy(jnp.zeros(3), jnp.int32(3)))
+
+
 def test_binary_logits_are_the_logistic_model(rng):
     z = jnp.asarray(rng.normal(scale=5, size=(4, 6)), jnp.float32)
     out = binary_logits(z)
