@@ -9,7 +9,7 @@ from churn_jax.reports.compare import (
     Comparison,
     Estimate,
     MethodSummary,
-    compare,
+    compare_with_baseline,
     summarize,
 )
 from churn_jax.reports.html import render, write_report
@@ -25,7 +25,7 @@ __all__ = [
     "ReportError",
     "Row",
     "collect",
-    "compare",
+    "compare_with_baseline",
     "csv_table",
     "markdown_table",
     "print_report",

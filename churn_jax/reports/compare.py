@@ -22,10 +22,17 @@ from churn_jax.analysis.significance import (
 )
 from churn_jax.predictions import Predictions, PredictionsError
 
-__all__ = ["Comparison", "Curves", "Estimate", "MethodSummary", "compare", "summarize"]
+__all__ = [
+    "Comparison",
+    "Curves",
+    "Estimate",
+    "MethodSummary",
+    "compare_with_baseline",
+    "summarize",
+]
 
 RELIABILITY_BINS = 15
-CONFIDENCE_BINS = 20
+CONFIDENCE_BINS = 10
 SIGNIFICANT = 0.05
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
@@ -53,7 +60,7 @@ class Curves:
 
     Attributes:
         classes: `[R, N]` predicted class per finished run.
-        confidence_counts: `[20]` examples per equal-width bin of prediction confidence.
+        confidence_counts: `[10]` examples per equal-width bin of prediction confidence.
         bin_counts: `[15]` examples per equal-width bin of top probability.
         bin_probability: `[15]` mean top probability in the bin; NaN if empty.
         bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
@@ -311,7 +318,7 @@ class Comparison:
         return _verdict(self.accuracy, self.accuracy_p, "accuracy", words)
 
 
-def compare(
+def compare_with_baseline(
     summaries: Mapping[str, MethodSummary], baseline: str
 ) -> dict[str, Comparison]:
     """Every method against the baseline, with Holm's adjustment over the methods.
@@ -326,7 +333,7 @@ def compare(
         One `Comparison` per other method; empty when the baseline is not there.
 
     Example:
-        >>> compare({}, "baseline")
+        >>> compare_with_baseline({}, "baseline")
         {}
     """
     if baseline not in summaries:

@@ -15,8 +15,8 @@ GLOSSARY = (
         "SChurn",
         f"{REPRODUCIBILITY} Eq. 4, α = 1",
         "½ E‖(f(x; w₁) / max f(x; w₁))^α − (f(x; w₂) / max f(x; w₂))^α‖₁",
-        "A soft churn that sees changes of probability too; tends to churn with growing "
-        "α.",
+        "A soft churn that also sees changes of probability; it tends to churn as α "
+        "grows.",
     ),
     (
         "Churn correct, churn incorrect",

@@ -24,32 +24,32 @@ FIGURES = (
         "Down and right is worse, up and left is better. Bars: one standard error.",
     ),
     (
-        plots.churn_by_correctness,
-        "Where the churn is",
-        "Churn on the examples that one of two runs gets right, and on those it gets "
-        "wrong; both directions averaged. Bars: standard deviation over pairs.",
-    ),
-    (
         plots.pairwise_churn,
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
         f"different methods. At most {plots.RUNS_SHOWN} runs per method.",
     ),
     (
+        plots.churn_by_correctness,
+        "Where the churn is",
+        "Churn on the examples that one of two runs gets right, and on those it gets "
+        "wrong; both directions averaged. Bars: standard deviation over pairs.",
+    ),
+    (
+        plots.training_curves,
+        "Training",
+        "Mean over the runs that finished.",
+    ),
+    (
         plots.confidence_histogram,
         "Prediction confidence",
-        "All runs pooled, 20 bins. More confident is not better calibrated.",
+        "All runs pooled, 10 bins. More confident is not better calibrated.",
     ),
     (
         plots.reliability_diagram,
         "Reliability",
         "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
         f"than {plots.FEWEST_IN_BIN} examples are left out.",
-    ),
-    (
-        plots.training_curves,
-        "Training",
-        "Mean over the runs that finished.",
     ),
 )
 
@@ -203,7 +203,10 @@ def _method_facts(row: Row) -> dict[str, str]:
     info, summary = row.info, row.summary
     facts = {
         "Equation": info.equation,
-        "Coefficients": ", ".join(f"{k} = {v}" for k, v in info.coefficients.items()),
+        "Coefficients": ", ".join(
+            f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}"
+            for k, v in info.coefficients.items()
+        ),
         "Networks": _text(info.members),
         "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
         "Training": _seconds(info.seconds, info.compile_seconds),

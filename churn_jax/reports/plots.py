@@ -60,6 +60,7 @@ def accuracy_against_churn(report: Report) -> str:
                 color=_colour(i),
                 markersize=8,
                 capsize=3,
+                alpha=0.85,
                 label=_label(row),
             )
         axes.set_xlabel("Churn %   (less is better)")
@@ -85,8 +86,8 @@ def pairwise_churn(report: Report) -> str:
             100 * churn,
             cmap="cividis",
             interpolation="none",
-            vmin=0,
-            vmax=100 * finite.max() if finite.size and finite.max() > 0 else 1,
+            vmin=100 * finite.min() if finite.size else 0,
+            vmax=100 * finite.max() if finite.size else 1,
         )
         for edge in edges[1:-1] - 0.5:
             axes.axhline(edge, color="white", linewidth=1.5)
@@ -134,6 +135,8 @@ def churn_by_correctness(report: Report) -> str:
 
 def confidence_histogram(report: Report) -> str:
     """Distribution of prediction confidence, the margin of the top two classes."""
+    from matplotlib.ticker import LogFormatter
+
     with _figure(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
@@ -149,6 +152,8 @@ def confidence_histogram(report: Report) -> str:
         axes.set_xlabel("Prediction confidence (top minus second probability)")
         axes.set_ylabel("Examples %, log scale")
         axes.set_yscale("log")
+        for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
         axes.set_xlim(0, 1)
         _legend(figure, axes)
         return done("Histogram of prediction confidence, by method")

@@ -17,7 +17,12 @@ from churn_jax.reports.artefacts import (
     read_history,
     read_study,
 )
-from churn_jax.reports.compare import Comparison, MethodSummary, compare, summarize
+from churn_jax.reports.compare import (
+    Comparison,
+    MethodSummary,
+    compare_with_baseline,
+    summarize,
+)
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 
@@ -176,7 +181,7 @@ def collect(run_dir) -> Report:
                 logits=np.zeros((1, predictions.ids.size, 2), np.float32),
                 meta={},
             )
-    comparisons = compare(summaries, study.baseline)
+    comparisons = compare_with_baseline(summaries, study.baseline)
     rows, missing = [], []
     for info in study.methods:
         if info.name in summaries:

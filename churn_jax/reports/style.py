@@ -8,21 +8,22 @@ STYLE = """
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#a2a9b1;--line:#3a3f46;
 --page:#16181b;--card:#1f2226;--good:#4fc79b;--bad:#ff9a5c}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:72rem;padding:1rem 1.25rem 3rem;background:var(--page);
+body{margin:0 auto;max-width:76rem;padding:1rem 1.25rem 3rem;background:var(--page);
 color:var(--ink);font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
 h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0}
 h2{font-size:1.25rem;margin:2.2rem 0 .6rem;border-bottom:1px solid var(--line)}
 h3{font-size:1rem;margin:0 0 .4rem}
 .soft,caption,figcaption{color:var(--soft);font-size:.875rem}
 .scroll{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.875rem}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.8125rem}
 caption{caption-side:bottom;text-align:left;padding-top:.5rem}
-th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;
+th,td{padding:.35rem .45rem;border-bottom:1px solid var(--line);text-align:right;
 white-space:nowrap}
 thead th{white-space:normal;vertical-align:bottom;line-height:1.2}
 th:first-child,td:first-child{text-align:left}
 .main th:first-child{position:sticky;left:0;background:var(--page)}
-.main tbody th{white-space:normal;min-width:7rem;max-width:13rem}
+.main tbody th{white-space:normal;min-width:7rem;max-width:11rem}
+.facts{width:100%}
 .facts th,.facts td{text-align:left;white-space:normal;vertical-align:top}
 .facts th{font-weight:600;width:11rem}
 .verdicts{list-style:none;padding:0;margin:.8rem 0}
@@ -32,7 +33,7 @@ margin-bottom:.35rem}
 .note{background:var(--card);border-left:4px solid var(--bad);padding:.5rem .8rem;
 margin:.5rem 0}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));
-gap:1.2rem}
+gap:1.2rem;align-items:start}
 figure,.card{margin:0;background:var(--card);padding:.9rem;border-radius:.4rem;
 break-inside:avoid;min-width:0}
 figure svg{display:block;width:100%;height:auto;max-width:38rem;margin:auto}

@@ -1,0 +1,35 @@
+"""A study of three methods whose numbers are worked out by hand in `test_compare`."""
+
+import numpy as np
+import pytest
+
+from tests.reports.fake_study import logits_of, write_study
+
+LABELS = np.array([0] * 5 + [1] * 5)
+
+
+def classes_with(*wrong_of_each_run):
+    """`[R, 10]`: the labels, except `{example: predicted class}` for each run."""
+    classes = np.tile(LABELS, (len(wrong_of_each_run), 1))
+    for run, wrong in enumerate(wrong_of_each_run):
+        for example, predicted in wrong.items():
+            classes[run, example] = predicted
+    return classes
+
+
+def three_methods():
+    halting = logits_of(classes_with({}, {}, {}), 3)
+    halting[2] = np.nan
+    return {
+        "baseline": logits_of(classes_with({9: 0}, {0: 2, 1: 2}, {0: 1, 9: 0}), 3),
+        "steady": logits_of(classes_with({0: 1}, {0: 1}, {0: 1}), 3),
+        "halting": halting,
+    }
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    stopped = {"halting": [{"replica": 2, "term": "cross_entropy", "step": 120}]}
+    return write_study(
+        tmp_path / "runs" / "fake", three_methods(), LABELS, stopped=stopped
+    )
