@@ -95,22 +95,23 @@ def channel_statistics(images: np.ndarray) -> ChannelStatistics:
         >>> channel_statistics(np.array([[0], [255]], np.uint8)).std
         array([0.5], dtype=float32)
     """
-    scale = 255.0 if images.dtype == np.uint8 else 1.0
     channels = images.shape[-1]
     count, total, squares = 0, np.zeros(channels), np.zeros(channels)
     # First pass for the mean, second for the centred squares; in chunks, because a
     # float64 copy of 50,000 images would be eight times their size.
     chunks = range(0, len(images), 4096)
     for start in chunks:
-        chunk = images[start : start + 4096].reshape(-1, channels) / np.float64(scale)
-        count, total = count + len(chunk), total + chunk.sum(0)
+        chunk = images[start : start + 4096].reshape(-1, channels)
+        count, total = count + len(chunk), total + chunk.sum(0, dtype=np.float64)
     mean = total / count
     for start in chunks:
-        chunk = images[start : start + 4096].reshape(-1, channels) / np.float64(scale)
+        chunk = images[start : start + 4096].reshape(-1, channels)
         squares += np.square(chunk - mean).sum(0)
     std = np.sqrt(squares / count)
-    std[std == 0] = 1.0
-    return ChannelStatistics(mean.astype(np.float32), std.astype(np.float32))
+    scale = 255.0 if images.dtype == np.uint8 else 1.0
+    constant = std <= 1e-9 * np.abs(mean)  # zero, up to the rounding of the mean
+    std = np.where(constant, 1.0, std / scale)
+    return ChannelStatistics((mean / scale).astype(np.float32), std.astype(np.float32))
 
 
 def fixed_order(count: int) -> np.ndarray:
@@ -182,15 +183,16 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
     if 0 in images.shape:
         raise DataError(f"{where}: images are empty; got shape {images.shape}")
     if np.issubdtype(images.dtype, np.floating):
-        # A sum is finite only if every entry is; look closer only where it is not.
+        with np.errstate(over="ignore"):  # what overflows float32 is reported below
+            images = np.ascontiguousarray(images, np.float32)
+        # A float64 sum of float32 is finite only if every entry is, and costs no copy.
         if not np.isfinite(images.sum(dtype=np.float64)):
             bad = ~np.isfinite(images).reshape(len(images), -1).all(1)
-            if bad.any():
-                raise DataError(
-                    f"{where}: {int(bad.sum())} of {len(images)} images hold NaN or "
-                    f"infinite values, the first at position {int(np.argmax(bad))}"
-                )
-        return np.ascontiguousarray(images, np.float32)
+            raise DataError(
+                f"{where}: {int(bad.sum())} of {len(images)} images hold NaN or values "
+                f"infinite in float32, the first at position {int(np.argmax(bad))}"
+            )
+        return images
     if images.ndim == 2 and np.issubdtype(images.dtype, np.integer):
         return images.astype(np.float32)  # a table of counts
     if images.dtype != np.uint8:
@@ -269,7 +271,7 @@ def fingerprint(*splits: Split) -> str:
     for split in splits:
         for array in (split.images, split.labels):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(memoryview(np.ascontiguousarray(array)).cast("B"))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
         kind = "int" if split.ids.dtype.kind == "i" else "str"
         digest.update(f"{kind}{split.ids.shape}".encode())
         # Not the array's bytes: the width of a string dtype is an accident.

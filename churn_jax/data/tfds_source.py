@@ -92,7 +92,7 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
     except ImportError as error:
         raise DataError(
             f"{name}: its TFDS builder needs {error.name or error}, which is not "
-            "installed; try the extra: pip install 'churn-jax[tfds]'"
+            "installed (TensorFlow comes with pip install 'churn-jax[tfds]')"
         ) from error
     except (ValueError, AssertionError) as error:  # unknown configuration or version
         raise DataError(f"{name}: TFDS refuses it: {_first_line(error)}") from error

@@ -1,0 +1,295 @@
+"""`load` on the embedded digits and on files: splits, sizes, ids and errors."""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from churn_jax.data import DataError, load, load_digits
+
+
+def _arrays(rng, count, shape=(4, 4, 1)):
+    return rng.integers(0, 256, (count, *shape)).astype(np.uint8), np.arange(count) % 3
+
+
+def _save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.fixture
+def two_splits(rng, tmp_path):
+    (x, y), (u, v) = _arrays(rng, 50), _arrays(rng, 20)
+    return _save(
+        tmp_path / "two.npz", train_image=x, train_label=y, test_image=u, test_label=v
+    )
+
+
+def test_digits_equal_scikit_learn(rng):
+    from sklearn.datasets import load_digits as reference
+
+    images, labels = reference(return_X_y=True)
+    rows = {}
+    for split in load_digits().values():
+        at = np.array([int(name.removeprefix("digits/")) for name in split.ids])
+        expected = np.minimum(images[at] * 16, 255).reshape(-1, 8, 8, 1)
+        np.testing.assert_array_equal(split.images, expected)
+        np.testing.assert_array_equal(split.labels, labels[at])
+        assert (np.diff(at) > 0).all()
+        rows[len(split)] = set(at.tolist())
+    assert rows.keys() == {900, 897}
+    assert rows[900] | rows[897] == set(range(1797))
+
+
+def test_digits_are_cut_by_default():
+    digits = load("digits")
+    parts = (digits.train, digits.validation, digits.test)
+    assert [len(part) for part in parts] == [700, 200, 897]
+    assert len(set(np.concatenate([part.ids for part in parts]))) == 1797
+    assert digits.num_classes == 10
+    for part in parts:  # every class is in every split, none rare
+        assert np.bincount(part.labels, minlength=10).min() >= 0.06 * len(part)
+    # Golden: predictions files of all studies on digits refer to this data.
+    assert (
+        digits.fingerprint
+        == "2f601c44339e569cb607ae0b5f58ff8383b805f137c1c7086b97f08142228bdd"
+    )
+
+
+def test_a_smaller_training_set_lies_inside_a_larger_one():
+    small, large = load("digits", train_size=100), load("digits", train_size=400)
+    assert (len(small.train), len(large.train)) == (100, 400)
+    assert set(small.train.ids) < set(large.train.ids)
+    np.testing.assert_array_equal(small.validation.ids, large.validation.ids)
+    assert small.fingerprint != large.fingerprint
+    assert small.fingerprint == load("digits", train_size=100).fingerprint
+
+
+def test_training_examples_do_not_change_with_validation():
+    few = load("digits", train_size=300, validation=50)
+    many = load("digits", train_size=300, validation=0.5)
+    assert (len(few.validation), len(many.validation)) == (50, 450)
+    np.testing.assert_array_equal(few.train.ids, many.train.ids)
+    assert set(few.validation.ids) < set(many.validation.ids)
+    row = few.train.ids.tolist().index(many.train.ids[7])
+    np.testing.assert_array_equal(few.train.images[row], many.train.images[7])
+
+
+def test_validation_can_be_left_out():
+    everything = load("digits", validation=0)
+    assert (len(everything.train), len(everything.validation)) == (900, 0)
+    assert everything.validation.images.shape == (0, 8, 8, 1)
+
+
+@pytest.mark.parametrize(
+    "key", ["{}_image {}_label {}_id", "{}_images {}_labels {}_ids"]
+)
+def test_file_with_two_splits(rng, tmp_path, key):
+    arrays = {}
+    for split, count in (("train", 50), ("test", 20)):
+        names = key.format(split, split, split).split()
+        values = (
+            *_arrays(rng, count),
+            np.array([f"{split}-{i}" for i in range(count)]),
+        )
+        arrays |= dict(zip(names, values, strict=True))
+    data = load(_save(tmp_path / "a.npz", **arrays), validation=10)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [40, 10, 20]
+    first = key.split()[0].format("train")
+    for split in (data.train, data.validation):
+        rows = [int(name.removeprefix("train-")) for name in split.ids]
+        np.testing.assert_array_equal(split.images, arrays[first][rows])
+        np.testing.assert_array_equal(split.labels, np.array(rows) % 3)
+    assert data.test.ids[-1] == "test-19"
+    assert data.num_classes == 3
+
+
+def test_ids_made_up_for_a_file_tell_split_and_row(two_splits):
+    data = load(str(two_splits), validation=0.2, train_size=7)
+    original = np.load(two_splits)
+    for split in (data.train, data.validation):
+        for i, name in enumerate(split.ids):
+            kind, row = name.split("/")
+            assert kind == "train"
+            np.testing.assert_array_equal(
+                split.images[i], original["train_image"][int(row)]
+            )
+    assert data.test.ids.tolist() == [f"test/{i}" for i in range(20)]
+
+
+def test_a_validation_split_of_the_source_is_used_unless_another_is_asked_for(
+    rng, tmp_path
+):
+    arrays = {}
+    for split, count in (("train", 50), ("validation", 15), ("test", 20)):
+        arrays[f"{split}_image"], arrays[f"{split}_label"] = _arrays(rng, count)
+    path = _save(tmp_path / "three.npz", **arrays)
+    own = load(path)
+    assert (len(own.train), len(own.validation)) == (50, 15)
+    assert own.validation.ids[0] == "validation/0"
+    cut = load(path, validation=5)
+    assert (len(cut.train), len(cut.validation)) == (45, 5)
+    assert cut.validation.ids[0].startswith("train/")
+    assert len(load(path, validation=0).validation) == 0
+
+
+def test_a_pool_is_cut_the_same_way_every_time(rng, tmp_path):
+    images, labels = _arrays(rng, 60)
+    path = _save(
+        tmp_path / "pool.npz", images=images, labels=labels, ids=np.arange(60) + 100
+    )
+    data = load(path, validation=8)
+    parts = (data.train, data.validation, data.test)
+    assert [len(part) for part in parts] == [40, 8, 12]
+    assert sorted(np.concatenate([p.ids for p in parts])) == list(range(100, 160))
+    for part in parts:
+        np.testing.assert_array_equal(part.images, images[part.ids - 100])
+    assert load(path, validation=8).fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("dtype", ["U", "S"])
+def test_a_pool_with_split_names_follows_them(rng, tmp_path, dtype):
+    images, labels = _arrays(rng, 60)
+    names = np.array(["train"] * 40 + ["test"] * 20)[rng.permutation(60)].astype(dtype)
+    data = load(
+        _save(tmp_path / "p.npz", images=images, labels=labels, split=names),
+        validation=0,
+    )
+    np.testing.assert_array_equal(
+        data.test.images, images[names == names.dtype.type("test")]
+    )
+    assert len(data.train) == 40
+
+
+def test_tables_of_floats_are_data_too(rng, tmp_path):
+    table = rng.normal(size=(60, 5))
+    data = load(_save(tmp_path / "t.npz", images=table, labels=np.arange(60) % 2))
+    assert data.train.images.shape == (43, 5)
+    assert data.train.images.dtype == np.float32
+
+
+def test_num_classes_is_checked(rng, tmp_path, two_splits):
+    assert load(two_splits, num_classes=7).num_classes == 7
+    with pytest.raises(DataError, match=r"0\.\.1 for num_classes=2; got 2"):
+        load(two_splits, num_classes=2)
+    with pytest.raises(DataError, match="digits has 10 classes; got num_classes=11"):
+        load("digits", num_classes=11)
+    stored = dict(np.load(two_splits))
+    path = _save(tmp_path / "n.npz", **stored, num_classes=4)
+    assert load(path).num_classes == 4
+    path = _save(tmp_path / "n.npz", **stored, num_classes=[4, 5])
+    with pytest.raises(
+        DataError, match=r"num_classes must be one integer; got \[4, 5\]"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"validation": 50}, "validation=50 leaves no training examples.* has 50"),
+        ({"validation": -1}, "count of at least 0, or a fraction below 1; got -1"),
+        ({"validation": 1.0}, "fraction below 1; got 1.0"),
+        ({"validation": float("nan")}, "fraction below 1; got nan"),
+        ({"validation": "10%"}, "a count or a fraction; got '10%'"),
+        ({"validation": True}, "a count or a fraction; got True"),
+        ({"train_size": 0}, "train_size must be a positive count; got 0"),
+        ({"train_size": 0.5}, "train_size must be a positive count; got 0.5"),
+        (
+            {"train_size": 46},
+            "train_size=46 is more than the 45 .* validation=5 leaves",
+        ),
+    ],
+)
+def test_bad_sizes_are_named(two_splits, arguments, message):
+    with pytest.raises(DataError, match=message):
+        load(two_splits, **arguments)
+
+
+def _truncated(path, rng):
+    x, y = _arrays(rng, 50)
+    np.savez(path, images=x, labels=y)
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def _damaged(path, rng):
+    x, y = _arrays(rng, 50)
+    np.savez_compressed(path, images=x, labels=y)
+    raw = bytearray(path.read_bytes())
+    raw[120:160] = bytes(40)
+    path.write_bytes(raw)
+
+
+def _other_keys(path, rng):
+    np.savez(path, x_train=np.zeros(3), y_train=np.zeros(3))
+
+
+def _pickled(path, rng):
+    x, _ = _arrays(rng, 3)
+    np.savez(path, images=x, labels=np.array([0, 1, None], object))
+
+
+def _wrong_split(path, rng):
+    x, y = _arrays(rng, 3)
+    np.savez(path, images=x, labels=y, split=np.array(["train", "test", "dev"]))
+
+
+def _short_split(path, rng):
+    x, y = _arrays(rng, 3)
+    np.savez(path, images=x, labels=y, split=np.array(["train", "test"]))
+
+
+def _no_test(path, rng):
+    x, y = _arrays(rng, 3)
+    np.savez(path, images=x, labels=y, split=np.array(["train"] * 3))
+
+
+def _no_arrays(path, rng):
+    np.savez(path)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path, rng: None, "there is no file .*bad.npz"),
+        (
+            lambda path, rng: path.write_text("hello"),
+            "not an .npz file, or it is truncated",
+        ),
+        (_truncated, "not an .npz file, or it is truncated .500 bytes."),
+        (_damaged, "cannot be read as an .npz file"),
+        (_other_keys, "must hold train_image.*; found x_train, y_train"),
+        (_no_arrays, "found none"),
+        (_pickled, "cannot be read as an .npz file: Object arrays"),
+        (_wrong_split, "split must be one of train, validation, test; got 'dev'"),
+        (_short_split, r"one string per example, \(3,\); got shape \(2,\)"),
+        (_no_test, "test: the split is empty .3 examples in all."),
+    ],
+)
+def test_bad_files_give_one_sentence(rng, tmp_path, write, message):
+    path = tmp_path / "bad.npz"
+    write(path, rng)
+    with pytest.raises(DataError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_not_taken_for_a_tfds_name(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("1,2")
+    with pytest.raises(DataError, match=r"does not end in \.npz"):
+        load(str(path))
+    with pytest.raises(DataError, match=r"not an \.npz file"):
+        load(pathlib.Path(path))
+
+
+def test_data_in_memory_needs_neither_tfds_nor_grain():
+    code = (
+        "import sys, churn_jax.data as data; data.load('digits');"
+        "names = {'tensorflow', 'tensorflow_datasets', 'grain'} & set(sys.modules);"
+        "sys.exit(str(names) if names else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,186 @@
+"""Checks, the fixed order, fingerprints and moments of data in memory."""
+
+import numpy as np
+import pytest
+
+from churn_jax.data.splits import (
+    DataError,
+    Split,
+    channel_statistics,
+    check_classes,
+    check_same_kind,
+    check_split,
+    fingerprint,
+    fixed_order,
+    hold_out,
+)
+
+
+def _arrays(rng, count=12, shape=(4, 5, 3)):
+    images = rng.integers(0, 256, (count, *shape)).astype(np.uint8)
+    return images, (np.arange(count) % 3).astype(np.int64)
+
+
+def _float_with(value):
+    images = np.zeros((12, 4, 5, 3), np.float64)
+    images[7, 0, 0, 0] = images[9, 1, 1, 1] = value
+    return images
+
+
+def test_a_split_has_the_documented_dtypes(rng):
+    images, labels = _arrays(rng)
+    split = check_split("train", images, labels.astype(np.uint8), None)
+    assert (split.images.dtype, split.labels.dtype) == (np.uint8, np.int32)
+    assert split.ids[:2].tolist() == ["train/0", "train/1"]
+    table = check_split(
+        "train", np.ones((12, 7)), labels, np.arange(12, dtype=np.int16)
+    )
+    assert (table.images.dtype, table.ids.dtype) == (np.float32, np.int64)
+    counts = check_split("train", np.ones((12, 7), np.int32), labels, None)
+    assert counts.images.dtype == np.float32
+    encoded = check_split(
+        "train", images, labels, np.array([b"a%d" % i for i in range(12)])
+    )
+    assert encoded.ids[3] == "a3"
+
+
+def test_a_split_is_a_source_of_records(rng):
+    images, labels = _arrays(rng)
+    split = check_split("test", images, labels, None)
+    record = split[4]
+    np.testing.assert_array_equal(record["image"], images[4])
+    assert (record["label"], record["id"]) == (labels[4], "test/4")
+    assert len(split) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda x, y: (x[:, :, :, 0], y, None),
+            r"\[N, H, W, C\].*\(12, 4, 5\).*None\]",
+        ),
+        (lambda x, y: (x[0, 0, 0], y, None), r"got shape \(3,\)"),
+        (
+            lambda x, y: (x[:, :0], y, None),
+            r"images are empty; got shape \(12, 0, 5, 3\)",
+        ),
+        (lambda x, y: (x, y[:11], None), "12 images and 11 labels"),
+        (
+            lambda x, y: (x, y[:, None], None),
+            r"labels must be \[N\]; got shape \(12, 1\)",
+        ),
+        (lambda x, y: (x[:0], y[:0], None), "the split is empty"),
+        (
+            lambda x, y: (x, y.astype(float), None),
+            "labels must be integers; got float64",
+        ),
+        (lambda x, y: (x, y - 2, None), "not be negative; got -2 at position 0"),
+        (
+            lambda x, y: (_float_with(np.nan), y, None),
+            "2 of 12 images hold NaN.*position 7",
+        ),
+        (
+            lambda x, y: (_float_with(np.inf), y, None),
+            "2 of 12 images hold NaN or values inf",
+        ),
+        (lambda x, y: (x.astype(np.int32), y, None), "uint8 or floats; got int32"),
+        (lambda x, y: (x, y, np.arange(11)), r"one id per label, \(12,\); got \(11,\)"),
+        (lambda x, y: (x, y, np.ones(12)), "strings or integers; got dtype float64"),
+        (
+            lambda x, y: (x, y, np.array(list("abcaebghijkl"))),
+            "ids must be unique; 2 of 12 repeat another, for example 'a'",
+        ),
+        (
+            lambda x, y: (x, y, np.arange(12) // 2),
+            "6 of 12 repeat another, for example 0",
+        ),
+    ],
+)
+def test_bad_arrays_give_one_sentence(rng, change, message):
+    with pytest.raises(DataError, match=message) as caught:
+        check_split("train", *change(*_arrays(rng)))
+    assert str(caught.value).startswith("train: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_values_that_overflow_float32_are_found_and_huge_ones_are_fine():
+    with pytest.raises(DataError, match=r"4 of 4 images .* infinite in float32"):
+        check_split("train", np.full((4, 3), 1e308), np.arange(4), None)
+    fine = np.full((4, 3), 3e38)
+    assert np.isfinite(check_split("train", fine, np.arange(4), None).images).all()
+
+
+def test_labels_must_fit_the_classes(rng):
+    images, labels = _arrays(rng)
+    splits = {"train": check_split("train", images, labels, None)}
+    assert check_classes(splits, None) == 3
+    assert check_classes(splits, 5) == 5
+    with pytest.raises(DataError, match=r"train: labels must lie in 0\.\.1.*got 2"):
+        check_classes(splits, 2)
+    one = {"train": check_split("train", images, labels * 0, None)}
+    with pytest.raises(DataError, match="at least two classes"):
+        check_classes(one, None)
+
+
+def test_splits_must_be_alike(rng):
+    images, labels = _arrays(rng)
+    a = check_split("train", images, labels, None)
+    b = check_split("test", images[:, :3], labels, None)
+    c = check_split("test", images.astype(float), labels, None)
+    with pytest.raises(DataError, match=r"one shape; got \(4, 5, 3\) and \(3, 5, 3\)"):
+        check_same_kind({"train": a, "test": b})
+    with pytest.raises(DataError, match="one dtype; got uint8 and float32"):
+        check_same_kind({"train": a, "test": c})
+    check_same_kind({"train": a, "test": a})
+
+
+def test_the_fixed_order_is_this_one():
+    # Golden: a change would silently move examples between splits of every study.
+    assert fixed_order(10).tolist() == GOLDEN
+    assert sorted(fixed_order(1000)) == list(range(1000))
+
+
+GOLDEN = [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
+
+
+def test_held_out_examples_are_the_last_of_the_fixed_order():
+    kept, held = hold_out(100, 30)
+    order = fixed_order(100)
+    np.testing.assert_array_equal(kept, order[:70])
+    np.testing.assert_array_equal(held, np.sort(order[70:]))
+
+
+def test_fingerprint_sees_every_part(rng):
+    images, labels = _arrays(rng)
+    base = check_split("train", images, labels, None)
+    other = images.copy()
+    other[3, 1, 1, 1] ^= 1
+    seen = {
+        fingerprint(base),
+        fingerprint(base, base),
+        fingerprint(check_split("train", other, labels, None)),
+        fingerprint(check_split("train", images, labels[::-1], None)),
+        fingerprint(check_split("test", images, labels, None)),
+        fingerprint(check_split("train", images, labels, np.arange(12))),
+        fingerprint(check_split("train", images, labels, np.arange(12).astype(str))),
+        fingerprint(check_split("train", images.reshape(12, 5, 4, 3), labels, None)),
+    }
+    assert len(seen) == 8
+    wide = Split(base.images, base.labels, base.ids.astype("U40"))
+    assert fingerprint(wide) == fingerprint(base)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_channel_statistics_equal_numpy(rng, dtype):
+    images = rng.integers(0, 256, (5000, 2, 3, 3)).astype(dtype)
+    scaled = images.astype(np.float64) / (255 if dtype == np.uint8 else 1)
+    got = channel_statistics(images)
+    np.testing.assert_allclose(got.mean, scaled.mean((0, 1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(got.std, scaled.std((0, 1, 2)), rtol=1e-6)
+    assert got.mean.dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [np.uint8(7), np.float32(0.1), np.float32(0.0)])
+def test_a_constant_channel_has_unit_deviation(value):
+    assert channel_statistics(np.full((3, 5, 7, 1), value)).std.tolist() == [1.0]
