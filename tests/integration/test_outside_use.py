@@ -70,6 +70,9 @@ def pair_objective(params, images, labels):
     return jnp.mean(per_example)
 
 
+objective_and_gradient = jax.jit(jax.value_and_grad(pair_objective))
+
+
 def shards(x):
     return x.reshape(DEVICES, -1, *x.shape[1:])
 
@@ -90,15 +93,14 @@ def test_pmap_gradient_equals_the_gradient_of_one_device(digits):
     params = init_pair(0)
     stacked = jax.tree.map(lambda p: jnp.stack([p] * DEVICES), params)
     _, loss, grads = pmap_train_step(0.1)(stacked, shards(images), shards(labels))
-    expected_loss, expected = jax.value_and_grad(pair_objective)(params, images, labels)
+    expected_loss, expected = objective_and_gradient(params, images, labels)
     np.testing.assert_allclose(loss, np.full(DEVICES, expected_loss), rtol=2e-6)
     for name, grad in jax.device_get(grads).items():
         everywhere = np.broadcast_to(expected[name], grad.shape)
         np.testing.assert_allclose(grad, everywhere, rtol=1e-4, atol=1e-6, err_msg=name)
     # The distance couples the two networks: each gradient depends on the other.
-    alone = jax.grad(pair_objective)(
-        jax.tree.map(lambda p: p.at[1].set(2.0 * p[1]), params), images, labels
-    )
+    other = jax.tree.map(lambda p: p.at[1].set(2.0 * p[1]), params)
+    _, alone = objective_and_gradient(other, images, labels)
     assert jnp.max(jnp.abs(alone["w2"][0] - expected["w2"][0])) > 1e-4
 
 
@@ -142,13 +144,13 @@ def test_a_jitted_step_on_a_mesh_equals_one_device(digits):
     mesh = jax.make_mesh((DEVICES,), ("data",), axis_types=(AxisType.Auto,))
     rows = NamedSharding(mesh, P("data"))
     everywhere = NamedSharding(mesh, P())
-    step = jax.jit(jax.value_and_grad(pair_objective))
-    loss, grads = step(
+    loss, grads = objective_and_gradient(  # the same function, partitioned for eight
         jax.device_put(params, everywhere),
         jax.device_put(images, rows),
         jax.device_put(labels, rows),
     )
-    expected_loss, expected = jax.value_and_grad(pair_objective)(params, images, labels)
+    expected_loss, expected = objective_and_gradient(params, images, labels)
+    assert len(loss.sharding.device_set) == DEVICES
     np.testing.assert_allclose(loss, expected_loss, rtol=2e-6)
     for name in grads:
         np.testing.assert_allclose(grads[name], expected[name], rtol=1e-4, atol=1e-6)
