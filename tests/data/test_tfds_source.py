@@ -1,0 +1,202 @@
+"""Sets prepared by TFDS and read without TensorFlow; preparing them; errors."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from churn_jax.data import DataError, grain_batches, load, load_digits, prepare
+from churn_jax.data.tfds_source import open_records, read_tfds
+
+
+class ChurnProbe(tfds.core.GeneratorBasedBuilder):
+    """Small sets of several layouts, one per configuration."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        tfds.core.BuilderConfig(name=name)
+        for name in ("three", "no_test", "ragged", "unlabelled", "test_only", "broken")
+    ]
+
+    def _info(self):
+        name = self.builder_config.name
+        size = None if name == "ragged" else 4
+        image = tfds.features.Tensor(shape=(size, 4, 3), dtype=np.uint8)
+        features = {"image": image, "label": tfds.features.ClassLabel(num_classes=3)}
+        if name == "unlabelled":
+            features["label"] = tfds.features.Tensor(shape=(2,), dtype=np.float32)
+        if name == "no_test":
+            features["file_name"] = tfds.features.Text()
+        features = tfds.features.FeaturesDict(features)
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        splits = {
+            "no_test": {"train": 30, "validation": 9},
+            "test_only": {"test": 9},
+        }.get(self.builder_config.name, {"train": 30, "validation": 9, "test": 12})
+        return {name: self._generate_examples(count) for name, count in splits.items()}
+
+    def _generate_examples(self, count):
+        name = self.builder_config.name
+        if name == "broken":
+            raise OSError("the archive is damaged\nsecond line")
+        for i in range(count):
+            height = 4 + i % 2 if name == "ragged" else 4
+            label = np.zeros(2, np.float32) if name == "unlabelled" else i % 3
+            image = np.full((height, 4, 3), i, np.uint8)
+            record = {"image": image, "label": label}
+            yield i, record | ({"file_name": f"{i}.png"} if name == "no_test" else {})
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("tfds")
+
+
+@pytest.fixture(scope="module")
+def probe(data_dir):
+    for name in ("three", "no_test", "ragged", "unlabelled", "test_only"):
+        prepare(f"churn_probe/{name}", data_dir=data_dir)
+    return data_dir
+
+
+@pytest.fixture(scope="module")
+def digits_dir(data_dir):
+    prepare("digits", data_dir=data_dir)
+    return data_dir
+
+
+def test_digits_through_tfds_are_the_embedded_digits(digits_dir):
+    splits, num_classes = read_tfds("churn_digits", data_dir=digits_dir)
+    assert num_classes == 10
+    for name, fast in load_digits().items():
+        for field in ("images", "labels", "ids"):
+            slow = getattr(splits[name], field)
+            np.testing.assert_array_equal(slow, getattr(fast, field))
+            assert slow.dtype.kind == getattr(fast, field).dtype.kind
+    through = load("tfds:churn_digits", data_dir=digits_dir, validation=200)
+    assert through.fingerprint == load("digits").fingerprint
+
+
+def test_digits_are_prepared_and_read_where_tensorflow_cannot_be_imported(tmp_path):
+    code = (
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "find = PathFinder.find_spec\n"
+        "hide = lambda n, *rest: None if n == 'tensorflow' else find(n, *rest)\n"
+        "PathFinder.find_spec = staticmethod(hide)\n"
+        "import churn_jax.data as data\n"
+        "data.prepare('digits', data_dir=sys.argv[1])\n"
+        "found = data.load('churn_digits', data_dir=sys.argv[1])\n"
+        "assert found.num_classes == 10 and len(found.test) == 897\n"
+        "assert 'tensorflow' not in sys.modules\n"
+        "try:\n"
+        "    data.prepare('mnist', data_dir=sys.argv[1])\n"
+        "except data.DataError as error:\n"
+        "    assert 'churn-jax[tfds]' in str(error), error\n"
+        "else:\n"
+        "    raise AssertionError('prepared images without TensorFlow')\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_preparing_is_summed_up_and_not_repeated(digits_dir):
+    again = prepare("churn_digits", data_dir=digits_dir)
+    assert again.splits == {"train": 900, "test": 897}
+    assert again.directory == digits_dir / "churn_digits" / "1.0.0"
+    assert again.size_bytes > 64 * 1797
+    assert "train 900, test 897 examples" in str(again)
+    assert again.seconds < 5
+
+
+def test_load_prepares_first_if_it_is_given_the_original_files(tmp_path):
+    loaded = load("churn_digits", data_dir=tmp_path / "d", manual_dir=tmp_path)
+    assert len(loaded.train) == 810
+
+
+def test_ids_tell_split_and_index_where_the_set_has_none(probe):
+    data = load("churn_probe/three", data_dir=probe)
+    assert (len(data.train), len(data.validation), len(data.test)) == (30, 9, 12)
+    assert data.test.ids.tolist() == [f"test/{i}" for i in range(12)]
+    cut = load("churn_probe/three", data_dir=probe, validation=10)
+    row = {name: i for i, name in enumerate(data.train.ids)}
+    for split in (cut.train, cut.validation):
+        rows = [row[name] for name in split.ids]
+        np.testing.assert_array_equal(split.images, data.train.images[rows])
+    assert len(cut.validation) == 10
+
+
+def test_validation_is_the_test_of_a_set_without_one(probe):
+    data = load("churn_probe/no_test", data_dir=probe, validation=5)
+    assert (len(data.train), len(data.validation), len(data.test)) == (25, 5, 9)
+    # Every image holds its own number, as its file name does.
+    for split in (data.train, data.validation, data.test):
+        assert [f"{x.flat[0]}.png" for x in split.images] == split.ids.tolist()
+        np.testing.assert_array_equal(split.labels, split.images[:, 0, 0, 0] % 3)
+
+
+def test_records_feed_the_pipeline(probe):
+    records = open_records("churn_probe/ragged", "train", data_dir=probe)
+    batches = grain_batches(
+        records,
+        batch_size=8,
+        seed=0,
+        transform=lambda record: {**record, "image": record["image"][:4]},
+        num_threads=2,
+    )
+    seen = [name for batch in batches for name in batch["id"][batch["mask"]]]
+    assert sorted(seen) == sorted(f"train/{i}" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mnst", "'mnst' is neither 'digits', .* did you mean mnist"),
+        ("digit", "did you mean digits"),
+        ("tfds:cifar_10", "did you mean cifar10"),
+        ("qqqqqqqq", "TensorFlow Datasets knows$"),
+        (
+            "mnist",
+            "not prepared in .* run `churn-jax data mnist --data-dir .*tfds.*data_dir",
+        ),
+        ("churn_probe/nothing", "TFDS refuses it: .*nothing"),
+        ("churn_digits:9.9.9", r"TFDS refuses it: .*9\.9\.9"),
+        ("churn_probe/ragged", "images differ in size .* grain_batches"),
+        ("churn_probe/unlabelled", "not a set of images with class labels"),
+        ("churn_probe/test_only", "has no 'train' split; it has test"),
+        ("ag_news_subset", "not prepared"),
+    ],
+)
+def test_bad_names_and_sets_give_one_sentence(probe, name, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load(name, data_dir=probe)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_set_in_another_format_is_refused(tmp_path):
+    prepare("digits", data_dir=tmp_path)
+    info = tmp_path / "churn_digits" / "1.0.0" / "dataset_info.json"
+    changed = json.loads(info.read_text()) | {"fileFormat": "tfrecord"}
+    info.write_text(json.dumps(changed))
+    with pytest.raises(DataError, match="not prepared as array_record: delete it"):
+        load("churn_digits", data_dir=tmp_path)
+    with pytest.raises(DataError, match="as tfrecord, not array_record: delete it"):
+        prepare("digits", data_dir=tmp_path)
+
+
+def test_what_goes_wrong_while_preparing_is_one_sentence(tmp_path):
+    with pytest.raises(
+        DataError, match=r"OSError: .*archive is damaged.*manual_dir"
+    ) as caught:
+        prepare("churn_probe/broken", data_dir=tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="did you mean"):
+        prepare("mnits", data_dir=tmp_path)
+    with pytest.raises(DataError, match="nowhere is not a folder"):
+        prepare("digits", data_dir=tmp_path, manual_dir=tmp_path / "nowhere")
