@@ -1,0 +1,66 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.models import MLP
+from tests.models import numpy_networks
+
+
+def test_equals_a_numpy_forward_pass(rng):
+    images = jnp.asarray(rng.normal(size=(3, 4, 5, 2)), jnp.float32)
+    model = MLP(features=(7, 6), num_classes=4)
+    variables = model.init(jax.random.key(0), images)
+    params = numpy_networks.in_float64(variables["params"])
+    x = np.asarray(images, np.float64).reshape(3, -1)
+    x = numpy_networks.relu(numpy_networks.dense(x, params["dense1"]))
+    x = numpy_networks.relu(numpy_networks.dense(x, params["dense2"]))
+    logits, features = model.apply(variables, images, train=True)
+    np.testing.assert_allclose(features, x, rtol=1e-5, atol=1e-6)
+    expected = numpy_networks.dense(x, params["head"])
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 40), (3, 8, 5), (3, 4, 5, 2)])
+def test_images_and_vectors_are_flattened_alike(rng, shape):
+    x = jnp.asarray(rng.normal(size=(3, 40)), jnp.float32)
+    model = MLP(features=(5,), num_classes=2)
+    variables = model.init(jax.random.key(0), x)
+    np.testing.assert_array_equal(
+        model.apply(variables, x.reshape(shape)).logits,
+        model.apply(variables, x).logits,
+    )
+
+
+def test_no_hidden_layer_is_a_linear_model(rng):
+    x = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
+    model = MLP(features=(), num_classes=2)
+    variables = model.init(jax.random.key(0), x)
+    logits, features = model.apply(variables, x)
+    np.testing.assert_array_equal(features, x)
+    head = variables["params"]["head"]
+    expected = numpy_networks.dense(*numpy_networks.in_float64((x, head)))
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_computes_low_and_answers_in_float32(rng):
+    x = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
+    model = MLP(features=(8,), num_classes=2, dtype=jnp.bfloat16)
+    variables = model.init(jax.random.key(0), x)
+    assert {p.dtype for p in jax.tree.leaves(variables)} == {jnp.dtype("float32")}
+    output = model.apply(variables, x)
+    exact = model.clone(dtype=jnp.float32).apply(variables, x)
+    assert output.logits.dtype == output.features.dtype == jnp.float32
+    assert 0 < float(jnp.abs(output.logits - exact.logits).max()) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (jnp.zeros(3), ValueError, r"\[B, D\] or \[B, H, W, C\]; got shape \(3,\)"),
+        (jnp.zeros((3, 4), jnp.int32), TypeError, "got int32"),
+    ],
+)
+def test_bad_input_is_refused(x, error, message):
+    with pytest.raises(error, match=message):
+        MLP(features=(4,), num_classes=2).init(jax.random.key(0), x)
