@@ -183,7 +183,7 @@ def summarize(
     values, curves = _run_level(predictions, runs)
     matrices = _pair_level(predictions, runs)
     estimates = {name: _over_runs(v) for name, v in values.items()}
-    estimates |= {name: _over_pairs(m) for name, m in matrices.items()}
+    estimates |= _over_pairs(matrices)
     return MethodSummary(
         runs=tuple(runs),
         stopped=tuple(left_out),
@@ -256,11 +256,21 @@ def _over_runs(values: np.ndarray) -> Estimate:
     return Estimate(float(values.mean()), std, std / np.sqrt(runs))
 
 
-def _over_pairs(matrix: np.ndarray) -> Estimate:
-    if len(matrix) < 2:
-        return Estimate(np.nan, np.nan, np.nan)
-    summary = metrics.summarize_pairs(matrix.astype(np.float32))
-    return Estimate(float(summary.mean), float(summary.std), float(summary.stderr))
+def _over_pairs(matrices: dict[str, np.ndarray]) -> dict[str, Estimate]:
+    stack = np.stack(list(matrices.values())).astype(np.float32)
+    if stack.shape[1] < 2:
+        return dict.fromkeys(matrices, Estimate(np.nan, np.nan, np.nan))
+    summary = jax.device_get(_summarize_each(stack))
+    numbers = zip(summary.mean, summary.std, summary.stderr, strict=True)
+    return {
+        name: Estimate(*map(float, number))
+        for name, number in zip(matrices, numbers, strict=True)
+    }
+
+
+@jax.jit
+def _summarize_each(stack):
+    return jax.vmap(metrics.summarize_pairs)(stack)
 
 
 def _relative_difference(logits: np.ndarray) -> Estimate:

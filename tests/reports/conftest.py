@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from churn_jax import reports
 from tests.reports.fake_study import logits_of, write_study
 
 LABELS = np.array([0] * 5 + [1] * 5)
@@ -27,9 +28,17 @@ def three_methods():
     }
 
 
+def write_three(folder):
+    stopped = {"halting": [{"replica": 2, "term": "cross_entropy", "step": 120}]}
+    return write_study(folder, three_methods(), LABELS, stopped=stopped)
+
+
 @pytest.fixture
 def run_dir(tmp_path):
-    stopped = {"halting": [{"replica": 2, "term": "cross_entropy", "step": 120}]}
-    return write_study(
-        tmp_path / "runs" / "fake", three_methods(), LABELS, stopped=stopped
-    )
+    return write_three(tmp_path / "runs" / "fake")
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    """Read only; written once for all tests."""
+    return reports.write(write_three(tmp_path_factory.mktemp("runs") / "fake"))

@@ -1,0 +1,106 @@
+"""A folder becomes a report: also half finished, also beside broken files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax import reports
+from churn_jax.predictions import Predictions, save_predictions
+from tests.reports.conftest import LABELS, three_methods
+from tests.reports.fake_study import write_study
+
+
+def test_write_leaves_three_files_and_nothing_else(report):
+    folder = report.study.folder
+    names = {"table.md", "table.csv", "report.html"}
+    assert set(report.files) == names
+    assert {p.name for p in folder.iterdir()} == names | {"study.json", "methods"}
+    assert [row.info.name for row in report.rows] == ["baseline", "steady", "halting"]
+    assert report.missing == ()
+
+
+def test_the_stopped_run_is_told_and_not_counted(report):
+    halting = report.rows[2]
+    assert halting.summary.runs == (0, 1)
+    assert halting.summary.accuracy.mean == 1.0
+    (remark,) = report.remarks
+    assert remark == (
+        "Halting: run 2 stopped at step 120 (non-finite cross_entropy); its numbers "
+        "are over the other 2 of 3 runs."
+    )
+
+
+def test_verdicts_do_not_claim_what_was_not_shown(report):
+    assert report.rows[0].verdict == ""
+    assert report.rows[1].verdict == (
+        "No detectable effect on churn (-23.3 ± 13.3 points, p = 0.222); "
+        "no detectable effect on accuracy (+6.7 ± 3.3 points, p = 0.367)."
+    )
+    assert report.rows[2].verdict.startswith("Too few runs to test churn (2 in common)")
+
+
+def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
+    methods = three_methods()
+    methods = {
+        "baseline": methods["baseline"],
+        "waiting": None,
+        "torn": methods["steady"],
+        "elsewhere": methods["steady"],
+        "dead": methods["steady"],
+    }
+    everything = [{"replica": r} for r in range(3)]
+    folder = write_study(tmp_path, methods, LABELS, stopped={"dead": everything})
+    torn = folder / "methods" / "torn" / "predictions.npz"
+    torn.write_bytes(torn.read_bytes()[:100])
+    other = Predictions(np.arange(1, 11), LABELS, methods["elsewhere"])
+    save_predictions(folder / "methods" / "elsewhere" / "predictions.npz", other)
+    report = reports.write(folder)
+    assert [row.info.name for row in report.rows] == ["baseline"]
+    reasons = {m.info.name: m.reason for m in report.missing}
+    assert reasons["waiting"] == "it has no predictions yet"
+    assert "truncated" in reasons["torn"]
+    assert "1 of 10 ids only on the first side" in reasons["elsewhere"]
+    assert "all 3 runs were stopped" in reasons["dead"]
+    for name in report.files:
+        text = (folder / name).read_text()
+        assert "it has no predictions yet" in text, name
+
+
+def test_without_the_baseline_the_others_are_still_reported(tmp_path):
+    methods = {"baseline": None, "steady": three_methods()["steady"]}
+    report = reports.collect(write_study(tmp_path, methods, LABELS))
+    assert [row.info.name for row in report.rows] == ["steady"]
+    assert all(row.comparison is None for row in report.rows)
+    assert any("Without the baseline" in remark for remark in report.remarks)
+
+
+def test_a_study_that_just_began_has_a_report(tmp_path):
+    methods = dict.fromkeys(three_methods())
+    report = reports.write(write_study(tmp_path, methods, LABELS))
+    assert report.rows == () and len(report.missing) == 3
+    assert "Steady is not in the table" in (tmp_path / "report.html").read_text()
+
+
+def test_a_failed_write_leaves_the_earlier_report(run_dir, monkeypatch):
+    (run_dir / "report.html").write_text("earlier")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        reports.write(run_dir)
+    assert (run_dir / "report.html").read_text() == "earlier"
+    assert not [p for p in run_dir.iterdir() if p.name.endswith(".tmp")]
+
+
+def test_the_study_decides_which_method_is_the_baseline(tmp_path):
+    methods = three_methods()
+    del methods["halting"]
+    folder = write_study(tmp_path, methods, LABELS, baseline="steady")
+    facts = json.loads((folder / "study.json").read_text())
+    assert facts["baseline"] == "steady"
+    report = reports.collect(folder)
+    compared = {row.info.name: row.comparison is not None for row in report.rows}
+    assert compared == {"baseline": True, "steady": False}
