@@ -18,6 +18,10 @@ POLICIES = [
 ]
 
 
+# One compiled program in place of many small ones; equal to eager by a test below.
+_jitted = jax.jit(augment, static_argnums=2)
+
+
 def _keys(count, seed=0):
     return jax.random.split(jax.random.key(seed), count)
 
@@ -49,7 +53,7 @@ def _reference(images, keys, policy):
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_equals_numpy_exactly(rng, policy, dtype):
     images, keys = _images(rng, dtype=dtype), _keys(24)
-    out = augment(jnp.asarray(images), keys, policy)
+    out = _jitted(jnp.asarray(images), keys, policy)
     assert out.dtype == dtype
     np.testing.assert_array_equal(out, _reference(images, keys, policy))
 
@@ -66,7 +70,7 @@ def test_flips_half_of_the_images(rng):
     images = jnp.broadcast_to(
         jnp.arange(3, dtype=jnp.uint8)[None, None, :, None], (count, 1, 3, 1)
     )
-    out = np.asarray(augment(images, _keys(count), Augmentation(flip=True)))[:, 0, :, 0]
+    out = np.asarray(_jitted(images, _keys(count), Augmentation(flip=True)))[:, 0, :, 0]
     flipped = (out == [2, 1, 0]).all(-1)
     assert (flipped | (out == [0, 1, 2]).all(-1)).all()
     assert abs(flipped.mean() - 0.5) < 4 * 0.5 / np.sqrt(count)
@@ -79,7 +83,7 @@ def test_offsets_are_uniform_and_independent(policy):
     image = np.zeros((size, size, 1), np.uint8)
     image[2, 2] = 1
     images = jnp.broadcast_to(jnp.asarray(image)[None], (count, size, size, 1))
-    out = np.asarray(augment(images, _keys(count, 1), policy))
+    out = np.asarray(_jitted(images, _keys(count, 1), policy))
     assert (out.sum((1, 2, 3)) == 1).all()
     error = np.sqrt(1 / 25 * 24 / 25 / count)
     np.testing.assert_allclose((out[..., 0] > 0).mean(0), 1 / 25, atol=4.5 * error)
@@ -87,26 +91,25 @@ def test_offsets_are_uniform_and_independent(policy):
 
 def test_an_image_does_not_depend_on_its_place_in_the_batch(rng):
     images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
-    whole = np.asarray(augment(images, keys, policy))
+    whole = np.asarray(_jitted(images, keys, policy))
     order = rng.permutation(24)
     np.testing.assert_array_equal(
-        augment(images[order], keys[order], policy), whole[order]
+        _jitted(images[order], keys[order], policy), whole[order]
     )
-    np.testing.assert_array_equal(augment(images[5:8], keys[5:8], policy), whole[5:8])
+    np.testing.assert_array_equal(_jitted(images[5:8], keys[5:8], policy), whole[5:8])
 
 
 def test_every_key_moves_its_own_image_only(rng):
     images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
     changed = jnp.concatenate([keys[:3], _keys(1, 99), keys[4:]])
-    same = np.asarray(augment(images, keys, policy) == augment(images, changed, policy))
+    same = np.asarray(_jitted(images, keys, policy) == _jitted(images, changed, policy))
     assert same.all((1, 2, 3)).tolist() == [i != 3 for i in range(24)]
 
 
 def test_eager_jit_vmap_and_sharded_agree(rng):
     images, keys, policy = jnp.asarray(_images(rng)), _keys(24), POLICIES[4]
     eager = np.asarray(augment(images, keys, policy))
-    jitted = jax.jit(augment, static_argnums=2)
-    np.testing.assert_array_equal(jitted(images, keys, policy), eager)
+    np.testing.assert_array_equal(_jitted(images, keys, policy), eager)
 
     replicas = jax.vmap(lambda x, k: augment(x, k, policy))
     stacked = replicas(images.reshape(4, 6, 6, 7, 3), keys.reshape(4, 6))
@@ -115,7 +118,7 @@ def test_eager_jit_vmap_and_sharded_agree(rng):
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     args = jax.device_put((images, keys), sharding)
-    np.testing.assert_array_equal(jitted(*args, policy), eager)
+    np.testing.assert_array_equal(_jitted(*args, policy), eager)
     manual = jax.shard_map(
         lambda x, k: augment(x, k, policy),
         mesh=mesh,
