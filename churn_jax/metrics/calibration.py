@@ -42,20 +42,20 @@ class ECEState(_State):
         """Adds a batch; arguments as in `expected_calibration_error`."""
         check_logits(logits=logits)
         num_bins = self.examples.shape[-1]
-        right = is_correct(logits, labels).reshape(-1)
-        confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1)).reshape(-1)
-        valid = valid_examples(mask, jnp.shape(labels)).reshape(-1)
-        # Exact float32 edges, not ceil(confidence * num_bins): that rounds 3/15 up.
-        inner = jnp.asarray(np.arange(1, num_bins) / num_bins, jnp.float32)
-        index = jnp.searchsorted(inner, confidence, side="left")
-        bins = jnp.arange(num_bins, dtype=index.dtype)
-        member = (index[:, None] == bins[None]) & valid[:, None]
+        right = is_correct(logits, labels)[..., None]
+        confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1))[..., None]
+        valid = valid_examples(mask, jnp.shape(labels))[..., None]
+        # Compared with the edges: ceil(confidence * num_bins) would round 3/15 up.
+        edges = np.arange(1, num_bins) / num_bins
+        axes = (1,) * (confidence.ndim - 1) + (num_bins,)
+        low = jnp.asarray([-np.inf, *edges], jnp.float32).reshape(axes)
+        high = jnp.asarray([*edges, np.inf], jnp.float32).reshape(axes)
+        member = (confidence > low) & (confidence <= high) & valid
+        over = tuple(range(member.ndim - 1))
         return ECEState(
-            self.examples + jnp.sum(member, axis=0, dtype=jnp.int32),
-            self.correct + jnp.sum(member & right[:, None], axis=0, dtype=jnp.int32),
-            self.confidence.add(
-                jnp.sum(jnp.where(member, confidence[:, None], 0.0), axis=0)
-            ),
+            self.examples + jnp.sum(member, axis=over, dtype=jnp.int32),
+            self.correct + jnp.sum(member & right, axis=over, dtype=jnp.int32),
+            self.confidence.add(jnp.sum(jnp.where(member, confidence, 0.0), axis=over)),
         )
 
     def compute(self) -> Scalar:

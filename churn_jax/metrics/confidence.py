@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import divergences
-from churn_jax._checks import check_logits
+from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.divergences import log_probs
 from churn_jax.metrics.churn import disagree
 from churn_jax.metrics.scoring import error_rate
@@ -136,6 +136,7 @@ def churn_bound_from_errors(
         [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
+    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     return error_rate(logits_a, labels, mask) + error_rate(logits_b, labels, mask)
 
 

@@ -1,0 +1,158 @@
+"""The table of metrics that the shared tests run through."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.metrics.state import masked_mean
+from tests import reference_metrics as ref
+
+N, C, M = 48, 5, 4
+
+
+def make_inputs(kind, seed=0, n=N):
+    """Float32 logits of related models and labels that they often get right."""
+    rng = np.random.default_rng(seed)
+    classes = 2 if kind == "binary models" else C
+    base = 2 * rng.normal(size=(n, classes))
+
+    def model():
+        return (base + rng.normal(size=base.shape)).astype(np.float32)
+
+    labels = np.argmax(base + 2 * rng.normal(size=base.shape), -1).astype(np.int32)
+    if kind == "one":
+        return {"logits": model()}
+    if kind == "labelled":
+        return {"logits": model(), "labels": labels}
+    if kind == "pair":
+        return {"logits_a": model(), "logits_b": model()}
+    if kind == "labelled pair":
+        return {"logits_a": model(), "logits_b": model(), "labels": labels}
+    if kind == "update":
+        return {"old_logits": model(), "new_logits": model(), "labels": labels}
+    logits = np.stack([model() for _ in range(M)])
+    if kind == "labelled models":
+        return {"logits": logits, "labels": labels}
+    return {"logits": logits}
+
+
+def example_axis(name, kind):
+    return 1 if name == "logits" and kind.endswith("models") else 0
+
+
+def take(inputs, kind, index):
+    """The examples at `index` of every input."""
+    return {k: np.take(v, index, example_axis(k, kind)) for k, v in inputs.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    kind: str
+    function: Callable
+    reference: Callable
+    empty: Callable | None  # () -> State
+    select: str | None = None  # field of what the State computes
+    differentiable: bool = False
+    class_symmetric: bool = True
+
+    def compute(self, state):
+        value = state.compute()
+        return getattr(value, self.select) if self.select else value
+
+    def __str__(self):
+        return self.name
+
+
+def _case(name, kind, state=None, settings=None, **flags):
+    settings = settings or {}
+    function, reference = getattr(metrics, name), getattr(ref, name)
+    if settings:
+        function = functools.partial(function, **settings)
+        reference = functools.partial(reference, **settings)
+        name = f"{name}-{next(iter(settings.values()))}"
+    empty = functools.partial(state.empty, **settings) if state else None
+    return Case(name, kind, function, reference, empty, **flags)
+
+
+def _mean_case(name, kind, state, **flags):
+    """A per-example quantity, tested through its mean."""
+    per_example, reference = getattr(metrics, name), getattr(ref, name)
+
+    def function(*args, mask=None, **inputs):
+        return masked_mean(per_example(*args, **inputs), mask)
+
+    def mean_reference(**inputs):
+        return np.mean(reference(**inputs))
+
+    return Case(name, kind, function, mean_reference, state.empty, **flags)
+
+
+def _flip_case(name):
+    return _case(name, "update", metrics.FlipState, select=name)
+
+
+SMOOTH = {"differentiable": True}
+CASES = [
+    _case("accuracy", "labelled", metrics.AccuracyState),
+    _case("error_rate", "labelled", metrics.ErrorRateState),
+    _case("negative_log_likelihood", "labelled", metrics.NLLState, **SMOOTH),
+    _case("brier_score", "labelled", metrics.BrierState, **SMOOTH),
+    _case("expected_calibration_error", "labelled", metrics.ECEState),
+    _case("expected_calibration_error", "labelled", metrics.ECEState, {"num_bins": 4}),
+    _case("churn", "pair", metrics.ChurnState),
+    _case("surrogate_churn", "pair", metrics.SurrogateChurnState, **SMOOTH),
+    _case(
+        "surrogate_churn", "pair", metrics.SurrogateChurnState, {"alpha": 3.0}, **SMOOTH
+    ),
+    _case("churn_by_correctness", "labelled pair", metrics.ChurnByCorrectnessState),
+    _case("churn_bound_from_errors", "labelled pair"),
+    _case("churn_bound_from_confidence", "pair"),
+    _case("churn_bound_from_confidence_sum", "pair"),
+    _mean_case("prediction_confidence", "one", metrics.ConfidenceState, **SMOOTH),
+    _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
+    _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH),
+    *(
+        _case(
+            "prediction_difference",
+            "models",
+            metrics.PredictionDifferenceState,
+            {"order": order},
+            **SMOOTH,
+        )
+        for order in (1, 2, 3.5, float("inf"))
+    ),
+    _case(
+        "relative_prediction_difference",
+        "models",
+        metrics.RelativePredictionDifferenceState,
+        **SMOOTH,
+    ),
+    _case(
+        "positive_prediction_difference",
+        "binary models",
+        metrics.PositivePredictionDifferenceState,
+        differentiable=True,
+        class_symmetric=False,
+    ),
+    _case(
+        "label_prediction_difference",
+        "labelled models",
+        metrics.LabelPredictionDifferenceState,
+        **SMOOTH,
+    ),
+    _case(
+        "hamming_prediction_difference",
+        "models",
+        metrics.HammingPredictionDifferenceState,
+    ),
+    _flip_case("negative_flip_rate"),
+    _flip_case("positive_flip_rate"),
+    _flip_case("relative_negative_flip_rate"),
+    _flip_case("backward_trust_compatibility"),
+    _flip_case("backward_error_compatibility"),
+]
+STREAMED = [case for case in CASES if case.empty]

@@ -1,0 +1,185 @@
+"""Float64 NumPy versions of the metrics, written from the papers' equations.
+
+Plain loops where the equation has a sum, so that they can be read against it. No masks:
+tests filter the examples instead.
+"""
+
+import itertools
+
+import numpy as np
+
+
+def softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def accuracy(logits, labels):
+    return np.mean(np.argmax(logits, -1) == labels)
+
+
+def error_rate(logits, labels):
+    return np.mean(np.argmax(logits, -1) != labels)
+
+
+def negative_log_likelihood(logits, labels):
+    probs = softmax(logits)
+    return np.mean([-np.log(p[y]) for p, y in zip(probs, labels)])
+
+
+def brier_score(logits, labels):
+    probs = softmax(logits)
+    target = np.eye(probs.shape[-1])[labels]
+    return np.mean(np.sum((probs - target) ** 2, -1))
+
+
+def expected_calibration_error(logits, labels, num_bins=15):
+    confidence = softmax(logits).max(-1)
+    correct = np.argmax(logits, -1) == labels
+    error = 0.0
+    for m in range(1, num_bins + 1):
+        inside = (confidence > (m - 1) / num_bins) & (confidence <= m / num_bins)
+        if inside.any():
+            gap = abs(correct[inside].mean() - confidence[inside].mean())
+            error += inside.mean() * gap
+    return error
+
+
+def churn(logits_a, logits_b):
+    return np.mean(np.argmax(logits_a, -1) != np.argmax(logits_b, -1))
+
+
+def surrogate_churn(logits_a, logits_b, alpha=1.0):
+    f, g = softmax(logits_a), softmax(logits_b)
+    f = (f / f.max(-1, keepdims=True)) ** alpha
+    g = (g / g.max(-1, keepdims=True)) ** alpha
+    return 0.5 * np.mean(np.sum(np.abs(f - g), -1))
+
+
+def churn_by_correctness(logits_a, logits_b, labels):
+    a, b = np.argmax(logits_a, -1), np.argmax(logits_b, -1)
+    return np.mean((a != b)[a == labels]), np.mean((a != b)[a != labels])
+
+
+def prediction_confidence(logits):
+    ordered = np.sort(softmax(logits), -1)
+    return ordered[..., -1] - ordered[..., -2]
+
+
+def prediction_entropy(logits):
+    probs = softmax(logits)
+    return -np.sum(probs * np.log(probs), -1)
+
+
+def l1_distance(logits_a, logits_b):
+    return np.sum(np.abs(softmax(logits_a) - softmax(logits_b)), -1)
+
+
+def churn_bound_from_errors(logits_a, logits_b, labels):
+    return error_rate(logits_a, labels) + error_rate(logits_b, labels)
+
+
+def churn_bound_from_confidence(logits_a, logits_b):
+    smaller = np.minimum(
+        prediction_confidence(logits_a), prediction_confidence(logits_b)
+    )
+    return np.mean(l1_distance(logits_a, logits_b) > smaller)
+
+
+def churn_bound_from_confidence_sum(logits_a, logits_b):
+    total = prediction_confidence(logits_a) + prediction_confidence(logits_b)
+    return np.mean(l1_distance(logits_a, logits_b) >= total)
+
+
+def _over_models(logits, summand):
+    """1/N sum_n 1/M sum_m summand(P_nm, Pbar_n, n)."""
+    P = softmax(logits)
+    M, N, _ = P.shape
+    total = 0.0
+    for n in range(N):
+        mean = P[:, n].sum(0) / M
+        for m in range(M):
+            total += summand(P[m, n], mean, n) / M / N
+    return total
+
+
+def prediction_difference(logits, order=1):
+    if order == np.inf:
+        return _over_models(logits, lambda p, q, n: np.max(np.abs(p - q)))
+    return _over_models(
+        logits, lambda p, q, n: np.sum(np.abs(p - q) ** order) ** (1 / order)
+    )
+
+
+def relative_prediction_difference(logits):
+    return _over_models(logits, lambda p, q, n: np.sum(np.abs(p - q) / q))
+
+
+def positive_prediction_difference(logits):
+    return _over_models(logits, lambda p, q, n: np.sum(np.abs(p - q)) / q[1])
+
+
+def label_prediction_difference(logits, labels):
+    def summand(p, q, n):
+        return abs(p[labels[n]] - q[labels[n]]) / q[labels[n]]
+
+    return _over_models(logits, summand)
+
+
+def hamming_prediction_difference(logits):
+    pairs = itertools.combinations(np.argmax(logits, -1), 2)
+    return np.mean([np.mean(a != b) for a, b in pairs])
+
+
+def _old_new(old_logits, new_logits, labels):
+    return np.argmax(old_logits, -1) == labels, np.argmax(new_logits, -1) == labels
+
+
+def negative_flip_rate(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    return np.mean(old & ~new)
+
+
+def positive_flip_rate(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    return np.mean(~old & new)
+
+
+def relative_negative_flip_rate(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    return np.mean(old & ~new) / (np.mean(old) * np.mean(~new))
+
+
+def backward_trust_compatibility(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    return np.sum(old & new) / np.sum(old)
+
+
+def backward_error_compatibility(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    return np.sum(~old & ~new) / np.sum(~new)
+
+
+def flip_rank(old_logits, new_logits, labels):
+    old, new = _old_new(old_logits, new_logits, labels)
+    ranks = np.zeros(len(labels), int)
+    for n in np.flatnonzero(old & ~new):
+        order = np.argsort(-np.asarray(old_logits[n], np.float64), kind="stable")
+        ranks[n] = 1 + list(order).index(np.argmax(new_logits[n]))
+    return ranks
+
+
+def summarize_pairs(matrix):
+    """Mean, std over pairs, jackknife standard error, by deleting rows and columns."""
+    matrix = np.asarray(matrix, np.float64)
+    R = len(matrix)
+
+    def values(m):
+        return m[~np.eye(len(m), dtype=bool)]
+
+    left_out = [
+        values(np.delete(np.delete(matrix, r, 0), r, 1)).mean() for r in range(R)
+    ]
+    stderr = np.sqrt((R - 1) / R * np.sum((left_out - np.mean(left_out)) ** 2))
+    return values(matrix).mean(), values(matrix).std(), stderr
