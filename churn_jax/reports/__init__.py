@@ -51,6 +51,24 @@ def write(run_dir) -> Report:
     Raises:
         ReportError: there is no usable `study.json`.
         OSError: a file could not be written; an earlier one is left as it was.
+
+    Example:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from churn_jax.predictions import Predictions, save_predictions
+        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
+        >>> runs = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     facts = {"methods": [{"name": "baseline"}]}
+        ...     _ = (Path(run) / "study.json").write_text(json.dumps(facts))
+        ...     file = Path(run) / "methods" / "baseline" / "predictions.npz"
+        ...     _ = save_predictions(file, runs)
+        ...     report = write(run)
+        >>> sorted(report.files)
+        ['report.html', 'table.csv', 'table.md']
+        >>> round(report.rows[0].summary.churn.mean, 3)
+        0.5
     """
     report = collect(run_dir)
     for name, text in (

@@ -13,7 +13,7 @@ from churn_jax.reports import plots
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.report import Report, Row, collect
 from churn_jax.reports.style import STYLE
-from churn_jax.reports.tables import COLUMNS, number, percent
+from churn_jax.reports.tables import COLUMNS, number, percent, times
 
 __all__ = ["render", "write_report"]
 
@@ -208,6 +208,7 @@ def _method_facts(row: Row) -> dict[str, str]:
             for k, v in info.coefficients.items()
         ),
         "Networks": _text(info.members),
+        "Cost": _cost(info.training_cost, info.inference_cost),
         "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
         "Training": _seconds(info.seconds, info.compile_seconds),
         "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
@@ -224,6 +225,12 @@ def _method_facts(row: Row) -> dict[str, str]:
             for run in summary.stopped
         )
     return {name: value for name, value in facts.items() if value}
+
+
+def _cost(training, inference) -> str:
+    if training is None and inference is None:
+        return ""
+    return f"training {times(training)}, inference {times(inference)}"
 
 
 def _seconds(seconds, compile_seconds) -> str:

@@ -44,8 +44,10 @@ summary{cursor:pointer}
 dt{font-weight:600;margin-top:.6rem}dd{margin:0 0 0 1rem}
 .math{font-family:Cambria,Georgia,serif;font-style:italic}
 @media(max-width:32rem){body{padding:.75rem}figure,.card{padding:.6rem}
-.facts th{width:7rem}}
-@media print{body{max-width:none;font-size:11px}.scroll{overflow:visible}
-table{font-size:9px}th,td{padding:.2rem .3rem}.main tbody th{min-width:0}
+.facts th{width:7rem}
+.main tr>:nth-child(2),.main tr>:nth-child(3){display:none}}
+@media print{html{font-size:11px}body{max-width:none;font-size:1rem}
+.scroll{overflow:visible}
+table{font-size:8px}th,td{padding:.15rem .2rem}.main tbody th{min-width:0}
 h2{break-after:avoid}.grid{grid-template-columns:1fr 1fr}}
 """

@@ -80,7 +80,8 @@ def _p(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _times(value: float | None) -> str:
+def times(value: float | None) -> str:
+    """`2×`, relative to one network of the baseline."""
     return "–" if value is None else f"{value:.3g}×"
 
 
@@ -101,8 +102,8 @@ class Column:
 
 COLUMNS: Sequence[Column] = (
     Column("Method", lambda row: row.info.label, narrow=True),
-    Column("Training cost", lambda row: _times(row.info.training_cost)),
-    Column("Inference cost", lambda row: _times(row.info.inference_cost)),
+    Column("Training cost", lambda row: times(row.info.training_cost)),
+    Column("Inference cost", lambda row: times(row.info.inference_cost)),
     Column("Accuracy %", lambda row: percent(row.summary.accuracy), narrow=True),
     Column("Churn %", lambda row: percent(row.summary.churn), narrow=True),
     Column("SChurn %", lambda row: percent(row.summary.surrogate_churn)),
@@ -124,7 +125,14 @@ COLUMNS: Sequence[Column] = (
 
 
 def markdown_table(report: Report) -> str:
-    """The study as a Markdown page: table, verdicts, remarks."""
+    """The study as a Markdown page: table, verdicts, remarks.
+
+    Args:
+        report: from `collect` or `write`.
+
+    Returns:
+        The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
+    """
     lines = [f"# {_markdown(report.study.title)}", ""]
     lines.append("| " + " | ".join(c.header for c in COLUMNS) + " |")
     lines.append("|" + "|".join([":--"] + ["--:"] * (len(COLUMNS) - 1)) + "|")
@@ -154,6 +162,12 @@ def csv_table(report: Report) -> str:
 
     Absent numbers are empty. `p` columns are two-sided; `_holm` ones are adjusted over
     the methods of the study.
+
+    Args:
+        report: from `collect` or `write`.
+
+    Returns:
+        The text of `table.csv`, with a header line.
     """
     fields = ["method", "label", "status", "equation", "members", "training_cost"]
     fields += ["inference_cost", "parameters", "seconds", "compile_seconds"]

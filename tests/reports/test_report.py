@@ -1,6 +1,8 @@
 """A folder becomes a report: also half finished, also beside broken files."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -104,3 +106,11 @@ def test_the_study_decides_which_method_is_the_baseline(tmp_path):
     report = reports.collect(folder)
     compared = {row.info.name: row.comparison is not None for row in report.rows}
     assert compared == {"baseline": True, "steady": False}
+
+
+def test_importing_reports_does_not_import_matplotlib():
+    script = "import sys, churn_jax.reports; print('matplotlib' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
