@@ -12,7 +12,7 @@ division by 255 included, milliseconds for 8x8x1 / 28x28x1 / 32x32x3 images: thi
 static shifts 0.24 / 2.0 / 134.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -39,15 +39,15 @@ class Augmentation:
     flip: bool = False
 
     def __post_init__(self):
-        for field in fields(self):
-            value, kind = getattr(self, field.name), type(field.default)
+        for name, kind in (("pad_crop", int), ("shift", int), ("flip", bool)):
+            value = getattr(self, name)
             if type(value) is not kind:
                 raise TypeError(
-                    f"Augmentation.{field.name} must be {kind.__name__}; got {value!r}"
+                    f"Augmentation.{name} must be {kind.__name__}; got {value!r}"
                 )
             if value < 0:
                 raise ValueError(
-                    f"Augmentation.{field.name} must not be negative; got {value}"
+                    f"Augmentation.{name} must not be negative; got {value}"
                 )
 
     @property

@@ -116,7 +116,10 @@ def grain_batches(
     if not len(mine):
         return iter(())
 
-    def read(position):
+    places = mine.reshape(-1)
+
+    def read(place):
+        position = places[place]
         record = source[max(int(position), 0)]
         if transform is not None:
             record = transform(record)
@@ -131,7 +134,7 @@ def grain_batches(
     import grain
 
     return iter(
-        grain.MapDataset.source(mine.reshape(-1))
+        grain.MapDataset.range(len(places))
         .map(read)
         .to_iter_dataset(
             grain.ReadOptions(

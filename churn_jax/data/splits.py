@@ -279,7 +279,8 @@ def fingerprint(*splits: Split) -> str:
     for split in splits:
         for array in (split.images, split.labels):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            digest.update(raw.data)
         kind = "int" if split.ids.dtype.kind == "i" else "str"
         digest.update(f"{kind}{split.ids.shape}".encode())
         # Not the array's bytes: the width of a string dtype is an accident.
