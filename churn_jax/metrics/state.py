@@ -119,13 +119,19 @@ class _State:
         """The state of both sets of examples together.
 
         Raises:
-            ValueError: the states differ in a static setting (alpha, bins, order).
+            ValueError: the states differ in a setting (alpha, bins, order) or shape.
         """
         if jax.tree.structure(self) != jax.tree.structure(other):
             raise ValueError(
                 f"only states of one kind and setting add up; got {self!r} and "
                 f"{other!r}"
             )
+        for a, b in zip(jax.tree.leaves(self), jax.tree.leaves(other)):
+            if jnp.shape(a) != jnp.shape(b):
+                raise ValueError(
+                    f"only states of one shape add up; got {jnp.shape(a)} and "
+                    f"{jnp.shape(b)} in {type(self).__name__}"
+                )
         return jax.tree.map(
             lambda a, b: a.merge(b) if isinstance(a, LongSum) else a + b,
             self,
