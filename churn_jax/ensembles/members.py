@@ -103,9 +103,7 @@ def apply_members(
         arguments = (variables,) if keys is None else (variables, keys)
         outputs, state = slots.map_slots(one, arguments, count=count, mapping=mapping)
     if outputs.logits.ndim == 4:  # [S, K, B, C]
-        outputs = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs
-        )
+        outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
     return outputs, state
 
 

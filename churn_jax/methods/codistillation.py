@@ -110,7 +110,9 @@ class Codistillation(Method):
         del teacher, key
         outputs, model_state = apply(variables, batch.images)
         labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(outputs.logits, labels))
+        )
         apart = batch.mean(disagreement(self.divergence, outputs.logits))
         penalty = jnp.sum(
             batch.mean(regularizer(self.kind, outputs.logits, self.top_k))

@@ -57,7 +57,9 @@ class EnsembleDistillation(Method):
         # The teacher is trained and stays as it is (Hinton et al., 2015).
         target = jax.lax.stop_gradient(average(members))
         labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(outputs.logits, labels))
+        )
         distillation = jnp.sum(
             batch.mean(
                 losses.distillation_kl(

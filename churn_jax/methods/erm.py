@@ -45,7 +45,9 @@ class ERM(Method):
         del teacher, step, key
         outputs, model_state = apply(variables, batch.images)
         labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(outputs.logits, labels))
+        )
         return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
 
 
@@ -91,7 +93,9 @@ class MinimumEntropy(Method):
         del teacher, key
         outputs, model_state = apply(variables, batch.images)
         labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(outputs.logits, labels)))
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(outputs.logits, labels))
+        )
         penalty = jnp.sum(
             batch.mean(regularizer(self.kind, outputs.logits, self.top_k))
         )

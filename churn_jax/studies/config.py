@@ -96,7 +96,9 @@ class MethodSpec:
         if not self.models:
             return (Group(model.build(num_classes), self.method.members),)
         return tuple(
-            Group(dataclasses.replace(model, name=name, features=()).build(num_classes), n)
+            Group(
+                dataclasses.replace(model, name=name, features=()).build(num_classes), n
+            )
             for name, n in self.models
         )
 
@@ -149,9 +151,7 @@ class StudyConfig:
         names = [spec.name for spec in self.methods]
         close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise ValueError(
-            f"unknown method {name!r}; known: {', '.join(names)}{hint}"
-        )
+        raise ValueError(f"unknown method {name!r}; known: {', '.join(names)}{hint}")
 
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods with their teachers, teachers first; all if none named."""

@@ -72,9 +72,7 @@ def _rows(
         MethodSpec(
             "codistill_skl_entropy",
             "+ Entropy",
-            Codistillation(
-                beta=beta, alpha=alpha, beta_ramp=linear, alpha_ramp=linear
-            ),
+            Codistillation(beta=beta, alpha=alpha, beta_ramp=linear, alpha_ramp=linear),
             "[reproducibility] Eq. 19",
         ),
     )
@@ -119,9 +117,7 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {"digits": digits}
 
 def tiny(config: StudyConfig) -> StudyConfig:
     """The same study with two replicas and two epochs, for tests and first looks."""
-    train = dataclasses.replace(
-        config.train, replicas=2, epochs=2, eval_every_epochs=1
-    )
+    train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
     return dataclasses.replace(config, train=train)
 
 

@@ -17,6 +17,9 @@ class TrainConfig:
 
     Attributes:
         replicas: R, independent repetitions.
+        seed_numbers: which seeds the replicas have, R numbers; empty means 0 .. R-1.
+            A grid repeats the same numbers at every point, so that points differ by
+            their coefficients alone.
         epochs: passes over each replica's training set; what is left of an epoch
             after its last full batch is skipped, in a new order every epoch.
         batch_size: examples per update and replica, over all devices.
@@ -34,6 +37,7 @@ class TrainConfig:
     """
 
     replicas: int = 10
+    seed_numbers: tuple[int, ...] = ()
     epochs: int = 10
     batch_size: int = 128
     eval_batch_size: int = 1000
@@ -59,6 +63,11 @@ class TrainConfig:
             raise ValueError(
                 f"eval_every_epochs must be at least 1; got {self.eval_every_epochs}"
             )
+        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
+            raise ValueError(
+                f"seed_numbers must be empty or {self.replicas} numbers, one per "
+                f"replica; got {len(self.seed_numbers)}"
+            )
         if self.mapping not in MAPPINGS:
             raise ValueError(
                 f"mapping must be one of {', '.join(MAPPINGS)}; got {self.mapping!r}"
@@ -79,3 +88,8 @@ class TrainConfig:
                 f"batch_size {self.batch_size} is not divisible by the mesh's data "
                 f"axis, {self.mesh.data}"
             )
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seed number of every replica."""
+        return self.seed_numbers or tuple(range(self.replicas))

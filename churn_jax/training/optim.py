@@ -155,7 +155,11 @@ def make_optimizer(
         "adam": optax.scale_by_adam,
         "adagrad": lambda: optax.scale_by_rss(config.adagrad_accumulator),
     }[config.name]()
-    clip = [] if config.clip_norm is None else [optax.clip_by_global_norm(config.clip_norm)]
+    clip = (
+        []
+        if config.clip_norm is None
+        else [optax.clip_by_global_norm(config.clip_norm)]
+    )
     order = [decay, core] if config.decay == "l2" else [core, decay]
     rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
     return optax.chain(*clip, *order, rate)

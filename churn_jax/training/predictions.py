@@ -51,9 +51,7 @@ def make_predict(program: Program, method: Method, *, every_member: bool = False
             return deploy(method, outputs.logits)
 
         mapping = "vmap" if program.mapping == "vmap" else "unroll"
-        return slots.map_slots(
-            one, (params, model_state), count=count, mapping=mapping
-        )
+        return slots.map_slots(one, (params, model_state), count=count, mapping=mapping)
 
     member = (None,) if every_member else ()
     return jax.jit(

@@ -187,7 +187,7 @@ def open_session(
         std=std,
         teacher_groups=None if teacher is None else teacher.run.groups,
     )
-    mesh, numbers = program.mesh, np.arange(config.replicas)
+    mesh, numbers = program.mesh, np.asarray(config.numbers)
     images, labels = replicate((train.images, train.labels), mesh)
     held_out = replicate((dataset.validation.images, dataset.validation.labels), mesh)
     example = jnp.zeros((1, *image_shape), jnp.float32)
@@ -223,12 +223,14 @@ def open_session(
         notes=(),
     )
     if directory is not None:
-        _restore(session, run, directory, identity_of(run, dataset.fingerprint, teacher))
+        _restore(
+            session, run, directory, identity_of(run, dataset.fingerprint, teacher)
+        )
     return session
 
 
 def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
-    seeds, numbers = run.config.seeds, np.arange(run.config.replicas)
+    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
     per_replica = NamedSharding(mesh, P(REPLICA))
 
     @functools.partial(jax.jit, out_shardings=per_replica)

@@ -1,0 +1,111 @@
+"""The `churn-jax` command. Exit codes: 0 fine, 1 gate failed, 2 bad input."""
+
+import difflib
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "study": "train the methods of a preset on some data and report",
+    "report": "write table and report of a study's folder again",
+    "data": "prepare a TFDS data set for reading without TensorFlow",
+    "equations": "list equation -> function -> file:line",
+    "doctor": "versions, devices, mesh, and whether this machine repeats a run",
+}
+
+# What a user may have done wrong, and what a machine may refuse. Anything else is a
+# defect of ours and shows its traceback.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _usage() -> str:
+    width = max(map(len, _COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in _COMMANDS.items()]
+    return "\n".join(
+        ["usage: churn-jax COMMAND [options]", "", *lines, "", "-h after a command."]
+    )
+
+
+def _enable_compilation_cache() -> None:
+    """Compiled programs outlive the process, so that a second run starts at once."""
+    import jax
+
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
+    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    jax.config.update("jax_compilation_cache_dir", str(base / "churn_jax" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _command(name: str) -> Callable[[Sequence[str]], int]:
+    if name == "study":
+        from churn_jax.command.study import study
+
+        return study
+    if name == "report":
+        from churn_jax.command.study import report
+
+        return report
+    if name == "data":
+        from churn_jax.command.data import data
+
+        return data
+    if name == "doctor":
+        from churn_jax.command.doctor import doctor
+
+        return doctor
+    from churn_jax.equations import print_equations
+
+    return lambda argv: print_equations() or 0
+
+
+def _fail(sentence: str) -> int:
+    print(f"churn-jax: {sentence}", file=sys.stderr)
+    return 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if argv[0] == "--version":
+        from churn_jax import __version__
+
+        print(__version__)
+        return 0
+    name, rest = argv[0], argv[1:]
+    if name not in _COMMANDS:
+        close = difflib.get_close_matches(name, _COMMANDS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
+    if name not in ("equations",):
+        _enable_compilation_cache()
+    try:
+        return _command(name)(rest)
+    except (ValueError, TypeError) as error:
+        if os.environ.get("CHURN_JAX_TRACEBACK"):
+            raise
+        return _fail(" ".join(str(error).split()))
+    except BrokenPipeError:  # `churn-jax ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        if error.errno in _NO_SPACE:
+            return _fail(
+                f"no space left on the disk{where}; what was finished before is kept, "
+                "and the same command goes on once there is room"
+            )
+        if os.environ.get("CHURN_JAX_TRACEBACK"):
+            raise
+        return _fail(f"{error.strerror or error}{where}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

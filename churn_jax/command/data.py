@@ -1,0 +1,33 @@
+"""`churn-jax data NAME`: prepares a TFDS set as array_record."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+__all__ = ["data"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Prepares a TFDS data set so that it is read without TensorFlow.
+
+    Attributes:
+        name: `digits`, `mnist`, `cifar10`, ...
+        data_dir: where prepared sets live; default is TFDS's own.
+        manual_dir: where files downloaded by hand lie.
+    """
+
+    name: tyro.conf.Positional[str]
+    data_dir: Path | None = None
+    manual_dir: Path | None = None
+
+
+def data(argv: Sequence[str]) -> int:
+    """Prepares and says what there is now."""
+    parsed = tyro.cli(Arguments, args=list(argv), prog="churn-jax data")
+    from churn_jax.data import prepare
+
+    print(prepare(parsed.name, data_dir=parsed.data_dir, manual_dir=parsed.manual_dir))
+    return 0

@@ -1,0 +1,92 @@
+"""What a study shows while it trains: bars with the time left, accuracy and churn."""
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+__all__ = ["StudyProgress"]
+
+
+class StudyProgress:
+    """Two bars: the method's epochs, and all epochs of the study."""
+
+    def __init__(self, config, only: tuple[str, ...], *, quiet: bool = False):
+        """Prepares the bars of the selected methods."""
+        self.config = config
+        self.specs = config.select(only)
+        self.console = Console(quiet=quiet)
+        # A bar is redrawn in place; a log file gets one line per finished method.
+        self.live = self.console.is_terminal and not quiet
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=self.console,
+            disable=not self.live,
+        )
+        # Work in units of one network's epochs, so that the time left is right.
+        self.weights = {s.name: s.method.members for s in self.specs}
+        epochs = config.train.epochs
+        self.all = self.bars.add_task(
+            "all methods", total=epochs * sum(self.weights.values()), status=""
+        )
+        self.task = None
+        self.before = 0
+        self.frozen: set[tuple[str, int]] = set()
+
+    def __enter__(self):
+        """Starts drawing."""
+        self.bars.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        """Stops drawing."""
+        self.bars.__exit__(*error)
+
+    def start(self, spec, finished: bool) -> None:
+        """A method begins, or was finished before."""
+        if self.task is not None:
+            self.bars.update(self.task, visible=False)
+        epochs = self.config.train.epochs
+        self.before = 0
+        status = "finished before" if finished else "compiling"
+        self.task = self.bars.add_task(f"{spec.label:<20}", total=epochs, status=status)
+        if finished:
+            self.bars.update(self.task, completed=epochs)
+            self.bars.advance(self.all, epochs * self.weights[spec.name])
+            self.console.print(f"{spec.label}: finished before, kept")
+
+    def update(self, progress) -> None:
+        """After an evaluation."""
+        status = (
+            f"validation accuracy {100 * progress.accuracy:.2f} %, "
+            f"churn {100 * progress.churn:.2f} %"
+        )
+        self.bars.update(self.task, completed=progress.epoch, status=status)
+        new = progress.epoch - self.before
+        self.before = progress.epoch
+        self.bars.advance(self.all, new * self.weights.get(progress.name, 1))
+        for stopped in progress.stopped:
+            if (progress.name, stopped.replica) not in self.frozen:
+                self.frozen.add((progress.name, stopped.replica))
+                self.note(
+                    f"{progress.name}: replica {stopped.replica} stopped at update "
+                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
+                )
+        if progress.epoch == progress.epochs:
+            self.console.print(f"{progress.name}: {status}", highlight=False)
+
+    def note(self, sentence: str) -> None:
+        """Says something above the bars."""
+        self.console.print(sentence, style="yellow", highlight=False)
