@@ -91,23 +91,40 @@ def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
         alias.asname or alias.name: (node.module, alias.name)
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
-        and (node.module or "").split(".")[0] == "churn_jax"
+        and node.module is not None
+        and node.module.split(".")[0] == "churn_jax"
         for alias in node.names
     }
 
 
-def _definition(root: Path, module: str, name: str):
-    """Path and node of `module.name`, followed through re-exports; None if no def."""
+def _assigned(tree: ast.Module) -> set[str]:
+    """Names that a module assigns: constants and aliases."""
+    return {
+        target.id
+        for node in tree.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+
+
+def _definition(
+    root: Path, module: str, name: str
+) -> tuple[Path, ast.FunctionDef | ast.ClassDef] | None:
+    """Path and node of `module.name`, through re-exports; None for an assignment."""
     path = _module_path(root, module)
-    if not path.exists():
-        return None
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
             return path, node
     if name in (imported := _imported_from(tree)):
         return _definition(root, *imported[name])
-    return None
+    if name in _assigned(tree):
+        return None
+    raise ValueError(
+        f"{path.relative_to(root.parent).as_posix()}: {name!r} is exported, but "
+        "neither defined nor imported by its absolute name"
+    )
 
 
 def _exported_names(path: Path) -> list[str]:
@@ -129,7 +146,8 @@ def _public_objects(root: Path) -> Iterator[_Public]:
         for name in _exported_names(init):
             found = _definition(root, f"churn_jax.{package}", name)
             if found is not None:  # aliases and constants have no docstring to read
-                yield _Public(package, name, *found)
+                path, node = found
+                yield _Public(package, name, path, node)
 
 
 def _references(docstring: str | None) -> list[str]:
@@ -174,7 +192,8 @@ def equation_index(root: Path | None = None) -> list[Equation]:
 
     Raises:
         ValueError: a reference does not have the form
-            `[key] Eq. N -- Author et al., Title, venue year. https://...`.
+            `[key] Eq. N -- Author et al., Title, venue year. https://...`, or an
+            exported name cannot be followed to its definition.
 
     Example:
         >>> [e.name for e in equation_index() if e.label == "Eq. 9"][0]

@@ -141,6 +141,15 @@ def test_a_reference_of_another_form_is_an_error_with_its_place(package, referen
         equations.equation_index(package)
 
 
+@pytest.mark.parametrize("statement", ["", "from .module import lost"])
+def test_an_exported_name_that_cannot_be_followed_is_an_error(package, statement):
+    (package / "losses" / "__init__.py").write_text(
+        f'{statement}\n__all__ = ["lost"]\n'
+    )
+    with pytest.raises(ValueError, match=r"losses/__init__\.py: 'lost' is exported"):
+        equations.equation_index(package)
+
+
 def test_every_public_loss_metric_and_method_has_a_reference():
     assert equations.untagged() == []
 
