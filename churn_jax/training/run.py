@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Interrupted(RuntimeError):
+class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake
     """Training was asked to stop; what was done is in the checkpoint."""
 
 
