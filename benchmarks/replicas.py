@@ -1,0 +1,248 @@
+"""Examples per second of R x M networks: the engine, one run at a time, and PyTorch.
+
+    python benchmarks/replicas.py --torch-python PATH/TO/ENVIRONMENT/bin/python
+
+For each model, in one run and taking turns so that a busy machine slows all alike:
+
+* the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto;
+* `one by one`: the same engine with R = 1, R times, as a script that is run once per
+  seed (starting and compiling R times would come on top and is not counted);
+* PyTorch (`torch_peer.py` in its own environment): default and channels_last.
+
+Every contender gathers its batch from uint8 images in memory, normalises, runs forward
+and backward and updates with momentum SGD in float32. The result is the median over
+repeats; the table is Markdown.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from churn_jax import data, ensembles, methods, models
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import split
+from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.setup import open_session
+from churn_jax.training.steps import make_step
+
+_EXAMPLES = 4096
+_CLASSES = 10
+_MAPPINGS = ("vmap", "unroll", "loop", "auto")
+_FORMATS = ("default", "channels_last")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What is measured for one model.
+
+    Attributes:
+        image: `[H, W, C]`.
+        replicas: R.
+        updates: per replica and measurement.
+    """
+
+    image: tuple[int, int, int]
+    replicas: int
+    updates: int
+
+
+_WORKLOADS = {
+    "mlp": Workload((28, 28, 1), replicas=10, updates=32),
+    "lenet5": Workload((28, 28, 1), replicas=10, updates=8),
+    "lenet5-32x32x3": Workload((32, 32, 3), replicas=10, updates=8),
+    "resnet20": Workload((32, 32, 3), replicas=2, updates=2),
+}
+
+
+def _dataset(image: tuple[int, int, int]) -> data.Dataset:
+    generator = np.random.default_rng(0)
+
+    def examples(count: int) -> data.Split:
+        return data.Split(
+            generator.integers(0, 256, (count, *image), dtype=np.uint8),
+            generator.integers(0, _CLASSES, count, dtype=np.int32),
+            np.arange(count),
+        )
+
+    parts = examples(_EXAMPLES), examples(128), examples(128)
+    return data.Dataset("random", *parts, _CLASSES, fingerprint="random")
+
+
+def engine(
+    name: str, workload: Workload, args: argparse.Namespace, mapping: str, runs: int = 1
+) -> Callable[[], float]:
+    """Compiles, and returns a function that trains and says how many seconds it took.
+
+    Args:
+        name: of the network.
+        workload: what to train.
+        args: batch size and members.
+        mapping: of the replicas.
+        runs: into how many launches the replicas are divided.
+    """
+    network = ensembles.from_linen(models.create(name, num_classes=_CLASSES))
+    run = Run(
+        "benchmark",
+        methods.ERM(members=args.members),
+        (ensembles.Group(network, args.members),),
+        TrainConfig(
+            replicas=workload.replicas // runs,
+            batch_size=args.batch,
+            mapping=mapping,
+            optimizer=OptimizerConfig(
+                learning_rate=0.01, nesterov=False, weight_decay=0.0
+            ),
+        ),
+    )
+    session = open_session(
+        run,
+        _dataset(workload.image),
+        directory=None,
+        teacher=None,
+        mean=0.5,
+        std=0.25,
+    )
+    chunks = chunk_count(session.program, run.config.replicas)
+    states, inputs = split(session.state, chunks), split(session.inputs(0), chunks)
+    step = make_step(session.program, steps_per_call=session.steps_per_call)
+    calls = max(workload.updates // session.steps_per_call, 1)
+    if calls * session.steps_per_call != workload.updates:
+        raise SystemExit(
+            f"{workload.updates} updates of {name} are not a multiple of "
+            f"{session.steps_per_call} updates per dispatch"
+        )
+
+    def measure() -> float:
+        start = time.perf_counter()
+        for _ in range(runs):
+            for i in range(chunks):
+                for _ in range(calls):
+                    states[i] = step(
+                        states[i], inputs[i], (), session.images, session.labels
+                    )
+            jax.block_until_ready(states)
+        return time.perf_counter() - start
+
+    start = time.perf_counter()
+    measure()
+    print(f"  {mapping}: first call {time.perf_counter() - start:.1f} s", flush=True)
+    return measure
+
+
+def pytorch(
+    name: str, workload: Workload, args: argparse.Namespace, memory_format: str
+) -> dict:
+    """One launch of the peer; its line."""
+    command = [
+        args.torch_python,
+        str(Path(__file__).with_name("torch_peer.py")),
+        f"--model={name}",
+        f"--slots={workload.replicas * args.members}",
+        f"--batch={args.batch}",
+        f"--steps={max(workload.updates, 3)}",
+        f"--memory-format={memory_format}",
+        f"--threads={args.threads}",
+        f"--image-size={workload.image[0]}",
+        f"--channels={workload.image[2]}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the PyTorch peer failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_model(label: str, args: argparse.Namespace) -> dict[str, list[float]]:
+    """Images per second of each contender, one number per repeat."""
+    workload, name = _WORKLOADS[label], label.split("-")[0]
+    print(f"{label}: {workload}", flush=True)
+    engines = {f"engine, {m}": engine(name, workload, args, m) for m in args.mappings}
+    engines["one by one"] = engine(name, workload, args, "auto", workload.replicas)
+    images = workload.replicas * args.members * workload.updates * args.batch
+    rates: dict[str, list[float]] = {}
+    for _ in range(args.repeats):
+        for contender, measure in engines.items():
+            rates.setdefault(contender, []).append(images / measure())
+        for memory_format in _FORMATS if args.torch_python else ():
+            line = pytorch(name, workload, args, memory_format)
+            contender = f"PyTorch {line['version']}, {memory_format}"
+            rates.setdefault(contender, []).append(line["images_per_s"])
+    return rates
+
+
+def table(label: str, args, rates: dict[str, list[float]]) -> str:
+    """Markdown rows: median, range and ratios of medians."""
+    workload = _WORKLOADS[label]
+    medians = {c: statistics.median(r) for c, r in rates.items()}
+    references = [c for c in rates if c == "one by one" or c.startswith("PyTorch")]
+    title = (
+        f"{label}: R = {workload.replicas}, M = {args.members}, batch {args.batch}, "
+        f"images {workload.image}, {args.repeats} repeats of {workload.updates} updates"
+    )
+    head = ["contender", "images/s", "range", *(f"/ {c}" for c in references)]
+    rows = [title, "", _row(head), _row(["---"] * len(head))]
+    for contender, median in medians.items():
+        spread = f"{min(rates[contender]):,.0f} .. {max(rates[contender]):,.0f}"
+        ratios = [f"{median / medians[c]:.2f}" for c in references]
+        rows.append(_row([contender, f"{median:,.0f}", spread, *ratios]))
+    return "\n".join(rows)
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def machine() -> str:
+    """Processor, cores, date and versions, as one line."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text().splitlines()
+        named = [x.split(":", 1)[1].strip() for x in lines if "model name" in x]
+        cpu = named[0] if named else cpu
+    versions = ", ".join(
+        f"{p} {importlib.metadata.version(p)}" for p in ("jax", "flax", "churn_jax")
+    )
+    return (
+        f"{jax.devices()[0].device_kind} ({cpu}), {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f} at the end, {datetime.date.today()}, "
+        f"Python {platform.python_version()}, {versions}"
+    )
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = sorted(_WORKLOADS)
+    parser.add_argument("--models", nargs="+", choices=known, default=known)
+    parser.add_argument("--mappings", nargs="+", choices=_MAPPINGS, default=_MAPPINGS)
+    parser.add_argument("--members", type=int, default=1, help="M")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own")
+    parser.add_argument("--torch-python", help="interpreter that has PyTorch")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    tables = []
+    for label in args.models:
+        tables.append(table(label, args, measure_model(label, args)))
+        print("\n" + tables[-1] + "\n", flush=True)
+    print(machine())
+
+
+if __name__ == "__main__":
+    main()
