@@ -129,7 +129,8 @@ def paired_jackknife_test(
         The jackknife variance of a mean over pairs is on average too large, never too
         small (Efron and Stein), so the test is conservative; the excess goes to zero as
         1/R where single runs explain the spread and stays near a factor of two where
-        only the pairing does. When all runs agree to the last digit, stderr is 0 and p
+        only the combination of two runs does. Where run r of the two sides shares no
+        seeds the test stays valid and only finds less. When all runs agree to the last digit, stderr is 0 and p
         is 1 or 0.
 
     References:

@@ -73,7 +73,8 @@ class StudyInfo:
         name: preset or study name.
         title: heading of the report.
         baseline: name of the method the others are compared with.
-        methods: the methods in the order of the study.
+        methods: finished methods and those `config.methods` still plans, in the order
+            of the plan.
         facts: the whole file, for everything that is only displayed.
     """
 
@@ -119,9 +120,10 @@ def read_study(run_dir) -> StudyInfo:
         ) from error
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} cannot be read as JSON ({error})") from error
-    if not isinstance(facts, Mapping) or not facts.get("methods"):
+    entries = _entries(facts) if isinstance(facts, Mapping) else []
+    if not entries:
         raise ReportError(f"{path} lists no methods")
-    methods = tuple(_method(entry, path) for entry in facts["methods"])
+    methods = tuple(_method(entry, path) for entry in entries)
     names = [method.name for method in methods]
     if len(set(names)) != len(names):
         raise ReportError(f"{path} lists a method twice: {', '.join(names)}")
@@ -134,6 +136,23 @@ def read_study(run_dir) -> StudyInfo:
         methods=methods,
         facts=facts,
     )
+
+
+def _entries(facts: Mapping) -> list:
+    """Finished methods, and those the configuration still plans, in its order."""
+    finished = list(facts.get("methods") or ())
+    config = facts.get("config")
+    planned = (config.get("methods") if isinstance(config, Mapping) else None) or ()
+    planned = [p for p in planned if isinstance(p, Mapping) and "name" in p]
+    done = {f.get("name"): f for f in finished if isinstance(f, Mapping)}
+    names = {p["name"] for p in planned}
+    rest = [
+        f for f in finished if not isinstance(f, Mapping) or f.get("name") not in names
+    ]
+    keep = ("name", "label", "equation")  # what a plan and an entry have in common
+    return [
+        done.get(p["name"], {k: p[k] for k in keep if k in p}) for p in planned
+    ] + rest
 
 
 def _method(entry, path) -> MethodInfo:

@@ -34,6 +34,7 @@ __all__ = [
 RELIABILITY_BINS = 15
 CONFIDENCE_BINS = 10
 SIGNIFICANT = 0.05
+FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
 
@@ -261,7 +262,8 @@ def _over_pairs(matrices: dict[str, np.ndarray]) -> dict[str, Estimate]:
     if stack.shape[1] < 2:
         return dict.fromkeys(matrices, Estimate(np.nan, np.nan, np.nan))
     summary = jax.device_get(_summarize_each(stack))
-    numbers = zip(summary.mean, summary.std, summary.stderr, strict=True)
+    std = summary.std if stack.shape[1] > 2 else [np.nan] * len(stack)  # one pair
+    numbers = zip(summary.mean, std, summary.stderr, strict=True)
     return {
         name: Estimate(*map(float, number))
         for name, number in zip(matrices, numbers, strict=True)
@@ -375,7 +377,7 @@ def compare_with_baseline(
 
 
 def _verdict(difference: Difference, p: float, what: str, words) -> str:
-    if not np.isfinite(p):
+    if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
         return f"too few runs to test {what} ({difference.runs} in common)"
     said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
     digits = 1 if 100 * difference.stderr >= 0.1 else 2

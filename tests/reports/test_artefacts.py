@@ -31,6 +31,16 @@ def test_only_the_names_are_needed(tmp_path):
     assert method.training_cost is None and method.stopped == ()
 
 
+def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path):
+    plan = [{"name": n, "label": n.upper(), "coefficients": 3} for n in "abc"]
+    done = [{"name": "x"}, {"name": "b", "label": "Bee", "members": 2}]
+    study = read_study(_study(tmp_path, methods=done, config={"methods": plan}))
+    assert [m.label for m in study.methods] == ["A", "Bee", "C", "x"]
+    assert [m.members for m in study.methods] == [None, 2, None, None]
+    nothing_done = read_study(_study(tmp_path, methods=[], config={"methods": plan}))
+    assert [m.name for m in nothing_done.methods] == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

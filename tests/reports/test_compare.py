@@ -153,6 +153,7 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     assert np.isnan(one.churn.mean) and np.isnan(one.accuracy.std)
     two = summarize(Predictions(noisy.ids, noisy.labels, noisy.logits[:2]))
     assert np.isfinite(two.churn.mean) and np.isnan(two.churn.stderr)
+    assert np.isnan(two.churn.std)  # one pair has no spread, not a spread of zero
     assert np.isnan(two.relative_prediction_difference.stderr)
 
 
@@ -219,6 +220,12 @@ def test_runs_without_a_partner_are_not_compared(noisy):
 def test_verdicts_say_no_more_than_was_found(difference, p, expected):
     found = Difference(difference, 0.003, difference / 0.003, p, 10)
     assert Comparison(found, p, found, p).churn_verdict == expected
+
+
+def test_two_runs_are_too_few_for_a_verdict_whatever_p_says():
+    accident = Difference(-0.08, 0.0001, -800.0, 0.001, 2)
+    verdict = Comparison(accident, 0.001, accident, 0.001).accuracy_verdict
+    assert verdict == "too few runs to test accuracy (2 in common)"
 
 
 def test_accuracy_is_raised_or_lowered_and_small_errors_keep_two_digits():
