@@ -130,8 +130,8 @@ def paired_jackknife_test(
         small (Efron and Stein), so the test is conservative; the excess goes to zero as
         1/R where single runs explain the spread and stays near a factor of two where
         only the combination of two runs does. Where run r of the two sides shares no
-        seeds the test stays valid and only finds less. When all runs agree to the last digit, stderr is 0 and p
-        is 1 or 0.
+        seeds the test stays valid and only finds less. When all runs agree to the last
+        digit, stderr is 0 and p is 1 or 0.
 
     References:
         [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,

@@ -38,7 +38,8 @@ FIGURES = (
     (
         plots.training_curves,
         "Training",
-        "Mean over the runs that finished.",
+        "Mean over the runs that finished. The loss is each method's own objective: "
+        "its height cannot be compared between methods.",
     ),
     (
         plots.confidence_histogram,
