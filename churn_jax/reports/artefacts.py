@@ -170,18 +170,23 @@ def _method(entry, path) -> MethodInfo:
         name=name,
         label=str(entry.get("label") or name),
         equation=str(entry.get("equation") or ""),
-        members=_number(entry.get("members")),
+        members=_count(entry.get("members")),
         training_cost=_number(entry.get("training_cost")),
         inference_cost=_number(entry.get("inference_cost")),
         coefficients=dict(entry.get("coefficients") or {}),
         seconds=_number(entry.get("seconds")),
         compile_seconds=_number(entry.get("compile_seconds")),
-        parameters=_number(entry.get("parameters")),
+        parameters=_count(entry.get("parameters")),
         stopped=tuple(stopped),
     )
 
 
-def _number(value):
+def _count(value) -> int | None:
+    value = _number(value)
+    return None if value is None else int(value)
+
+
+def _number(value) -> float | None:
     good = isinstance(value, int | float) and not isinstance(value, bool)
     return value if good and math.isfinite(value) else None
 

@@ -34,6 +34,7 @@ __all__ = [
 RELIABILITY_BINS = 15
 CONFIDENCE_BINS = 10
 SIGNIFICANT = 0.05
+UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
@@ -235,13 +236,13 @@ def _pair_level(predictions, runs):
     logits = predictions.logits
     labels = predictions.labels.astype(np.int32)
     # All runs, also stopped ones, go in: one shape per study, hence one compilation.
-    split = metrics.pairwise(metrics.churn_by_correctness, logits, labels)
+    correct, incorrect = metrics.pairwise(metrics.churn_by_correctness, logits, labels)
     matrices = {
         "churn": metrics.pairwise(metrics.churn, logits),
         "surrogate_churn": metrics.pairwise(metrics.surrogate_churn, logits),
         "l1": metrics.pairwise(metrics.l1_distance, logits),
-        "churn_correct": split.correct,
-        "churn_incorrect": split.incorrect,
+        "churn_correct": correct,
+        "churn_incorrect": incorrect,
         "nfr": metrics.pairwise(metrics.negative_flip_rate, logits, labels),
     }
     matrices = {
@@ -359,7 +360,7 @@ def compare_with_baseline(
         ours = [summary.runs.index(r) for r in shared]
         theirs = [base.runs.index(r) for r in shared]
         if not shared:
-            churn[name] = accuracy[name] = Difference(*[np.nan] * 4, 0)
+            churn[name] = accuracy[name] = UNTESTED
             continue
         churn[name] = paired_jackknife_test(
             summary.pair_values["churn"][np.ix_(ours, ours)],

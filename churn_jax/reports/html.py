@@ -138,9 +138,8 @@ def _results(report: Report) -> str:
 
 
 def _tone(row: Row) -> str:
-    churn = row.comparison.churn_verdict
-    words = {"reduces": "good", "increases": "bad"}
-    return words.get(churn.split()[0], "even")
+    words = {"Reduces": "good", "Increases": "bad"}
+    return words.get(row.verdict.split()[0], "even")
 
 
 def _main_table(report: Report) -> str:
