@@ -10,6 +10,7 @@ from churn_jax.metrics import (
     PredictionDifferenceState,
     RateState,
 )
+from churn_jax.metrics.state import masked_mean
 
 
 def test_ten_million_small_terms_do_not_get_lost():
@@ -88,3 +89,12 @@ def test_states_are_valid_scan_carries():
 
     state, _ = jax.lax.scan(step, ChurnState.empty(), (logits[0], logits[1]))
     assert int(state.examples) == 24
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.float32])
+def test_masks_may_be_bools_or_numbers(dtype):
+    mask = np.array([1, 0, 1], dtype)
+    values = jnp.array([1.0, jnp.nan, 2.0])
+    assert float(masked_mean(values, mask)) == 1.5
+    assert float(MeanState.empty().add(values, mask).compute()) == 1.5
+    assert float(RateState.empty().add(values > 1.5, mask).compute()) == 0.5
