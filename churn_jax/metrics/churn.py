@@ -1,6 +1,6 @@
 """Disagreement of two models: churn, its smooth surrogate, churn by correctness."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -174,21 +174,25 @@ def churn_by_correctness(
     return state.update(logits_a, logits_b, labels, mask).compute()
 
 
-def split_by_correctness(both, neither, correct, examples) -> ChurnByCorrectness:
+def split_by_correctness(
+    churned_right, churned_wrong, correct, examples
+) -> ChurnByCorrectness:
     """The two rates from counts: churn & right, churn & wrong, right, all."""
 
     def rate(hits, group):
         share = hits.astype(jnp.float32) / jnp.maximum(group, 1).astype(jnp.float32)
         return jnp.where(examples > 0, share, jnp.nan)
 
-    return ChurnByCorrectness(rate(both, correct), rate(neither, examples - correct))
+    return ChurnByCorrectness(
+        rate(churned_right, correct), rate(churned_wrong, examples - correct)
+    )
 
 
 @struct.dataclass
 class ChurnState(RateState):
     """Streamed `churn`."""
 
-    def update(self, logits_a, logits_b, mask=None) -> "ChurnState":
+    def update(self, logits_a, logits_b, mask=None) -> Self:
         """Adds a batch; arguments as in `churn`."""
         return self.add(disagree(logits_a, logits_b), mask)
 
@@ -199,7 +203,7 @@ class SurrogateChurnState(MeanState):
 
     alpha: float = struct.field(pytree_node=False, default=1.0)
 
-    def update(self, logits_a, logits_b, mask=None) -> "SurrogateChurnState":
+    def update(self, logits_a, logits_b, mask=None) -> Self:
         """Adds a batch; arguments as in `surrogate_churn`."""
         return self.add(_surrogate(logits_a, logits_b, self.alpha), mask)
 

@@ -1,5 +1,7 @@
 """Confidence, entropy, distance, and the bounds on churn that follow from them."""
 
+from typing import Self
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -227,7 +229,7 @@ def churn_bound_from_confidence_sum(
 class ConfidenceState(MeanState):
     """Streamed mean of `prediction_confidence`."""
 
-    def update(self, logits, mask=None) -> "ConfidenceState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch of logits `[..., C]`."""
         return self.add(prediction_confidence(logits), mask)
 
@@ -236,7 +238,7 @@ class ConfidenceState(MeanState):
 class EntropyState(MeanState):
     """Streamed mean of `prediction_entropy`, in nats."""
 
-    def update(self, logits, mask=None) -> "EntropyState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch of logits `[..., C]`."""
         return self.add(prediction_entropy(logits), mask)
 
@@ -245,6 +247,6 @@ class EntropyState(MeanState):
 class L1DistanceState(MeanState):
     """Streamed mean of `l1_distance`."""
 
-    def update(self, logits_a, logits_b, mask=None) -> "L1DistanceState":
+    def update(self, logits_a, logits_b, mask=None) -> Self:
         """Adds a batch; logits `[..., C]` of two models."""
         return self.add(l1_distance(logits_a, logits_b), mask)

@@ -130,7 +130,8 @@ class _ChurnByCorrectness(PairMetric):
         )
 
     def finish(self, sums, examples):
-        return split_by_correctness(*sums, examples)
+        churned_right, churned_wrong, right = sums
+        return split_by_correctness(churned_right, churned_wrong, right, examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +150,9 @@ class _Flips(PairMetric):
         )
 
     def finish(self, sums, examples):
-        state = flips.FlipState(*sums, jnp.broadcast_to(examples, sums[0].shape))
+        negative, positive, both = sums
+        examples = jnp.broadcast_to(examples, both.shape)
+        state = flips.FlipState(negative, positive, both, examples)
         return getattr(state.compute(), self.rate)
 
 

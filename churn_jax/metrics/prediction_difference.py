@@ -3,6 +3,8 @@
 `P_nm` is model m's distribution on example n, `Pbar_n` its mean over the M models.
 """
 
+from typing import Self
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -271,7 +273,7 @@ class PredictionDifferenceState(MeanState):
 
     order: float = struct.field(pytree_node=False, default=1)
 
-    def update(self, logits, mask=None) -> "PredictionDifferenceState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`."""
         return self.add(_plain(jnp.asarray(logits), self.order), mask)
 
@@ -280,7 +282,7 @@ class PredictionDifferenceState(MeanState):
 class RelativePredictionDifferenceState(MeanState):
     """Streamed `relative_prediction_difference`."""
 
-    def update(self, logits, mask=None) -> "RelativePredictionDifferenceState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`."""
         return self.add(_relative(jnp.asarray(logits)), mask)
 
@@ -289,7 +291,7 @@ class RelativePredictionDifferenceState(MeanState):
 class PositivePredictionDifferenceState(MeanState):
     """Streamed `positive_prediction_difference`."""
 
-    def update(self, logits, mask=None) -> "PositivePredictionDifferenceState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch `[M, B, 2]`."""
         return self.add(_positive(jnp.asarray(logits)), mask)
 
@@ -298,7 +300,7 @@ class PositivePredictionDifferenceState(MeanState):
 class LabelPredictionDifferenceState(MeanState):
     """Streamed `label_prediction_difference`."""
 
-    def update(self, logits, labels, mask=None) -> "LabelPredictionDifferenceState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch `[M, B, C]` with labels `[B]`."""
         return self.add(_label(jnp.asarray(logits), labels), mask)
 
@@ -307,6 +309,6 @@ class LabelPredictionDifferenceState(MeanState):
 class HammingPredictionDifferenceState(MeanState):
     """Streamed `hamming_prediction_difference`."""
 
-    def update(self, logits, mask=None) -> "HammingPredictionDifferenceState":
+    def update(self, logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`."""
         return self.add(_hamming(jnp.asarray(logits)), mask)

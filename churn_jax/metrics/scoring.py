@@ -1,5 +1,7 @@
 """How good one model's predictions are: accuracy, log score, Brier score."""
 
+from typing import Self
+
 import jax.numpy as jnp
 import optax
 from flax import struct
@@ -174,7 +176,7 @@ def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Sca
 class AccuracyState(RateState):
     """Streamed `accuracy`."""
 
-    def update(self, logits, labels, mask=None) -> "AccuracyState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `accuracy`."""
         return self.add(is_correct(logits, labels), mask)
 
@@ -183,7 +185,7 @@ class AccuracyState(RateState):
 class ErrorRateState(RateState):
     """Streamed `error_rate`."""
 
-    def update(self, logits, labels, mask=None) -> "ErrorRateState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `error_rate`."""
         return self.add(~is_correct(logits, labels), mask)
 
@@ -192,7 +194,7 @@ class ErrorRateState(RateState):
 class NLLState(MeanState):
     """Streamed `negative_log_likelihood`."""
 
-    def update(self, logits, labels, mask=None) -> "NLLState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `negative_log_likelihood`."""
         return self.add(_nll(logits, labels), mask)
 
@@ -201,6 +203,6 @@ class NLLState(MeanState):
 class BrierState(MeanState):
     """Streamed `brier_score`."""
 
-    def update(self, logits, labels, mask=None) -> "BrierState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `brier_score`."""
         return self.add(_brier(logits, labels), mask)

@@ -11,6 +11,9 @@ under `jit` with globally sharded arrays. How long a stream may get:
   1e-7 relative. A plain float32 accumulator stops growing at 2**24 additions of 1.
 """
 
+import dataclasses
+from typing import Self
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -85,7 +88,9 @@ class LongSum:
 
     def add(self, value) -> "LongSum":
         """Adds an array of this sum's shape."""
-        return self.replace(rest=self.rest + value.astype(jnp.float32))._carry()
+        return dataclasses.replace(
+            self, rest=self.rest + value.astype(jnp.float32)
+        )._carry()
 
     def merge(self, other: "LongSum") -> "LongSum":
         """The sum of both."""
@@ -152,15 +157,16 @@ class MeanState(_State):
     examples: jax.Array
 
     @classmethod
-    def empty(cls, **settings) -> "MeanState":
+    def empty(cls, **settings) -> Self:
         """No examples yet; `settings` are the static fields of the subclass."""
         return cls(total=LongSum.zeros(), examples=jnp.zeros((), jnp.int32), **settings)
 
-    def add(self, values: PerExample, mask: Mask | None = None) -> "MeanState":
+    def add(self, values: PerExample, mask: Mask | None = None) -> Self:
         """This state and the valid ones of `values [...]`."""
         valid = valid_examples(mask, values.shape)
         total = jnp.sum(jnp.where(valid, values.astype(jnp.float32), 0.0))
-        return self.replace(
+        return dataclasses.replace(
+            self,
             total=self.total.add(total),
             examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
         )
@@ -178,14 +184,15 @@ class RateState(_State):
     examples: jax.Array
 
     @classmethod
-    def empty(cls) -> "RateState":
+    def empty(cls) -> Self:
         """No examples yet."""
         return cls(hits=jnp.zeros((), jnp.int32), examples=jnp.zeros((), jnp.int32))
 
-    def add(self, holds, mask: Mask | None = None) -> "RateState":
+    def add(self, holds, mask: Mask | None = None) -> Self:
         """This state and the valid ones of the bools `holds [...]`."""
         valid = valid_examples(mask, holds.shape)
-        return self.replace(
+        return dataclasses.replace(
+            self,
             hits=self.hits + jnp.sum(holds & valid, dtype=jnp.int32),
             examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
         )
