@@ -13,7 +13,7 @@ from churn_jax.typing import Array
 
 __all__ = ["banded_convolution"]
 
-_LARGEST_BLOCK = 8  # output columns per product: 5 to 8 measured best, 28 slowest
+_LARGEST_BLOCK = 8  # output columns; measured 1.0 to 1.3 times as fast as whole rows
 
 
 def banded_convolution(images: Array, kernel: Array, *, padding: int = 0) -> Array:

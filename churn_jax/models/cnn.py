@@ -69,8 +69,8 @@ class LeNet5(nn.Module):
         axis_name: accepted so that every network of the zoo can be given one; there
             is no batch norm, so it changes nothing.
         layout: `"nhwc"` uses XLA's convolution, `"banded"` one dense product per
-            convolution (`banded_convolution`), which is 1.7 to 2.4 times as fast
-            on CPU. Both compute the same function of the same parameter tree.
+            convolution (`banded_convolution`), which trains about twice as fast on
+            CPU. Both compute the same function of the same parameter tree.
             `"auto"` is `"banded"` where JAX's default backend is the CPU and `"nhwc"`
             elsewhere; name one when compiling for a device that is not the default.
 
