@@ -92,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("CHURN_JAX_TRACEBACK"):
             raise
         return _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:  # before a study was there to be saved
+        print("churn-jax: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # `churn-jax ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

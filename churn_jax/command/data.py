@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from churn_jax.command.options import read_options
+
 __all__ = ["data"]
 
 
@@ -26,7 +28,7 @@ class Arguments:
 
 def data(argv: Sequence[str]) -> int:
     """Prepares and says what there is now."""
-    parsed = tyro.cli(Arguments, args=list(argv), prog="churn-jax data")
+    parsed = read_options(Arguments, argv, prog="churn-jax data")
     from churn_jax.data import prepare
 
     print(prepare(parsed.name, data_dir=parsed.data_dir, manual_dir=parsed.manual_dir))

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import tyro
+from churn_jax.command.options import read_options
 
 __all__ = ["doctor"]
 
@@ -25,7 +25,7 @@ class Arguments:
 
 def doctor(argv: Sequence[str]) -> int:
     """Prints what it finds; exit code 0 whatever that is."""
-    parsed = tyro.cli(Arguments, args=list(argv), prog="churn-jax doctor")
+    parsed = read_options(Arguments, argv, prog="churn-jax doctor")
     if parsed.launches < 2 or parsed.steps < 1:
         raise ValueError("doctor needs at least two launches and one step")
     import jax

@@ -1,6 +1,7 @@
 """`churn-jax study PRESET` and `churn-jax report FOLDER`."""
 
 import dataclasses
+import math
 import shlex
 import signal
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import tyro
 
 from churn_jax.command.launch import Launch, connect
+from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
 
 __all__ = ["report", "study"]
@@ -87,9 +89,9 @@ def _parse(argv: Sequence[str]):
     if not argv or argv[0].startswith("-"):
         raise ValueError(f"study needs the name of a preset: {names}")
     config = preset(argv[0])
-    options = tyro.cli(
+    options = read_options(
         _arguments(config),
-        args=_expanded(argv[1:]),
+        _expanded(argv[1:]),
         prog=f"churn-jax study {argv[0]}",
         description=f"{config.title}. Presets: {names}. Short forms: "
         f"{', '.join(_SHORT)}, --mesh replica=4,member=2,data=1.",
@@ -106,7 +108,13 @@ def _parse(argv: Sequence[str]):
             raise ValueError(
                 f"--set takes method.coefficient=value; got {assignment!r}"
             )
-        config = config.with_coefficient(path.strip(), float(value))
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"--set {path} takes a finite number; got {value!r}")
+        config = config.with_coefficient(path.strip(), number)
     return config, options
 
 
@@ -114,8 +122,12 @@ def _set_aside(out: Path) -> None:
     """Renames a folder that is in the way; nothing is deleted."""
     if not out.exists():
         return
+    from churn_jax.training.checkpoint import free_name
+
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    out.rename(out.with_name(f"{out.name}.{stamp}"))
+    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
+    out.rename(aside)
+    print(f"{out} was moved to {aside}")
 
 
 def study(argv: Sequence[str]) -> int:
@@ -192,7 +204,7 @@ def report(argv: Sequence[str]) -> int:
 
         folder: tyro.conf.Positional[Path]
 
-    parsed = tyro.cli(Arguments, args=list(argv), prog="churn-jax report")
+    parsed = read_options(Arguments, argv, prog="churn-jax report")
     began = time.perf_counter()
     _show(parsed.folder, time.perf_counter() - began)
     return 0

@@ -16,10 +16,16 @@ import numpy as np
 
 from churn_jax import __version__, data
 from churn_jax.data import channel_statistics
-from churn_jax.predictions import Predictions, load_predictions, save_predictions
+from churn_jax.predictions import (
+    Predictions,
+    load_predictions,
+    replace_file,
+    save_predictions,
+)
 from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
+from churn_jax.training.checkpoint import OtherConfiguration, free_name
 from churn_jax.training.loop import train
-from churn_jax.training.run import Progress, Run, Trained
+from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = ["StudyError", "hardware", "run_study", "versions"]
 
@@ -52,13 +58,8 @@ def hardware() -> str:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
-        json.dump(value, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with replace_file(path) as file:
+        file.write((json.dumps(value, indent=2) + "\n").encode())
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -89,7 +90,7 @@ class _Folder:
     """`study.json` and the folders of the methods."""
 
     def __init__(self, out: Path, config: StudyConfig, dataset, command: str):
-        self.out, self.path = out, out / "study.json"
+        self.out, self.path, self.config = out, out / "study.json", config
         config_json = resolved(config)
         self.record = {
             "name": config.name,
@@ -124,6 +125,8 @@ class _Folder:
                 f"{self.path} is not a study's record ({error}); use another --out or "
                 "--fresh"
             ) from error
+        if not self._anything_trained(old):
+            return  # a launch that failed at once: its mistakes bind nobody
         if fingerprint != self.record["data"]["fingerprint"]:
             raise StudyError(
                 f"{self.out} holds a study of other data (fingerprint "
@@ -144,6 +147,12 @@ class _Folder:
             )
         self.record["methods"] = old.get("methods", [])
 
+    def _anything_trained(self, record: dict[str, Any]) -> bool:
+        if record.get("methods"):
+            return True
+        left = ("*/predictions.npz", "*/checkpoints/*")
+        return any(any((self.out / "methods").glob(pattern)) for pattern in left)
+
     def method_dir(self, name: str) -> Path:
         return self.out / "methods" / name
 
@@ -152,11 +161,35 @@ class _Folder:
         entry = next((m for m in self.record["methods"] if m["name"] == spec.name), {})
         if entry.get("method") != resolved(spec.method):
             return False
+        if entry.get("teacher") != self.teacher(spec):
+            return False
         path = self.method_dir(spec.name) / "predictions.npz"
         if not path.exists():
             return False
         load_predictions(path)  # a damaged file is an error, not a reason to retrain
         return True
+
+    def teacher(self, spec: MethodSpec) -> dict[str, Any] | None:
+        """What taught the method: it is trained again when that changes."""
+        if spec.teacher is None:
+            return None
+        teacher = self.config.spec(spec.teacher)
+        return {
+            "name": teacher.name,
+            "method": resolved(teacher.method),
+            "teacher": self.teacher(teacher),
+        }
+
+    def set_aside(self, name: str) -> Path:
+        """Renames what an earlier setting of the method left; nothing is deleted."""
+        source = self.method_dir(name)
+        target = free_name(source.with_name(f"{name}.before"))
+        source.rename(target)
+        self.record["methods"] = [
+            m for m in self.record["methods"] if m["name"] != name
+        ]
+        self.write()
+        return target
 
     def write(self, entry: dict[str, Any] | None = None) -> None:
         if entry is not None:
@@ -178,7 +211,9 @@ def _coefficients(method) -> dict[str, Any]:
     return found
 
 
-def _entry(spec: MethodSpec, trained: Trained, cost: float) -> dict[str, Any]:
+def _entry(
+    spec: MethodSpec, trained: Trained, cost: float, teacher: dict[str, Any] | None
+) -> dict[str, Any]:
     return {
         "name": spec.name,
         "label": spec.label,
@@ -188,6 +223,7 @@ def _entry(spec: MethodSpec, trained: Trained, cost: float) -> dict[str, Any]:
         "inference_cost": spec.method.inference_cost,
         "coefficients": _coefficients(spec.method),
         "method": resolved(spec.method),
+        "teacher": teacher,
         "seconds": round(trained.seconds, 3),
         "compile_seconds": round(trained.compile_seconds, 3),
         "parameters": trained.parameters,
@@ -267,19 +303,28 @@ def run_study(
             config=config.train,
             stream=0 if spec.teacher is None else 1,
         )
-        result = train(
-            run,
-            dataset,
-            directory=folder.method_dir(spec.name),
-            teacher=None if spec.teacher is None else teacher_of(spec),
-            mean=mean,
-            std=std,
-            on_progress=on_progress,
-            stop=stop,
+        arguments = {
+            "directory": folder.method_dir(spec.name),
+            "teacher": None if spec.teacher is None else teacher_of(spec),
+            "mean": mean,
+            "std": std,
+            "on_progress": on_progress,
+            "on_note": on_note,
+            "stop": stop,
+        }
+        try:
+            return train(run, dataset, **arguments)
+        except OtherConfiguration:
+            # The study's settings agree, so this is a method whose coefficients or
+            # teacher were changed: what they gave before is kept under another name.
+            if jax.process_count() > 1:
+                raise
+        aside = folder.set_aside(spec.name)
+        on_note(
+            f"{spec.name} is trained again, because its settings changed; the results "
+            f"of the earlier ones are in {aside}"
         )
-        for note in result.notes:
-            on_note(note)
-        return result
+        return train(run, dataset, **arguments)
 
     def teacher_of(spec: MethodSpec) -> Trained:
         if spec.teacher not in trained:
@@ -288,6 +333,8 @@ def run_study(
 
     teachers = {spec.teacher for spec in selected if not finished[spec.name]}
     for spec in selected:
+        if stop is not None and stop.is_set():
+            raise Interrupted(f"stopped before {spec.name}")
         on_start(spec, finished[spec.name])
         if finished[spec.name]:
             continue
@@ -296,7 +343,9 @@ def run_study(
             trained[spec.name] = result
         logits = result.predict(dataset.test.images)
         if primary:
-            entry = _entry(spec, result, _training_cost(config, spec))
+            entry = _entry(
+                spec, result, _training_cost(config, spec), folder.teacher(spec)
+            )
             meta = {
                 "method": spec.name,
                 "study": config.name,

@@ -1,23 +1,36 @@
 """Checkpoints through Orbax: written whole or not at all, refused by name."""
 
 import dataclasses
+import errno
 import json
-import shutil
+import os
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from churn_jax.typing import PyTree
 
-__all__ = ["CheckpointError", "Checkpoints", "Restored"]
+__all__ = [
+    "CheckpointError",
+    "Checkpoints",
+    "OtherConfiguration",
+    "Restored",
+    "free_name",
+]
 
 _FORMAT = "churn_jax/1"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used, named in one sentence."""
+
+
+class OtherConfiguration(CheckpointError):  # noqa: N818 -- what it is
+    """A sound checkpoint of something else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +40,11 @@ class Restored:
     Attributes:
         tree: arrays with the shardings that were asked for.
         meta: what `save` was given.
-        skipped: one sentence per newer checkpoint that could not be used.
+        step: when it was saved.
+        skipped: one clause per newer checkpoint that could not be used.
     """
 
+    step: int
     tree: PyTree
     meta: dict[str, Any]
     skipped: tuple[str, ...]
@@ -76,30 +91,35 @@ class Checkpoints:
             self._manager.wait_until_finished()
         except ValueError as error:  # TensorStore reports a full disk as a ValueError
             text = str(error)
-            if "No space left" in text or "RESOURCE_EXHAUSTED" in text:
-                raise OSError(28, "No space left on device", str(self.directory)) from (
-                    error
-                )
+            for code in _FULL:
+                if os.strerror(code) in text or f"errno={code} " in text:
+                    raise OSError(
+                        code, os.strerror(code), str(self.directory)
+                    ) from error
             raise
 
     def restore(self, like: PyTree) -> Restored | None:
         """The newest checkpoint that can be read, or None where there is none.
+
+        Newer ones that cannot be read are renamed to `<step>.unreadable`, so that the
+        steps they stand for can be saved again; nothing is deleted.
 
         Args:
             like: arrays or `ShapeDtypeStruct`s with the shapes, dtypes and shardings
                 to restore to; the mesh may differ from the one that wrote.
 
         Raises:
-            CheckpointError: a checkpoint belongs to another configuration, or none
-                of those present can be read.
+            OtherConfiguration: the newest readable one is of something else.
+            CheckpointError: none of those present can be read.
         """
+        steps = sorted(self._manager.all_steps(), reverse=True)
         skipped = []
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        for position, step in enumerate(steps):
             where = self.directory / str(step)
             try:
                 meta = self._meta(step)
                 if meta["identity"] != self.identity:
-                    raise CheckpointError(
+                    raise OtherConfiguration(
                         f"{where} was written by another configuration "
                         f"({_difference(meta['identity'], self.identity)}); use "
                         "another output folder or --fresh"
@@ -109,18 +129,14 @@ class Checkpoints:
                     args=ocp.args.Composite(state=ocp.args.StandardRestore(like)),
                 ).state
                 jax.block_until_ready(tree)
-            except CheckpointError:
+            except OtherConfiguration:
                 raise
             except Exception as error:  # Orbax and TensorStore raise many kinds
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 skipped.append(f"{where} cannot be read ({reason[0][:160]})")
                 continue
-            for bad in sorted(self._manager.all_steps(), reverse=True):
-                if bad > step:
-                    shutil.rmtree(self.directory / str(bad), ignore_errors=True)
-            if skipped:
-                self._manager.reload()
-            return Restored(tree, meta, tuple(skipped))
+            self._put_aside(steps[:position])
+            return Restored(step, tree, meta, tuple(skipped))
         if skipped:
             raise CheckpointError(
                 "no checkpoint can be read: " + "; ".join(skipped) + ". Use another "
@@ -128,20 +144,38 @@ class Checkpoints:
             )
         return None
 
+    def _put_aside(self, steps: list[int]) -> None:
+        if not steps:
+            return
+        if jax.process_index() == 0:
+            for step in steps:
+                bad = self.directory / str(step)
+                bad.rename(free_name(bad.with_name(f"{step}.unreadable")))
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("unreadable checkpoints put aside")
+        self._manager.reload()
+
     def _meta(self, step: int) -> dict[str, Any]:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(meta=ocp.args.JsonRestore())
         )
         meta = restored.meta
         if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
-            raise CheckpointError(
-                f"{self.directory / str(step)} is not a churn_jax checkpoint"
-            )
+            raise CheckpointError("it is not a churn_jax checkpoint")
         return meta
 
     def close(self) -> None:
         """Releases Orbax's threads."""
         self._manager.close()
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or with the first number appended that gives a name not yet taken."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
 
 
 def _difference(theirs: str, ours: str) -> str:

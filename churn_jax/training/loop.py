@@ -41,6 +41,7 @@ def train(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
 ) -> Trained:
     """Trains R replicas of a method; continues from `directory` where it can.
@@ -54,6 +55,7 @@ def train(
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
         on_progress: called after every evaluation.
+        on_note: called with sentences about checkpoints that could not be used.
         stop: when set, the loop saves a checkpoint and raises.
 
     Returns:
@@ -75,6 +77,8 @@ def train(
         mean=tuple(mean) if np.ndim(mean) else float(mean),
         std=tuple(std) if np.ndim(std) else float(std),
     )
+    for note in session.notes:
+        on_note(note)
     loop = _Loop(run, session, directory, began)
     try:
         loop.run_epochs(on_progress, stop or threading.Event())
@@ -133,17 +137,23 @@ class _Loop:
             inputs = split(self.session.inputs(epoch), self.chunks)
             while self.done < (epoch + 1) * per_epoch:
                 self._block(inputs, (epoch + 1) * per_epoch - self.done)
-                if stop.is_set():
-                    self.save()
-                    raise Interrupted(
-                        f"{self.run.name} stopped after {self.done} of {total} updates"
-                    )
+                # An epoch's end is evaluated first: the checkpoint stands after it.
+                if stop.is_set() and self.done < (epoch + 1) * per_epoch:
+                    self._interrupt(total)
             finished = self.done == total
             if (epoch + 1) % config.eval_every_epochs == 0 or finished:
                 on_progress(self.evaluate(epoch + 1))
+            if stop.is_set() and not finished:
+                self._interrupt(total)
             waited = time.perf_counter() - self.saved
             if finished or waited > config.checkpoint_every_seconds:
                 self.save()
+
+    def _interrupt(self, total: int) -> None:
+        self.save()
+        raise Interrupted(
+            f"{self.run.name} stopped after {self.done} of {total} updates"
+        )
 
     def _block(self, inputs, left: int) -> None:
         """Dispatches some updates, replica by replica, without waiting for them."""

@@ -159,7 +159,7 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
         "data": fingerprint,
         "method": repr(run.method),
         "networks": repr([(g.network.name, g.size) for g in run.groups]),
-        "teacher": teacher.run.name if teacher else None,
+        "teacher": f"{teacher.run.name}: {teacher.run.method!r}" if teacher else None,
         "stream": run.stream,
     }
     for key, value in config.items():

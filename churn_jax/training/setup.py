@@ -254,13 +254,21 @@ def _restore(session: Session, run: Run, directory: Path, identity: str) -> None
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
         {"state": session.state, "best": session.best},
     )
-    restored = session.checkpoints.restore(like)
+    try:
+        restored = session.checkpoints.restore(like)
+    except BaseException:
+        session.checkpoints.close()
+        raise
     if restored is None:
         return
     session.state, session.best = restored.tree["state"], restored.tree["best"]
     session.done = int(restored.meta["updates_done"])
     session.seconds = float(restored.meta["seconds"])
-    session.notes = restored.skipped
+    if restored.skipped:
+        session.notes = (
+            f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
+            f"update {session.done}",
+        )
     # A checkpoint from the middle of an epoch starts calls where they still fit.
     session.steps_per_call = math.gcd(
         session.steps_per_call, session.done % session.steps_per_epoch

@@ -1,0 +1,51 @@
+"""Options read by tyro, whose complaints become one sentence."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from typing import TypeVar
+
+import tyro
+
+__all__ = ["read_options"]
+
+T = TypeVar("T")
+
+
+def read_options(
+    cls: type[T], argv: Sequence[str], *, prog: str, description: str | None = None
+) -> T:
+    """An instance of the dataclass `cls` from the command line; `-h` prints and exits.
+
+    Args:
+        cls: fields are options, their docstring the help.
+        argv: the words after the command.
+        prog: the command, for the help.
+        description: above the options; None takes the docstring's.
+
+    Raises:
+        ValueError: an option is unknown, lacks its value or has a wrong one.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(cls, args=list(argv), prog=prog, description=description)
+    except SystemExit as stopped:
+        if not stopped.code:
+            raise
+        raise ValueError(
+            f"{_first_sentence(said.getvalue())} ({prog} -h lists the options)"
+        ) from None
+
+
+def _first_sentence(box: str) -> str:
+    """The text of tyro's box down to its first rule."""
+    words: list[str] = []
+    for line in box.splitlines():
+        text = line.strip().strip("│").strip()
+        if text.startswith(("╭", "╰")):
+            continue
+        if text and not text.strip("─"):
+            break
+        words += text.split()
+    return " ".join(words) or "the options cannot be read"

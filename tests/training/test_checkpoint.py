@@ -1,0 +1,246 @@
+"""Checkpoints: what is damaged is named and stepped over, what is foreign refused."""
+
+import json
+import os
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from churn_jax.training.checkpoint import (
+    CheckpointError,
+    Checkpoints,
+    OtherConfiguration,
+    free_name,
+)
+
+# A restore that Orbax gives up leaves coroutines that nobody awaited.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning"
+)
+
+IDENTITY = json.dumps({"epochs": "2", "method": "ERM()"})
+
+
+def tree(value):
+    return {
+        "w": jnp.full((300, 7), value, jnp.float32),
+        "n": jnp.int32(value),
+        "key": jax.random.split(jax.random.key(value), 2),
+    }
+
+
+def like():
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), tree(0)
+    )
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A folder with checkpoints of updates 8 and 16."""
+    checkpoints = Checkpoints(tmp_path, identity=IDENTITY)
+    for step in (8, 16):
+        checkpoints.save(step, tree(step), {"updates_done": step})
+    checkpoints.close()
+    return tmp_path
+
+
+def restore(folder, identity=IDENTITY):
+    checkpoints = Checkpoints(folder, identity=identity)
+    try:
+        return checkpoints.restore(like())
+    finally:
+        checkpoints.close()
+
+
+def assert_is(restored, step):
+    assert restored.step == restored.meta["updates_done"] == step
+    assert jax.tree.structure(restored.tree) == jax.tree.structure(tree(step))
+    np.testing.assert_array_equal(restored.tree["w"], tree(step)["w"])
+    np.testing.assert_array_equal(
+        jax.random.key_data(restored.tree["key"]),
+        jax.random.key_data(tree(step)["key"]),
+    )
+
+
+def test_newest_comes_back_whole(two):
+    restored = restore(two)
+    assert_is(restored, 16)
+    assert restored.skipped == ()
+
+
+def test_empty_folder_has_nothing_to_restore(tmp_path):
+    assert restore(tmp_path / "new") is None
+
+
+def test_only_the_newest_are_kept(two):
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    checkpoints.save(24, tree(24), {"updates_done": 24})
+    checkpoints.close()
+    assert sorted(p.name for p in two.iterdir()) == ["16", "24"]
+
+
+def _arrays(step):
+    """Every file that may hold array data; Orbax keeps some twice."""
+    files = [p for p in (step / "state").rglob("*") if p.parent.name == "d"]
+    assert files
+    return files
+
+
+def truncate_arrays(step):
+    for path in _arrays(step):
+        os.truncate(path, path.stat().st_size // 2)
+
+
+def delete_arrays(step):
+    for path in _arrays(step):
+        path.unlink()
+
+
+def truncate_every_file(step):
+    for path in [p for p in step.rglob("*") if p.is_file()]:
+        os.truncate(path, 0)
+
+
+def truncate_meta(step):
+    os.truncate(step / "meta" / "metadata", 5)
+
+
+def delete_meta(step):
+    shutil.rmtree(step / "meta")
+
+
+def delete_state(step):
+    shutil.rmtree(step / "state")
+
+
+def empty(step):
+    shutil.rmtree(step)
+    step.mkdir()
+
+
+def foreign_folder(step):
+    shutil.rmtree(step)
+    step.mkdir()
+    (step / "model.pt").write_bytes(b"weights of another program")
+
+
+def foreign_meta(step):
+    (step / "meta" / "metadata").write_text('{"format": "someone else"}')
+
+
+DAMAGES = [
+    truncate_arrays,
+    delete_arrays,
+    truncate_every_file,
+    truncate_meta,
+    delete_meta,
+    delete_state,
+    empty,
+    foreign_folder,
+    foreign_meta,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(two, damage):
+    damage(two / "16")
+    before = sorted(p.name for p in (two / "16").rglob("*"))
+    restored = restore(two)
+    assert_is(restored, 8)
+    (sentence,) = restored.skipped
+    assert str(two / "16") in sentence and "cannot be read" in sentence
+    assert "\n" not in sentence
+    # Nothing is deleted, and the step can be saved again.
+    aside = two / "16.unreadable"
+    assert sorted(p.name for p in aside.rglob("*")) == before
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    checkpoints.save(16, tree(16), {"updates_done": 16})
+    checkpoints.close()
+    assert_is(restore(two), 16)
+
+
+def test_twice_damaged_keeps_both(two):
+    for _ in range(2):
+        truncate_meta(two / "16")
+        assert_is(restore(two), 8)
+        checkpoints = Checkpoints(two, identity=IDENTITY)
+        checkpoints.save(16, tree(16), {"updates_done": 16})
+        checkpoints.close()
+    assert (two / "16.unreadable").is_dir() and (two / "16.unreadable-2").is_dir()
+
+
+def test_all_damaged_is_one_sentence_that_names_each(two):
+    for step in ("8", "16"):
+        truncate_arrays(two / step)
+    with pytest.raises(CheckpointError, match="no checkpoint can be read") as error:
+        restore(two)
+    text = str(error.value)
+    assert str(two / "8") in text and str(two / "16") in text and "--fresh" in text
+    assert (two / "8").is_dir() and (two / "16").is_dir()
+
+
+def test_other_shapes_are_not_restored(two):
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    other = {**like(), "w": jax.ShapeDtypeStruct((4, 7), jnp.float32)}
+    with pytest.raises(CheckpointError, match="no checkpoint can be read"):
+        checkpoints.restore(other)
+    checkpoints.close()
+
+
+def test_another_configuration_is_refused_naming_the_difference(two):
+    other = json.dumps({"epochs": "3", "method": "ERM()"})
+    with pytest.raises(OtherConfiguration) as error:
+        restore(two, identity=other)
+    text = str(error.value)
+    assert str(two / "16") in text and "epochs: '2' there, '3' here" in text
+    assert_is(restore(two), 16)
+
+
+def test_a_leftover_of_a_killed_write_is_no_checkpoint(two):
+    left = two / "24.orbax-checkpoint-tmp-0"
+    shutil.copytree(two / "16", left)
+    assert_is(restore(two), 16)
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EFBIG"])
+def test_a_full_disk_is_an_oserror_and_older_ones_stay(two, monkeypatch, code):
+    import errno
+
+    number = getattr(errno, code)
+
+    def full(*args, **kwargs):
+        raise ValueError(f"INTERNAL: write failed: {os.strerror(number)} [OS error]")
+
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    with monkeypatch.context() as patch:
+        patch.setattr(ocp.CheckpointManager, "save", full)
+        with pytest.raises(OSError) as error:
+            checkpoints.save(24, tree(24), {"updates_done": 24})
+    checkpoints.close()
+    assert error.value.errno == number
+    assert error.value.filename == str(two)
+    assert_is(restore(two), 16)
+
+
+def test_other_value_errors_are_not_mistaken_for_a_full_disk(two, monkeypatch):
+    def wrong(*args, **kwargs):
+        raise ValueError("something else")
+
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    monkeypatch.setattr(ocp.CheckpointManager, "save", wrong)
+    with pytest.raises(ValueError, match="something else"):
+        checkpoints.save(24, tree(24), {"updates_done": 24})
+    checkpoints.close()
+
+
+def test_free_name_counts_up(tmp_path):
+    assert free_name(tmp_path / "a").name == "a"
+    (tmp_path / "a").mkdir()
+    assert free_name(tmp_path / "a").name == "a-2"
+    (tmp_path / "a-2").touch()
+    assert free_name(tmp_path / "a").name == "a-3"
