@@ -1,0 +1,149 @@
+"""Metrics files: a resumed run leaves what an uninterrupted one leaves."""
+
+import errno
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from churn_jax.training import writers
+from churn_jax.training.writers import MetricsWriter, read_metrics
+
+
+def record(epoch, value=0.5):
+    return {
+        "epoch": epoch,
+        "step": 8 * epoch,
+        "train": {"loss": np.array([value, math.nan])},
+        "validation": {"accuracy": [value, value], "churn": np.float32(value)},
+    }
+
+
+def write(folder, epochs, **options):
+    writer = MetricsWriter(folder, **options)
+    for epoch in epochs:
+        writer.write(record(epoch))
+    writer.close()
+
+
+def epochs_in(folder):
+    return [line["epoch"] for line in read_metrics(folder / "metrics.jsonl")]
+
+
+def events_in(folder):
+    """`(step, tag, value)` and the steps from which earlier files are hidden."""
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+    scalars, hidden = [], []
+    for path in sorted((folder / "tensorboard").iterdir()):
+        raw = path.read_bytes()
+        while raw:
+            length = int.from_bytes(raw[:8], "little")
+            event = Event.FromString(raw[12 : 12 + length])
+            raw = raw[16 + length :]
+            if event.session_log.status == SessionLog.START:
+                hidden.append(event.step)
+            scalars += [
+                (event.step, v.tag, v.simple_value) for v in event.summary.value
+            ]
+    return scalars, hidden
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path):
+    write(tmp_path, [1])
+    (line,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert line["train"]["loss"] == [0.5, None]
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == line
+
+
+def test_events_hold_the_mean_of_the_finite_replicas(tmp_path):
+    write(tmp_path, [1, 2])
+    scalars, hidden = events_in(tmp_path)
+    assert (8, "train/loss", 0.5) in scalars
+    assert (16, "validation/churn", 0.5) in scalars
+    assert len(scalars) == 6 and hidden == []
+
+
+def test_lines_after_the_checkpoint_are_dropped_and_written_again(tmp_path):
+    write(tmp_path, [1, 2, 3])
+    write(tmp_path, [3, 4], resume_epoch=2)
+    assert epochs_in(tmp_path) == [1, 2, 3, 4]
+    _, hidden = events_in(tmp_path)
+    assert hidden == [17]
+
+
+def test_two_launches_within_a_second_share_no_events_file(tmp_path):
+    write(tmp_path, [1])
+    write(tmp_path, [2], resume_epoch=1)
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert len(events_in(tmp_path)[0]) == 6
+
+
+@pytest.mark.parametrize(
+    "tail",
+    ['{"epoch": 3, "st', "[]", "null", '{"other": 1}', "\x00\x00\x00"],
+)
+def test_a_line_that_was_cut_is_not_read(tmp_path, tail):
+    write(tmp_path, [1, 2])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(tail)
+    assert epochs_in(tmp_path) == [1, 2]
+    write(tmp_path, [3], resume_epoch=2)
+    assert epochs_in(tmp_path) == [1, 2, 3]
+
+
+def test_no_file_is_no_lines(tmp_path):
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+
+
+def test_a_full_disk_while_opening_keeps_the_earlier_lines(tmp_path, monkeypatch):
+    write(tmp_path, [1, 2])
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            MetricsWriter(tmp_path, resume_epoch=1)
+    assert epochs_in(tmp_path) == [1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_full_disk_while_writing_is_heard_at_once(tmp_path, monkeypatch):
+    if not Path("/dev/full").exists():
+        monkeypatch.setattr(writers._Events, "flush", _no_space)
+    writer = MetricsWriter(tmp_path)
+    if Path("/dev/full").exists():  # every write to it fails as on a full disk
+        writer._file.close()
+        writer._file = open("/dev/full", "a")
+    with pytest.raises(OSError) as error:
+        writer.write(record(1))
+    assert error.value.errno == errno.ENOSPC
+    writer.close()
+
+
+def test_a_full_disk_under_the_events_is_heard_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(writers._Events, "flush", _no_space)
+    writer = MetricsWriter(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(record(1))
+    writer.close()
+    assert epochs_in(tmp_path) == [1]
+
+
+def test_without_tensorboardx_the_lines_are_written_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tensorboardX", None)
+    monkeypatch.setitem(
+        __import__("sys").modules, "tensorboardX.event_file_writer", None
+    )
+    write(tmp_path, [1, 2])
+    assert epochs_in(tmp_path) == [1, 2]
+    assert not list(tmp_path.glob("tensorboard/*"))
+
+
+def _no_space(*args):
+    raise OSError(errno.ENOSPC, "No space left on device")
