@@ -22,8 +22,8 @@ from churn_jax.training.run import Run, Trained
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 SKL_ALPHAS = (0.005, 0.01, 0.02, 0.05)
-BETAS = (0.02, 0.05, 0.1, 0.2, 0.4)
-CE_BETAS = (0.05, 0.1, 0.2, 0.4, 0.8)
+BETAS = (0.1, 0.3, 0.6, 1.0, 2.0)
+CE_BETAS = (0.1, 0.3, 1.0, 2.0, 4.0)
 TEMPERATURES = (1.0, 2.0, 3.0, 4.0)
 
 
