@@ -25,6 +25,31 @@ def strict_dtypes():
         yield
 
 
+@pytest.fixture(scope="session")
+def compilation_cache(tmp_path_factory):
+    """Programs compiled once per session, for tests that launch training often.
+
+    Returns:
+        The folder; give it to subprocesses as `JAX_COMPILATION_CACHE_DIR`.
+    """
+    from jax.experimental.compilation_cache import compilation_cache as cache
+
+    folder = tmp_path_factory.mktemp("compiled")
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    cache.reset_cache()
+    yield folder
+    for name, value in before.items():
+        jax.config.update(name, value)
+    cache.reset_cache()
+
+
 def pytest_collection_modifyitems(items):
     accelerated = any(d.platform in ("gpu", "tpu") for d in jax.devices())
     skip = pytest.mark.skip(reason="needs a GPU or a TPU")

@@ -1,0 +1,303 @@
+"""A resumed training is the uninterrupted one, bit by bit (on CPU)."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+
+from churn_jax import data
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.studies.config import ModelConfig
+from churn_jax.training import loop
+from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.loop import train
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.run import Interrupted, Run
+from churn_jax.training.writers import read_metrics
+
+pytestmark = pytest.mark.usefixtures("compilation_cache")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits", train_size=128, validation=40)
+
+
+def make_run(method, *, model="mlp", name="m", stream=0, **options):
+    options = {"epochs": 3, "batch_size": 2, "replicas": 2, **options}
+    config = TrainConfig(
+        augmentation=Augmentation(shift=1),
+        optimizer=OptimizerConfig(learning_rate=0.02, schedule="cosine"),
+        weights="best",
+        **options,
+    )
+    features = (16,) if model == "mlp" else ()
+    network = ModelConfig(model, features=features).build(10)
+    return Run(name, method, (Group(network, method.members),), config, stream)
+
+
+class StopAfter:
+    """An event that is set from the n-th time on that the loop looks at it."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def is_set(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def with_interruptions(run, dataset, directory, looks, **options):
+    """Trains with a stop after every `looks` looks; returns the updates between."""
+    stops = []
+    while True:
+        try:
+            return train(
+                run, dataset, directory=directory, stop=StopAfter(looks), **options
+            ), stops
+        except Interrupted as error:
+            stops.append(int(str(error).split(" after ")[1].split()[0]))
+            assert stops == sorted(set(stops)), "no progress between interruptions"
+
+
+def assert_bitwise_equal(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)):
+        x, y = np.asarray(x), np.asarray(y)
+        assert x.dtype == y.dtype and x.shape == y.shape
+        assert x.tobytes() == y.tobytes()
+
+
+def lines(directory):
+    return [
+        {k: v for k, v in line.items() if k != "seconds"}
+        for line in read_metrics(directory / "metrics.jsonl")
+    ]
+
+
+def assert_same_training(whole, resumed, whole_directory, resumed_directory, images):
+    assert_bitwise_equal(whole.last, resumed.last)
+    assert_bitwise_equal(whole.best, resumed.best)
+    assert_bitwise_equal(whole.params, resumed.params)
+    assert_bitwise_equal(whole.predict(images), resumed.predict(images))
+    assert whole.stopped == resumed.stopped
+    assert lines(whole_directory) == lines(resumed_directory) != []
+
+
+@pytest.mark.parametrize("looks", [0, 2])
+def test_stopped_in_the_middle_and_at_the_end_of_epochs(digits, tmp_path, looks):
+    run = make_run(Codistillation(beta=0.5))
+    whole = train(run, digits, directory=tmp_path / "whole")
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
+    # 64 updates in an epoch: one look inside a block that ends it, one after it.
+    assert stops
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
+    )
+
+
+@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 2])
+def test_stopped_in_the_middle_of_an_epoch(digits, tmp_path, monkeypatch, looks):
+    monkeypatch.setattr(loop, "_BLOCK", 16)
+    run = make_run(Codistillation(beta=0.5), steps_per_call=8, epochs=2)
+    whole = train(run, digits, directory=tmp_path / "whole")
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
+    assert any(done % 64 for done in stops), stops
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
+    )
+
+
+def test_an_epochs_end_is_evaluated_before_the_interruption(digits, tmp_path):
+    run = make_run(ERM())
+    with pytest.raises(Interrupted, match="m stopped after 64 of 192 updates"):
+        train(run, digits, directory=tmp_path, stop=StopAfter(0))
+    assert [line["epoch"] for line in lines(tmp_path)] == [1]
+
+
+def test_a_stop_after_the_last_update_is_too_late_to_stop_anything(digits, tmp_path):
+    run = make_run(ERM(), epochs=1)
+    trained = train(run, digits, directory=tmp_path, stop=StopAfter(0))
+    assert int(trained.last.step[0]) == 64
+    assert [line["epoch"] for line in lines(tmp_path)] == [1]
+
+
+def test_a_finished_training_is_restored_without_an_update(digits, tmp_path):
+    run = make_run(ERM(), epochs=1)
+    first = train(run, digits, directory=tmp_path)
+    seen = []
+    again = train(run, digits, directory=tmp_path, on_progress=seen.append)
+    assert seen == []
+    assert_bitwise_equal(first.last, again.last)
+    assert_bitwise_equal(first.best, again.best)
+    assert again.seconds >= first.seconds
+
+
+@pytest.mark.slow
+def test_a_student_resumes_with_its_restored_teacher(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_BLOCK", 32)
+    ensemble = make_run(ERM(members=2, deploy="mean_probs"), name="teacher", epochs=1)
+    student = make_run(
+        EnsembleDistillation(), name="student", stream=1, steps_per_call=32, epochs=2
+    )
+    teacher = train(ensemble, digits, directory=tmp_path / "teacher")
+    whole = train(student, digits, directory=tmp_path / "whole", teacher=teacher)
+    restored = train(ensemble, digits, directory=tmp_path / "teacher")
+    resumed, stops = with_interruptions(
+        student, digits, tmp_path / "resumed", 0, teacher=restored
+    )
+    assert stops == [32, 64, 96]
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
+    )
+
+
+def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_path):
+    student = make_run(EnsembleDistillation(), name="s", stream=1, epochs=1)
+
+    def learn_from(method):
+        teacher = train(make_run(method, name="teacher", epochs=1), digits)
+        train(student, digits, directory=tmp_path, teacher=teacher)
+
+    learn_from(ERM(members=2, deploy="mean_probs"))
+    with pytest.raises(OtherConfiguration, match="teacher"):
+        learn_from(ERM(members=2, deploy="mean_logits"))
+
+
+def test_one_state_per_replica_resumes_too(digits, tmp_path, monkeypatch):
+    """The mapping `loop` keeps the replicas apart between checkpoints."""
+    monkeypatch.setattr(loop, "_BLOCK", 2)
+    run = make_run(Codistillation(beta=0.5), mapping="loop", batch_size=32, epochs=2)
+    run = dataclasses.replace(
+        run, config=dataclasses.replace(run.config, steps_per_call=2)
+    )
+    whole = train(run, digits, directory=tmp_path / "whole")
+    assert whole.program.mapping == "loop"
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
+    assert any(done % 4 for done in stops), stops
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
+    )
+
+
+@pytest.mark.slow
+def test_a_convolution_resumes_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
+    """`auto` chooses the mapping `loop` for convolutions on CPU."""
+    monkeypatch.setattr(loop, "_BLOCK", 1)
+    rng = np.random.default_rng(0)
+    path = tmp_path / "images.npz"
+    np.savez(
+        path,
+        images=rng.integers(0, 256, (60, 14, 14, 1), dtype=np.uint8),
+        labels=np.arange(60) % 10,
+    )
+    images = data.load(path, validation=8, train_size=32)
+    run = make_run(ERM(), model="lenet5", batch_size=8, epochs=2)
+    whole = train(run, images, directory=tmp_path / "whole")
+    assert whole.program.mapping == "loop"
+    resumed, stops = with_interruptions(run, images, tmp_path / "resumed", 0)
+    assert any(done % 4 for done in stops), stops
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", images.test.images
+    )
+
+
+@pytest.mark.slow
+def test_a_frozen_replica_stays_frozen_over_an_interruption(digits, tmp_path):
+    run = make_run(ERM())
+    optimizer = dataclasses.replace(
+        run.config.optimizer, learning_rate=(0.02, 1e30), schedule="constant"
+    )
+    run = dataclasses.replace(
+        run, config=dataclasses.replace(run.config, optimizer=optimizer)
+    )
+    whole = train(run, digits, directory=tmp_path / "whole")
+    (stopped,) = whole.stopped
+    assert stopped.replica == 1
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
+    assert stops
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
+    )
+
+
+# Dies inside Orbax's save: arrays are written, the rename has not happened; or the
+# rename has not even been reached because the arrays are still being written.
+_KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from orbax.checkpoint._src.path import atomicity
+    from tests.integration.test_resume import killed_run
+
+    def die(original):
+        async def patched(self, *args, **kwargs):
+            if "128" in str(self._final_path):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return await original(self, *args, **kwargs)
+        return patched
+
+    name = sys.argv[2]
+    kind = atomicity.AtomicRenameTemporaryPath
+    setattr(kind, name, die(getattr(kind, name)))
+    killed_run(Path(sys.argv[1]))
+"""
+
+
+def killed_run(directory):
+    """Three epochs of 64 updates with a checkpoint after each."""
+    dataset = data.load("digits", train_size=128, validation=40)
+    run = make_run(Codistillation(beta=0.5), checkpoint_every_seconds=0.0)
+    return train(run, dataset, directory=directory)
+
+
+@pytest.mark.parametrize("where", ["create", "finalize"])
+def test_killed_in_the_middle_of_a_checkpoint_write(
+    digits, tmp_path, where, compilation_cache
+):
+    killed = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_KILLED), str(tmp_path / "m"), where],
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": str(compilation_cache),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = sorted(p.name for p in (tmp_path / "m" / "checkpoints").iterdir())
+    assert "64" in left and "128" not in left
+    assert len(left) == (2 if where == "finalize" else 1), left
+    assert [line["epoch"] for line in lines(tmp_path / "m")] == [1, 2]
+    whole = killed_run(tmp_path / "whole")
+    resumed = killed_run(tmp_path / "m")
+    assert resumed.notes == ()
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "m", digits.test.images
+    )
+
+
+def test_a_truncated_checkpoint_is_said_and_the_one_before_used(digits, tmp_path):
+    whole = killed_run(tmp_path / "whole")
+    killed_run(tmp_path / "m")
+    newest = tmp_path / "m" / "checkpoints" / "192"
+    os.truncate(newest / "meta" / "metadata", 3)
+    said = []
+    run = make_run(Codistillation(beta=0.5), checkpoint_every_seconds=0.0)
+    resumed = train(run, digits, directory=tmp_path / "m", on_note=said.append)
+    (sentence,) = said
+    assert str(newest) in sentence
+    assert "going on from the checkpoint before, update 128" in sentence
+    assert_same_training(
+        whole, resumed, tmp_path / "whole", tmp_path / "m", digits.test.images
+    )
