@@ -98,7 +98,11 @@ def init_variables(
             init = jax.vmap(jax.vmap(group.network.init, (0, None)), (0, None))
             variables.append(init(fold(root, index), example))
             first += group.size
-        return tuple(variables)
+        # A weakly typed leaf would be a strong one after the first update, and the
+        # step would be compiled twice.
+        return jax.tree.map(
+            lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
+        )
 
     return jax.jit(build, out_shardings=slots)()
 
