@@ -1,0 +1,185 @@
+"""Tiny runs with convolutions and batch norm, through the engine's own set-up."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import Method
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.initialize import init_variables
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape, fetch, join, split
+from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.seeds import Seeds
+from churn_jax.training.setup import Session, open_session
+from churn_jax.training.state import TrainState
+from churn_jax.training.steps import make_step
+
+EXAMPLES, BATCH, CLASSES = 64, 16, 5
+STEPS_PER_EPOCH = EXAMPLES // BATCH
+ONE = MeshShape()
+
+
+class TinyNet(nn.Module):
+    """Two convolutions with batch norm between them: what partitioning gets wrong."""
+
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.Conv(4, (3, 3))(x)
+        x = nn.BatchNorm(
+            use_running_average=not train, axis_name=self.axis_name, momentum=0.9
+        )(x)
+        x = nn.Conv(4, (3, 3), strides=2)(nn.relu(x))
+        x = nn.relu(x).reshape(x.shape[0], -1)
+        return nn.Dense(CLASSES)(x)
+
+
+def _hashed(key, x):
+    """Weights that are a cheap hash of the key: Flax's draws take seconds to compile."""
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    variables = jax.eval_shape(LINEN.init, jax.random.key(0), shape)
+    low, high = jax.random.key_data(key)
+
+    def draw(path, leaf):
+        name = jax.tree_util.keystr(path)
+        if leaf.ndim == 1:  # biases, and what batch norm holds
+            return jnp.full(leaf.shape, float("scale" in name or "var" in name))
+        bits = jnp.arange(leaf.size, dtype=jnp.uint32) * jnp.uint32(2654435761) + low
+        bits = (bits ^ (bits >> 16) ^ high ^ jnp.uint32(leaf.size)) * jnp.uint32(0x85EB)
+        bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)
+        unit = (bits >> 8).astype(jnp.float32) / 2**24 - 0.5
+        fan_in = leaf.size // leaf.shape[-1]
+        return (unit * (12 / fan_in) ** 0.5).reshape(leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(draw, variables)
+
+
+LINEN = from_linen(TinyNet())
+NETWORK = dataclasses.replace(LINEN, init=_hashed)
+
+
+def dataset():
+    """Random 8x8 images with random labels; the same on every call."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (EXAMPLES, 8, 8, 1)).astype(np.uint8)
+    labels = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
+    part = SimpleNamespace(images=images, labels=labels)
+    return SimpleNamespace(train=part, validation=part, fingerprint="tiny")
+
+
+def teacher(networks: int, replicas: int = 4):
+    """Untrained networks in the form of a trained ensemble, other ones per replica."""
+    groups = (Group(NETWORK, networks),)
+    from churn_jax.training.partition import make_mesh
+
+    example = jnp.zeros((1, 8, 8, 1))
+    variables = init_variables(
+        groups, Seeds(7), range(replicas), example, make_mesh(ONE)
+    )
+    host = jax.device_get(variables)
+    return SimpleNamespace(
+        run=SimpleNamespace(name="teacher", groups=groups, method=None),
+        teacher_variables=lambda: host,
+    )
+
+
+def make_run(method: Method, *, network=NETWORK, **options) -> Run:
+    """A run of `method`; options are those of `TrainConfig`."""
+    options = {
+        "replicas": 4,
+        "epochs": 3,
+        "batch_size": BATCH,
+        "mapping": "vmap",
+        "steps_per_call": 1,
+        "augmentation": Augmentation(pad_crop=1, flip=True),
+        "optimizer": OptimizerConfig(learning_rate=0.1, weight_decay=0.0),
+        **options,
+    }
+    groups = (Group(network, method.members),)
+    return Run("tiny", method, groups, TrainConfig(**options))
+
+
+def session_of(run: Run, *, taught_by=None) -> Session:
+    """The run's set-up, as the loop makes it."""
+    return open_session(
+        run, dataset(), directory=None, teacher=taught_by, mean=0.5, std=0.25
+    )
+
+
+@dataclasses.dataclass
+class Stepper:
+    """A compiled step with its arguments; states are chunks, as in the loop."""
+
+    run: Run
+    session: Session
+    step: Any
+    states: list[TrainState]
+    teachers: list[Any]
+
+    @property
+    def data(self):
+        return self.session.images, self.session.labels
+
+    def inputs(self, epoch: int):
+        return split(self.session.inputs(epoch), len(self.states))
+
+    def advance(self, steps: int) -> TrainState:
+        """Takes so many steps; returns the state on the host."""
+        for _ in range(steps):
+            done = int(fetch(self.states[0].step)[0])
+            inputs = self.inputs(done // STEPS_PER_EPOCH)
+            self.states = [
+                self.step(*parts, *self.data)
+                for parts in zip(self.states, inputs, self.teachers, strict=True)
+            ]
+        return self.now()
+
+    def now(self) -> TrainState:
+        return fetch(join(self.states))
+
+
+def stepper(run: Run, *, taught_by=None, donate: bool = True, step=None) -> Stepper:
+    """Sets a run up; `step` takes over the compiled step of an equal program."""
+    session = session_of(run, taught_by=taught_by)
+    chunks = chunk_count(session.program, run.config.replicas)
+    teachers = split(session.teacher, chunks) if taught_by else [()] * chunks
+    step = step or make_step(session.program, donate=donate)
+    return Stepper(run, session, step, split(session.state, chunks), teachers)
+
+
+def weights(state: TrainState):
+    """Everything that a network consists of."""
+    return state.params, state.model_state
+
+
+def largest_difference(a, b) -> float:
+    """Largest absolute difference of two trees of one structure; nan is infinite."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    gaps = [
+        np.max(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)), initial=0)
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    ]
+    return float(np.nan_to_num(max(gaps), nan=np.inf))
+
+
+def bitwise_equal(a, b) -> bool:
+    """Whether two trees hold the same bits."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    return all(
+        np.asarray(x).tobytes() == np.asarray(y).tobytes()
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def replica(tree, r: int):
+    """Replica r of a stacked tree."""
+    return jax.tree.map(lambda leaf: leaf[r], tree)
