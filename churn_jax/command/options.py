@@ -39,13 +39,18 @@ def read_options(
 
 
 def _first_sentence(box: str) -> str:
-    """The text of tyro's box down to its first rule."""
-    words: list[str] = []
+    """The text under the title of tyro's box, down to its next rule.
+
+    Borders are lines, or dashes and spaces where the terminal has no Unicode.
+    """
+    sections: list[list[str]] = [[]]
     for line in box.splitlines():
-        text = line.strip().strip("│").strip()
-        if text.startswith(("╭", "╰")):
-            continue
-        if text and not text.strip("─"):
-            break
-        words += text.split()
-    return " ".join(words) or "the options cannot be read"
+        text = line.strip(" │|╰╯")
+        if text.startswith("╭") or not text.strip("─-"):
+            sections.append([])
+        else:
+            sections[-1] += text.split()
+    found = [" ".join(words) for words in sections if words]
+    if not found:
+        return "the options cannot be read"
+    return found[0] if "╭" in box else found[min(1, len(found) - 1)]
