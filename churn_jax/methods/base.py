@@ -25,6 +25,7 @@ __all__ = [
     "Ramp",
     "coefficient",
     "deploy",
+    "forward",
     "static",
 ]
 
@@ -75,6 +76,14 @@ class Batch:
         count = self.sum(jnp.ones_like(self.mask))
         return self.sum(values) / jnp.maximum(count, 1.0)
 
+    def hide(self, array: jax.Array, *, axis: int) -> jax.Array:
+        """`array` with zeros in the rows of padding along its example axis."""
+        shape = [1] * array.ndim
+        shape[axis] = -1
+        return jnp.where(
+            self.mask.reshape(shape) > 0, array, jnp.zeros((), array.dtype)
+        )
+
     def _valid(self, values: jax.Array) -> jax.Array:
         lead = (1,) * (values.ndim - 1)
         return jnp.broadcast_to(self.mask.reshape(*lead, -1) > 0, values.shape)
@@ -103,6 +112,28 @@ class Apply(Protocol):
         self, variables: PyTree, images: jax.Array, train: bool = True
     ) -> tuple[Outputs, PyTree]:
         """Applies all members of the replica."""
+
+
+def forward(
+    apply: Apply, variables: PyTree, batch: Batch
+) -> tuple[Logits, jax.Array, PyTree]:
+    """All members' logits of the batch, with the rows of padding hidden.
+
+    A masked mean keeps padding out of the value, not out of the gradient: where a
+    masked row is not finite, its zero cotangent becomes `0 * nan`. So padding enters
+    the network as zeros and leaves it as zeros.
+
+    Args:
+        apply: of all members.
+        variables: of all members.
+        batch: the batch; nothing changes where its mask is all ones.
+
+    Returns:
+        `(logits [M, B, C], labels [M, B], model_state)`.
+    """
+    outputs, model_state = apply(variables, batch.hide(batch.images, axis=0))
+    logits = batch.hide(outputs.logits, axis=-2)
+    return logits, jnp.broadcast_to(batch.labels, logits.shape[:-1]), model_state
 
 
 Teacher = Callable[..., Logits]

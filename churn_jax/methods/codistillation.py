@@ -5,7 +5,14 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.methods.base import LossOutput, Method, Ramp, coefficient, static
+from churn_jax.methods.base import (
+    LossOutput,
+    Method,
+    Ramp,
+    coefficient,
+    forward,
+    static,
+)
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.typing import Logits, PerExample
 
@@ -108,15 +115,10 @@ class Codistillation(Method):
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """The coupled objective of one replica."""
         del teacher, key
-        outputs, model_state = apply(variables, batch.images)
-        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
-        apart = batch.mean(disagreement(self.divergence, outputs.logits))
-        penalty = jnp.sum(
-            batch.mean(regularizer(self.kind, outputs.logits, self.top_k))
-        )
+        logits, labels, model_state = forward(apply, variables, batch)
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        apart = batch.mean(disagreement(self.divergence, logits))
+        penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
         beta = self.beta_ramp(self.beta, step)
         alpha = self.alpha_ramp(self.alpha, step)
         loss = cross_entropy + beta * apart + alpha * penalty

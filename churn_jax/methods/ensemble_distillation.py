@@ -6,7 +6,7 @@ from flax import struct
 
 from churn_jax import losses
 from churn_jax.ensembles import average_logits, average_probs
-from churn_jax.methods.base import LossOutput, Method, coefficient, static
+from churn_jax.methods.base import LossOutput, Method, coefficient, forward, static
 
 __all__ = ["EnsembleDistillation"]
 
@@ -51,20 +51,17 @@ class EnsembleDistillation(Method):
         del step, key
         if teacher is None:
             raise ValueError("EnsembleDistillation needs a teacher; none was given")
-        outputs, model_state = apply(variables, batch.images)
-        members = teacher(batch.images)
+        logits, labels, model_state = forward(apply, variables, batch)
+        members = batch.hide(teacher(batch.hide(batch.images, axis=0)), axis=-2)
         average = average_probs if self.average == "probs" else average_logits
         # The teacher is trained and stays as it is (Hinton et al., 2015).
         target = jax.lax.stop_gradient(average(members))
-        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         distillation = jnp.sum(
             batch.mean(
                 losses.distillation_kl(
-                    student_logits=outputs.logits,
-                    teacher_logits=jnp.broadcast_to(target, outputs.logits.shape),
+                    student_logits=logits,
+                    teacher_logits=jnp.broadcast_to(target, logits.shape),
                     temperature=self.temperature,
                 )
             )

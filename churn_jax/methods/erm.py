@@ -4,7 +4,14 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.methods.base import LossOutput, Method, Ramp, coefficient, static
+from churn_jax.methods.base import (
+    LossOutput,
+    Method,
+    Ramp,
+    coefficient,
+    forward,
+    static,
+)
 
 __all__ = ["ERM", "REGULARIZERS", "MinimumEntropy", "regularizer"]
 
@@ -43,11 +50,8 @@ class ERM(Method):
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum over members of the mean cross-entropy."""
         del teacher, step, key
-        outputs, model_state = apply(variables, batch.images)
-        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
+        logits, labels, model_state = forward(apply, variables, batch)
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
 
 
@@ -91,14 +95,9 @@ class MinimumEntropy(Method):
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum over members of the regularised risk."""
         del teacher, key
-        outputs, model_state = apply(variables, batch.images)
-        labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
-        penalty = jnp.sum(
-            batch.mean(regularizer(self.kind, outputs.logits, self.top_k))
-        )
+        logits, labels, model_state = forward(apply, variables, batch)
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
         alpha = self.ramp(self.alpha, step)
         loss = (1.0 - alpha) * cross_entropy + alpha * penalty
         terms = {"cross_entropy": cross_entropy, self.kind: penalty}

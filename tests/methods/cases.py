@@ -1,0 +1,197 @@
+"""The table of methods under test, and a network that returns the logits it holds."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax.ensembles import Outputs
+from churn_jax.methods import (
+    ERM,
+    Batch,
+    Codistillation,
+    EnsembleDistillation,
+    Method,
+    MinimumEntropy,
+)
+from tests.methods import reference
+
+EXAMPLES, CLASSES, TEACHERS = 8, 5, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    method: Method
+    reference: Callable  # (logits, labels, fixed, **coefficients) -> [B]
+    coefficients: dict  # of both
+    terms: frozenset[str]
+
+
+def draw(seed, *shape, scale=2.0):
+    return scale * np.random.default_rng(seed).normal(size=shape)
+
+
+TEACHER = draw(99, TEACHERS, EXAMPLES, CLASSES).astype(np.float32)
+
+
+def case(name, build, objective, terms, *, sweep=None, **structure):
+    """`sweep` are coefficients of the method and arguments of the reference alike."""
+    sweep = sweep or {}
+    known = {k: v for k, v in structure.items() if k != "members"}
+    return Case(
+        name,
+        build(**structure, **sweep),
+        partial(objective, **known),
+        sweep,
+        frozenset(terms),
+    )
+
+
+def _distillation(average, members=1):
+    sweep = {"alpha": 0.7, "temperature": 3.0}
+    made = case(
+        f"EnsembleDistillation {average} M={members}",
+        EnsembleDistillation,
+        reference.ensemble_distillation,
+        ["cross_entropy", "distillation"],
+        sweep=sweep,
+        average=average,
+        members=members,
+    )
+    return made
+
+
+def _codistillation(divergence, members=2, *, alpha=0.0, **structure):
+    logged = "peer_cross_entropy" if divergence == "cross_entropy" else divergence
+    kind = structure.get("kind", "entropy")
+    label = f"Codistillation {divergence} M={members}"
+    return case(
+        label + (f" + {kind} {structure.get('top_k', '')}" if alpha else ""),
+        Codistillation,
+        reference.codistillation,
+        ["cross_entropy", logged, kind],
+        sweep={"beta": 0.4, "alpha": alpha},
+        divergence=divergence,
+        members=members,
+        **structure,
+    )
+
+
+def _minimum_entropy(kind, top_k, members=1):
+    return case(
+        f"MinimumEntropy {kind} top_k={top_k} M={members}",
+        MinimumEntropy,
+        reference.minimum_entropy,
+        ["cross_entropy", kind],
+        sweep={"alpha": 0.3},
+        kind=kind,
+        top_k=top_k,
+        members=members,
+    )
+
+
+CASES = [
+    case("ERM M=1", ERM, reference.erm, ["cross_entropy"], members=1),
+    case("ERM M=3", ERM, reference.erm, ["cross_entropy"], members=3),
+    _minimum_entropy("entropy", None, members=2),
+    _minimum_entropy("entropy", 2),
+    _minimum_entropy("uniform_skl", None),
+    _minimum_entropy("uniform_skl", 3),
+    _codistillation("skl"),
+    _codistillation("l1", 3),
+    _codistillation("cross_entropy", 3),
+    _codistillation("joint_cross_entropy", 3),
+    _codistillation("skl", 3, alpha=0.2),
+    _codistillation("skl", alpha=0.2, kind="uniform_skl", top_k=2),
+    _distillation("probs"),
+    _distillation("logits", members=2),
+]
+
+
+def logits_of(case, seed, *, replicas=None, scale=2.0):
+    lead = () if replicas is None else (replicas,)
+    shape = (*lead, case.method.members, EXAMPLES, CLASSES)
+    return draw(seed, *shape, scale=scale).astype(np.float32)
+
+
+def labels_of(seed):
+    return np.random.default_rng(seed + 1000).integers(0, CLASSES, EXAMPLES)
+
+
+def batch_of(labels, mask=None, axis_name=None):
+    """A batch whose images carry nothing: the network knows its answer."""
+    labels = jnp.asarray(labels, jnp.int32)
+    size = labels.shape[0]
+    mask = jnp.ones(size, jnp.float32) if mask is None else jnp.asarray(mask)
+    keys = jax.random.wrap_key_data(jnp.zeros((size, 2), jnp.uint32))
+    return Batch(jnp.zeros((size, 1)), labels, mask, keys, axis_name)
+
+
+def known_logits(variables, images, train=True):
+    """A network whose parameters are its logits."""
+    del images, train
+    return Outputs(variables["params"]), {"seen": jnp.zeros(())}
+
+
+def loss_of(method, logits, batch, *, step=0, teacher=TEACHER):
+    """`LossOutput` of `method` for members that answer `logits`."""
+    teach = (lambda images: jnp.asarray(teacher)) if method.needs_teacher else None
+    return method.loss(
+        known_logits,
+        {"params": jnp.asarray(logits)},
+        batch,
+        teacher=teach,
+        step=step,
+        key=batch.keys[0],
+    )
+
+
+@jax.jit
+def value_and_gradient(method, logits, labels, mask, step, teacher):
+    """`(loss, terms), gradient in the logits`; compiled once per structure."""
+
+    def objective(logits):
+        batch = batch_of(labels, mask)
+        out = loss_of(method, logits, batch, step=step, teacher=teacher)
+        return out.loss, dict(out.terms)
+
+    return jax.value_and_grad(objective, has_aux=True)(logits)
+
+
+def evaluate(case, logits, labels, mask=None, *, step=0, method=None, teacher=TEACHER):
+    """`value_and_gradient` with plain arguments."""
+    mask = np.ones(EXAMPLES, np.float32) if mask is None else mask
+    method = jax.tree.map(jnp.float32, case.method if method is None else method)
+    labels = jnp.asarray(labels, jnp.int32)
+    step = jnp.int32(step)
+    return value_and_gradient(method, logits, labels, mask, step, jnp.asarray(teacher))
+
+
+def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficients):
+    """The reference objective: the mean over `rows`, float64."""
+    options = {**case.coefficients, **coefficients}
+    if case.method.needs_teacher:
+        options["teacher"] = TEACHER[:, rows]
+    logits = np.asarray(logits, np.float64)[:, rows]
+    fixed = logits if fixed is None else np.asarray(fixed, np.float64)[:, rows]
+    return np.mean(case.reference(logits, labels[rows], fixed, **options))
+
+
+def difference_quotient(case, logits, labels, *, rows=slice(None), **coefficients):
+    """Central differences of `expected` in every logit, float64; `fixed` stays."""
+    base = np.asarray(logits, np.float64)
+    gradient = np.zeros_like(base)
+    for index in np.ndindex(base.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[index] += sign * 1e-5
+            ends.append(
+                expected(case, moved, labels, rows=rows, fixed=base, **coefficients)
+            )
+        gradient[index] = (ends[0] - ends[1]) / 2e-5
+    return gradient

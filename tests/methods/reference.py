@@ -1,0 +1,87 @@
+"""Objectives of the methods in float64 NumPy, one value per example.
+
+Written from the papers' equations, members in a Python loop. Every objective is a mean
+of these values over examples, so `[B]` is what a mask filters. `fixed` are the logits
+on the side where the paper fixes a prediction; a difference quotient moves `logits` and
+leaves `fixed` where it was.
+"""
+
+import itertools
+
+import numpy as np
+
+from tests import reference_losses as one
+
+
+def _regularizer(logits, kind, top_k):
+    if kind == "entropy":
+        return one.entropy(logits, top_k=top_k)
+    return -one.uniform_symmetric_kl(logits, top_k=top_k)
+
+
+def erm(logits, labels, fixed=None):
+    """[reproducibility] Eq. 2, for each member."""
+    return sum(one.cross_entropy(z, labels) for z in logits)
+
+
+def minimum_entropy(logits, labels, fixed=None, *, alpha, kind="entropy", top_k=None):
+    """[reproducibility] Eqs. 6 and 7, for each member."""
+    return sum(
+        (1 - alpha) * one.cross_entropy(z, labels)
+        + alpha * _regularizer(z, kind, top_k)
+        for z in logits
+    )
+
+
+def disagreement(logits, fixed, divergence):
+    """D of Eqs. 8 and 9, or both lines of Eq. 18, summed over unordered pairs."""
+    total = 0.0
+    for i, j in itertools.combinations(range(len(logits)), 2):
+        a, b = logits[i], logits[j]
+        if divergence == "l1":
+            total = total + one.l1(a, b)
+        elif divergence == "skl":
+            total = total + one.symmetric_kl(a, b)
+        elif divergence == "cross_entropy":
+            total = total + one.cross_entropy_between(target_logits=fixed[j], logits=a)
+            total = total + one.cross_entropy_between(target_logits=fixed[i], logits=b)
+        else:
+            total = total + one.cross_entropy_between(target_logits=b, logits=a)
+            total = total + one.cross_entropy_between(target_logits=a, logits=b)
+    return total
+
+
+def codistillation(
+    logits,
+    labels,
+    fixed=None,
+    *,
+    beta,
+    alpha=0.0,
+    divergence="skl",
+    kind="entropy",
+    top_k=None,
+):
+    """[reproducibility] Eqs. 8, 9, 18 (T = 0) and, with alpha, 19."""
+    apart = disagreement(logits, logits if fixed is None else fixed, divergence)
+    penalty = sum(_regularizer(z, kind, top_k) for z in logits)
+    return erm(logits, labels) + beta * apart + alpha * penalty
+
+
+def ensemble_distillation(
+    logits, labels, fixed=None, *, alpha, temperature, teacher, average="probs"
+):
+    """Tempered KL from the averaged teacher, mixed with the labels' cross-entropy."""
+    if average == "probs":
+        mean = np.mean([one.softmax(t) for t in teacher], axis=0)
+    else:
+        mean = one.softmax(np.mean(np.asarray(teacher, np.float64), axis=0))
+    tempered = mean ** (1 / temperature)
+    tempered = tempered / tempered.sum(axis=-1, keepdims=True)
+    return sum(
+        (1 - alpha) * one.cross_entropy(z, labels)
+        + alpha
+        * temperature**2
+        * one.kl(tempered, one.softmax(np.asarray(z, np.float64) / temperature))
+        for z in logits
+    )
