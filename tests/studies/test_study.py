@@ -1,0 +1,269 @@
+"""A study's folder: what is finished is kept, what changed is trained again."""
+
+import dataclasses
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
+from churn_jax.predictions import PredictionsError, load_predictions
+from churn_jax.studies import (
+    DataConfig,
+    MethodSpec,
+    ModelConfig,
+    StudyConfig,
+    StudyError,
+    run_study,
+)
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.run import Interrupted
+
+pytestmark = pytest.mark.usefixtures("compilation_cache")
+
+
+def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
+    """A baseline, a regularised method, a pair and its student: seconds in all."""
+    return StudyConfig(
+        name="small",
+        title="Small",
+        data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
+        model=ModelConfig("mlp", features=(16,)),
+        train=TrainConfig(
+            replicas=2,
+            epochs=epochs,
+            batch_size=16,
+            optimizer=OptimizerConfig(learning_rate=learning_rate),
+        ),
+        methods=(
+            MethodSpec("baseline", "Baseline", ERM()),
+            MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=entropy)),
+            MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
+            MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
+        ),
+    )
+
+
+class Watched:
+    """What a launch of a study said and did."""
+
+    def __init__(self, config, out, *only, **options):
+        self.notes, self.trained, self.kept = [], [], []
+        run_study(
+            config,
+            out,
+            only=only,
+            on_start=self.start,
+            on_note=self.notes.append,
+            **options,
+        )
+
+    def start(self, spec, finished):
+        (self.kept if finished else self.trained).append(spec.name)
+
+
+def files(out):
+    """Every result of the folder with its bytes."""
+    return {
+        str(p.relative_to(out)): p.read_bytes() for p in out.rglob("predictions.npz")
+    }
+
+
+def logits(out, name):
+    return load_predictions(out / "methods" / name / "predictions.npz").logits
+
+
+def recorded(out):
+    return [m["name"] for m in json.loads((out / "study.json").read_text())["methods"]]
+
+
+def test_the_folder_holds_what_the_reports_read(tmp_path):
+    Watched(small_study(), tmp_path, "baseline")
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert record["config"]["train"]["batch_size"] == 16
+    assert record["versions"]["jax"] and record["hardware"]
+    assert recorded(tmp_path) == ["baseline"]
+    predictions = load_predictions(tmp_path / "methods/baseline/predictions.npz")
+    assert predictions.logits.shape[0] == 2 and predictions.logits.shape[2] == 10
+    assert predictions.meta["fingerprint"] == record["data"]["fingerprint"]
+    lines = (tmp_path / "methods/baseline/metrics.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_second_launch_trains_only_what_is_not_there(tmp_path):
+    assert Watched(small_study(), tmp_path, "baseline").trained == ["baseline"]
+    before = files(tmp_path)
+    again = Watched(small_study(), tmp_path, "baseline")
+    assert (again.trained, again.kept, again.notes) == ([], ["baseline"], [])
+    more = Watched(small_study(), tmp_path, "baseline", "entropy")
+    assert (more.trained, more.kept) == (["entropy"], ["baseline"])
+    assert before.items() <= files(tmp_path).items()
+    assert recorded(tmp_path) == ["baseline", "entropy"]
+
+
+def test_a_students_teacher_comes_first_and_alone_changes_nothing(tmp_path):
+    first = Watched(small_study(), tmp_path / "a", "student")
+    assert first.trained == ["pair", "student"]
+    # Trained in two launches, the student has a restored teacher.
+    Watched(small_study(), tmp_path / "b", "pair")
+    second = Watched(small_study(), tmp_path / "b", "student")
+    assert (second.kept, second.trained) == (["pair"], ["student"])
+    np.testing.assert_array_equal(
+        logits(tmp_path / "a", "student"), logits(tmp_path / "b", "student")
+    )
+
+
+def test_a_changed_coefficient_trains_that_method_again_and_keeps_the_old(tmp_path):
+    Watched(small_study(), tmp_path, "baseline", "entropy")
+    before = files(tmp_path)
+    changed = Watched(small_study(entropy=0.5), tmp_path, "baseline", "entropy")
+    assert (changed.trained, changed.kept) == (["entropy"], ["baseline"])
+    (note,) = changed.notes
+    assert "entropy is trained again" in note
+    assert str(tmp_path / "methods" / "entropy.before") in note
+    after = files(tmp_path)
+    baseline, old, new = (
+        f"methods/{n}/predictions.npz"
+        for n in ("baseline", "entropy.before", "entropy")
+    )
+    assert after[baseline] == before[baseline]
+    assert after[old] == before[new] != after[new]
+    alone = tmp_path.with_name(tmp_path.name + "-alone")
+    Watched(small_study(entropy=0.5), alone, "entropy")
+    np.testing.assert_array_equal(logits(alone, "entropy"), logits(tmp_path, "entropy"))
+
+
+def test_an_interrupted_method_with_another_coefficient_starts_again(tmp_path):
+    with pytest.raises(Interrupted):
+        run_study(small_study(), tmp_path, only=("entropy",), stop=StopSecond())
+    launch = Watched(small_study(entropy=0.5), tmp_path, "entropy")
+    assert launch.trained == ["entropy"] and len(launch.notes) == 1
+
+
+class StopSecond:
+    """Set from the second time on that anybody looks."""
+
+    looks = 0
+
+    def is_set(self):
+        self.looks += 1
+        return self.looks > 1
+
+
+def test_a_changed_teacher_trains_its_student_again(tmp_path):
+    Watched(small_study(), tmp_path, "student")
+    before = logits(tmp_path, "student")
+    config = small_study()
+    pair = dataclasses.replace(
+        config.methods[2], method=ERM(members=2, deploy="mean_logits")
+    )
+    config = dataclasses.replace(
+        config, methods=(*config.methods[:2], pair, config.methods[3])
+    )
+    launch = Watched(config, tmp_path, "student")
+    assert launch.trained == ["pair", "student"]
+    assert len(launch.notes) == 2
+    assert (tmp_path / "methods/student.before/predictions.npz").is_file()
+    assert logits(tmp_path, "student").shape == before.shape
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 3}, "train.epochs: 2 there, 3 here"),
+        ({"learning_rate": 0.2}, "learning_rate: 0.1 there, 0.2 here"),
+        ({"train_size": 48}, "other data"),
+    ],
+)
+def test_a_changed_setting_is_refused_naming_the_difference(tmp_path, options, words):
+    Watched(small_study(), tmp_path, "baseline")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(StudyError, match=words) as error:
+        run_study(small_study(**options), tmp_path, only=("baseline",))
+    assert str(tmp_path) in str(error.value) and "--fresh" in str(error.value)
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_where_and_how_fast_it_runs_may_change(tmp_path):
+    Watched(small_study(), tmp_path, "baseline")
+    config = small_study()
+    train = dataclasses.replace(config.train, mapping="unroll", eval_batch_size=7)
+    launch = Watched(dataclasses.replace(config, train=train), tmp_path, "baseline")
+    assert launch.kept == ["baseline"]
+
+
+def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
+    wrong = small_study()
+    wrong = dataclasses.replace(
+        wrong, train=dataclasses.replace(wrong.train, batch_size=1000)
+    )
+    with pytest.raises(ValueError, match="batch_size 1000"):
+        run_study(wrong, tmp_path, only=("baseline",))
+    assert Watched(small_study(), tmp_path, "baseline").trained == ["baseline"]
+
+
+def test_damaged_predictions_are_named_and_not_overwritten(tmp_path):
+    Watched(small_study(), tmp_path, "baseline")
+    path = tmp_path / "methods/baseline/predictions.npz"
+    path.write_bytes(path.read_bytes()[:-500])
+    damaged = path.read_bytes()
+    with pytest.raises(PredictionsError, match=r"predictions\.npz"):
+        run_study(small_study(), tmp_path, only=("baseline",))
+    assert path.read_bytes() == damaged
+
+
+def test_lost_predictions_are_made_again_from_the_checkpoint(tmp_path):
+    Watched(small_study(), tmp_path, "baseline")
+    path = tmp_path / "methods/baseline/predictions.npz"
+    before = logits(tmp_path, "baseline")
+    path.unlink()
+    progress = []
+    run_study(small_study(), tmp_path, only=("baseline",), on_progress=progress.append)
+    assert progress == []
+    np.testing.assert_array_equal(logits(tmp_path, "baseline"), before)
+
+
+def test_a_stop_between_methods_starts_no_other(tmp_path):
+    stop = threading.Event()
+
+    def at_the_last_epoch(progress):
+        if progress.epoch == progress.epochs:
+            stop.set()
+
+    with pytest.raises(Interrupted, match="stopped before entropy"):
+        run_study(
+            small_study(),
+            tmp_path,
+            only=("baseline", "entropy"),
+            on_progress=at_the_last_epoch,
+            stop=stop,
+        )
+    assert recorded(tmp_path) == ["baseline"]
+    assert not (tmp_path / "methods/entropy").exists()
+
+
+def test_a_stopped_study_goes_on_to_the_same_predictions(tmp_path):
+    Watched(small_study(), tmp_path / "whole", "student")
+    launches = 0
+    while True:
+        launches += 1
+        try:
+            stop = threading.Event()
+            run_study(
+                small_study(),
+                tmp_path / "pieces",
+                only=("student",),
+                on_progress=lambda progress, stop=stop: stop.set(),
+                stop=stop,
+            )
+            break
+        except Interrupted:
+            continue
+    assert launches == 4
+    for name in ("pair", "student"):
+        np.testing.assert_array_equal(
+            logits(tmp_path / "whole", name), logits(tmp_path / "pieces", name)
+        )
