@@ -1,0 +1,231 @@
+"""`churn-jax study` interrupted, killed, repeated and started afresh."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.predictions import load_predictions
+
+pytestmark = pytest.mark.usefixtures("compilation_cache")
+
+_EPOCHS = 400
+_LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --model.features 8
+    --data.train-size 64 --data.validation 20 --batch-size 32
+    --train.eval-every-epochs 1 --train.checkpoint-every-seconds 0.2""".split()
+_SHORT = ["study", "digits:tiny", "--model.features", "8", "--only", "baseline"]
+
+
+def launch(out, cache, *, driver="", arguments=_LONG):
+    """The command in a process of its own; `driver` is run before it."""
+    program = textwrap.dedent(driver) + textwrap.dedent(
+        """
+        import sys
+        from churn_jax.cli import main
+        sys.exit(main(sys.argv[1:]))
+        """
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments, "--out", str(out)],
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "",
+            "JAX_COMPILATION_CACHE_DIR": str(cache),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_lines(process, out, count):
+    """Returns once the process has evaluated `count` epochs."""
+    path = out / "methods" / "baseline" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if path.exists() and path.read_text().count("\n") >= count:
+            return
+        if process.poll() is not None:
+            pytest.fail(f"ended early: {process.communicate()}")
+        time.sleep(0.005)
+    process.kill()
+    pytest.fail("no epoch was evaluated")
+
+
+def logits(out, name="baseline"):
+    return load_predictions(out / "methods" / name / "predictions.npz").logits
+
+
+def checkpoints(out):
+    folder = out / "methods" / "baseline" / "checkpoints"
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, compilation_cache):
+    """Predictions of the long study when nobody disturbs it."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert main([*_LONG, "--out", str(out)]) == 0
+    return logits(out)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_saves_and_says_how_to_go_on(
+    tmp_path, compilation_cache, whole, number, code
+):
+    out = tmp_path / "run"
+    process = launch(out, compilation_cache)
+    wait_for_lines(process, out, 1)
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == code, said + errors
+    assert "Traceback" not in errors
+    (told,) = [line for line in said.splitlines() if "To go on: " in line]
+    sentence, command = told.split(" To go on: ")
+    done = checkpoints(out)[-1]
+    assert sentence == f"baseline stopped after {done} of {2 * _EPOCHS} updates."
+    assert 0 < done < 2 * _EPOCHS
+    words = shlex.split(command)
+    assert words[0] == "churn-jax"
+    assert main(words[1:]) == 0
+    np.testing.assert_array_equal(logits(out), whole)
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, compilation_cache):
+    out = tmp_path / "run"
+    slow_save = """
+        import time
+        from churn_jax.training.checkpoint import Checkpoints
+
+        def save(self, step, tree, meta):
+            print("saving", flush=True)
+            time.sleep(300)
+
+        Checkpoints.save = save
+    """
+    arguments = [*_LONG, "--train.checkpoint-every-seconds", "1000"]
+    process = launch(out, compilation_cache, driver=slow_save, arguments=arguments)
+    wait_for_lines(process, out, 1)
+    process.send_signal(signal.SIGINT)
+    while process.stdout.readline().strip() != "saving":
+        assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert process.returncode == 130
+    assert "stopped at once; the last checkpoint is kept" in said
+    assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+def test_killed_anywhere_the_same_command_goes_on_to_the_same_predictions(
+    tmp_path, compilation_cache, whole
+):
+    out = tmp_path / "run"
+    rng = np.random.default_rng(0)
+    lines = 0
+    for _ in range(3):
+        process = launch(out, compilation_cache)
+        lines += int(rng.integers(1, 60))
+        wait_for_lines(process, out, lines)
+        time.sleep(float(rng.uniform(0, 0.3)))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert not (out / "methods/baseline/predictions.npz").exists()
+    assert main([*_LONG, "--out", str(out)]) == 0
+    np.testing.assert_array_equal(logits(out), whole)
+    epochs = (out / "methods/baseline/metrics.jsonl").read_text().count("\n")
+    assert epochs == _EPOCHS
+
+
+def run(capsys, out, *options):
+    """Runs the short study in this process; returns what it printed."""
+    capsys.readouterr()
+    assert main([*_SHORT, *options, "--out", str(out)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_same_command_twice_trains_nothing_twice(capsys, tmp_path):
+    out = tmp_path / "run"
+    assert "baseline: validation accuracy" in run(capsys, out)
+    before = (out / "methods/baseline/predictions.npz").stat().st_mtime_ns
+    again = run(capsys, out)
+    assert "Baseline: finished before, kept" in again
+    assert "validation accuracy" not in again
+    assert (out / "methods/baseline/predictions.npz").stat().st_mtime_ns == before
+    more = run(capsys, out, "--only", "baseline", "entropy")
+    assert "Baseline: finished before, kept" in more
+    assert "entropy: validation accuracy" in more
+    assert (out / "report.html").is_file() and (out / "table.md").is_file()
+
+
+def test_fresh_moves_the_old_folder_aside(capsys, tmp_path):
+    out = tmp_path / "run"
+    run(capsys, out)
+    first = logits(out)
+    (out / "note.txt").write_text("mine")
+    said = run(capsys, out, "--fresh", "--epochs", "1")
+    (aside,) = [p for p in tmp_path.iterdir() if p.name.startswith("run.")]
+    assert str(aside) in "".join(said.split("\n"))
+    assert (aside / "note.txt").read_text() == "mine"
+    np.testing.assert_array_equal(logits(aside), first)
+    assert not (out / "note.txt").exists()
+    assert not np.array_equal(logits(out), first)
+
+
+def test_fresh_without_an_old_folder_is_a_first_launch(capsys, tmp_path):
+    run(capsys, tmp_path / "run", "--fresh")
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_changed_setting_is_refused_and_changes_nothing(capsys, tmp_path):
+    out = tmp_path / "run"
+    run(capsys, out)
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    assert main([*_SHORT, "--epochs", "3", "--out", str(out)]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert "train.epochs: 2 there, 3 here" in sentence and str(out) in sentence
+    assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def test_a_changed_coefficient_trains_that_method_again(capsys, tmp_path):
+    out = tmp_path / "run"
+    run(capsys, out, "--only", "baseline", "entropy")
+    old = logits(out, "entropy")
+    said = run(
+        capsys, out, "--only", "baseline", "entropy", "--set", "entropy.alpha=0.123"
+    )
+    assert "Baseline: finished before, kept" in said
+    assert "entropy is trained again" in said
+    np.testing.assert_array_equal(logits(out, "entropy.before"), old)
+    assert not np.array_equal(logits(out, "entropy"), old)
+    report = (out / "report.html").read_text()
+    assert "entropy.before" not in report
+
+
+def test_the_signal_handlers_are_given_back(capsys, tmp_path):
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    run(capsys, tmp_path / "run")
+    assert before == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_ctrl_c_before_the_study_has_begun_is_one_sentence(capsys, monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("churn_jax.studies.preset", interrupted)
+    assert main(["study", "digits:tiny"]) == 130
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence == "churn-jax: interrupted"
