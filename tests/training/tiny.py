@@ -44,7 +44,7 @@ class TinyNet(nn.Module):
 
 
 def _hashed(key, x):
-    """Weights that are a cheap hash of the key: Flax's draws take seconds to compile."""
+    """A cheap hash of the key as weights: Flax's draws take seconds to compile."""
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
     variables = jax.eval_shape(LINEN.init, jax.random.key(0), shape)
     low, high = jax.random.key_data(key)
