@@ -137,8 +137,9 @@ def known_logits(variables, images, train=True):
     return Outputs(variables["params"]), {"seen": jnp.zeros(())}
 
 
+@jax.jit
 def loss_of(method, logits, batch, *, step=0, teacher=TEACHER):
-    """`LossOutput` of `method` for members that answer `logits`."""
+    """`LossOutput` of `method` for members that answer `logits`; compiled once."""
     teach = (lambda images: jnp.asarray(teacher)) if method.needs_teacher else None
     return method.loss(
         known_logits,

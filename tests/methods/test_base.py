@@ -1,0 +1,193 @@
+"""Batch, Ramp, deployment and the checks that every method shares."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.ensembles import Outputs
+from churn_jax.methods import ERM, Codistillation, Method, Ramp, deploy
+from churn_jax.methods.base import forward
+from tests import reference_losses as reference
+from tests.methods.cases import batch_of, draw, known_logits
+
+VALUES = np.array([[1.0, 2.0, 4.0, 8.0], [3.0, 5.0, 7.0, 9.0]], np.float32)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int32, np.float32])
+def test_masked_sum_and_mean_equal_those_of_the_filtered_rows(kind):
+    batch = batch_of(np.zeros(4), np.array([1, 0, 1, 0], kind))
+    np.testing.assert_array_equal(batch.sum(VALUES), [5.0, 10.0])
+    np.testing.assert_array_equal(batch.mean(VALUES), [2.5, 5.0])
+    np.testing.assert_array_equal(batch.mean(VALUES[0]), 2.5)
+
+
+def test_mean_of_a_batch_of_padding_is_zero():
+    batch = batch_of(np.zeros(4), np.zeros(4))
+    np.testing.assert_array_equal(batch.mean(VALUES), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf])
+def test_masked_values_have_zero_gradient_whatever_they_are(junk):
+    batch = batch_of(np.zeros(4), np.array([1, 0, 1, 1]))
+    values = VALUES.copy()
+    values[:, 1] = junk
+    mean, gradient = jax.value_and_grad(lambda v: jnp.sum(batch.mean(v)))(values)
+    np.testing.assert_allclose(mean, 13 / 3 + 19 / 3, rtol=1e-6)
+    expected = np.tile(np.array([1, 0, 1, 1], np.float32) / np.float32(3), (2, 1))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+
+
+def test_mean_over_shards_is_not_the_mean_of_their_means():
+    values, mask = np.arange(16.0, dtype=np.float32), np.ones(16, np.float32)
+    mask[[0, 1, 5, 15]] = 0
+
+    def local(values, mask):
+        batch = batch_of(jnp.zeros(2), mask, axis_name="data")
+        return batch.mean(values), batch.sum(values)
+
+    mean, total = jax.jit(
+        jax.shard_map(
+            local,
+            mesh=Mesh(np.array(jax.devices()), ("data",)),
+            in_specs=P("data"),
+            out_specs=P(),
+        )
+    )(values, mask)
+    np.testing.assert_allclose(total, np.sum(values * mask))
+    np.testing.assert_allclose(mean, np.sum(values * mask) / 12, rtol=1e-6)
+
+
+@pytest.mark.parametrize("where", ["images", "logits"])
+def test_forward_hides_padding_on_both_sides_of_the_network(where):
+    """A linear network's weight gradient is input times cotangent: 0 * nan is nan."""
+    images = draw(0, 4, 3).astype(np.float32)
+    weights = draw(1, 2, 3, 5).astype(np.float32)
+    offset = np.zeros((2, 4, 5), np.float32)
+    if where == "images":
+        images[3] = np.nan
+    else:
+        offset[:, 3] = np.nan
+    mask = np.array([1, 1, 1, 0])
+
+    def network(variables, x, train=True):
+        logits = jnp.einsum("bd,mdc->mbc", x, variables)
+        return Outputs(logits + offset[:, : len(x)]), {}
+
+    def loss(weights, images, mask):
+        batch = batch_of(np.zeros(len(mask)), mask).replace(images=images)
+        logits, _, _ = forward(network, weights, batch)
+        return jnp.sum(batch.mean(jax.nn.logsumexp(logits, axis=-1)))
+
+    value, gradient = jax.value_and_grad(loss)(weights, images, mask)
+    clean = jax.value_and_grad(loss)(weights, images[:3], mask[:3])
+    np.testing.assert_allclose(value, clean[0], rtol=1e-6)
+    np.testing.assert_allclose(gradient, clean[1], atol=1e-6)
+
+
+def test_forward_gives_every_member_the_labels():
+    batch = batch_of(np.arange(4))
+    logits, labels, state = forward(
+        known_logits, {"params": jnp.zeros((3, 4, 5))}, batch
+    )
+    assert logits.shape == (3, 4, 5)
+    np.testing.assert_array_equal(labels, np.tile(np.arange(4), (3, 1)))
+    assert set(state) == {"seen"}
+
+
+def test_linear_ramp_is_the_minimum_of_ct_and_beta():
+    """Appendix C: beta_t = min(c t, beta) at the t-th update, counted from 1."""
+    ramp, beta, steps = Ramp("linear", 4.0), 0.2, np.arange(8)
+    got = [ramp(beta, s) for s in steps]
+    c = beta / 4
+    np.testing.assert_allclose(got, np.minimum(c * (steps + 1), beta), rtol=1e-6)
+
+
+def test_step_ramp_is_positive_only_after_the_burn_in():
+    """Appendix C: beta(t) > 0 iff t > t_0, at the t-th update, counted from 1."""
+    ramp = Ramp("step", 3.0)
+    got = np.array([ramp(0.2, s) for s in range(6)])
+    t = np.arange(1, 7)
+    np.testing.assert_array_equal(got > 0, t > 3)
+    np.testing.assert_array_equal(got[3:], np.float32(0.2))
+
+
+def test_constant_ramp_and_ramps_of_no_length_give_the_whole_coefficient():
+    for ramp in (Ramp(), Ramp("constant", 5.0), Ramp("linear"), Ramp("step")):
+        np.testing.assert_array_equal(ramp(0.2, 0), np.float32(0.2))
+
+
+@pytest.mark.parametrize("kind", ["constant", "linear", "step"])
+def test_ramps_take_traced_steps_and_coefficients_per_replica(kind):
+    values, steps = jnp.array([0.1, 0.2, 0.4]), jnp.array([0, 2, 9])
+    ramp = Ramp(kind, jnp.array([2.0, 4.0, 8.0]))
+    together = jax.jit(jax.vmap(lambda r, v, s: r(v, s)))(ramp, values, steps)
+    alone = [Ramp(kind, float(n))(v, s) for n, v, s in zip(ramp.steps, values, steps)]
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
+
+
+def test_ramp_length_is_a_leaf_and_kind_is_structure():
+    assert jax.tree.leaves(Ramp("linear", 7.0)) == [7.0]
+    assert jax.tree.structure(Ramp("linear")) != jax.tree.structure(Ramp("step"))
+
+
+def test_unknown_ramp_is_refused():
+    with pytest.raises(ValueError, match="constant, linear or step; got 'cosine'"):
+        Ramp("cosine")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": 0}, "members must be at least 1; got 0"),
+        ({"deploy": "vote"}, "member, mean_probs, mean_logits; got 'vote'"),
+        ({"deployed_member": 1}, "below members=1; got 1"),
+        ({"members": 3, "deployed_member": -1}, "below members=3; got -1"),
+    ],
+)
+def test_structure_is_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        ERM(**options)
+
+
+def test_traced_coefficients_are_not_looked_at():
+    total = jax.jit(lambda b: Codistillation(beta=b).beta + 1.0)(jnp.float32(2.0))
+    assert total == 3.0
+
+
+def test_methods_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ERM().members = 2
+
+
+def test_base_method_says_that_it_has_no_loss():
+    with pytest.raises(TypeError, match="Method defines no loss"):
+        Method().loss(known_logits, {}, batch_of([0]), teacher=None, step=0, key=None)
+
+
+def test_deployed_member_is_the_chosen_one():
+    logits = draw(2, 3, 4, 5).astype(np.float32)
+    for member in range(3):
+        got = deploy(ERM(members=3, deployed_member=member), jnp.asarray(logits))
+        np.testing.assert_array_equal(got, logits[member])
+    assert deploy(ERM(), jnp.zeros((1, 2, 3), jnp.bfloat16)).dtype == jnp.float32
+
+
+def test_deployed_mean_of_probabilities_and_of_logits():
+    logits = draw(3, 3, 4, 5)
+    probs = deploy(ERM(members=3, deploy="mean_probs"), jnp.float32(logits))
+    np.testing.assert_allclose(
+        np.exp(probs), np.mean(reference.softmax(logits), axis=0), rtol=3e-6
+    )
+    mean = deploy(ERM(members=3, deploy="mean_logits"), jnp.float32(logits))
+    np.testing.assert_allclose(mean, np.mean(logits, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_inference_cost_counts_forward_passes():
+    assert Codistillation(members=4).inference_cost == 1.0
+    assert ERM(members=4, deploy="mean_probs").inference_cost == 4.0
+    assert ERM(members=2, deploy="mean_logits").inference_cost == 2.0
