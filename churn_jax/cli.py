@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -39,6 +40,12 @@ def _enable_compilation_cache() -> None:
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     jax.config.update("jax_compilation_cache_dir", str(base / "churn_jax" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _quiet_libraries() -> None:
+    """Errors come as exceptions; Orbax and asyncio print pages about each besides."""
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
@@ -86,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
     if name not in ("equations",):
         _enable_compilation_cache()
+    if not os.environ.get("CHURN_JAX_TRACEBACK"):
+        _quiet_libraries()
     try:
         return _command(name)(rest)
     except (ValueError, TypeError) as error:

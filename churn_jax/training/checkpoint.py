@@ -92,7 +92,7 @@ class Checkpoints:
         except ValueError as error:  # TensorStore reports a full disk as a ValueError
             text = str(error)
             for code in _FULL:
-                if os.strerror(code) in text or f"errno={code} " in text:
+                if os.strerror(code) in text or f"os_error_code='{code}'" in text:
                     raise OSError(
                         code, os.strerror(code), str(self.directory)
                     ) from error

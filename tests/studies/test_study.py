@@ -104,6 +104,7 @@ def test_a_second_launch_trains_only_what_is_not_there(tmp_path):
     assert recorded(tmp_path) == ["baseline", "entropy"]
 
 
+@pytest.mark.slow
 def test_a_students_teacher_comes_first_and_alone_changes_nothing(tmp_path):
     first = Watched(small_study(), tmp_path / "a", "student")
     assert first.trained == ["pair", "student"]
@@ -153,6 +154,7 @@ class StopSecond:
         return self.looks > 1
 
 
+@pytest.mark.slow
 def test_a_changed_teacher_trains_its_student_again(tmp_path):
     Watched(small_study(), tmp_path, "student")
     before = logits(tmp_path, "student")
@@ -245,6 +247,7 @@ def test_a_stop_between_methods_starts_no_other(tmp_path):
     assert not (tmp_path / "methods/entropy").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_study_goes_on_to_the_same_predictions(tmp_path):
     Watched(small_study(), tmp_path / "whole", "student")
     launches = 0

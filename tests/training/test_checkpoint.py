@@ -1,5 +1,6 @@
 """Checkpoints: what is damaged is named and stepped over, what is foreign refused."""
 
+import gc
 import json
 import os
 import shutil
@@ -21,6 +22,14 @@ from churn_jax.training.checkpoint import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    """Such leftovers are collected here, not in somebody else's test."""
+    yield
+    gc.collect()
+
 
 IDENTITY = json.dumps({"epochs": "2", "method": "ERM()"})
 
