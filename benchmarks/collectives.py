@@ -1,0 +1,196 @@
+"""What the compiled training step moves between devices, and its memory per device.
+
+    python benchmarks/collectives.py                     # 8 host devices, 2 x 2 x 2
+    python benchmarks/collectives.py --topology v5e:2x4  # TPU compiler, without a TPU
+
+Compiles one step of four replicas of a co-distilled pair (or `--method`) of
+ResNets for CIFAR-10 and prints its collectives by mesh axis: replicas never
+communicate, members exchange logits, data shards reduce. Nothing is run.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import time
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+# The TPU compiler is only compiled with here: no chip has to be locked.
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.models import ResNet
+from churn_jax.training.collectives import find_collectives
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.initialize import (
+    init_coefficients,
+    init_state,
+    init_variables,
+)
+from churn_jax.training.partition import REPLICA, MeshShape
+from churn_jax.training.run import Run
+from churn_jax.training.setup import make_program
+from churn_jax.training.state import ReplicaInputs, TrainState
+from churn_jax.training.steps import make_step, term_names
+
+METHODS = {
+    "codistillation": Codistillation(beta=0.1),
+    "ensemble": ERM(members=2, deploy="mean_probs"),
+    "distillation": EnsembleDistillation(members=2, deploy="mean_probs"),
+}
+_IMAGE, _CLASSES, _EXAMPLES = (32, 32, 3), 10, 50_000
+
+
+def _devices(topology: str | None):
+    if topology is None:
+        jax.config.update("jax_num_cpu_devices", 8)
+        return jax.devices()
+    from jax.experimental import topologies
+
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+
+
+def abstract_arguments(run: Run, program):
+    """The step's arguments as shapes with shardings; nothing is allocated."""
+    config, mesh = run.config, program.mesh
+
+    def build(terms):
+        example = jnp.zeros((1, *_IMAGE))
+        numbers = np.arange(config.replicas)
+        variables = init_variables(run.groups, config.seeds, numbers, example, mesh)
+        state = init_state(program, variables, config.replicas, terms)
+        inputs = ReplicaInputs(
+            jnp.zeros((config.replicas, _EXAMPLES), jnp.int32),
+            config.seeds.keys("augment", numbers),
+            init_coefficients(run.method, config.optimizer, config.replicas, mesh),
+        )
+        teacher = variables if program.teacher else ()
+        images = jnp.zeros((_EXAMPLES, *_IMAGE), jnp.uint8)
+        return state, inputs, teacher, images, jnp.zeros(_EXAMPLES, jnp.int32)
+
+    specs = (
+        TrainState.specs(),
+        P(REPLICA),
+        program.teacher.spec if program.teacher else P(),
+        P(),
+        P(),
+    )
+
+    def placed(spec, tree):
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=NamedSharding(mesh, spec)
+            ),
+            tree,
+        )
+
+    terms = term_names(program, *jax.eval_shape(lambda: build(0)))
+    shapes = jax.eval_shape(lambda: build(len(terms)))
+    return jax.tree.map(placed, specs, shapes, is_leaf=lambda x: isinstance(x, P))
+
+
+def compile_step(options):
+    """The compiled step, its program and the seconds that compiling took."""
+    method = METHODS[options.method]
+    network = from_linen(ResNet(depth=options.depth, num_classes=_CLASSES))
+    config = TrainConfig(
+        replicas=options.replicas,
+        epochs=1,
+        batch_size=options.batch_size,
+        mesh=MeshShape.parse(options.mesh),
+        mapping="vmap",
+        steps_per_call=1,
+        augmentation=Augmentation(pad_crop=4, flip=True),
+    )
+    run = Run(options.method, method, (Group(network, method.members),), config)
+    program, _ = make_program(
+        run,
+        _IMAGE,
+        _EXAMPLES // options.batch_size,
+        mean=0.5,
+        std=0.25,
+        teacher_groups=(Group(network, 2),) if method.needs_teacher else None,
+        devices=_devices(options.topology),
+    )
+    arguments = abstract_arguments(run, program)
+    began = time.perf_counter()
+    compiled = make_step(program).lower(*arguments).compile()
+    return compiled, program, time.perf_counter() - began
+
+
+def measure(options) -> dict:
+    """Everything that is printed, as JSON values."""
+    compiled, program, seconds = compile_step(options)
+    found = find_collectives(compiled.as_text(), program.mesh)
+    memory = compiled.memory_analysis()
+    devices = list(program.mesh.devices.flat)
+    return {
+        "method": options.method,
+        "model": f"ResNet-{options.depth}",
+        "replicas": options.replicas,
+        "batch_size": options.batch_size,
+        "classes": _CLASSES,
+        "mesh": dict(program.mesh.shape),
+        "device": devices[0].device_kind,
+        "collectives": [dataclasses.asdict(c) for c in found],
+        "memory": {
+            "arguments": memory.argument_size_in_bytes,
+            "outputs": memory.output_size_in_bytes,
+            "reused": memory.alias_size_in_bytes,
+            "temporary": memory.temp_size_in_bytes,
+            "program": memory.generated_code_size_in_bytes,
+        },
+        "compile_seconds": seconds,
+        "jax": jax.__version__,
+    }
+
+
+def show(result: dict) -> None:
+    mesh = " x ".join(f"{axis} {size}" for axis, size in result["mesh"].items())
+    print(
+        f"{result['method']} of {result['model']}, {result['replicas']} replicas, "
+        f"batch {result['batch_size']}; {result['device']}, mesh {mesh}; jax "
+        f"{result['jax']}, compiled in {result['compile_seconds']:.1f} s\n"
+    )
+    table = collections.defaultdict(list)
+    for one in result["collectives"]:
+        table[", ".join(one["axes"]) or "none", one["kind"]].append(one["parts"])
+    print("| axis | collective | count | bytes per device | largest array |")
+    print("|---|---|---|---|---|")
+    for (axes, kind), all_parts in sorted(table.items()):
+        parts = [part for one in all_parts for part in one]
+        print(f"| {axes} | {kind} | {len(all_parts)} | {sum(parts):,} | ", end="")
+        print(f"{max(parts):,} |")
+    sizes = ", ".join(f"{k} {v / 2**20:.1f} MiB" for k, v in result["memory"].items())
+    print(f"\nMemory per device: {sizes}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--topology", help="compile for a TPU, for example v5e:2x4")
+    parser.add_argument("--mesh", default="replica=2,member=2,data=2")
+    parser.add_argument("--method", choices=METHODS, default="codistillation")
+    parser.add_argument("--depth", type=int, default=8, help="of the ResNet")
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    options = parser.parse_args()
+    result = measure(options)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()

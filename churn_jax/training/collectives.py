@@ -1,0 +1,130 @@
+"""What a compiled program moves between devices, read from its HLO text."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from jax.sharding import Mesh
+
+__all__ = ["Collective", "find_collectives"]
+
+_KINDS = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "ragged-all-to-all",
+    "reduce-scatter",
+    "collective-permute",
+    "collective-broadcast",
+)
+# `%name = <shape> <kind>(operands), attributes`; `-done` halves carry no groups.
+_LINE = re.compile(
+    r"=\s+(?P<shape>\(.*?\)|\S+)\s+(?P<kind>"
+    + "|".join(_KINDS)
+    + r")(?P<start>-start)?\("
+)
+_ARRAY = re.compile(r"\b(?P<dtype>pred|[a-z]+\d+\w*)\[(?P<dims>[\d,]*)\]")
+_LISTED = re.compile(r"replica_groups=\{(?P<groups>(?:\{[\d,]*\},?)*)\}")
+_IOTA = re.compile(
+    r"replica_groups=\[(?P<dims>[\d,]+)\]<=\[(?P<source>[\d,]+)\]"
+    r"(?:T\((?P<order>[\d,]+)\))?"
+)
+_PAIRS = re.compile(r"source_target_pairs=\{(?P<groups>(?:\{[\d,]*\},?)*)\}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """One collective operation of a compiled program.
+
+    Attributes:
+        kind: its HLO name, without `-start`.
+        axes: mesh axes along which the devices that take part differ.
+        parts: bytes of each array that it yields on one device.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    parts: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it yields on one device."""
+        return sum(self.parts)
+
+
+def _integers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
+
+
+def _itemsize(dtype: str) -> float:
+    if dtype == "pred":
+        return 1.0
+    bits = re.search(r"\d+", dtype)
+    assert bits is not None
+    return int(bits.group()) / 8
+
+
+def _parts(shape: str, kind: str, start: bool) -> tuple[int, ...]:
+    arrays = [
+        (math.ceil(_itemsize(m["dtype"]) * math.prod(_integers(m["dims"]))))
+        for m in _ARRAY.finditer(shape)
+    ]
+    if start and kind == "all-gather":
+        arrays = arrays[len(arrays) // 2 :]  # (operands, results)
+    elif start and kind in ("collective-permute", "collective-broadcast"):
+        arrays = arrays[1:2]  # (operand, result, two context words)
+    return tuple(arrays)
+
+
+def _groups(line: str, devices: int) -> list[list[int]]:
+    """The groups of devices that exchange something, by position in the mesh."""
+    if match := _IOTA.search(line):
+        source = _integers(match["source"])
+        order = _integers(match["order"] or "") or range(len(source))
+        numbers = np.arange(math.prod(source)).reshape(source).transpose(order)
+        return numbers.reshape(_integers(match["dims"])).tolist()
+    if match := _LISTED.search(line) or _PAIRS.search(line):
+        groups = re.findall(r"\{([\d,]*)\}", match["groups"])
+        return [_integers(group) for group in groups] or [list(range(devices))]
+    raise ValueError(f"no groups of devices in {line.strip()[:300]!r}")
+
+
+def find_collectives(hlo: str, mesh: Mesh) -> list[Collective]:
+    """Every collective of a program compiled for `mesh`.
+
+    Args:
+        hlo: `compiled.as_text()`.
+        mesh: over all devices of the program; partition i of the program is the i-th
+            device of the mesh in row-major order.
+
+    Returns:
+        In the order of the text.
+
+    Raises:
+        ValueError: a collective is written in a form that is not known.
+    """
+    shape = tuple(mesh.shape.values())
+
+    def axes(group: list[int]) -> Iterator[str]:
+        coordinates = np.array(np.unravel_index(group, shape))
+        for name, row in zip(mesh.axis_names, coordinates, strict=True):
+            if np.ptp(row):
+                yield name
+
+    found = []
+    for line in hlo.splitlines():
+        match = _LINE.search(line)
+        if match is None:
+            continue
+        groups = _groups(line, mesh.size)
+        crossed = {name for group in groups if group for name in axes(group)}
+        found.append(
+            Collective(
+                match["kind"],
+                tuple(name for name in mesh.axis_names if name in crossed),
+                _parts(match["shape"], match["kind"], bool(match["start"])),
+            )
+        )
+    return found
