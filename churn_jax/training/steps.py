@@ -214,30 +214,30 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
     """Gradients of all local replicas at once, with the blame put where it belongs.
 
     Under a vmapped convolution one slot's non-finite cotangent makes its neighbours'
-    weight gradients non-finite (seen on CPU). So a replica with a finite loss and bad
-    gradients is computed again with the culprits' weights set to zero.
+    weight gradients non-finite (seen on CPU). So where a replica has a finite loss and
+    bad gradients beside one that is frozen or whose loss is not finite, all are
+    computed again with the culprits' weights set to zero.
     """
+    gradients_of = jax.vmap(
+        lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
+    )
+    out, gradients, finite = gradients_of(state, inputs, teacher)
+    healthy = state.alive & jnp.isfinite(out.loss)
 
-    def compute(live):
+    def without_culprits():
         def neutral(leaf):
-            return jnp.where(live.reshape(-1, *([1] * (leaf.ndim - 1))), leaf, 0)
+            keep = healthy.reshape(-1, *([1] * (leaf.ndim - 1)))
+            return jnp.where(keep, leaf, jnp.zeros((), leaf.dtype))
 
         safe = state.replace(
             params=jax.tree.map(neutral, state.params),
             model_state=jax.tree.map(neutral, state.model_state),
         )
-        one = jax.vmap(
-            lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
-        )
-        return one(safe, inputs, teacher)
+        return gradients_of(safe, inputs, teacher)[1:]
 
-    out, gradients, finite = compute(state.alive)
-    loss_finite = jnp.isfinite(out.loss)
-    culprits = state.alive & ~loss_finite
-    victims = state.alive & loss_finite & ~finite
     gradients, finite = jax.lax.cond(
-        jnp.any(culprits) & jnp.any(victims),
-        lambda: compute(state.alive & ~culprits)[1:],
+        jnp.any(~healthy) & jnp.any(healthy & ~finite),
+        without_culprits,
         lambda: (gradients, finite),
     )
     return out, gradients, finite
