@@ -146,7 +146,7 @@ def from_nnx(
         if train:
             for _, part in nnx.iter_modules(module):
                 if hasattr(part, "axis_name"):
-                    part.axis_name = axis_name
+                    setattr(part, "axis_name", axis_name)  # noqa: B010
         outputs = _as_outputs(module(x))
         return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
 

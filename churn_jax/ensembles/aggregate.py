@@ -71,12 +71,13 @@ def gate(logits: Logits, log_weights: jax.Array) -> Logits:
         ValueError: `log_weights` fits neither form.
     """
     check_logits(logits=logits)
-    weights = jax.nn.log_softmax(jnp.asarray(log_weights).astype(jnp.float32), axis=0)
+    weights = jnp.asarray(log_weights).astype(jnp.float32)
     if weights.shape not in (logits.shape[:1], logits.shape[:-1]):
         raise ValueError(
             f"log_weights must be {logits.shape[:1]} or {logits.shape[:-1]}; got "
             f"{weights.shape}"
         )
+    weights = jax.nn.log_softmax(weights, axis=0)
     weights = weights.reshape(weights.shape + (1,) * (logits.ndim - weights.ndim))
     weights = jnp.broadcast_to(weights, logits.shape)
     return jax.nn.logsumexp(log_probs(logits) + weights, axis=0)

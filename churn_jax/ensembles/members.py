@@ -103,8 +103,30 @@ def apply_members(
         arguments = (variables,) if keys is None else (variables, keys)
         outputs, state = slots.map_slots(one, arguments, count=count, mapping=mapping)
     if outputs.logits.ndim == 4:  # [S, K, B, C]
-        outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
+        outputs = _flatten_heads(outputs)
     return outputs, state
+
+
+def _flatten_heads(outputs: Outputs) -> Outputs:
+    """`[S, K, ...]` to `[S x K, ...]`; features that the heads share are repeated."""
+    heads, features = outputs.logits.shape[1:3], outputs.features
+
+    def flat(leaf):
+        return leaf.reshape(-1, *leaf.shape[2:])
+
+    if features is not None:
+        own = features.shape[1:3] == heads and features.ndim == 4
+        features = flat(features) if own else jnp.repeat(features, heads[0], axis=0)
+    return Outputs(flat(outputs.logits), features)
+
+
+def _check_heads(network: Network, count: int, shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or shape[0] != count * network.heads:
+        rows = f"{shape[0] // count} members" if len(shape) == 3 else "another form"
+        raise ValueError(
+            f"{network.name} has heads={network.heads}, so {count} of them must give "
+            f"logits [{count * network.heads}, B, C]; got {shape}, {rows} each"
+        )
 
 
 def apply_committee(
@@ -130,6 +152,9 @@ def apply_committee(
     Returns:
         `(Outputs(logits [M, B, C]), model_states)`. Features are kept only for a
         committee of one group that is not sharded over members.
+
+    Raises:
+        ValueError: a network has another number of heads than it says.
     """
 
     def gather(leaf):
@@ -146,7 +171,9 @@ def apply_committee(
             slot = first * count + jnp.arange(count)
             group_key = jax.random.fold_in(key, position)
             keys = jax.vmap(jax.random.fold_in, (None, 0))(group_key, slot)
-        results.append(apply_members(group.network.apply, v, x, keys=keys, **kwargs))
+        result = apply_members(group.network.apply, v, x, keys=keys, **kwargs)
+        _check_heads(group.network, count, result[0].logits.shape)
+        results.append(result)
     logits = [gather(outputs.logits) for outputs, _ in results]
     states = [state for _, state in results]
     if len(logits) == 1:

@@ -1,0 +1,217 @@
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.ensembles import Outputs, from_function, from_linen, from_nnx
+from churn_jax.models import create
+from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, NnxNet, affine
+
+INPUTS = 4
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def x():
+    return jax.random.normal(jax.random.key(5), (16, INPUTS)) + 1.0
+
+
+@pytest.fixture(scope="module")
+def nnx_network():
+    return from_nnx(lambda rngs: NnxNet(INPUTS, rngs=rngs))
+
+
+def equal(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_linen_without_train_is_called_without_it(x):
+    variables = PLAIN.init(KEY, x)
+    outputs, state = PLAIN.apply(variables, x, train=True, key=KEY)
+    assert outputs.logits.shape == (16, CLASSES) and outputs.features is None
+    assert set(variables) == {"params"} and state == {}
+    equal(PLAIN.apply(variables, x, train=False)[0], outputs)
+    assert PLAIN.name == "Plain" and PLAIN.heads == 1
+
+
+def test_linen_output_with_logits_and_features_is_taken_as_it_is(x):
+    network = from_linen(create("mlp", num_classes=3, features=(7,)), name="small")
+    outputs, _ = network.apply(network.init(KEY, x), x)
+    assert outputs.logits.shape == (16, 3) and outputs.features.shape == (16, 7)
+    assert network.name == "small" and not network.with_convolutions_from({})
+
+
+@pytest.mark.parametrize("kind", ["linen", "nnx"])
+def test_batch_statistics_move_in_training_only(kind, x, nnx_network):
+    network = DROPPED if kind == "linen" else nnx_network
+    variables = network.init(KEY, x)
+    before = {k: v for k, v in variables.items() if k != "params"}
+    _, quiet = network.apply(variables, x, train=False)
+    equal(quiet, before)
+    _, once = network.apply(variables, x, train=True, key=KEY)
+    _, twice = network.apply({**variables, **once}, x, train=True, key=KEY)
+    assert jax.tree.structure(once) == jax.tree.structure(before)
+    for a, b, c in zip(*map(jax.tree.leaves, (before, once, twice)), strict=True):
+        assert np.max(np.abs(b - a)) > 1e-3
+        # An exponential moving average goes on in the same direction, more slowly.
+        assert np.all(np.abs(c - b) < np.abs(b - a) + 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["linen", "nnx"])
+def test_dropout_follows_the_key_and_is_off_in_evaluation(kind, x, nnx_network):
+    network = DROPPED if kind == "linen" else nnx_network
+    variables = network.init(KEY, x)
+
+    def logits(seed, train=True):
+        key = jax.random.key(seed)
+        return network.apply(variables, x, train=train, key=key)[0].logits
+
+    equal(logits(1), logits(1))
+    assert np.max(np.abs(logits(1) - logits(2))) > 1e-3
+    equal(logits(1, train=False), logits(2, train=False))
+    assert np.max(np.abs(logits(1) - logits(1, train=False))) > 1e-3
+
+
+def test_nnx_does_what_the_module_itself_does(x):
+    """Without dropout, so that the module's own random stream does not matter."""
+
+    def construct(rngs):
+        return NnxNet(INPUTS, rngs=rngs, rate=0.0)
+
+    network = from_nnx(construct)
+    variables = network.init(KEY, x)
+    module = construct(nnx.Rngs(KEY))
+    module.eval()
+    outputs, _ = network.apply(variables, x)
+    np.testing.assert_allclose(outputs.logits, module(x), atol=1e-6)
+    module.train()
+    outputs, state = network.apply(variables, x, train=True)
+    np.testing.assert_allclose(outputs.logits, module(x), atol=1e-6)
+    np.testing.assert_allclose(
+        state["state"]["norm"]["mean"], module.norm.mean, atol=1e-6
+    )
+
+
+def test_nnx_template_is_not_touched(x):
+    built = []
+
+    def construct(rngs):
+        built.append(NnxNet(INPUTS, rngs=rngs))
+        return built[-1]
+
+    network = from_nnx(construct)
+
+    def snapshot():
+        state = nnx.state(built[0])
+        return jax.tree.map(
+            lambda leaf: (
+                np.asarray(jax.random.key_data(leaf))
+                if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+                else np.asarray(leaf)
+            ),
+            nnx.to_pure_dict(state),
+        )
+
+    before = snapshot()
+    variables = network.init(KEY, x)
+
+    @jax.jit
+    def train(variables, key):
+        return network.apply(variables, x, train=True, key=key)
+
+    train(variables, KEY)
+    network.apply(variables, x, train=True, key=KEY)
+    equal(snapshot(), before)  # and holds no tracer
+    assert built[0].norm.axis_name is None and built[0].dropout.deterministic is False
+    first = network.apply(variables, x)[0]
+    equal(network.apply(variables, x)[0], first)
+
+
+def test_nnx_maps_over_members_and_takes_gradients(x, nnx_network):
+    variables = jax.vmap(nnx_network.init, (0, None))(jax.random.split(KEY, 2), x)
+
+    def loss(params, state, key):
+        outputs, _ = nnx_network.apply(
+            {"params": params, "state": state}, x, train=True, key=key
+        )
+        return jnp.sum(outputs.logits**2)
+
+    keys = jax.random.split(jax.random.key(1), 2)
+    gradients = jax.jit(jax.vmap(jax.grad(loss)))(
+        variables["params"], variables["state"], keys
+    )
+    assert jax.tree.structure(gradients) == jax.tree.structure(variables["params"])
+    assert np.all(np.std(gradients["hidden"]["kernel"], axis=0) > 0)
+
+
+class Recorder(nn.Module):
+    """Says which axis name and mode it was called with."""
+
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        seen.append((self.axis_name, train))
+        return x
+
+
+seen: list = []
+
+
+def test_axis_name_reaches_a_network_in_training_only(x):
+    network = from_linen(Recorder())
+    seen.clear()
+    variables = network.init(KEY, x)
+    network.apply(variables, x, train=True, axis_name="data")
+    network.apply(variables, x, train=True)
+    network.apply(variables, x, train=False, axis_name="data")
+    assert seen == [(None, False), ("data", True), (None, True), (None, False)]
+
+
+@pytest.mark.parametrize("kind", ["linen", "nnx"])
+def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
+    """Eight shards of two examples leave the statistics of one batch of sixteen."""
+    network = DROPPED if kind == "linen" else nnx_network
+    variables = network.init(KEY, x)
+
+    def local(variables, x, axis_name="data"):
+        return network.apply(variables, x, train=True, key=KEY, axis_name=axis_name)[1]
+
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    specs = {"in_specs": (P(), P("data")), "out_specs": P()}
+    sharded = jax.jit(jax.shard_map(local, mesh=mesh, **specs))(variables, x)
+    whole = local(variables, x, axis_name=None)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), sharded, whole
+    )
+
+
+def test_plain_function_has_no_state(x):
+    network = affine(INPUTS)
+    variables = network.init(KEY, x)
+    outputs, state = network.apply(variables, x, train=True, key=KEY, axis_name="data")
+    expected = x @ variables["params"]["kernel"]
+    np.testing.assert_allclose(outputs.logits, expected, atol=1e-6)
+    assert state == {} and network.name == "affine"
+
+
+def test_plain_function_may_return_outputs(x):
+    network = from_function(
+        lambda key, x: {}, lambda params, x: Outputs(x, features=2 * x), heads=1
+    )
+    outputs, _ = network.apply(network.init(KEY, x), x)
+    np.testing.assert_array_equal(outputs.features, 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "convolutional"),
+    [("mlp", (1, 8, 8, 1), False), ("lenet5", (1, 12, 12, 1), True)],
+)
+def test_convolutions_are_recognised_by_their_kernels(name, shape, convolutional):
+    network = from_linen(create(name, num_classes=3))
+    params = jax.eval_shape(network.init, KEY, jnp.zeros(shape))["params"]
+    assert network.with_convolutions_from(params) is convolutional

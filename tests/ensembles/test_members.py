@@ -1,0 +1,184 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import (
+    Group,
+    Outputs,
+    apply_committee,
+    apply_members,
+    from_linen,
+    init_members,
+    stack,
+    take_member,
+)
+from churn_jax.ensembles.mapping import choose, map_slots, unstack
+from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
+
+MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
+
+
+@pytest.fixture(scope="module")
+def x():
+    return jax.random.normal(jax.random.key(5), (EXAMPLES, INPUTS))
+
+
+def made(network, x, members=MEMBERS, seed=0):
+    keys = jax.random.split(jax.random.key(seed), members)
+    return init_members(network.init, keys, x)
+
+
+def test_every_member_is_initialised_as_it_would_be_alone(x):
+    keys = jax.random.split(jax.random.key(0), MEMBERS)
+    stacked = init_members(PLAIN.init, keys, x)
+    for m in range(MEMBERS):
+        alone, ours = PLAIN.init(keys[m], x), take_member(stacked, m)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), alone, ours
+        )
+    kernel = jax.tree.leaves(stacked["params"])[-1]
+    assert np.all(np.std(kernel, axis=0) > 0)  # no two members are equal
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_vmap_unroll_and_a_list_of_trees_agree(x, train):
+    variables = made(DROPPED, x)
+    keys = jax.random.split(jax.random.key(1), MEMBERS)
+    options = {"train": train, "keys": keys if train else None}
+    vmapped, vmap_state = apply_members(DROPPED.apply, variables, x, **options)
+    unrolled, unroll_state = apply_members(
+        DROPPED.apply, variables, x, mapping="unroll", **options
+    )
+    listed, list_state = apply_members(
+        DROPPED.apply, unstack(variables, MEMBERS), x, **options
+    )
+    assert vmapped.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
+    for outputs, state in (
+        (unrolled, unroll_state),
+        (listed, stack(list_state)),
+    ):
+        np.testing.assert_allclose(outputs.logits, vmapped.logits, atol=2e-6)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), state, vmap_state
+        )
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+def test_heads_are_flattened_network_by_network(x, mapping):
+    """Member s K + k is head k of network s; shared features repeat per head."""
+    network = from_linen(Heads(2), heads=2)
+    variables = made(network, x)
+    outputs, _ = apply_members(network.apply, variables, x, mapping=mapping)
+    assert outputs.logits.shape == (6, EXAMPLES, CLASSES)
+    assert outputs.features.shape == (6, EXAMPLES, 4)
+    for s in range(MEMBERS):
+        alone, _ = network.apply(take_member(variables, s), x)
+        for k in range(2):
+            row = s * 2 + k
+            np.testing.assert_allclose(outputs.logits[row], alone.logits[k], atol=1e-6)
+            np.testing.assert_allclose(outputs.features[row], alone.features, atol=1e-6)
+
+
+def test_heads_with_features_of_their_own_keep_them(x):
+    def apply(variables, x, key=None):
+        scale = variables["s"] * jnp.arange(1.0, 3.0)
+        images = scale[:, None, None] * x[None]
+        return Outputs(images[..., :CLASSES], images), {}
+
+    variables = {"s": jnp.array([1.0, 10.0])}
+    outputs, _ = apply_members(apply, variables, x)
+    factors = outputs.features / x[None]
+    np.testing.assert_allclose(factors[:, 0, 0], [1.0, 2.0, 10.0, 20.0], rtol=1e-6)
+
+
+def test_committee_concatenates_groups_in_order(x):
+    heads = from_linen(Heads(2), heads=2)
+    groups = (Group(affine(INPUTS), 2), Group(heads, 1), Group(PLAIN, 1))
+    trees = [made(g.network, x, g.size, seed=i) for i, g in enumerate(groups)]
+    outputs, states = apply_committee(groups, trees, x, train=False)
+    assert outputs.logits.shape == (5, EXAMPLES, CLASSES)
+    assert sum(g.members for g in groups) == 5
+    assert outputs.features is None and len(states) == 3
+    first, _ = groups[0].network.apply(take_member(trees[0], 1), x)
+    last, _ = PLAIN.apply(take_member(trees[2], 0), x)
+    np.testing.assert_allclose(outputs.logits[1], first.logits, atol=1e-6)
+    np.testing.assert_allclose(outputs.logits[4], last.logits, atol=1e-6)
+
+
+def test_committee_of_one_group_keeps_its_features(x):
+    heads = from_linen(Heads(2), heads=2)
+    outputs, _ = apply_committee(
+        (Group(heads, 1),), [made(heads, x, 1)], x, train=False
+    )
+    assert outputs.features.shape == (2, EXAMPLES, 4)
+
+
+@pytest.mark.parametrize("declared", [1, 3])
+def test_heads_other_than_declared_are_an_error(x, declared):
+    network = from_linen(Heads(2), heads=declared)
+    with pytest.raises(ValueError, match=f"Heads has heads={declared}.*2 members each"):
+        apply_committee((Group(network, 2),), [made(network, x, 2)], x, train=False)
+
+
+def test_every_member_drops_other_units_and_the_same_again(x):
+    """Equal weights, so that only dropout tells the members apart."""
+    variables = stack([DROPPED.init(jax.random.key(0), x)] * 2)
+    groups, trees = (Group(DROPPED, 2), Group(DROPPED, 2)), [variables, variables]
+
+    def run(seed):
+        key = jax.random.key(seed)
+        return apply_committee(groups, trees, x, key=key, train=True)[0].logits
+
+    logits = np.asarray(run(0))
+    for a in range(4):
+        for b in range(a):
+            assert np.max(np.abs(logits[a] - logits[b])) > 1e-3
+    np.testing.assert_array_equal(run(0), logits)
+    assert np.max(np.abs(run(1) - logits)) > 1e-3
+    quiet = apply_committee(groups, trees, x, train=False)[0].logits
+    np.testing.assert_allclose(
+        quiet, np.broadcast_to(quiet[:1], quiet.shape), atol=1e-6
+    )
+
+
+def test_unstack_undoes_stack(x):
+    trees = [{"a": x + i, "key": jax.random.key(i)} for i in range(3)]
+    for before, after in zip(trees, unstack(stack(trees), 3), strict=True):
+        np.testing.assert_array_equal(after["a"], before["a"])
+        assert after["key"] == before["key"]
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_map_slots_is_a_loop_over_slots(mapping, count):
+    a, b = jnp.arange(count * 2.0).reshape(count, 2), jnp.arange(count * 1.0)
+    got = map_slots(lambda a, b: {"out": a * b}, (a, b), count=count, mapping=mapping)
+    np.testing.assert_array_equal(got["out"], np.asarray(a) * np.asarray(b)[:, None])
+
+
+@pytest.mark.parametrize(
+    ("mapping", "convolutional", "backend", "chosen"),
+    [
+        ("auto", True, "cpu", "loop"),
+        ("auto", False, "cpu", "vmap"),
+        ("auto", True, "tpu", "vmap"),
+        ("auto", True, "gpu", "vmap"),
+        ("unroll", True, "cpu", "unroll"),
+        ("vmap", True, "cpu", "vmap"),
+    ],
+)
+def test_mapping_is_chosen_by_network_and_backend(
+    mapping, convolutional, backend, chosen
+):
+    assert choose(mapping, convolutional=convolutional, backend=backend) == chosen
+
+
+def test_unknown_mapping_is_refused():
+    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
+        choose("pmap", convolutional=False)
+
+
+def test_group_needs_a_network():
+    with pytest.raises(ValueError, match="at least one network; got 0"):
+        Group(PLAIN, 0)
