@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
 
 from churn_jax.typing import PyTree
 
@@ -83,7 +84,7 @@ class OptimizerConfig:
 
 def make_schedule(
     config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
-) -> Callable[[jax.Array], jax.Array]:
+) -> Callable[[ArrayLike], ArrayLike]:
     """Factor of the peak learning rate as a function of the update's number.
 
     Args:
@@ -96,13 +97,13 @@ def make_schedule(
     """
     warmup = int(round(config.warmup_epochs * steps_per_epoch))
     if config.schedule == "step":
-        # The boundaries count from the start of training, warm-up included.
-        edges = [
-            max(int(round(e * steps_per_epoch)) - warmup, 0) for e in config.step_epochs
-        ]
-        main = optax.piecewise_constant_schedule(
-            1.0, {edge: config.step_factor for edge in edges}
-        )
+        # The boundaries count from the start of training, warm-up included. In a short
+        # run several can fall on one update: each of them counts.
+        scales: dict[int, float] = {}
+        for epoch in config.step_epochs:
+            edge = max(int(round(epoch * steps_per_epoch)) - warmup, 0)
+            scales[edge] = scales.get(edge, 1.0) * config.step_factor
+        main = optax.piecewise_constant_schedule(1.0, scales)
     elif config.schedule == "cosine":
         main = optax.cosine_decay_schedule(
             1.0, max(total_steps - warmup, 1), alpha=config.final_factor
@@ -132,7 +133,7 @@ def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
 
 def make_optimizer(
     config: OptimizerConfig,
-    schedule: Callable[[jax.Array], jax.Array],
+    schedule: Callable[[ArrayLike], ArrayLike],
     *,
     learning_rate: jax.Array,
     weight_decay: jax.Array,

@@ -1,0 +1,219 @@
+"""Optimisers and schedules against NumPy in float64, written from their formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.training.optim import OptimizerConfig, make_optimizer, make_schedule
+
+STEPS, RATE, DECAY = 5, 0.2, 0.05
+SHAPES = {"kernel": (3, 2), "bias": (2,), "scale": (2,)}
+
+
+def draw(seed):
+    rng = np.random.default_rng(seed)
+    return {k: rng.normal(size=s) for k, s in SHAPES.items()}
+
+
+def factor(step):
+    return 1.0 / (1 + step)
+
+
+def reference(config, params, gradients):
+    """The textbook updates, one tensor after another."""
+    params = {k: v.copy() for k, v in params.items()}
+    first = {k: np.zeros(s) for k, s in SHAPES.items()}
+    second = {k: np.full(s, config.adagrad_accumulator) for k, s in SHAPES.items()}
+    if config.name == "adam":
+        second = {k: np.zeros(s) for k, s in SHAPES.items()}
+    for t, step_gradients in enumerate(gradients):
+        norm = np.sqrt(sum(np.sum(g**2) for g in step_gradients.values()))
+        shrink = 1.0
+        if config.clip_norm is not None and norm > config.clip_norm:
+            shrink = config.clip_norm / norm
+        for k in SHAPES:
+            g = step_gradients[k] * shrink
+            w = params[k]
+            decayed = DECAY if config.decay_on == "all" or w.ndim > 1 else 0.0
+            if config.decay == "l2":
+                g = g + decayed * w
+            if config.name == "sgd":
+                first[k] = config.momentum * first[k] + g
+                move = g + config.momentum * first[k] if config.nesterov else first[k]
+            elif config.name == "adam":
+                first[k] = 0.9 * first[k] + 0.1 * g
+                second[k] = 0.999 * second[k] + 0.001 * g**2
+                mean = first[k] / (1 - 0.9 ** (t + 1))
+                variance = second[k] / (1 - 0.999 ** (t + 1))
+                move = mean / (np.sqrt(variance) + 1e-8)
+            else:
+                second[k] = second[k] + g**2
+                move = g / np.sqrt(second[k])
+            if config.decay == "decoupled":
+                move = move + decayed * w
+            params[k] = w - RATE * factor(t) * move
+    return params
+
+
+def ours(config, params, gradients):
+    @jax.jit
+    def run(params, rate, decay):
+        optimizer = make_optimizer(
+            config, lambda t: 1.0 / (1.0 + t), learning_rate=rate, weight_decay=decay
+        )
+        state = optimizer.init(params)
+        for step_gradients in gradients:
+            step_gradients = jax.tree.map(jnp.float32, step_gradients)
+            updates, state = optimizer.update(step_gradients, state, params)
+            params = jax.tree.map(jnp.add, params, updates)
+        return params
+
+    return run(jax.tree.map(jnp.float32, params), RATE, DECAY)
+
+
+CONFIGS = {
+    "nesterov": OptimizerConfig(),
+    "momentum": OptimizerConfig(nesterov=False, decay_on="all"),
+    "plain": OptimizerConfig(momentum=0.0, nesterov=False),
+    "decoupled": OptimizerConfig(decay="decoupled"),
+    "adam": OptimizerConfig(name="adam"),
+    "adamw": OptimizerConfig(name="adam", decay="decoupled", decay_on="all"),
+    "adagrad": OptimizerConfig(name="adagrad", adagrad_accumulator=0.1),
+    "adagrad from 2": OptimizerConfig(name="adagrad", adagrad_accumulator=2.0),
+    "clipped": OptimizerConfig(clip_norm=1.0),
+    "hardly clipped": OptimizerConfig(clip_norm=3.0, decay_on="all"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_updates_equal_the_formulas_in_float64(name):
+    params, gradients = draw(0), [draw(i + 1) for i in range(STEPS)]
+    got = ours(CONFIGS[name], params, gradients)
+    expected = reference(CONFIGS[name], params, gradients)
+    # Adam's 1 - 0.999^t keeps four digits in float32; the others keep six.
+    atol = 1e-5 if CONFIGS[name].name == "adam" else 1e-6
+    for k in SHAPES:
+        np.testing.assert_allclose(got[k], expected[k], rtol=1e-5, atol=atol)
+
+
+def test_l2_leaves_biases_and_batch_norm_alone_and_all_does_not():
+    still = [{k: np.zeros(s) for k, s in SHAPES.items()}] * STEPS
+    params = draw(0)
+    kernels = ours(CONFIGS["nesterov"], params, still)
+    everything = ours(CONFIGS["momentum"], params, still)
+    for k in ("bias", "scale"):
+        np.testing.assert_array_equal(kernels[k], np.float32(params[k]))
+        assert np.all(np.abs(everything[k]) < np.abs(params[k]))
+    assert np.all(np.abs(kernels["kernel"]) < np.abs(params["kernel"]))
+
+
+def test_learning_rate_and_decay_may_differ_between_replicas():
+    config, gradient = CONFIGS["plain"], {"kernel": jnp.ones((2, 2))}
+    params = {"kernel": jnp.full((2, 2), 2.0)}
+
+    def one(rate, decay):
+        optimizer = make_optimizer(
+            config, lambda t: 1.0, learning_rate=rate, weight_decay=decay
+        )
+        updates, _ = optimizer.update(gradient, optimizer.init(params), params)
+        return updates["kernel"][0, 0]
+
+    rates, decays = jnp.array([0.0, 0.1, 0.1]), jnp.array([0.5, 0.0, 0.5])
+    got = jax.jit(jax.vmap(one))(rates, decays)
+    np.testing.assert_allclose(got, [0.0, -0.1, -0.2], rtol=1e-6)
+
+
+def test_clipping_looks_at_one_network_and_not_at_its_neighbours():
+    """Mapped over networks, a small gradient beside a large one is left as it is."""
+    config = OptimizerConfig(momentum=0.0, nesterov=False, clip_norm=1.0)
+
+    def one(gradient):
+        optimizer = make_optimizer(
+            config, lambda t: 1.0, learning_rate=1.0, weight_decay=0.0
+        )
+        updates, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
+        return updates
+
+    got = jax.vmap(one)(jnp.array([[0.3, 0.4], [300.0, 400.0]]))
+    np.testing.assert_allclose(got, [[-0.3, -0.4], [-0.6, -0.8]], rtol=1e-6)
+
+
+def factors(config, *, steps_per_epoch, epochs):
+    total = steps_per_epoch * epochs
+    schedule = make_schedule(config, steps_per_epoch=steps_per_epoch, total_steps=total)
+    return np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(total + 1)))
+
+
+def test_warm_up_and_steps_of_the_paper():
+    """15 epochs up, then a tenth at epochs 200, 300 and 400 of 450."""
+    config = OptimizerConfig(
+        schedule="step", warmup_epochs=15, step_epochs=(200, 300, 400)
+    )
+    got = factors(config, steps_per_epoch=4, epochs=450)
+    update = np.arange(len(got))
+    expected = np.minimum(update / 60, 1.0)
+    for epoch in (200, 300, 400):
+        expected = np.where(update >= 4 * epoch, expected / 10, expected)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert got[799] == 1.0 and got[800] < 0.11  # the first update of epoch 200
+
+
+def test_steps_inside_the_warm_up_all_count():
+    """Shrunk studies may have several milestones before the warm-up's end."""
+    config = OptimizerConfig(schedule="step", warmup_epochs=3, step_epochs=(1, 2))
+    got = factors(config, steps_per_epoch=2, epochs=5)
+    np.testing.assert_allclose(got[6:], 0.01, rtol=1e-5)
+
+
+def test_milestones_that_round_to_one_update_all_count():
+    config = OptimizerConfig(schedule="step", step_epochs=(1.0, 1.1))
+    got = factors(config, steps_per_epoch=2, epochs=3)
+    np.testing.assert_allclose(got, [1, 1, 0.01, 0.01, 0.01, 0.01, 0.01], rtol=1e-5)
+
+
+@pytest.mark.parametrize("final", [0.0, 0.1])
+def test_cosine_falls_from_one_to_its_final_factor(final):
+    config = OptimizerConfig(schedule="cosine", warmup_epochs=2, final_factor=final)
+    got = factors(config, steps_per_epoch=5, epochs=10)
+    share = np.clip((np.arange(51) - 10) / 40, 0, 1)
+    expected = final + (1 - final) * (1 + np.cos(np.pi * share)) / 2
+    expected[:10] = np.arange(10) / 10
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    assert got[-1] == np.float32(final)
+
+
+def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
+    """0.01 to 1 by epoch 5, flat to half of 200, down to 0.01 at 90 %, flat after."""
+    config = OptimizerConfig(
+        schedule="flat_then_linear",
+        warmup_epochs=5,
+        warmup_start=0.01,
+        final_factor=0.01,
+    )
+    got = factors(config, steps_per_epoch=3, epochs=200)
+    knots, heights = [0, 15, 300, 540, 600], [0.01, 1.0, 1.0, 0.01, 0.01]
+    expected = np.interp(np.arange(601), knots, heights)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_constant_schedule_is_one():
+    np.testing.assert_array_equal(
+        factors(OptimizerConfig(), steps_per_epoch=2, epochs=2), np.ones(5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "lion"}, "name must be one of sgd, adam, adagrad; got 'lion'"),
+        ({"schedule": "poly"}, "flat_then_linear; got 'poly'"),
+        ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
+        ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
+        ({"momentum": 1.0}, r"in \[0, 1\); got 1.0"),
+        ({"flat_until": 0.9}, r"flat_until \(0.9\) must be below linear_until"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        OptimizerConfig(**options)
