@@ -1,1 +1,57 @@
-"""The shell: one step, one loop, the mesh, checkpoints and files."""
+"""The shell: one step, one loop, the mesh, checkpoints and files.
+
+What a program needs to train a method is here by name; it is loaded when first used, so
+that importing a configuration does not load checkpoints.
+
+Example:
+    >>> from churn_jax import training
+    >>> training.TrainConfig(replicas=2, epochs=3).numbers
+    (0, 1)
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from churn_jax.training.config import TrainConfig
+    from churn_jax.training.loop import train
+    from churn_jax.training.optim import OptimizerConfig
+    from churn_jax.training.partition import MeshShape
+    from churn_jax.training.run import Interrupted, Progress, Run, Trained
+    from churn_jax.training.seeds import Seeds
+
+__all__ = [
+    "Interrupted",
+    "MeshShape",
+    "OptimizerConfig",
+    "Progress",
+    "Run",
+    "Seeds",
+    "TrainConfig",
+    "Trained",
+    "train",
+]
+
+_HOMES = {
+    "Interrupted": "run",
+    "MeshShape": "partition",
+    "OptimizerConfig": "optim",
+    "Progress": "run",
+    "Run": "run",
+    "Seeds": "seeds",
+    "TrainConfig": "config",
+    "Trained": "run",
+    "train": "loop",
+}
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
