@@ -1,0 +1,135 @@
+"""Every notebook in `colabs/` is free of outputs, can be read, and runs."""
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "colabs").glob("**/*.ipynb"))
+PYTHON_KERNEL = "python3"
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_of(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def run(notebook, folder):
+    """Runs a notebook in `folder`; returns what each code cell printed or showed."""
+    NotebookClient(
+        notebook,
+        timeout=400,
+        kernel_name=PYTHON_KERNEL,
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()
+    return {
+        cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"
+    }
+
+
+def text_of(outputs):
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def shown_as(outputs, mime):
+    return "".join(output.get("data", {}).get(mime, "") for output in outputs)
+
+
+def test_there_is_a_quickstart():
+    assert "quickstart" in [path.stem for path in NOTEBOOKS]
+
+
+@each_notebook
+def test_no_output_is_committed(path):
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [], cell["id"]
+            assert cell["execution_count"] is None, cell["id"]
+
+
+@each_notebook
+def test_the_format_is_valid_and_the_kernel_is_python(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) >= (4, 5)  # cells have ids
+    assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
+    assert notebook.metadata.kernelspec.name == PYTHON_KERNEL
+
+
+@each_notebook
+def test_it_opens_with_a_badge_for_this_very_file(path):
+    first = read(path).cells[0]
+    assert first.cell_type == "markdown"
+    assert "colab-badge.svg" in first.source
+    assert f"/blob/main/{path.relative_to(ROOT).as_posix()})" in first.source
+
+
+@each_notebook
+def test_it_installs_first_unless_it_is_there_and_prints_versions(path):
+    install = code_of(read(path))[0]
+    assert re.search(
+        r"if .*find_spec\(.churn_jax.\) is None:\n    %pip install", install
+    )
+    assert "version(" in install and "print(" in install
+
+
+@each_notebook
+def test_it_is_set_to_a_tiny_preset(path):
+    settings = re.findall(r'^preset = "(.*?)"', "\n".join(code_of(read(path))), re.M)
+    assert len(settings) == 1
+    assert settings[0].endswith(":tiny")
+
+
+def test_quickstart_measures_churn_and_flips_right_after_installing():
+    measure = code_of(read(ROOT / "colabs" / "quickstart.ipynb"))[1]
+    assert "metrics.churn(" in measure
+    assert "metrics.negative_flip_rate(" in measure
+
+
+def test_the_readme_links_every_notebook():
+    readme = (ROOT / "README.md").read_text()
+    for path in NOTEBOOKS:
+        assert f"/blob/main/{path.relative_to(ROOT).as_posix()})" in readme
+
+
+def test_a_failing_cell_fails_the_run(tmp_path):
+    cell = nbformat.v4.new_code_cell("assert 1 + 1 == 3")
+    with pytest.raises(Exception, match="AssertionError"):
+        run(nbformat.v4.new_notebook(cells=[cell]), tmp_path)
+
+
+def quickstart_shows_its_table_and_plots(outputs, folder):
+    assert "jax" in text_of(outputs["install"])
+    churn, flips = re.search(
+        r"churn +([\d.]+)\nnegative flip rate +([\d.]+)", text_of(outputs["measure"])
+    ).groups()
+    assert 0 < float(flips) < float(churn) < 1
+
+    alone, codistilled = re.findall(r"churn ([\d.]+) ±", text_of(outputs["pairs"]))
+    assert float(codistilled) < float(alone)
+
+    table = shown_as(outputs["table"], "text/markdown")
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + 8
+    for cell in ("plots", "curves"):
+        assert shown_as(outputs[cell], "text/html").count("<svg") == 2
+    assert (folder / "runs" / "digits-tiny" / "report.html").exists()
+
+
+# What a notebook must have shown when it has run; each has an entry.
+SHOWS = {"quickstart": quickstart_shows_its_table_and_plots}
+
+
+@pytest.mark.slow
+@each_notebook
+def test_it_runs_and_shows_what_it_promises(path, tmp_path):
+    SHOWS[path.stem](run(read(path), tmp_path), tmp_path)
