@@ -1,0 +1,139 @@
+"""What the compiled step moves: nothing between replicas, logits between members."""
+
+import functools
+
+import jax
+import pytest
+
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.training.collectives import Collective, find_collectives
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, MeshShape, make_mesh
+from churn_jax.training.steps import make_step
+from tests.training import tiny
+
+METHODS = {
+    "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
+    "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
+    "plain ensemble": ERM(members=2, deploy="mean_probs"),
+}
+REPLICAS, MEMBERS = 4, 2
+
+
+@functools.cache
+def step_of(name):
+    """The step on a (2, 2, 2) mesh, compiled but never run, and its collectives."""
+    method = METHODS[name]
+    taught_by = tiny.teacher(MEMBERS) if method.needs_teacher else None
+    session = tiny.session_of(
+        tiny.make_run(method, mesh=MeshShape(2, 2, 2), replicas=REPLICAS),
+        taught_by=taught_by,
+    )
+    arguments = (
+        session.state,
+        session.inputs(0),
+        session.teacher,
+        session.images,
+        session.labels,
+    )
+    compiled = make_step(session.program).lower(*arguments).compile()
+    found = find_collectives(compiled.as_text(), session.program.mesh)
+    return session, compiled, found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_replicas_never_communicate(name):
+    found = step_of(name)[2]
+    assert found
+    assert [c for c in found if REPLICA in c.axes] == []
+    # No collective mixes members and data either: each is one of the two.
+    assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_only_logits_and_scalars_move_between_members(name):
+    local_replicas, local_batch = REPLICAS // 2, tiny.BATCH // 2
+    logits = local_replicas * MEMBERS * local_batch * tiny.CLASSES * 4
+    scalar = local_replicas * 4
+    moved = [c for c in step_of(name)[2] if MEMBER in c.axes]
+    gathered = [c for c in moved if c.kind == "all-gather"]
+    assert gathered
+    assert {part for c in gathered for part in c.parts} == {logits}
+    others = [c for c in moved if c.kind != "all-gather"]
+    assert {c.kind for c in others} <= {"all-reduce"}
+    assert all(part <= scalar for c in others for part in c.parts)
+
+
+def test_data_shards_only_reduce():
+    found = step_of("co-distilled pair")[2]
+    session = step_of("co-distilled pair")[0]
+    kinds = {c.kind for c in found if DATA in c.axes}
+    assert kinds == {"all-reduce"}
+    largest = max(x.nbytes for x in jax.tree.leaves(session.state.params))
+    # A device holds a quarter of the networks; no activation is as small as that.
+    assert max(p for c in found if DATA in c.axes for p in c.parts) <= largest // 4
+
+
+def test_the_state_is_updated_in_place():
+    """Donated: every byte of the new state reuses one of the old state."""
+    session, compiled, _ = step_of("co-distilled pair")
+    memory = compiled.memory_analysis()
+    shards = [x.addressable_shards[0].data for x in jax.tree.leaves(session.state)]
+    assert memory.alias_size_in_bytes == sum(x.nbytes for x in shards)
+
+
+def line(kind, groups, shape="f32[2,8]{1,0}"):
+    return f"  %c.1 = {shape} {kind}(%x), channel_id=1, {groups}, metadata={{}}"
+
+
+@pytest.mark.parametrize(
+    ("groups", "axes"),
+    [
+        ("replica_groups={{0,1},{2,3},{4,5},{6,7}}", (DATA,)),
+        ("replica_groups={{0,2},{1,3},{4,6},{5,7}}", (MEMBER,)),
+        ("replica_groups={{0,4},{1,5},{2,6},{3,7}}", (REPLICA,)),
+        ("replica_groups={{0,2,1,3},{4,6,5,7}}", (MEMBER, DATA)),
+        ("replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}", ()),
+        ("replica_groups={}", (REPLICA, MEMBER, DATA)),
+        ("replica_groups=[4,2]<=[8]", (DATA,)),
+        ("replica_groups=[4,2]<=[2,2,2]T(0,2,1)", (MEMBER,)),
+        ("replica_groups=[4,2]<=[2,4]T(1,0)", (REPLICA,)),
+        ("replica_groups=[1,8]<=[8]", (REPLICA, MEMBER, DATA)),
+    ],
+)
+def test_groups_of_devices_are_read_as_mesh_axes(groups, axes):
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    found = find_collectives(line("all-reduce", groups), mesh)
+    assert found == [Collective("all-reduce", axes, (64,))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "parts"),
+    [
+        ("all-reduce", "(f32[3]{0}, bf16[2,2]{1,0}, pred[])", (12, 8, 1)),
+        ("all-reduce-start", "(f32[3]{0}, f32[])", (12, 4)),
+        ("all-gather-start", "(f32[2]{0}, f32[4]{0})", (16,)),
+        ("all-gather-start", "((f32[2], s8[2]), (f32[4], s8[4]))", (16, 4)),
+        ("all-gather", "f32[4,8]{1,0:T(8,128)S(1)}", (128,)),
+        ("reduce-scatter", "s32[]", (4,)),
+        ("all-to-all", "u4[3]", (2,)),
+    ],
+)
+def test_bytes_are_those_of_the_result_on_one_device(kind, shape, parts):
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    text = line(kind, "replica_groups=[4,2]<=[8]", shape)
+    assert find_collectives(text, mesh)[0].parts == parts
+    assert find_collectives(text, mesh)[0].bytes == sum(parts)
+
+
+def test_a_permutation_crosses_the_axes_along_which_its_pairs_differ():
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    shape = "(f32[2]{0}, f32[2]{0}, u32[], u32[])"
+    text = line("collective-permute-start", "source_target_pairs={{0,4},{4,0}}", shape)
+    done = "  %d = f32[2]{0} collective-permute-done(%c.1)"
+    found = find_collectives(f"{text}\n{done}", mesh)
+    assert found == [Collective("collective-permute", (REPLICA,), (8,))]
+
+
+def test_groups_in_an_unknown_form_are_an_error():
+    with pytest.raises(ValueError, match="no groups of devices"):
+        find_collectives(line("all-reduce", "groups=?"), make_mesh(MeshShape(2)))
