@@ -78,7 +78,8 @@ def whole(tmp_path_factory, compilation_cache):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
 def test_a_signal_saves_and_says_how_to_go_on(
     tmp_path, compilation_cache, whole, number, code

@@ -105,8 +105,16 @@ _PLACES = {
     "events": lambda m: m.setattr(writers._Events, "add_scalar", _no_space),
 }
 
+_FIRST = ("checkpoint", "predictions.npz")  # the others are slow tests
 
-@pytest.mark.parametrize("place", _PLACES)
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *_FIRST,
+        *(pytest.param(p, marks=pytest.mark.slow) for p in _PLACES if p not in _FIRST),
+    ],
+)
 def test_a_disk_full_at_one_place_loses_nothing(
     capsys, monkeypatch, with_baseline, whole, place
 ):
@@ -125,7 +133,14 @@ def test_a_disk_full_at_one_place_loses_nothing(
     assert "Entropy" in (with_baseline / "report.html").read_text()
 
 
-@pytest.mark.parametrize("size", [10, 2000, 20_000])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(10, marks=pytest.mark.slow),
+        2000,
+        pytest.param(20_000, marks=pytest.mark.slow),
+    ],
+)
 def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole, size):
     """As on a disk with a quota: a write past the limit fails in the middle."""
     before = results(with_baseline)

@@ -93,7 +93,7 @@ def assert_same_training(whole, resumed, whole_directory, resumed_directory, ima
     assert lines(whole_directory) == lines(resumed_directory) != []
 
 
-@pytest.mark.parametrize("looks", [0, 2])
+@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_stopped_in_the_middle_and_at_the_end_of_epochs(digits, tmp_path, looks):
     run = make_run(Codistillation(beta=0.5))
     whole = train(run, digits, directory=tmp_path / "whole")
@@ -259,7 +259,9 @@ def killed_run(directory):
     return train(run, dataset, directory=directory)
 
 
-@pytest.mark.parametrize("where", ["create", "finalize"])
+@pytest.mark.parametrize(
+    "where", [pytest.param("create", marks=pytest.mark.slow), "finalize"]
+)
 def test_killed_in_the_middle_of_a_checkpoint_write(
     digits, tmp_path, where, compilation_cache
 ):
