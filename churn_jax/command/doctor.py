@@ -42,7 +42,9 @@ def doctor(argv: Sequence[str]) -> int:
     table.add_row("devices", ", ".join(map(str, jax.devices())))
     count = jax.device_count()
     table.add_row("mesh", f"up to replica={count},member=1,data=1 (--train.mesh.*)")
-    table.add_row("compilation cache", str(jax.config.jax_compilation_cache_dir))
+    table.add_row(
+        "compilation cache", str(jax.config.read("jax_compilation_cache_dir"))
+    )
     digests = [_launch(parsed.steps) for _ in range(parsed.launches)]
     same = len(set(digests)) == 1
     table.add_row(

@@ -5,6 +5,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -41,7 +42,7 @@ class StudyProgress:
         self.all = self.bars.add_task(
             "all methods", total=epochs * sum(self.weights.values()), status=""
         )
-        self.task = None
+        self.task: TaskID | None = None
         self.before = 0
         self.frozen: set[tuple[str, int]] = set()
 
@@ -73,7 +74,8 @@ class StudyProgress:
             f"validation accuracy {100 * progress.accuracy:.2f} %, "
             f"churn {100 * progress.churn:.2f} %"
         )
-        self.bars.update(self.task, completed=progress.epoch, status=status)
+        if self.task is not None:
+            self.bars.update(self.task, completed=progress.epoch, status=status)
         new = progress.epoch - self.before
         self.before = progress.epoch
         self.bars.advance(self.all, new * self.weights.get(progress.name, 1))

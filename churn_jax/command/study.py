@@ -51,6 +51,8 @@ def _expanded(argv: Sequence[str]) -> list[str]:
 
 def _arguments(config):
     """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.studies import DataConfig, ModelConfig
+    from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:
@@ -72,9 +74,9 @@ def _arguments(config):
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         launch: Launch = Launch()
-        data: type(config.data) = config.data
-        model: type(config.model) = config.model
-        train: type(config.train) = config.train
+        data: DataConfig = config.data
+        model: ModelConfig = config.model
+        train: TrainConfig = config.train
 
     return Arguments
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax.typing import ArrayLike
 
 from churn_jax.ensembles import Outputs, average_logits, average_probs
 from churn_jax.typing import Logits, PyTree
@@ -166,7 +167,7 @@ class Ramp:
                 f"ramp must be constant, linear or step; got {self.kind!r}"
             )
 
-    def __call__(self, value: jax.Array, step: jax.Array) -> jax.Array:
+    def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
         """The coefficient `value` as it stands at `step` (0 is the first update)."""
         value = jnp.asarray(value, jnp.float32)
         step = jnp.asarray(step, jnp.float32)

@@ -45,10 +45,10 @@ def disagreement(kind: str, logits: Logits) -> PerExample:
     else:
         # Anil et al. train each model against the other's prediction as a label, so
         # the target side is stopped; the joint form lets the gradient into both.
-        target = stop if kind == "cross_entropy" else (lambda x: x)
+        for_a, for_b = (stop(b), stop(a)) if kind == "cross_entropy" else (b, a)
         pairs = losses.cross_entropy_between(
-            target_logits=target(b), logits=a
-        ) + losses.cross_entropy_between(target_logits=target(a), logits=b)
+            target_logits=for_a, logits=a
+        ) + losses.cross_entropy_between(target_logits=for_b, logits=b)
     return jnp.sum(pairs, axis=0)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 from functools import partial
+from typing import Any
 
 import flax.linen as nn
 
@@ -67,7 +68,7 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2; got {num_classes}")
     build = _ZOO[name]
-    module = getattr(build, "func", build)
+    module: Any = getattr(build, "func", build)
     fields = {f.name for f in dataclasses.fields(module)} - {"name", "parent"}
     for field in overrides:
         if field not in fields:

@@ -182,8 +182,9 @@ class StudyConfig:
             raise ValueError(
                 f"{name} has no coefficient {field!r}; it has: {', '.join(known)}"
             )
+        changes: dict[str, Any] = {field: float(value)}
         changed = dataclasses.replace(
-            spec, method=spec.method.replace(**{field: float(value)})
+            spec, method=dataclasses.replace(spec.method, **changes)
         )
         methods = tuple(changed if s is spec else s for s in self.methods)
         return dataclasses.replace(self, methods=methods)

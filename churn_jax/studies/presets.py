@@ -71,7 +71,7 @@ def _rows(
         ),
         MethodSpec(
             "codistill_skl_entropy",
-            "+ Entropy",
+            "Co-distill SKL + Entropy",
             Codistillation(beta=beta, alpha=alpha, beta_ramp=linear, alpha_ramp=linear),
             "[reproducibility] Eq. 19",
         ),

@@ -305,7 +305,7 @@ def run_study(
         )
         arguments = {
             "directory": folder.method_dir(spec.name),
-            "teacher": None if spec.teacher is None else teacher_of(spec),
+            "teacher": None if spec.teacher is None else teacher_of(spec.teacher),
             "mean": mean,
             "std": std,
             "on_progress": on_progress,
@@ -326,10 +326,10 @@ def run_study(
         )
         return train(run, dataset, **arguments)
 
-    def teacher_of(spec: MethodSpec) -> Trained:
-        if spec.teacher not in trained:
-            trained[spec.teacher] = trained_method(config.spec(spec.teacher))
-        return trained[spec.teacher]
+    def teacher_of(name: str) -> Trained:
+        if name not in trained:
+            trained[name] = trained_method(config.spec(name))
+        return trained[name]
 
     teachers = {spec.teacher for spec in selected if not finished[spec.name]}
     for spec in selected:

@@ -124,10 +124,8 @@ class Checkpoints:
                         f"({_difference(meta['identity'], self.identity)}); use "
                         "another output folder or --fresh"
                     )
-                tree = self._manager.restore(
-                    step,
-                    args=ocp.args.Composite(state=ocp.args.StandardRestore(like)),
-                ).state
+                args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+                tree = self._manager.restore(step, args=args)["state"]
                 jax.block_until_ready(tree)
             except OtherConfiguration:
                 raise
@@ -159,7 +157,7 @@ class Checkpoints:
         restored = self._manager.restore(
             step, args=ocp.args.Composite(meta=ocp.args.JsonRestore())
         )
-        meta = restored.meta
+        meta = restored["meta"]
         if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
             raise CheckpointError("it is not a churn_jax checkpoint")
         return meta

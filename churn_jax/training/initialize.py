@@ -55,12 +55,12 @@ def init_coefficients(
         _per_replica(leaf, replicas, f"{type(method).__name__}.{path}")
         for leaf, path in zip(leaves, paths)
     ]
-    tree = Coefficients(
-        method=treedef.unflatten(arrays),
-        learning_rate=_per_replica(optimizer.learning_rate, replicas, "learning_rate"),
-        weight_decay=_per_replica(optimizer.weight_decay, replicas, "weight_decay"),
+    rates = (
+        _per_replica(optimizer.learning_rate, replicas, "learning_rate"),
+        _per_replica(optimizer.weight_decay, replicas, "weight_decay"),
     )
-    return place(tree, mesh, P(REPLICA))
+    placed, rates = place((treedef.unflatten(arrays), rates), mesh, P(REPLICA))
+    return Coefficients(placed, *rates)
 
 
 def init_variables(

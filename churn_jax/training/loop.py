@@ -1,5 +1,6 @@
 """The one loop: epochs, validation, checkpoints; for every method alike."""
 
+import dataclasses
 import functools
 import threading
 import time
@@ -74,8 +75,8 @@ def train(
         dataset,
         directory=directory,
         teacher=teacher,
-        mean=tuple(mean) if np.ndim(mean) else float(mean),
-        std=tuple(std) if np.ndim(std) else float(std),
+        mean=_static(mean),
+        std=_static(std),
     )
     for note in session.notes:
         on_note(note)
@@ -114,7 +115,7 @@ class _Loop:
         if session.program.teacher is not None:
             self.teachers = split(session.teacher, self.chunks)
         self.best, self.done = session.best, session.done
-        session.state = session.best = None  # donated from here on
+        del session.state, session.best  # donated from here on
         self.step = make_step(session.program, steps_per_call=session.steps_per_call)
         self.predict = make_predict(session.program, run.method)
         self.compile_seconds = 0.0
@@ -225,9 +226,14 @@ class _Loop:
             self.session.checkpoints.close()
 
 
+def _static(value: float | Sequence[float]) -> float | tuple[float, ...]:
+    """A number, or one per channel, in a form that can be compiled in."""
+    return tuple(value) if isinstance(value, Sequence) else float(value)
+
+
 def _small_fields(state: TrainState) -> TrainState:
     """The state without its trees: what is fetched for a log line."""
-    return state.replace(params=(), model_state=(), opt_state=())
+    return dataclasses.replace(state, params=(), model_state=(), opt_state=())
 
 
 def _small(state: TrainState) -> TrainState:
@@ -236,8 +242,8 @@ def _small(state: TrainState) -> TrainState:
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _new_epoch(state: TrainState) -> TrainState:
-    return state.replace(
-        sums=jnp.zeros_like(state.sums), updates=jnp.zeros_like(state.updates)
+    return dataclasses.replace(
+        state, sums=jnp.zeros_like(state.sums), updates=jnp.zeros_like(state.updates)
     )
 
 
@@ -254,7 +260,7 @@ def _scores(logits: jax.Array, labels: jax.Array):
     return accuracy, nll, jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def _mean_churn(predicted: np.ndarray, alive: np.ndarray) -> float:
+def _mean_churn(predicted: np.ndarray, alive) -> float:
     """Mean churn over all pairs of living runs, from predicted classes `[R, N]`."""
     runs = predicted[alive]
     if len(runs) < 2:

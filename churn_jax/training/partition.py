@@ -113,16 +113,25 @@ def fetch(tree: PyTree) -> PyTree:
     return jax.tree.map(gather, tree)
 
 
-def _shardings(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda x: x.sharding, tree)
+@functools.lru_cache(maxsize=256)
+def _chunk_taker(shardings: tuple[NamedSharding, ...], chunks: int):
+    """`(leaves, index) -> leaves`, compiled once per kind of tree."""
+
+    def take(leaves, index):
+        return tuple(x.reshape(-1, chunks, *x.shape[1:])[:, index] for x in leaves)
+
+    return jax.jit(take, static_argnums=1, out_shardings=shardings)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _take_chunk(tree: PyTree, chunks: int, index: int) -> PyTree:
-    def take(x):
-        return x.reshape(-1, chunks, *x.shape[1:])[:, index]
+@functools.lru_cache(maxsize=256)
+def _chunk_joiner(shardings: tuple[NamedSharding, ...]):
+    """The inverse of `_chunk_taker`: lists of leaves to leaves `[R, ...]`."""
 
-    return jax.tree.map(take, tree)
+    def interleave(chunks):
+        stacked = [jnp.stack(leaves, axis=1) for leaves in zip(*chunks)]
+        return tuple(x.reshape(-1, *x.shape[2:]) for x in stacked)
+
+    return jax.jit(interleave, out_shardings=shardings)
 
 
 def split(tree: PyTree, chunks: int) -> list[PyTree]:
@@ -133,28 +142,16 @@ def split(tree: PyTree, chunks: int) -> list[PyTree]:
     """
     if chunks == 1:
         return [tree]
-    if all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(tree)):
-        return [_take_chunk(tree, chunks, i) for i in range(chunks)]
-    keep = jax.jit(
-        _take_chunk.__wrapped__, static_argnums=(1, 2), out_shardings=_shardings(tree)
-    )
-    return [keep(tree, chunks, i) for i in range(chunks)]
-
-
-@jax.jit
-def _interleave(trees: list[PyTree]) -> PyTree:
-    def joined(*xs):
-        x = jnp.stack(xs, axis=1)
-        return x.reshape(-1, *x.shape[2:])
-
-    return jax.tree.map(joined, *trees)
+    leaves, treedef = jax.tree.flatten(tree)
+    take = _chunk_taker(tuple(x.sharding for x in leaves), chunks)
+    return [treedef.unflatten(take(tuple(leaves), i)) for i in range(chunks)]
 
 
 def join(chunks: list[PyTree]) -> PyTree:
     """The inverse of `split`: leaves `[R, ...]` in replica order."""
     if len(chunks) == 1:
         return chunks[0]
-    if all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(chunks[0])):
-        return _interleave(chunks)
-    keep = jax.jit(_interleave.__wrapped__, out_shardings=_shardings(chunks[0]))
-    return keep(chunks)
+    treedef = jax.tree.structure(chunks[0])
+    lists = [tuple(jax.tree.leaves(chunk)) for chunk in chunks]
+    joiner = _chunk_joiner(tuple(x.sharding for x in lists[0]))
+    return treedef.unflatten(joiner(lists))

@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 __all__ = ["SAMPLES", "Seeds", "draw_sample", "epoch_order"]
 
@@ -44,7 +45,7 @@ class Seeds:
                     f"{getattr(self, factor)!r}"
                 )
 
-    def keys(self, factor: str, replicas: jax.Array) -> jax.Array:
+    def keys(self, factor: str, replicas: ArrayLike) -> jax.Array:
         """One typed key per replica, `[R]`; equal ones where the factor is fixed.
 
         Args:

@@ -187,7 +187,7 @@ def open_session(
         std=std,
         teacher_groups=None if teacher is None else teacher.run.groups,
     )
-    mesh, numbers = program.mesh, np.asarray(config.numbers)
+    mesh, numbers = program.mesh, config.numbers
     images, labels = replicate((train.images, train.labels), mesh)
     held_out = replicate((dataset.validation.images, dataset.validation.labels), mesh)
     example = jnp.zeros((1, *image_shape), jnp.float32)
@@ -199,7 +199,7 @@ def open_session(
     )
     inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
     taught: PyTree = ()
-    if teacher is not None:
+    if teacher is not None and program.teacher is not None:
         taught = place(teacher.teacher_variables(), mesh, program.teacher.spec)
     state = init_state(program, variables, config.replicas, terms=0)
     terms = term_names(program, state, inputs(0), taught, images, labels)

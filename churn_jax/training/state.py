@@ -43,7 +43,8 @@ class TrainState:
     @classmethod
     def specs(cls) -> "TrainState":
         """How each field lies on the mesh."""
-        slots, replicas = P(REPLICA, MEMBER), P(REPLICA)
+        slots: Any = P(REPLICA, MEMBER)
+        replicas: Any = P(REPLICA)
         return cls(
             step=replicas,
             params=slots,

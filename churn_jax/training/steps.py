@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 
 from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.ensembles import Group, apply_committee
@@ -41,7 +43,7 @@ class Program:
 
     groups: tuple[Group, ...]
     optimizer: OptimizerConfig
-    schedule: Callable[[jax.Array], jax.Array]
+    schedule: Callable[[ArrayLike], ArrayLike]
     batch_size: int
     mesh: Mesh
     mapping: str = "vmap"
@@ -71,7 +73,7 @@ def _forward(program: Program, key: jax.Array):
     """`apply(variables, images, train)` of all members, gathered over the mesh."""
 
     def apply(variables, images, train=True):
-        extra = {"axis_name": DATA, "key": key} if train else {}
+        extra: dict[str, Any] = {"axis_name": DATA, "key": key} if train else {}
         return apply_committee(
             program.groups,
             variables,
@@ -304,8 +306,8 @@ def term_names(program: Program, state, inputs, teacher, images, labels):
     seen = []
 
     def probe(state, inputs, teacher, images, labels):
-        first = jax.tree.map(lambda x: x[0], (state, inputs, teacher))
-        out, _, _ = _replica_gradients(program, *first, images, labels)
+        one, given, taught = jax.tree.map(lambda x: x[0], (state, inputs, teacher))
+        out, _, _ = _replica_gradients(program, one, given, taught, images, labels)
         seen.append(tuple(sorted(out.terms)))
         return out.loss[None]
 
