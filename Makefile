@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-export JAX_PLATFORMS ?= cpu
-
 .PHONY: demo test test-fast test-slow lint format types clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -25,11 +23,13 @@ demo: $(VENV)/.installed
 
 test: test-fast test-slow
 
+test-fast test-slow: export JAX_PLATFORMS ?= cpu
+
 test-fast: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyrefly check
