@@ -1,0 +1,200 @@
+"""What `train` returns and logs, on the digits with a small network."""
+
+import dataclasses
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import data
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import ERM, MinimumEntropy
+from churn_jax.models import ResNet
+from churn_jax.studies.config import ModelConfig
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.loop import train
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.run import Run
+from churn_jax.training.state import BestState
+from churn_jax.training.writers import read_metrics
+from tests import reference_losses as reference
+
+CONFIG = TrainConfig(
+    replicas=2,
+    epochs=4,
+    batch_size=32,
+    optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
+)
+MODEL = ModelConfig(features=(16,))
+
+
+@cache
+def digits():
+    return data.load("digits", validation=50, train_size=128)
+
+
+def run_of(method=None, *, model=MODEL, **options):
+    config = dataclasses.replace(CONFIG, **options)
+    return Run("run", method or ERM(), (Group(model.build(10), 1),), config)
+
+
+def accuracy(trained, split):
+    predicted = np.argmax(trained.predict(split.images), axis=-1)
+    return np.mean(predicted == split.labels, axis=-1)
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory):
+    """A rate so high that accuracy goes up and down: the best epoch is not the last."""
+    directory = tmp_path_factory.mktemp("wild")
+    optimizer = dataclasses.replace(CONFIG.optimizer, learning_rate=0.8)
+    config = dataclasses.replace(CONFIG, weights="best", optimizer=optimizer, epochs=8)
+    method = ERM(members=2, deploy="mean_probs")
+    run = Run("wild", method, (Group(MODEL.build(10), 2),), config)
+    return train(run, digits(), directory=directory), directory
+
+
+def test_best_weights_are_those_of_the_best_validation_epoch(wild):
+    trained, directory = wild
+    lines = read_metrics(directory / "metrics.jsonl")
+    scores = np.array([line["validation"]["accuracy"] for line in lines])  # [epoch, R]
+    assert scores.shape == (8, 2)
+    # The first of the epochs with the highest accuracy, counted from 1.
+    np.testing.assert_array_equal(trained.best.epoch, 1 + np.argmax(scores, axis=0))
+    assert np.any(np.asarray(trained.best.epoch) < 8)  # else the test shows nothing
+    np.testing.assert_allclose(trained.best.score, scores.max(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(
+        accuracy(trained, digits().validation), scores.max(axis=0), rtol=1e-6
+    )
+
+
+def test_last_weights_are_those_of_the_last_epoch(wild):
+    trained, directory = wild
+    last = dataclasses.replace(
+        trained, params=trained.last.params, model_state=trained.last.model_state
+    )
+    scores = read_metrics(directory / "metrics.jsonl")[-1]["validation"]["accuracy"]
+    np.testing.assert_allclose(accuracy(last, digits().validation), scores, rtol=1e-6)
+
+
+def test_a_tie_keeps_the_earlier_epoch():
+    """Scores per epoch of two replicas; the weights hold the number of the epoch."""
+    scores = np.array([[0.5, 0.2], [0.7, 0.2], [0.7, 0.6], [0.6, 0.6]], np.float32)
+    best = BestState(
+        ({"w": jnp.zeros((2, 1))},), ({},), jnp.full(2, -1.0), jnp.zeros(2, jnp.int32)
+    )
+    for epoch, score in enumerate(scores, start=1):
+        state = _state_of(({"w": jnp.full((2, 1), float(epoch))},))
+        best = best.update(state, jnp.asarray(score), epoch)
+    np.testing.assert_array_equal(best.epoch, [2, 3])
+    np.testing.assert_array_equal(best.params[0]["w"], [[2.0], [3.0]])
+    np.testing.assert_array_equal(best.score, np.float32([0.7, 0.6]))
+
+
+@dataclasses.dataclass
+class _State:
+    params: tuple
+    model_state: tuple
+    alive: jax.Array
+
+
+def _state_of(params):
+    return _State(params, ({},), jnp.ones(2, bool))
+
+
+def test_a_stopped_replica_keeps_its_best_epoch():
+    best = BestState(({"w": jnp.zeros((2, 1))},), ({},), jnp.full(2, 0.5), jnp.ones(2))
+    state = _state_of(({"w": jnp.ones((2, 1))},))
+    state.alive = jnp.array([True, False])
+    after = best.update(state, jnp.full(2, 0.9), 7)
+    np.testing.assert_array_equal(after.epoch, [7, 1])
+    np.testing.assert_array_equal(after.params[0]["w"], [[1.0], [0.0]])
+
+
+def test_metrics_hold_the_mean_of_the_epochs_terms(tmp_path):
+    """At rate zero each batch is scored by the same weights, so the mean is known."""
+    still = dataclasses.replace(CONFIG.optimizer, learning_rate=0.0)
+    method = MinimumEntropy(alpha=0.25)
+    run = run_of(method, optimizer=still, epochs=2, eval_every_epochs=1)
+    trained = train(run, digits(), directory=tmp_path)
+    part = digits().train
+    logits = trained.predict(part.images)
+    labels = np.tile(part.labels, (2, 1))
+    cross_entropy = reference.cross_entropy(logits, labels).mean(axis=-1)
+    entropy = reference.entropy(logits).mean(axis=-1)
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [4, 8]
+    for line in lines:
+        assert set(line["train"]) == {"loss", "cross_entropy", "entropy"}
+        for name, expected in (
+            ("cross_entropy", cross_entropy),
+            ("entropy", entropy),
+            ("loss", 0.75 * cross_entropy + 0.25 * entropy),
+        ):
+            np.testing.assert_allclose(line["train"][name], expected, rtol=1e-5)
+
+
+def test_every_member_is_predicted_and_their_mean_is_deployed(wild):
+    trained, _ = wild
+    images = digits().test.images[:30]
+    members = trained.predict(images, every_member=True)
+    assert members.shape == (2, 2, 30, 10)
+    mean = np.log(np.mean(reference.softmax(members), axis=1))
+    np.testing.assert_allclose(trained.predict(images), mean, rtol=1e-5, atol=1e-5)
+    assert trained.parameters == 2 * (65 * 16 + 17 * 10) and not trained.stopped
+
+
+BFLOAT16 = dataclasses.replace(MODEL, dtype="bfloat16")
+
+
+def test_bfloat16_stays_close_to_float32():
+    images = jnp.float32(digits().test.images[:64]) / 255
+    wide, narrow = MODEL.build(10), BFLOAT16.build(10)
+    variables = wide.init(jax.random.key(0), images)
+    exact, rounded = (n.apply(variables, images)[0].logits for n in (wide, narrow))
+    assert rounded.dtype == jnp.float32
+    gap = np.max(np.abs(exact - rounded))
+    assert 0 < gap < 0.02 * np.max(np.abs(exact))  # eight bits of mantissa
+
+
+@pytest.mark.slow
+def test_training_in_bfloat16_keeps_float32_weights_and_learns():
+    trained = train(run_of(model=BFLOAT16), digits())
+    assert not trained.stopped and np.all(accuracy(trained, digits().test) > 0.5)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trained.params))
+
+
+@pytest.mark.slow
+def test_rematerialisation_changes_memory_and_not_the_result():
+    """ResNet of depth 8, two updates."""
+    small = digits()
+    dataset = dataclasses.replace(
+        small, train=small.train.take(np.arange(16)), validation=small.validation
+    )
+    results = []
+    for remat in (False, True):
+        module = ResNet(depth=8, num_classes=10, remat=remat)
+        config = dataclasses.replace(CONFIG, replicas=1, epochs=2, batch_size=16)
+        run = Run("remat", ERM(), (Group(from_linen(module), 1),), config)
+        results.append(train(run, dataset))
+    for a, b in zip(*(jax.tree.leaves(r.params) for r in results), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_method_that_needs_a_teacher_says_so():
+    from churn_jax.methods import EnsembleDistillation
+
+    with pytest.raises(ValueError, match="run needs a trained teacher"):
+        train(run_of(EnsembleDistillation()), digits())
+
+
+def test_batch_larger_than_the_training_set_is_an_error():
+    with pytest.raises(ValueError, match=r"batch_size 500 is larger.* 128 examples"):
+        train(run_of(batch_size=500), digits())
+
+
+def test_committee_must_have_the_methods_members():
+    with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
+        Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
