@@ -1,0 +1,138 @@
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
+from churn_jax.studies.config import (
+    DataConfig,
+    MethodSpec,
+    ModelConfig,
+    StudyConfig,
+    resolved,
+)
+from churn_jax.training.config import TrainConfig
+
+
+def study(*methods, **options):
+    options = {"baseline": methods[0].name if methods else "none", **options}
+    return StudyConfig(
+        "s", "A study", DataConfig(), ModelConfig(), TrainConfig(), methods, **options
+    )
+
+
+BASELINE = MethodSpec("baseline", "Baseline", ERM())
+STUDENT = MethodSpec("student", "Student", EnsembleDistillation(), teacher="ensemble")
+ENSEMBLE = MethodSpec("ensemble", "Ensemble", ERM(members=2, deploy="mean_probs"))
+PAIR = MethodSpec("codistill", "Pair", Codistillation(beta=0.3, alpha=0.1))
+STUDY = study(BASELINE, STUDENT, ENSEMBLE, PAIR)
+
+
+def names(specs):
+    return [spec.name for spec in specs]
+
+
+def test_all_methods_are_selected_with_teachers_first():
+    expected = ["baseline", "ensemble", "student", "codistill"]
+    assert names(STUDY.select(())) == expected
+
+
+def test_a_students_teacher_is_selected_with_it_and_once():
+    assert names(STUDY.select(("student",))) == ["ensemble", "student"]
+    assert names(STUDY.select(("student", "ensemble"))) == ["ensemble", "student"]
+    assert names(STUDY.select(("codistill", "baseline"))) == ["codistill", "baseline"]
+
+
+def test_a_chain_of_teachers_is_selected_from_its_end():
+    grandchild = MethodSpec(
+        "second", "Second", EnsembleDistillation(), teacher="student"
+    )
+    chain = study(grandchild, STUDENT, ENSEMBLE)
+    assert names(chain.select(("second",))) == ["ensemble", "student", "second"]
+
+
+def test_unknown_method_is_an_error_with_the_closest_names():
+    with pytest.raises(
+        ValueError, match=r"unknown method 'codistil'.*mean codistill\?"
+    ):
+        STUDY.select(("codistil",))
+
+
+def test_coefficient_is_set_on_one_method_and_the_study_is_left_alone():
+    changed = STUDY.with_coefficient("codistill.beta", 0.7)
+    assert changed.spec("codistill").method == Codistillation(beta=0.7, alpha=0.1)
+    assert changed.spec("baseline") is BASELINE
+    assert STUDY.spec("codistill").method.beta == 0.3
+    assert names(changed.methods) == names(STUDY.methods)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (
+            "codistill.gamma",
+            "codistill has no coefficient 'gamma'; it has: beta, alpha",
+        ),
+        ("codistill.members", "no coefficient 'members'"),
+        ("codistill", "no coefficient ''"),
+        ("codistil.beta", "unknown method 'codistil'"),
+    ],
+)
+def test_unknown_coefficient_is_an_error_that_lists_them(path, message):
+    with pytest.raises(ValueError, match=message):
+        STUDY.with_coefficient(path, 1.0)
+
+
+def test_studies_are_checked():
+    with pytest.raises(ValueError, match="two methods have one name"):
+        study(BASELINE, BASELINE)
+    with pytest.raises(
+        ValueError, match="student is taught by 'ensemble', which is not"
+    ):
+        study(BASELINE, STUDENT)
+    alone = dataclasses.replace(STUDENT, teacher=None)
+    with pytest.raises(ValueError, match="student needs the name of its teacher"):
+        study(BASELINE, alone)
+
+
+def test_committee_of_one_architecture_has_the_methods_members():
+    (group,) = ENSEMBLE.groups(ModelConfig(features=(8,)), 10)
+    assert group.size == 2 and group.network.name == "mlp"
+
+
+def test_committee_of_several_architectures_is_in_the_order_given():
+    spec = dataclasses.replace(PAIR, models=(("lenet5", 1), ("mlp", 2)))
+    groups = spec.groups(ModelConfig(features=(8,)), 10)
+    assert [(g.network.name, g.size) for g in groups] == [("lenet5", 1), ("mlp", 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "resnet-20"}, "did you mean 'resnet20'"),
+        ({"dtype": "float16"}, "float32 or bfloat16; got 'float16'"),
+        ({"remat": True}, "'mlp' has no field 'remat'"),
+        ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
+    ],
+)
+def test_bad_networks_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(**options).build(10)
+
+
+def test_resolved_configuration_is_json_and_names_its_methods():
+    grid = dataclasses.replace(
+        STUDY,
+        methods=(
+            BASELINE,
+            MethodSpec("grid", "Grid", MinimumEntropy(alpha=jnp.array([0.25, 0.5]))),
+        ),
+    )
+    value = json.loads(json.dumps(resolved(grid)))
+    assert value["methods"][0]["method"]["class"] == "ERM"
+    assert value["methods"][1]["method"]["alpha"] == [0.25, 0.5]
+    assert value["methods"][1]["method"]["ramp"] == {"kind": "constant", "steps": 0.0}
+    assert value["train"]["optimizer"]["learning_rate"] == 0.1
+    assert resolved(np.float32(0.5)) == 0.5 and resolved((1, None)) == [1, None]
