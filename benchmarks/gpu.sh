@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Everything that waits for an NVIDIA GPU, with one command:
+#
+#     bash benchmarks/gpu.sh [FOLDER]
+#
+# Run it in the repository with the package and its test extra installed and JAX's CUDA
+# plugin beside it (`pip install -e ".[test,cuda]"`). PYTHON names the interpreter,
+# TORCH_PYTHON one that has PyTorch with CUDA (without it the peer is left out), LIMIT
+# the seconds that one part may take. Each part's output is kept in FOLDER (default
+# `runs/gpu`); a part that fails or is missing does not stop the others. The exit
+# status is the number of parts that failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+
+python="${PYTHON:-python}"
+folder="${1:-runs/gpu}"
+limit="${LIMIT:-540}"
+failed=0
+mkdir -p "$folder"
+# conftest.py would choose the CPU; the CPU stays available for host work.
+export JAX_PLATFORMS=cuda,cpu PYTHONUNBUFFERED=1
+# Let JAX grow instead of taking most of the memory at once: PyTorch runs beside it.
+export XLA_PYTHON_CLIENT_PREALLOCATE=false
+
+part() { # part NAME FILE-THAT-MUST-EXIST COMMAND...
+  local name="$1" needed="$2"
+  shift 2
+  if [[ ! -e "$needed" ]]; then
+    echo "== $name: left out, $needed is not there"
+    return
+  fi
+  echo "== $name: $*"
+  timeout "$limit" "$@" 2>&1 | tee "$folder/$name.txt"
+  local status="${PIPESTATUS[0]}"
+  if [[ "$status" -ne 0 ]]; then
+    echo "== $name: failed with status $status"
+    failed=$((failed + 1))
+  fi
+}
+
+if ! "$python" -c 'import jax; raise SystemExit(jax.default_backend() != "gpu")'; then
+  echo "JAX sees no GPU with $python; nothing was run" >&2
+  exit 2
+fi
+{
+  date -u +%F
+  git rev-parse HEAD
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+  "$python" -c 'import jax, flax; print("jax", jax.__version__, "flax", flax.__version__)'
+} 2>/dev/null | tee "$folder/machine.txt"
+
+peer=()
+[[ -n "${TORCH_PYTHON:-}" ]] && peer=(--torch-python "$TORCH_PYTHON")
+
+part precision tests/accelerator \
+  "$python" -m pytest tests/accelerator -m accelerator -q
+part replicas benchmarks/replicas.py \
+  "$python" benchmarks/replicas.py --mappings vmap unroll auto "${peer[@]}"
+part pairwise benchmarks/pairwise.py \
+  "$python" benchmarks/pairwise.py
+part digits churn_jax/cli.py \
+  "$python" -m churn_jax.cli study digits --out "$folder/digits"
+part doctor churn_jax/cli.py \
+  "$python" -m churn_jax.cli doctor
+
+echo "== $failed part(s) failed; the outputs are in $folder"
+exit "$failed"
