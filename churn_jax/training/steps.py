@@ -217,32 +217,54 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
 
     Under a vmapped convolution one slot's non-finite cotangent makes its neighbours'
     weight gradients non-finite (seen on CPU). So where a replica has a finite loss and
-    bad gradients beside one that is frozen or whose loss is not finite, all are
-    computed again with the culprits' weights set to zero.
-    """
-    gradients_of = jax.vmap(
-        lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
-    )
-    out, gradients, finite = gradients_of(state, inputs, teacher)
-    healthy = state.alive & jnp.isfinite(out.loss)
+    bad gradients, all are computed again with the culprits' weights set to zero.
 
-    def without_culprits():
+    Both passes are turns of one loop, because a second copy of the computation in the
+    program would be fused otherwise and round otherwise: the neighbours would differ
+    in the last bit from a run without the culprits.
+    """
+
+    def compute(live):
         def neutral(leaf):
-            keep = healthy.reshape(-1, *([1] * (leaf.ndim - 1)))
-            return jnp.where(keep, leaf, jnp.zeros((), leaf.dtype))
+            return jnp.where(live.reshape(-1, *([1] * (leaf.ndim - 1))), leaf, 0)
 
         safe = state.replace(
             params=jax.tree.map(neutral, state.params),
             model_state=jax.tree.map(neutral, state.model_state),
         )
-        return gradients_of(safe, inputs, teacher)[1:]
+        one = jax.vmap(
+            lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
+        )
+        return one(safe, inputs, teacher)
 
-    gradients, finite = jax.lax.cond(
-        jnp.any(~healthy) & jnp.any(healthy & ~finite),
-        without_culprits,
-        lambda: (gradients, finite),
+    def turn(carry):
+        live, _, first, done = carry
+        out, gradients, finite = compute(live)
+        # Of the loss and its terms the first pass counts: it names the culprits.
+        logged = jax.tree.map(
+            lambda new, old: jnp.where(done == 0, new, old),
+            (out.loss, out.terms),
+            first,
+        )
+        culprits = live & ~jnp.isfinite(out.loss)
+        victims = live & jnp.isfinite(out.loss) & ~finite
+        again = (done == 0) & jnp.any(culprits) & jnp.any(victims)
+        result = (out.model_state, gradients, finite)
+        return live & ~culprits, result, logged, jnp.where(again, 1, 2)
+
+    # Zeros like what a pass yields, varying over the same mesh axes.
+    zero = jnp.zeros_like(state.sums[:, 0])
+    terms = jax.eval_shape(compute, state.alive)[0].terms
+    nothing = jax.tree.map(jnp.zeros_like, (state.model_state, state.params))
+    start = (
+        state.alive,
+        (*nothing, jnp.zeros_like(state.alive)),
+        (zero, {name: zero for name in terms}),
+        jnp.zeros_like(state.step[0]),
     )
-    return out, gradients, finite
+    _, result, (loss, terms), _ = jax.lax.while_loop(lambda c: c[3] < 2, turn, start)
+    model_state, gradients, finite = result
+    return LossOutput(loss, terms, model_state), gradients, finite
 
 
 def _local_step(program: Program, state, inputs, teacher, images, labels):
