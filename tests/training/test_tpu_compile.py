@@ -12,7 +12,10 @@ pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "collectives.py"
 REPLICAS, MEMBERS, BATCH, CLASSES = 4, 2, 16, 10
-SMALL = f"--replicas {REPLICAS} --batch-size {BATCH} --pixels 8 --width 4 --examples 64"
+OPTIONS = (
+    f"--topology v5e:2x4 --json --replicas {REPLICAS} --batch-size {BATCH} "
+    "--pixels 8 --width 4 --examples 64"
+)
 
 
 # In a process of its own: libtpu locks, logs and never lets go of a process.
@@ -20,8 +23,7 @@ SMALL = f"--replicas {REPLICAS} --batch-size {BATCH} --pixels 8 --width 4 --exam
 @pytest.mark.parametrize("method", ["codistillation", "distillation"])
 def test_the_step_compiles_for_a_tpu_topology(method):
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--topology", "v5e:2x4", "--json"]
-        + ["--method", method, *SMALL.split()],
+        [sys.executable, str(SCRIPT), *OPTIONS.split(), "--method", method],
         env={**os.environ, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
         capture_output=True,
         text=True,

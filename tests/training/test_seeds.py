@@ -1,0 +1,209 @@
+"""Each cause of churn changes exactly what it names; replicas are independent."""
+
+import dataclasses
+import itertools
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax import struct
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods import ERM, Codistillation, LossOutput
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.run import stopped_replicas
+from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
+from tests.training import tiny
+
+LEVELS = ("fixed", "varied")
+COMBINATIONS = list(itertools.product(LEVELS, repeat=3))
+PAIR = Codistillation(beta=0.3, alpha=0.1)
+
+
+@struct.dataclass
+class Witness(ERM):
+    """Plain training that also logs what the step sees, as sums over the batch."""
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        out = super().loss(apply, variables, batch, teacher=teacher, step=step, key=key)
+        height, width = batch.images.shape[1:3]
+        ramp = np.arange(1.0, height * width + 1, dtype=np.float32)
+        position = ramp.reshape(1, height, width, 1) / (height * width)
+        place = np.arange(1.0, len(batch.labels) + 1, dtype=np.float32)
+        seen = {
+            # Depends on the order of the examples ...
+            "order": batch.sum(place * batch.labels),
+            # ... not on how they were moved about, and this on both.
+            "images": batch.sum((batch.images * position).sum((1, 2, 3)) * place),
+        }
+        return LossOutput(out.loss, {**out.terms, **seen}, out.model_state)
+
+
+def varies(values) -> bool:
+    """Whether replicas differ; if they do, all of them do."""
+    rows = {np.asarray(v).tobytes() for v in values}
+    assert len(rows) in (1, len(values))
+    return len(rows) > 1
+
+
+@pytest.mark.parametrize(("init", "order", "augment"), COMBINATIONS)
+def test_a_factor_changes_exactly_what_it_names(init, order, augment):
+    seeds = Seeds(3, init=init, order=order, augment=augment)
+    run = tiny.make_run(ERM(), seeds=seeds)
+    session = tiny.session_of(run)
+    kernels = np.asarray(session.state.params[0]["Dense_0"]["kernel"])
+    assert varies(kernels) == (init == "varied")
+    for epoch in (0, 1):
+        inputs = session.inputs(epoch)
+        assert varies(np.asarray(inputs.order)) == (order == "varied")
+        keys = jax.random.key_data(inputs.augment_key)
+        assert varies(np.asarray(keys)) == (augment == "varied")
+    epochs = [np.asarray(session.inputs(e).order)[0] for e in (0, 1)]
+    assert not np.array_equal(*epochs)
+    assert np.array_equal(np.sort(epochs[0]), np.arange(tiny.EXAMPLES))
+
+
+def test_factors_do_not_share_keys():
+    """Fixing one factor leaves the draws of the others as they were."""
+    factors = ("init", "order", "augment", "sample")
+    keys = [
+        np.asarray(jax.random.key_data(Seeds(3).keys(f, np.arange(3)))) for f in factors
+    ]
+    assert len({k[1].tobytes() for k in keys}) == 4
+    other = Seeds(3, init="fixed", augment="off")
+    same = np.asarray(jax.random.key_data(other.keys("order", np.arange(3))))
+    assert np.array_equal(same, keys[1])
+
+
+@pytest.fixture(scope="module")
+def witness():
+    """One compiled step serves all seeds: they are data, not program."""
+    return tiny.stepper(tiny.make_run(Witness(), mapping="vmap"))
+
+
+@pytest.mark.parametrize(("order", "augment"), list(itertools.product(LEVELS, LEVELS)))
+def test_the_step_sees_what_the_factors_say(witness, order, augment):
+    seeds = Seeds(3, init="fixed", order=order, augment=augment)
+    run = tiny.make_run(Witness(), seeds=seeds)
+    seen = tiny.stepper(run, step=witness.step)
+    names = ("loss", *seen.session.terms)
+    sums = dict(zip(names, seen.advance(1).sums.T, strict=True))
+    assert varies(sums["order"]) == (order == "varied")
+    assert varies(sums["images"]) == ("varied" in (order, augment))
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+def test_replicas_with_everything_fixed_stay_bitwise_equal(mapping):
+    seeds = Seeds(3, init="fixed", order="fixed", augment="fixed")
+    run = tiny.make_run(ERM(), seeds=seeds, mapping=mapping, replicas=3)
+    state = tiny.stepper(run).advance(6)
+    first = tiny.replica(state, 0)
+    assert int(first.step) == 6
+    for r in (1, 2):
+        assert tiny.bitwise_equal(first, tiny.replica(state, r))
+
+
+def test_replica_3_alone_is_replica_3_among_several():
+    among = tiny.stepper(tiny.make_run(PAIR)).advance(4)
+    alone = tiny.stepper(tiny.make_run(PAIR, replicas=1, seed_numbers=(3,))).advance(4)
+    ours, theirs = tiny.replica(alone, 0), tiny.replica(among, 3)
+    for field in ("params", "model_state", "opt_state", "sums"):
+        gap = tiny.largest_difference(getattr(ours, field), getattr(theirs, field))
+        assert gap < 5e-6, field  # four updates, other orders of summation
+    other = tiny.replica(among, 2)
+    assert tiny.largest_difference(other.params, theirs.params) > 0.1
+
+
+def test_a_grid_point_is_what_it_is_alone():
+    """alpha, beta, learning rate and weight decay differ between replicas."""
+    alpha, beta = np.float32([0.0, 0.1, 0.3]), np.float32([0.5, 0.0, 0.2])
+    rate, decay = (0.05, 0.1, 0.2), (0.0, 1e-2, 1e-3)
+
+    def run(alpha, beta, rate, decay, numbers):
+        optimizer = OptimizerConfig(learning_rate=rate, weight_decay=decay)
+        return tiny.make_run(
+            PAIR.replace(alpha=alpha, beta=beta),
+            optimizer=optimizer,
+            replicas=len(numbers),
+            seed_numbers=numbers,
+        )
+
+    grid = tiny.stepper(run(alpha, beta, rate, decay, (5, 5, 5))).advance(4)
+    step = None
+    for r in range(3):
+        alone = tiny.stepper(run(alpha[r], beta[r], rate[r], decay[r], (5,)), step=step)
+        step = alone.step  # the same program: coefficients are data
+        point = tiny.replica(alone.advance(4), 0)
+        ours = tiny.replica(grid, r)
+        assert tiny.largest_difference(ours.params, point.params) < 5e-6
+        assert tiny.largest_difference(ours.sums, point.sums) < 2e-5
+    gap = tiny.largest_difference(
+        tiny.replica(grid, 0).params, tiny.replica(grid, 1).params
+    )
+    assert gap > 1e-2
+
+
+def test_a_diverging_replica_stops_alone_and_the_others_do_not_notice():
+    """Under a vmapped convolution, whose bad slots spoil their neighbours."""
+    healthy = tiny.stepper(tiny.make_run(PAIR))
+    clean = healthy.advance(6)
+    rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
+    mixed = tiny.stepper(tiny.make_run(PAIR, optimizer=rates), step=healthy.step)
+    state = mixed.advance(6)
+    assert state.alive.tolist() == [True, False, True, True]
+    for r in (0, 2, 3):
+        assert tiny.bitwise_equal(tiny.replica(clean, r), tiny.replica(state, r))
+    (stopped,) = stopped_replicas(state, mixed.session.terms)
+    assert (stopped.replica, stopped.step) == (1, 1)
+    assert stopped.term in mixed.session.terms
+    # Frozen as it was before the refused update, and its sums stay finite.
+    assert int(state.step[1]) == 1 and np.isfinite(state.sums).all()
+
+
+def test_a_bootstrap_draws_with_replacement_and_every_epoch_from_the_same_sample():
+    keys = Seeds(3, sample="varied").keys("sample", np.arange(3))
+    sample = draw_sample(keys, 1000, "bootstrap")
+    assert sample.shape == (3, 1000) and varies(np.asarray(sample))
+    for row in np.asarray(sample):
+        assert 0 <= row.min() and row.max() < 1000
+        # The expected share of distinct examples is 1 - 1/e = 0.632, sd 0.0098.
+        assert abs(len(set(row.tolist())) / 1000 - 0.632) < 0.05
+    orders = Seeds(3).keys("order", np.arange(3))
+    for epoch in (0, 1):
+        order = epoch_order(orders, sample, epoch)
+        assert np.array_equal(np.sort(order), np.sort(sample))
+        assert not np.array_equal(order, sample)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_sample_is_a_factor_of_its_own(level):
+    seeds = Seeds(3, order="fixed", sample=level)
+    run = tiny.make_run(ERM(), seeds=seeds, sample="bootstrap")
+    inputs = tiny.session_of(run).inputs(0)
+    assert varies(np.sort(np.asarray(inputs.order))) == (level == "varied")
+    whole = tiny.session_of(
+        dataclasses.replace(run, config=dataclasses.replace(run.config, sample="all"))
+    ).inputs(0)
+    assert not varies(np.asarray(whole.order))
+
+
+def test_augmentation_is_removed_where_its_seed_is_off():
+    run = tiny.make_run(
+        ERM(), seeds=Seeds(augment="off"), augmentation=Augmentation(pad_crop=2)
+    )
+    assert tiny.session_of(run).program.augmentation is None
+
+
+@pytest.mark.slow
+def test_two_launches_give_bitwise_equal_weights():
+    command = [sys.executable, "-m", "churn_jax.studies.repeatability", "20"]
+    digests = [
+        subprocess.run(
+            command, capture_output=True, text=True, timeout=200, check=True
+        ).stdout.split()[-1]
+        for _ in range(2)
+    ]
+    assert len(digests[0]) == 64
+    assert digests[0] == digests[1]
