@@ -48,7 +48,7 @@ METHODS = {
     "ensemble": ERM(members=2, deploy="mean_probs"),
     "distillation": EnsembleDistillation(members=2, deploy="mean_probs"),
 }
-_IMAGE, _CLASSES, _EXAMPLES = (32, 32, 3), 10, 50_000
+_CLASSES = 10
 
 
 def _devices(topology: str | None):
@@ -60,23 +60,23 @@ def _devices(topology: str | None):
     return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
 
 
-def abstract_arguments(run: Run, program):
+def abstract_arguments(run: Run, program, image: tuple[int, ...], examples: int):
     """The step's arguments as shapes with shardings; nothing is allocated."""
     config, mesh = run.config, program.mesh
 
     def build(terms):
-        example = jnp.zeros((1, *_IMAGE))
+        example = jnp.zeros((1, *image))
         numbers = np.arange(config.replicas)
         variables = init_variables(run.groups, config.seeds, numbers, example, mesh)
         state = init_state(program, variables, config.replicas, terms)
         inputs = ReplicaInputs(
-            jnp.zeros((config.replicas, _EXAMPLES), jnp.int32),
+            jnp.zeros((config.replicas, examples), jnp.int32),
             config.seeds.keys("augment", numbers),
             init_coefficients(run.method, config.optimizer, config.replicas, mesh),
         )
         teacher = variables if program.teacher else ()
-        images = jnp.zeros((_EXAMPLES, *_IMAGE), jnp.uint8)
-        return state, inputs, teacher, images, jnp.zeros(_EXAMPLES, jnp.int32)
+        images = jnp.zeros((examples, *image), jnp.uint8)
+        return state, inputs, teacher, images, jnp.zeros(examples, jnp.int32)
 
     specs = (
         TrainState.specs(),
@@ -102,7 +102,9 @@ def abstract_arguments(run: Run, program):
 def compile_step(options):
     """The compiled step, its program and the seconds that compiling took."""
     method = METHODS[options.method]
-    network = from_linen(ResNet(depth=options.depth, num_classes=_CLASSES))
+    widths = tuple(options.width * 2**stage for stage in range(3))
+    resnet = ResNet(depth=options.depth, widths=widths, num_classes=_CLASSES)
+    network, image = from_linen(resnet), (options.pixels, options.pixels, 3)
     config = TrainConfig(
         replicas=options.replicas,
         epochs=1,
@@ -115,14 +117,14 @@ def compile_step(options):
     run = Run(options.method, method, (Group(network, method.members),), config)
     program, _ = make_program(
         run,
-        _IMAGE,
-        _EXAMPLES // options.batch_size,
+        image,
+        options.examples // options.batch_size,
         mean=0.5,
         std=0.25,
         teacher_groups=(Group(network, 2),) if method.needs_teacher else None,
         devices=_devices(options.topology),
     )
-    arguments = abstract_arguments(run, program)
+    arguments = abstract_arguments(run, program, image, options.examples)
     began = time.perf_counter()
     compiled = make_step(program).lower(*arguments).compile()
     return compiled, program, time.perf_counter() - began
@@ -181,6 +183,9 @@ def main() -> None:
     parser.add_argument("--mesh", default="replica=2,member=2,data=2")
     parser.add_argument("--method", choices=METHODS, default="codistillation")
     parser.add_argument("--depth", type=int, default=8, help="of the ResNet")
+    parser.add_argument("--width", type=int, default=16, help="of its first stage")
+    parser.add_argument("--pixels", type=int, default=32, help="of an image's side")
+    parser.add_argument("--examples", type=int, default=50_000)
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--json", action="store_true", help="one line of JSON")
