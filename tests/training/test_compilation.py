@@ -1,0 +1,151 @@
+"""One compilation per method, the state in place, nothing fetched inside an epoch."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import pytest
+from jax import monitoring
+
+from churn_jax.methods import ERM, Codistillation
+from churn_jax.training.partition import MeshShape
+from tests.training import tiny
+
+PAIR = Codistillation(beta=0.3, alpha=0.1)
+EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+@contextlib.contextmanager
+def compilations():
+    """A list that fills with the names of the functions that are compiled."""
+    names = []
+
+    def listen(event, seconds, **details):
+        if event == EVENT:
+            names.append(details.get("fun_name", "?"))
+
+    monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        monitoring.unregister_event_duration_listener(listen)
+
+
+def epoch(stepper, number):
+    """The updates of one epoch, dispatched as the loop does."""
+    inputs = stepper.inputs(number)
+    for i, part in enumerate(inputs):
+        for _ in range(tiny.STEPS_PER_EPOCH):
+            stepper.states[i] = stepper.step(
+                stepper.states[i], part, stepper.teachers[i], *stepper.data
+            )
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    """One session per mapping, the first epoch done, and what its step compiled."""
+    done = {}
+    for mapping in ("vmap", "unroll", "loop"):
+        stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
+        with compilations() as names:
+            epoch(stepper, 0)
+        done[mapping] = stepper, [n for n in names if "steps" in n], stepper.now()
+    return done
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "unroll", "loop"])
+def test_the_step_is_compiled_once(mapped, mapping):
+    stepper, first, _ = mapped[mapping]
+    assert len(first) == 1
+    assert len(stepper.states) == (2 if mapping == "loop" else 1)
+    with compilations() as names:
+        epoch(stepper, 1)
+        epoch(stepper, 2)
+        jax.block_until_ready(stepper.states)
+    assert names == []  # no step, no data order, nothing
+
+
+def test_a_sharded_step_is_compiled_once():
+    run = tiny.make_run(ERM(members=2), mesh=MeshShape(2, 2, 2))
+    stepper = tiny.stepper(run)
+    with compilations() as names:
+        epoch(stepper, 0)
+    assert len([n for n in names if "steps" in n]) == 1
+    with compilations() as names:
+        epoch(stepper, 1)
+    assert names == []
+
+
+@pytest.mark.parametrize("mapping", ["unroll", "loop"])
+def test_mappings_compute_the_same(mapped, mapping):
+    ours, theirs = mapped[mapping][2], mapped["vmap"][2]
+    assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 2
+    for field in ("params", "model_state", "opt_state"):
+        gap = tiny.largest_difference(getattr(ours, field), getattr(theirs, field))
+        # Four updates of momentum SGD; each rounds its sums in another order.
+        assert gap < 5e-6, field
+    assert tiny.largest_difference(ours.sums, theirs.sums) < 1e-5
+
+
+def test_the_state_is_donated(mapped):
+    stepper = mapped["vmap"][0]
+    before = jax.tree.leaves(stepper.states[0])
+    epoch(stepper, 0)
+    assert all(leaf.is_deleted() for leaf in before)
+    kept = jax.tree.leaves((stepper.session.inputs(0), *stepper.data))
+    assert not any(leaf.is_deleted() for leaf in kept)
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "loop"])
+def test_nothing_goes_to_or_from_the_host_inside_an_epoch(mapped, mapping):
+    """On CPU the device is the host: what the guard refuses there is host to device."""
+    stepper = mapped[mapping][0]
+    inputs = stepper.inputs(0)
+    with jax.transfer_guard("disallow"):
+        for i, part in enumerate(inputs):
+            for _ in range(tiny.STEPS_PER_EPOCH):
+                stepper.states[i] = stepper.step(
+                    stepper.states[i], part, stepper.teachers[i], *stepper.data
+                )
+    with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed"):
+        jax.block_until_ready(stepper.states[0].step + 1.5)  # the guard is awake
+
+
+@pytest.mark.slow
+def test_a_second_launch_compiles_nothing_new(tmp_path):
+    program = textwrap.dedent(
+        """
+        import collections
+        from jax import monitoring
+        seen = collections.Counter()
+        monitoring.register_event_listener(lambda event, **_: seen.update([event]))
+        from churn_jax.methods import ERM
+        from tests.training import tiny
+        tiny.stepper(tiny.make_run(ERM(), replicas=2)).advance(1)
+        prefix = "/jax/compilation_cache/cache_"
+        print(seen[prefix + "hits"], seen[prefix + "misses"])
+        """
+    )
+    settings = {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    counts = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        counts.append([int(n) for n in done.stdout.split()])
+    (_, missed), (hit, missed_again) = counts
+    assert missed > 0 and any(tmp_path.iterdir())
+    assert missed_again == 0 and hit >= missed
