@@ -139,15 +139,15 @@ class _Loop:
             while self.done < (epoch + 1) * per_epoch:
                 self._block(inputs, (epoch + 1) * per_epoch - self.done)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
-                if stop.is_set() and self.done < (epoch + 1) * per_epoch:
+                if _any_process(stop.is_set()) and self.done < (epoch + 1) * per_epoch:
                     self._interrupt(total)
             finished = self.done == total
             if (epoch + 1) % config.eval_every_epochs == 0 or finished:
                 on_progress(self.evaluate(epoch + 1))
-            if stop.is_set() and not finished:
+            if _any_process(stop.is_set()) and not finished:
                 self._interrupt(total)
             waited = time.perf_counter() - self.saved
-            if finished or waited > config.checkpoint_every_seconds:
+            if finished or _any_process(waited > config.checkpoint_every_seconds):
                 self.save()
 
     def _interrupt(self, total: int) -> None:
@@ -229,6 +229,19 @@ class _Loop:
 def _static(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     return tuple(value) if isinstance(value, Sequence) else float(value)
+
+
+def _any_process(flag: bool) -> bool:
+    """Whether any process says so.
+
+    Clocks differ and signals reach one process first, but saving takes all of them:
+    one that went its own way would wait for the others for ever.
+    """
+    if jax.process_count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def _small_fields(state: TrainState) -> TrainState:
