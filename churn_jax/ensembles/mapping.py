@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from churn_jax.typing import PyTree
 
-__all__ = ["MAPPINGS", "choose", "map_slots", "stack", "unstack"]
+__all__ = ["MAPPINGS", "choose", "map_each", "map_slots", "stack", "unstack"]
 
 MAPPINGS = ("auto", "vmap", "unroll", "loop")
 
@@ -77,5 +77,9 @@ def map_slots(
     """
     if mapping == "vmap" and count > 1:
         return jax.vmap(function)(*arguments)
-    columns = [unstack(a, count) for a in arguments]
-    return stack([function(*row) for row in zip(*columns)])
+    return stack(map_each(function, *(unstack(a, count) for a in arguments)))
+
+
+def map_each(function: Callable[..., PyTree], *columns: list[PyTree]) -> list[PyTree]:
+    """Calls `function` once per slot; `columns` are lists of unstacked trees."""
+    return [function(*row) for row in zip(*columns, strict=True)]

@@ -267,23 +267,38 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
     return LossOutput(loss, terms, model_state), gradients, finite
 
 
-def _local_step(program: Program, state, inputs, teacher, images, labels):
-    """One update of the replicas that live on this device."""
+def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
+    """Some updates of the replicas that live on this device."""
     count = state.step.shape[0]
 
-    def update(*args):
-        return _replica_update(program, *args)
+    def apply(computed, state, inputs):
+        return _replica_update(program, state, inputs, *computed)
+
+    def repeat(update, states):
+        if updates == 1:
+            return update(states)
+        return jax.lax.scan(
+            lambda s, _: (update(s), None), states, None, length=updates
+        )[0]
 
     if program.mapping == "vmap" and count > 1:
-        computed = _vmapped_gradients(program, state, inputs, teacher, images, labels)
-        return jax.vmap(update)(state, inputs, *computed)
+
+        def together(state):
+            computed = _vmapped_gradients(program, state, inputs, teacher, *data)
+            return jax.vmap(apply)(computed, state, inputs)
+
+        return repeat(together, state)
 
     def replica_step(state, inputs, teacher):
-        computed = _replica_gradients(program, state, inputs, teacher, images, labels)
-        return update(state, inputs, *computed)
+        computed = _replica_gradients(program, state, inputs, teacher, *data)
+        return apply(computed, state, inputs)
 
-    return slots.map_slots(
-        replica_step, (state, inputs, teacher), count=count, mapping="unroll"
+    # Unstacked once for all updates: restacking the weights after each one costs more
+    # than a small network's arithmetic.
+    given = [slots.unstack(part, count) for part in (inputs, teacher)]
+    states = slots.unstack(state, count)
+    return slots.stack(
+        repeat(lambda states: slots.map_each(replica_step, states, *given), states)
     )
 
 
@@ -301,13 +316,8 @@ def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True)
         of variables or `()`, `images` and `labels` are replicated.
     """
 
-    def steps(state, inputs, teacher, images, labels):
-        def one(state, _):
-            return _local_step(program, state, inputs, teacher, images, labels), None
-
-        if steps_per_call == 1:
-            return one(state, None)[0]
-        return jax.lax.scan(one, state, None, length=steps_per_call)[0]
+    def steps(*args):
+        return _local_steps(program, steps_per_call, *args)
 
     teacher_spec = P() if program.teacher is None else program.teacher.spec
     sharded = jax.shard_map(
