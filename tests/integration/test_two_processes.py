@@ -1,0 +1,161 @@
+"""Two processes joined on the loopback train what one process trains."""
+
+import csv
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from churn_jax.predictions import load_predictions
+
+METHODS = ("codistill_skl", "ensemble", "distillation")
+TIMEOUT = 240
+# `ensemble` is trained as the teacher of `distillation`.
+STUDY = [
+    "study",
+    "digits:tiny",
+    "--epochs",
+    "1",
+    "--only",
+    "codistill_skl",
+    "distillation",
+]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+def launch(words, out, index) -> subprocess.Popen:
+    """One process with one device; its output goes to files, which cannot fill up."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    with (
+        open(f"{out}.{index}.out", "w") as said,
+        open(f"{out}.{index}.err", "w") as bad,
+    ):
+        return subprocess.Popen(
+            [sys.executable, "-m", "churn_jax.cli", *words, "--out", str(out)],
+            env=environment,
+            stdout=said,
+            stderr=bad,
+        )
+
+
+def finish(processes, out) -> list[str]:
+    """Waits for all of them and kills what is left; returns what each printed."""
+    end = time.monotonic() + TIMEOUT
+    try:
+        while any(p.poll() is None for p in processes):
+            failed = any(p.poll() not in (None, 0) for p in processes)
+            if failed or time.monotonic() > end:
+                break  # the others would wait for it for ever
+            time.sleep(0.1)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    said = []
+    for i, process in enumerate(processes):
+        with open(f"{out}.{i}.err") as errors, open(f"{out}.{i}.out") as output:
+            said.append(output.read())
+            assert process.returncode == 0, errors.read()[-3000:] + said[-1][-1000:]
+    return said
+
+
+def together(words, out, mesh) -> list[str]:
+    coordinator = f"localhost:{free_port()}"
+    processes = []
+    try:
+        for i in range(2):
+            join = ["--launch.coordinator", coordinator, "--launch.num-processes", "2"]
+            words_i = [*words, "--mesh", mesh, *join, "--launch.process-id", str(i)]
+            processes.append(launch(words_i, out, i))
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
+    return finish(processes, out)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The study by one process on one device."""
+    out = tmp_path_factory.mktemp("alone") / "study"
+    finish([launch(STUDY, out, 0)], out)
+    return out
+
+
+def table(out) -> dict[str, dict[str, str]]:
+    with open(out / "table.csv", newline="") as lines:
+        return {row["method"]: row for row in csv.DictReader(lines)}
+
+
+def assert_same_study(ours, theirs):
+    for name in METHODS:
+        a, b = (
+            load_predictions(o / "methods" / name / "predictions.npz")
+            for o in (ours, theirs)
+        )
+        assert np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+        assert a.logits.shape == (2, len(a.ids), 10)
+        np.testing.assert_allclose(a.logits, b.logits, atol=1e-5)
+        assert np.array_equal(a.logits.argmax(-1), b.logits.argmax(-1))
+    rows, others = table(ours), table(theirs)
+    assert rows.keys() == others.keys() and set(METHODS) <= rows.keys()
+    for name in METHODS:
+        row, other = rows[name], others[name]
+        assert row["accuracy"] and row["churn"]
+        for key in ("accuracy", "churn", "churn_correct", "nfr"):
+            assert row[key] == other[key]
+        for key, value in row.items():
+            if "seconds" in key:
+                continue
+            if value == other[key]:
+                continue
+            # Other quantities follow the logits, which agree to 1e-5.
+            assert float(value) == pytest.approx(float(other[key]), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["replica=2", "data=2"])
+def test_two_processes_give_the_table_of_one(alone, tmp_path, mesh):
+    out = tmp_path / "study"
+    first, second = together(STUDY, out, mesh)
+    assert_same_study(out, alone)
+
+    # Only process 0 speaks (the transport says on its own whom it is connected to).
+    assert "validation accuracy" in first and "Report:" in first
+    spoken = [x for x in second.splitlines() if x and not x.startswith("[Gloo]")]
+    assert spoken == []
+    metrics = (out / "methods" / "codistill_skl" / "metrics.jsonl").read_text()
+    assert len(metrics.splitlines()) == 1
+    assert not list(out.rglob("*.tmp*"))
+
+    # The same command again restores instead of training, by both.
+    before = (out / "methods" / "distillation" / "predictions.npz").read_bytes()
+    again, _ = together(STUDY, out, mesh)
+    assert again.count("finished before, kept") == len(METHODS)
+    after = (out / "methods" / "distillation" / "predictions.npz").read_bytes()
+    assert after == before
+
+
+@pytest.mark.slow
+def test_two_processes_restore_a_teacher_that_one_trained(alone, tmp_path):
+    """Other processes, another mesh: the checkpoint does not care."""
+    out = tmp_path / "study"
+    teacher = [*STUDY[:-2], "ensemble"]
+    finish([launch(teacher, out, 0)], out)
+    student = [*STUDY[:-2], "distillation"]
+    together(student, out, "member=1,replica=2")
+    a, b = (
+        load_predictions(o / "methods" / "distillation" / "predictions.npz").logits
+        for o in (out, alone)
+    )
+    np.testing.assert_allclose(a, b, atol=1e-5)
