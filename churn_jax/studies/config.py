@@ -131,6 +131,15 @@ class StudyConfig:
         if len(set(names)) != len(names):
             raise ValueError(f"two methods have one name: {', '.join(names)}")
         for spec in self.methods:
+            taught, seen = spec, [spec.name]
+            while taught.teacher in names:
+                taught = next(s for s in self.methods if s.name == taught.teacher)
+                if taught.name in seen:
+                    raise ValueError(
+                        f"{spec.name} would be taught by itself: "
+                        f"{' <- '.join([*seen, taught.name])}"
+                    )
+                seen.append(taught.name)
             if spec.teacher is not None and spec.teacher not in names:
                 raise ValueError(
                     f"{spec.name} is taught by {spec.teacher!r}, which is not in the "
@@ -176,8 +185,12 @@ class StudyConfig:
         """
         name, _, field = path.partition(".")
         spec = self.spec(name)
-        known = [f.name for f in dataclasses.fields(spec.method)]
-        known = [f for f in known if isinstance(getattr(spec.method, f), float)]
+        known = [
+            f.name
+            for f in dataclasses.fields(spec.method)
+            if f.metadata.get("pytree_node", True)
+            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
+        ]
         if field not in known:
             raise ValueError(
                 f"{name} has no coefficient {field!r}; it has: {', '.join(known)}"

@@ -120,7 +120,7 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {"digits": digits}
 def tiny(config: StudyConfig) -> StudyConfig:
     """The same study with two replicas and two epochs, for tests and first looks."""
     train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
-    return dataclasses.replace(config, train=train)
+    return dataclasses.replace(config, name=f"{config.name}-tiny", train=train)
 
 
 def preset(name: str) -> StudyConfig:

@@ -228,7 +228,8 @@ class _Loop:
 
 def _static(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
-    return tuple(value) if isinstance(value, Sequence) else float(value)
+    numbers = np.asarray(value, np.float64)
+    return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
 
 
 def _any_process(flag: bool) -> bool:

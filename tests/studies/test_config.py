@@ -13,6 +13,7 @@ from churn_jax.studies.config import (
     StudyConfig,
     resolved,
 )
+from churn_jax.studies.presets import preset
 from churn_jax.training.config import TrainConfig
 
 
@@ -136,3 +137,22 @@ def test_resolved_configuration_is_json_and_names_its_methods():
     assert value["methods"][1]["method"]["ramp"] == {"kind": "constant", "steps": 0.0}
     assert value["train"]["optimizer"]["learning_rate"] == 0.1
     assert resolved(np.float32(0.5)) == 0.5 and resolved((1, None)) == [1, None]
+
+
+def test_methods_that_would_teach_each_other_are_refused():
+    config = preset("digits")
+    student = config.spec("distillation")
+    teacher = dataclasses.replace(
+        student, name="ensemble", teacher="distillation", label="teaches its teacher"
+    )
+    with pytest.raises(ValueError, match="taught by itself"):
+        dataclasses.replace(config, methods=(config.spec("baseline"), student, teacher))
+
+
+def test_a_coefficient_given_as_an_integer_can_be_changed():
+    config = preset("digits")
+    spec = config.spec("codistill_skl")
+    whole = dataclasses.replace(spec, method=spec.method.replace(beta=1))
+    config = dataclasses.replace(config, methods=(config.spec("baseline"), whole))
+    changed = config.with_coefficient("codistill_skl.beta", 0.5)
+    assert changed.spec("codistill_skl").method.beta == 0.5

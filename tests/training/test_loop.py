@@ -14,7 +14,7 @@ from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
 from churn_jax.studies.config import ModelConfig
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.loop import train
+from churn_jax.training.loop import _static, train
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 from churn_jax.training.state import BestState
@@ -198,3 +198,16 @@ def test_batch_larger_than_the_training_set_is_an_error():
 def test_committee_must_have_the_methods_members():
     with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
         Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
+
+
+@pytest.mark.parametrize(
+    "value, static",
+    [
+        (0.5, 0.5),
+        (np.float32(0.5), 0.5),
+        ((0.5, 0.25), (0.5, 0.25)),
+        (np.array([0.5, 0.25], np.float32), (0.5, 0.25)),
+    ],
+)
+def test_channel_moments_may_be_numbers_or_arrays(value, static):
+    assert _static(value) == static
