@@ -2,7 +2,7 @@
 
 import dataclasses
 
-__all__ = ["Launch", "connect"]
+__all__ = ["Launch", "connect", "wait_for_all"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,3 +46,13 @@ def connect(launch: Launch) -> int:
         launch.coordinator, launch.num_processes, launch.process_id
     )
     return jax.process_index()
+
+
+def wait_for_all(what: str) -> None:
+    """Returns when every process has come here; at once where there is only one."""
+    import jax
+
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(what)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tyro
 
-from churn_jax.command.launch import Launch, connect
+from churn_jax.command.launch import Launch, connect, wait_for_all
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
 
@@ -140,8 +140,10 @@ def study(argv: Sequence[str]) -> int:
     from churn_jax.training.run import Interrupted
 
     out = options.out
-    if options.fresh and process == 0:
-        _set_aside(out)
+    if options.fresh:
+        if process == 0:
+            _set_aside(out)
+        wait_for_all("the old folder is aside")
     command = shlex.join(["churn-jax", "study", *argv])
     stop = threading.Event()
     caught: list[int] = []

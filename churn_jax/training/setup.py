@@ -134,6 +134,7 @@ def make_program(
         mesh=mesh,
         mapping=chosen,
         member_mapping=member_mapping,
+        convolutional=convolutional,
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,

@@ -39,6 +39,8 @@ class Program:
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
         teacher: the teacher's networks, or None.
+        convolutional: whether a network convolves, so that vmapped replicas can
+            spoil each other's gradients; see `_vmapped_gradients`.
     """
 
     groups: tuple[Group, ...]
@@ -52,6 +54,7 @@ class Program:
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] = 1.0
     teacher: TeacherProgram | None = None
+    convolutional: bool = True
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
@@ -212,6 +215,13 @@ def _replica_update(program: Program, state, inputs, out, gradients, finite):
     )
 
 
+def _all_gradients(program: Program, state, inputs, teacher, images, labels):
+    """`_replica_gradients` of all local replicas at once."""
+    return jax.vmap(
+        lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
+    )(state, inputs, teacher)
+
+
 def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels):
     """Gradients of all local replicas at once, with the blame put where it belongs.
 
@@ -232,10 +242,7 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
             params=jax.tree.map(neutral, state.params),
             model_state=jax.tree.map(neutral, state.model_state),
         )
-        one = jax.vmap(
-            lambda s, i, t: _replica_gradients(program, s, i, t, images, labels)
-        )
-        return one(safe, inputs, teacher)
+        return _all_gradients(program, safe, inputs, teacher, images, labels)
 
     def turn(carry):
         live, _, first, done = carry
@@ -282,9 +289,10 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
         )[0]
 
     if program.mapping == "vmap" and count > 1:
+        gradients = _vmapped_gradients if program.convolutional else _all_gradients
 
         def together(state):
-            computed = _vmapped_gradients(program, state, inputs, teacher, *data)
+            computed = gradients(program, state, inputs, teacher, *data)
             return jax.vmap(apply)(computed, state, inputs)
 
         return repeat(together, state)
