@@ -52,15 +52,19 @@ class Workload:
         image: `[H, W, C]`.
         replicas: R.
         updates: per replica and measurement.
+        batch: examples per update and replica.
     """
 
     image: tuple[int, int, int]
     replicas: int
     updates: int
+    batch: int = 128
 
 
 _WORKLOADS = {
-    "mlp": Workload((28, 28, 1), replicas=10, updates=32),
+    "mlp": Workload((28, 28, 1), replicas=10, updates=64),
+    # The digits preset's: small enough that a step's overhead counts.
+    "mlp-8x8x1": Workload((8, 8, 1), replicas=10, updates=128, batch=64),
     "lenet5": Workload((28, 28, 1), replicas=10, updates=8),
     "lenet5-32x32x3": Workload((32, 32, 3), replicas=10, updates=8),
     "resnet20": Workload((32, 32, 3), replicas=2, updates=2),
@@ -89,7 +93,7 @@ def engine(
     Args:
         name: of the network.
         workload: what to train.
-        args: batch size and members.
+        args: members.
         mapping: of the replicas.
         runs: into how many launches the replicas are divided.
     """
@@ -100,7 +104,8 @@ def engine(
         (ensembles.Group(network, args.members),),
         TrainConfig(
             replicas=workload.replicas // runs,
-            batch_size=args.batch,
+            batch_size=workload.batch,
+            epochs=1000,  # a long run, as `auto` is told; a part of it is measured
             mapping=mapping,
             optimizer=OptimizerConfig(
                 learning_rate=0.01, nesterov=False, weight_decay=0.0
@@ -151,7 +156,7 @@ def pytorch(
         str(Path(__file__).with_name("torch_peer.py")),
         f"--model={name}",
         f"--slots={workload.replicas * args.members}",
-        f"--batch={args.batch}",
+        f"--batch={workload.batch}",
         f"--steps={max(workload.updates, 3)}",
         f"--memory-format={memory_format}",
         f"--threads={args.threads}",
@@ -170,7 +175,7 @@ def measure_model(label: str, args: argparse.Namespace) -> dict[str, list[float]
     print(f"{label}: {workload}", flush=True)
     engines = {f"engine, {m}": engine(name, workload, args, m) for m in args.mappings}
     engines["one by one"] = engine(name, workload, args, "auto", workload.replicas)
-    images = workload.replicas * args.members * workload.updates * args.batch
+    images = workload.replicas * args.members * workload.updates * workload.batch
     rates: dict[str, list[float]] = {}
     for _ in range(args.repeats):
         for contender, measure in engines.items():
@@ -193,7 +198,8 @@ def table(label: str, args, rates: dict[str, list[float]]) -> str:
     bests = {c: max(r) for c, r in rates.items()}
     references = [c for c in rates if c == "one by one" or c.startswith("PyTorch")]
     title = (
-        f"{label}: R = {workload.replicas}, M = {args.members}, batch {args.batch}, "
+        f"{label}: R = {workload.replicas}, M = {args.members}, "
+        f"batch {workload.batch}, "
         f"images {workload.image}, {args.repeats} repeats of {workload.updates} updates"
     )
     head = ["contender", "images/s", "best", *(f"/ {c}" for c in references)]
@@ -235,7 +241,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=known, default=known)
     parser.add_argument("--mappings", nargs="+", choices=_MAPPINGS, default=_MAPPINGS)
     parser.add_argument("--members", type=int, default=1, help="M")
-    parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own")
     parser.add_argument("--torch-python", help="interpreter that has PyTorch")

@@ -17,16 +17,38 @@ __all__ = ["MAPPINGS", "choose", "map_each", "map_slots", "stack", "unstack"]
 MAPPINGS = ("auto", "vmap", "unroll", "loop")
 
 
-def choose(mapping: str, *, convolutional: bool, backend: str | None = None) -> str:
-    """Resolves `auto`: `loop` for convolutions on CPU, otherwise `vmap`.
+# On CPU, dense networks: above this many numbers the weights of all slots leave the
+# caches, and one replica after another is fastest.
+_LARGE_NETWORK = 200_000
+# Unrolling compiles every slot; it pays back in long runs of few slots only.
+_FEW_SLOTS = 16
+_LONG_RUN = 5_000
+
+
+def choose(
+    mapping: str,
+    *,
+    convolutional: bool,
+    backend: str | None = None,
+    slots: int = 1,
+    parameters: int = 0,
+    updates: int = 0,
+) -> str:
+    """Resolves `auto` for the replica axis; measured in `benchmarks/replicas.py`.
+
+    On CPU: `loop` for convolutions and for large dense networks, `unroll` for long
+    runs of a few small dense ones, else `vmap`. On other backends `vmap`.
 
     Args:
         mapping: one of `auto`, `vmap`, `unroll`, `loop`.
         convolutional: whether any network convolves.
         backend: default is the running one.
+        slots: networks per device, replicas times members.
+        parameters: of one network.
+        updates: of the whole run.
 
     Returns:
-        `vmap`, `unroll` or `loop`, for the replica axis.
+        `vmap`, `unroll` or `loop`.
 
     Raises:
         ValueError: unknown name.
@@ -37,8 +59,11 @@ def choose(mapping: str, *, convolutional: bool, backend: str | None = None) -> 
         )
     if mapping != "auto":
         return mapping
-    backend = backend or jax.default_backend()
-    return "loop" if convolutional and backend == "cpu" else "vmap"
+    if (backend or jax.default_backend()) != "cpu":
+        return "vmap"
+    if convolutional or parameters > _LARGE_NETWORK:
+        return "loop"
+    return "unroll" if slots <= _FEW_SLOTS and updates >= _LONG_RUN else "vmap"
 
 
 def unstack(tree: PyTree, count: int) -> list[PyTree]:

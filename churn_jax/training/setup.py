@@ -77,14 +77,19 @@ class Session:
     notes: tuple[str, ...]
 
 
-def _is_convolutional(run: Run, image_shape: tuple[int, ...]) -> bool:
+def _shapes(run: Run, image_shape: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether a network convolves, and how many parameters the largest one has."""
     example = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-    return any(
-        group.network.with_convolutions_from(
-            jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
-        )
+    params = [
+        jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
         for group in run.groups
+    ]
+    sizes = [sum(math.prod(p.shape) for p in jax.tree.leaves(tree)) for tree in params]
+    convolutional = any(
+        group.network.with_convolutions_from(tree)
+        for group, tree in zip(run.groups, params)
     )
+    return convolutional, max(sizes)
 
 
 def make_program(
@@ -114,9 +119,15 @@ def make_program(
     config = run.config
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
-    convolutional = _is_convolutional(run, image_shape)
+    convolutional, parameters = _shapes(run, image_shape)
+    networks = config.replicas * sum(group.size for group in run.groups)
     chosen = mapping.choose(
-        config.mapping, convolutional=convolutional, backend=platform
+        config.mapping,
+        convolutional=convolutional,
+        backend=platform,
+        slots=-(-networks // (config.mesh.replica * config.mesh.member)),
+        parameters=parameters,
+        updates=steps_per_epoch * config.epochs,
     )
     slow_scan = convolutional and platform == "cpu"
     unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)

@@ -174,6 +174,23 @@ def test_mapping_is_chosen_by_network_and_backend(
     assert choose(mapping, convolutional=convolutional, backend=backend) == chosen
 
 
+@pytest.mark.parametrize(
+    "slots, parameters, updates, chosen",
+    [
+        (10, 85_000, 10_000, "unroll"),
+        (10, 85_000, 240, "vmap"),
+        (20, 85_000, 10_000, "vmap"),
+        (10, 270_000, 10_000, "loop"),
+    ],
+)
+def test_dense_networks_on_cpu_go_by_size_and_length(
+    slots, parameters, updates, chosen
+):
+    sizes = {"slots": slots, "parameters": parameters, "updates": updates}
+    assert choose("auto", convolutional=False, backend="cpu", **sizes) == chosen
+    assert choose("auto", convolutional=False, backend="tpu", **sizes) == "vmap"
+
+
 def test_unknown_mapping_is_refused():
     with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
         choose("pmap", convolutional=False)
