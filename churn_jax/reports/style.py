@@ -25,7 +25,7 @@ th:first-child,td:first-child{text-align:left}
 .main tbody th{white-space:normal;min-width:7rem;max-width:11rem}
 .facts{width:100%}
 .facts th,.facts td{text-align:left;white-space:normal;vertical-align:top}
-.facts th{font-weight:600;width:11rem}
+.facts th{font-weight:600;width:11rem}.facts td{overflow-wrap:anywhere}
 .verdicts{list-style:none;padding:0;margin:.8rem 0}
 .verdicts li{padding:.3rem 0 .3rem .8rem;border-left:4px solid var(--line);
 margin-bottom:.35rem}
