@@ -31,6 +31,11 @@ _IOTA = re.compile(
     r"replica_groups=\[(?P<dims>[\d,]+)\]<=\[(?P<source>[\d,]+)\]"
     r"(?:T\((?P<order>[\d,]+)\))?"
 )
+# Since jax 0.12: the mesh of the program and the axes that take part.
+_MESH = re.compile(
+    r"replica_groups=mesh\[(?P<axes>'\w+'=\d+(?:,'\w+'=\d+)*)\] "
+    r"\{(?P<over>'\w+'(?:,'\w+')*)\}"
+)
 _PAIRS = re.compile(r"source_target_pairs=\{(?P<groups>(?:\{[\d,]*\},?)*)\}")
 
 
@@ -85,6 +90,16 @@ def _groups(line: str, devices: int) -> list[list[int]]:
         order = _integers(match["order"] or "") or range(len(source))
         numbers = np.arange(math.prod(source)).reshape(source).transpose(order)
         return numbers.reshape(_integers(match["dims"])).tolist()
+    if match := _MESH.search(line):
+        sizes = {
+            name: int(size)
+            for name, size in re.findall(r"'(\w+)'=(\d+)", match["axes"])
+        }
+        over = re.findall(r"\w+", match["over"])
+        order = [name for name in sizes if name not in over] + over
+        numbers = np.arange(math.prod(sizes.values())).reshape(list(sizes.values()))
+        together = numbers.transpose([list(sizes).index(name) for name in order])
+        return together.reshape(-1, math.prod(sizes[n] for n in over)).tolist()
     if match := _LISTED.search(line) or _PAIRS.search(line):
         groups = re.findall(r"\{([\d,]*)\}", match["groups"])
         return [_integers(group) for group in groups] or [list(range(devices))]

@@ -85,6 +85,10 @@ def line(kind, groups, shape="f32[2,8]{1,0}"):
     return f"  %c.1 = {shape} {kind}(%x), channel_id=1, {groups}, metadata={{}}"
 
 
+# How jax 0.12 writes groups.
+MESH_FORM = "replica_groups=mesh['replica'=2,'member'=2,'data'=2] "
+
+
 @pytest.mark.parametrize(
     ("groups", "axes"),
     [
@@ -98,6 +102,9 @@ def line(kind, groups, shape="f32[2,8]{1,0}"):
         ("replica_groups=[4,2]<=[2,2,2]T(0,2,1)", (MEMBER,)),
         ("replica_groups=[4,2]<=[2,4]T(1,0)", (REPLICA,)),
         ("replica_groups=[1,8]<=[8]", (REPLICA, MEMBER, DATA)),
+        (MESH_FORM + "{'data'}", (DATA,)),
+        (MESH_FORM + "{'member'}", (MEMBER,)),
+        (MESH_FORM + "{'replica','data'}", (REPLICA, DATA)),
     ],
 )
 def test_groups_of_devices_are_read_as_mesh_axes(groups, axes):
