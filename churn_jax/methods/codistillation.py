@@ -122,15 +122,8 @@ class Codistillation(Method):
         beta = self.beta_ramp(self.beta, step)
         alpha = self.alpha_ramp(self.alpha, step)
         loss = cross_entropy + beta * apart + alpha * penalty
-        terms = {
-            "cross_entropy": cross_entropy,
-            self.divergence: apart,
-            self.kind: penalty,
-        }
-        if self.divergence == "cross_entropy":  # the name is taken by the labels'
-            terms = {
-                "cross_entropy": cross_entropy,
-                "peer_cross_entropy": apart,
-                self.kind: penalty,
-            }
+        divergence = self.divergence
+        if divergence == "cross_entropy":  # the name is taken by the labels'
+            divergence = "peer_cross_entropy"
+        terms = {"cross_entropy": cross_entropy, divergence: apart, self.kind: penalty}
         return LossOutput(loss, terms, model_state)

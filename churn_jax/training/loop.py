@@ -185,7 +185,6 @@ class _Loop:
         scores = _scores(logits, labels)
         self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
         small, (accuracy, nll, predicted) = fetch((_small_fields(state), scores))
-        small = _small(small)
         alive = small.alive
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan

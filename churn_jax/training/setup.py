@@ -215,7 +215,9 @@ def open_session(
         taught = place(teacher.teacher_variables(), mesh, program.teacher.spec)
     state = init_state(program, variables, config.replicas, terms=0)
     terms = term_names(program, state, inputs(0), taught, images, labels)
-    state = init_state(program, variables, config.replicas, terms=len(terms))
+    # The terms are known only now; the rest of the state is made once.
+    sums = np.zeros((config.replicas, 1 + len(terms)), np.float32)
+    state = dataclasses.replace(state, sums=place(sums, mesh, P(REPLICA)))
     session = Session(
         program=program,
         images=images,
