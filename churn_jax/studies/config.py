@@ -82,6 +82,10 @@ class MethodSpec:
         teacher: name of the method that teaches it, or None.
         models: committee of several architectures, `((name, size), ...)`; empty means
             `members` networks of the study's model.
+        train: what this row trains with instead of the study's `TrainConfig`, by dotted
+            path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
+        train_size: keep so many training examples for this row, a prefix of the
+            study's training split in its fixed order; None keeps all.
     """
 
     name: str
@@ -90,6 +94,28 @@ class MethodSpec:
     equation: str = ""
     teacher: str | None = None
     models: tuple[tuple[str, int], ...] = ()
+    train: tuple[tuple[str, Any], ...] = ()
+    train_size: int | None = None
+
+    def config(self, train: TrainConfig) -> TrainConfig:
+        """How this row is trained: the study's `train` with the row's changes.
+
+        Raises:
+            ValueError: a path is unknown, or a value cannot be; the message names the
+                row.
+
+        Example:
+            >>> from churn_jax.methods import ERM
+            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
+            >>> spec.config(TrainConfig()).seeds.init
+            'fixed'
+        """
+        for path, value in self.train:
+            try:
+                train = _replaced(train, path, value)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{self.name}: {error}") from error
+        return train
 
     def groups(self, model: ModelConfig, num_classes: int) -> tuple[Group, ...]:
         """The committee of one replica."""
@@ -101,6 +127,36 @@ class MethodSpec:
             )
             for name, n in self.models
         )
+
+
+def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
+    """The dataclass with the field at the dotted `path` set to `value`.
+
+    Raises:
+        ValueError: no such field, or the configuration refuses the value.
+    """
+    field, _, rest = path.partition(".")
+    known = [f.name for f in dataclasses.fields(config)]
+    if field not in known:
+        close = difflib.get_close_matches(field, known, n=2, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        where = above.rstrip(".") or "the training"
+        raise ValueError(
+            f"{where} has no setting {field!r} (train={above}{path}); known: "
+            f"{', '.join(known)}{hint}"
+        )
+    old = getattr(config, field)
+    if rest:
+        if not dataclasses.is_dataclass(old):
+            raise ValueError(f"{above}{field} has no settings; got {above}{path}")
+        value = _replaced(old, rest, value, f"{above}{field}.")
+    elif dataclasses.is_dataclass(old) and not isinstance(value, type(old)):
+        first = f"{above}{field}.{dataclasses.fields(old)[0].name}"
+        raise ValueError(
+            f"{above}{field} must be a {type(old).__name__}, or name one of its "
+            f"settings ({first}); got {value!r}"
+        )
+    return dataclasses.replace(config, **{field: value})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +171,8 @@ class StudyConfig:
         train: see `TrainConfig`; shared by all methods.
         methods: rows of the table.
         baseline: name of the row that the others are compared with.
+        published: `<paper>/<table>/<data set>`, the printed numbers that reports show
+            beside ours; empty where there are none.
     """
 
     name: str
@@ -124,13 +182,24 @@ class StudyConfig:
     train: TrainConfig
     methods: tuple[MethodSpec, ...]
     baseline: str = "baseline"
+    published: str = ""
 
     def __post_init__(self):
-        """Checks names and teachers."""
+        """Checks names, teachers and every row's training."""
         names = [spec.name for spec in self.methods]
         if len(set(names)) != len(names):
             raise ValueError(f"two methods have one name: {', '.join(names)}")
         for spec in self.methods:
+            replicas = spec.config(self.train).replicas
+            if replicas != self.train.replicas:
+                raise ValueError(
+                    f"{spec.name} has {replicas} replicas, the study "
+                    f"{self.train.replicas}; rows are compared run by run"
+                )
+            if spec.train_size is not None and spec.train_size < 1:
+                raise ValueError(
+                    f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
+                )
             taught, seen = spec, [spec.name]
             while taught.teacher in names:
                 taught = next(s for s in self.methods if s.name == taught.teacher)
