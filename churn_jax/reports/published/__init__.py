@@ -1,0 +1,165 @@
+"""What the papers report, for reports to show beside what was measured.
+
+The numbers are in `<paper>.json`, one object per table and data set, as they are
+printed: percent where the paper prints percent, `[mean, standard deviation]`, and a
+third entry with the reason where a cell must not be relied upon. Here they become
+fractions, the unit of every measured number. A published number is context, never a
+target: it comes from other hardware, and often from other data.
+"""
+
+import dataclasses
+import difflib
+import functools
+import json
+from collections.abc import Mapping
+from importlib import resources
+
+__all__ = ["Published", "PublishedTable", "published", "published_keys", "table"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """One number of a paper.
+
+    Attributes:
+        mean: over the paper's runs; shares (accuracy, churn, ECE, ...) as fractions.
+        std: standard deviation over those runs; None for a setting or a cost.
+        doubtful: whether the cell must not be relied upon.
+        note: why it is doubtful; empty otherwise.
+        source: where it is printed, such as `"Table 2"`.
+    """
+
+    mean: float
+    std: float | None = None
+    doubtful: bool = False
+    note: str = ""
+    source: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedTable:
+    """The rows of one table for one data set.
+
+    Attributes:
+        key: such as `"reproducibility/table2/cifar10"`.
+        title: data set and network.
+        runs: how many runs the paper has per row.
+        citation: authors, title, year.
+        url: where the paper is.
+        rows: method name to metric to `Published`; names as in the presets.
+    """
+
+    key: str
+    title: str
+    runs: int
+    citation: str
+    url: str
+    rows: Mapping[str, Mapping[str, Published]]
+
+
+@functools.cache
+def _paper(name: str) -> dict:
+    file = resources.files(__package__).joinpath(f"{name}.json")
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def published_keys() -> tuple[str, ...]:
+    """Every key that `published` takes, in the order of the papers.
+
+    Example:
+        >>> published_keys()[0]
+        'reproducibility/table1/cifar10'
+    """
+    files = resources.files(__package__).iterdir()
+    papers = sorted(f.name[:-5] for f in files if f.name.endswith(".json"))
+    return tuple(
+        f"{paper}/{key}" for paper in papers for key in _paper(paper)["tables"]
+    )
+
+
+def published(key: str) -> Mapping[str, Mapping[str, Published]]:
+    """The rows of a published table: method name to metric to number.
+
+    A `table2` also holds what the paper says about the same models elsewhere: the
+    2-ensemble and the inference costs of Table 7, the ECE of Table 4, the coefficients
+    of Table 5; each number names its `source`.
+
+    Args:
+        key: `"<paper>/<table>/<dataset>"`, one of `published_keys()`.
+
+    Returns:
+        Rows named like the methods of the presets (`baseline`, `codistill_skl`, ...;
+        with `_wd0` for weight decay 0 in `table3`); metrics named like the fields of a
+        `MethodSummary`, besides `training_cost`, `inference_cost`, `alpha`, `beta` and
+        `temperature`.
+
+    Raises:
+        ValueError: there is no such table; the message has the closest keys.
+
+    Example:
+        >>> row = published("reproducibility/table2/cifar10")["baseline"]
+        >>> row["churn"].mean, row["churn"].std, row["churn"].doubtful
+        (0.0572, 0.0018, False)
+        >>> row["ece"].source
+        'Table 4'
+
+    References:
+        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    return table(key).rows
+
+
+@functools.cache
+def table(key: str) -> PublishedTable:
+    """A published table with its title and source; see `published`.
+
+    Args:
+        key: one of `published_keys()`.
+
+    Returns:
+        The `PublishedTable`.
+
+    Raises:
+        ValueError: there is no such table; the message has the closest keys.
+
+    Example:
+        >>> table("reproducibility/table6/cifar10").title
+        'CIFAR-10, ResNet-32'
+    """
+    if key not in published_keys():
+        close = difflib.get_close_matches(key, published_keys(), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ValueError(f"no published table {key!r}{hint}")
+    name, _, inner = key.partition("/")
+    paper = _paper(name)
+    entry = paper["tables"][inner]
+    rows: dict[str, dict[str, Published]] = {}
+    for part in (inner, *entry.get("completed_by", ())):
+        for method, cells in paper["tables"][part]["rows"].items():
+            row = rows.setdefault(method, {})
+            for metric, cell in cells.items():
+                row.setdefault(metric, _cell(cell, metric in paper["percent"], part))
+    return PublishedTable(
+        key=key,
+        title=entry["title"],
+        runs=entry["runs"],
+        citation=paper["citation"],
+        url=paper["url"],
+        rows=rows,
+    )
+
+
+def _cell(cell, percent: bool, part: str) -> Published:
+    mean, std, note = ([*cell, ""] if isinstance(cell, list) else [cell, None, ""])[:3]
+    if percent:  # by division of what is printed: 5.72 becomes 0.0572 exactly
+        mean, std = _percent(mean), None if std is None else _percent(std)
+    where = part.partition("/")[0]
+    word = where.rstrip("0123456789")
+    source = f"{word.capitalize()} {where[len(word) :]}"
+    return Published(mean, std, doubtful=bool(note), note=note, source=source)
+
+
+def _percent(value: float) -> float:
+    return round(value / 100, 6)
