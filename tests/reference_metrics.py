@@ -50,6 +50,12 @@ def churn(logits_a, logits_b):
     return np.mean(np.argmax(logits_a, -1) != np.argmax(logits_b, -1))
 
 
+def ambiguity(logits):
+    predictions = np.argmax(logits, -1)
+    pairs = list(itertools.combinations(predictions, 2))
+    return np.mean([a != b for a, b in pairs], axis=0)
+
+
 def surrogate_churn(logits_a, logits_b, alpha=1.0):
     f, g = softmax(logits_a), softmax(logits_b)
     f = (f / f.max(-1, keepdims=True)) ** alpha

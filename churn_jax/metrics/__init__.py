@@ -4,6 +4,7 @@ Every function takes logits `[..., C]`; every `...State` gives the same number b
 batch and shard by shard. `pairwise` computes a metric for all pairs of runs.
 """
 
+from churn_jax.metrics.ambiguity import ambiguity
 from churn_jax.metrics.calibration import ECEState, expected_calibration_error
 from churn_jax.metrics.churn import (
     ChurnByCorrectness,
@@ -86,6 +87,7 @@ __all__ = [
     "RelativePredictionDifferenceState",
     "SurrogateChurnState",
     "accuracy",
+    "ambiguity",
     "backward_error_compatibility",
     "backward_trust_compatibility",
     "brier_score",

@@ -24,7 +24,13 @@ from churn_jax.metrics.churn import (
     split_by_correctness,
     surrogate_churn,
 )
-from churn_jax.metrics.confidence import l1_distance
+from churn_jax.metrics.confidence import (
+    churn_bound_from_confidence,
+    churn_bound_from_confidence_sum,
+    churn_bound_from_errors,
+    l1_distance,
+    prediction_confidence,
+)
 from churn_jax.metrics.state import LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
@@ -116,6 +122,42 @@ class _L1Distance(PairMetric):
 
 
 @dataclasses.dataclass(frozen=True)
+class _ErrorBound(PairMetric):
+    needs_labels = True
+
+    def block(self, logits, labels, mask):
+        wrong = (_predictions(logits) != labels.astype(jnp.int32)[None]) & mask[None]
+        return jnp.sum(wrong, axis=-1, dtype=jnp.int32)
+
+    def finish(self, sums, examples):
+        errors = _share(sums, examples)
+        return errors[:, None] + errors[None, :]
+
+
+@dataclasses.dataclass(frozen=True)
+class _ConfidenceBound(PairMetric):
+    """`P[D_L1 > min gamma]`, or with `total` the sharper `P[D_L1 >= sum gamma]`."""
+
+    total: bool = False
+
+    def block(self, logits, labels, mask):
+        probs = jnp.exp(log_probs(logits))
+        each = (probs, prediction_confidence(logits), _predictions(logits))
+
+        def against_all(one):
+            (p, gamma, predicted), (q, other, others) = one, each
+            distance = jnp.sum(jnp.abs(q - p[None]), axis=-1)
+            if self.total:
+                event = distance >= gamma[None] + other
+            else:
+                event = distance > jnp.minimum(gamma[None], other)
+            event = (event | (predicted[None] != others)) & mask[None]
+            return jnp.sum(event, axis=-1, dtype=jnp.int32)
+
+        return jax.lax.map(against_all, each)
+
+
+@dataclasses.dataclass(frozen=True)
 class _ChurnByCorrectness(PairMetric):
     needs_labels = True
 
@@ -161,6 +203,9 @@ STREAMING: dict[Callable, Callable[..., PairMetric]] = {
     surrogate_churn: _SurrogateChurn,
     churn_by_correctness: _ChurnByCorrectness,
     l1_distance: _L1Distance,
+    churn_bound_from_errors: _ErrorBound,
+    churn_bound_from_confidence: _ConfidenceBound,
+    churn_bound_from_confidence_sum: functools.partial(_ConfidenceBound, total=True),
     **{
         getattr(flips, name): functools.partial(_Flips, name)
         for name in flips.FlipRates._fields
@@ -192,9 +237,10 @@ def pairwise(
 
     Three kinds of metric:
 
-    * `churn`, `surrogate_churn`, `churn_by_correctness`, `l1_distance` (its mean) and
-      the flip and compatibility rates (row: old run, column: new run) stream over
-      blocks of examples and never hold more than `block_bytes` of float32 scores.
+    * `churn`, `surrogate_churn`, `churn_by_correctness`, `l1_distance` (its mean), the
+      bounds on churn and the flip and compatibility rates (row: old run, column: new
+      run) stream over blocks of examples and never hold more than `block_bytes` of
+      float32 scores.
       Settings are bound by name: `functools.partial(surrogate_churn, alpha=4.0)`.
     * a `PairMetric` of your own, in the same way.
     * any other function of two models, `f(logits_a, logits_b)` or, when labels are

@@ -88,7 +88,8 @@ def _mean_case(name, kind, state, **flags):
     def mean_reference(**inputs):
         return np.mean(reference(**inputs))
 
-    return Case(name, kind, function, mean_reference, state.empty, **flags)
+    empty = state.empty if state else None
+    return Case(name, kind, function, mean_reference, empty, **flags)
 
 
 def _flip_case(name):
@@ -115,6 +116,7 @@ CASES = [
     _mean_case("prediction_confidence", "one", metrics.ConfidenceState, **SMOOTH),
     _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
     _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH),
+    _mean_case("ambiguity", "models", state=None),
     *(
         _case(
             "prediction_difference",

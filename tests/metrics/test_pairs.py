@@ -42,6 +42,15 @@ STREAMING = {
         ref.churn_by_correctness,
         True,
     ),
+    "churn_bound_from_errors": (
+        metrics.churn_bound_from_errors,
+        ref.churn_bound_from_errors,
+        True,
+    ),
+    **{
+        name: (getattr(metrics, name), getattr(ref, name), False)
+        for name in ("churn_bound_from_confidence", "churn_bound_from_confidence_sum")
+    },
     **{name: (getattr(metrics, name), getattr(ref, name), True) for name in FLIPS},
 }
 
