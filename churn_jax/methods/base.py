@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax.typing import ArrayLike
 
@@ -19,6 +20,7 @@ from churn_jax.typing import Logits, PyTree
 
 __all__ = [
     "DEPLOYMENTS",
+    "MEMBER_SAMPLES",
     "Apply",
     "Batch",
     "LossOutput",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits")
+MEMBER_SAMPLES = ("shared", "bootstrap")
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -55,6 +58,8 @@ class Batch:
         mask: `[B]` float32, 1 for valid examples.
         keys: `[B]` typed keys, one per example and step, the same on every mesh.
         axis_name: mesh axis that shares the batch, or None outside of `shard_map`.
+        member_weights: `[M, B]` float32, how often each member's own sample of the
+            training set holds the example; None is once each.
     """
 
     images: jax.Array
@@ -62,6 +67,7 @@ class Batch:
     mask: jax.Array
     keys: jax.Array
     axis_name: str | None = struct.field(pytree_node=False, default=None)
+    member_weights: jax.Array | None = None
 
     def sum(self, values: jax.Array) -> jax.Array:
         """Masked sum over the examples of the *global* batch; `[..., B]` to `[...]`."""
@@ -76,6 +82,20 @@ class Batch:
         """
         count = self.sum(jnp.ones_like(self.mask))
         return self.sum(values) / jnp.maximum(count, 1.0)
+
+    def member_mean(self, values: jax.Array) -> jax.Array:
+        """Each member's mean over its own sample, `[M, B]` to `[M]`.
+
+        `1/n sum_i w_mi v_mi`, over the n examples of the global batch and not over
+        the sum of the weights: the weights' expectation is 1, so every example counts
+        in expectation what it counts without weights, however small the batch.
+        """
+        if self.member_weights is None:
+            return self.mean(values)
+        # Selected, not only multiplied: what a member does not hold cannot reach it,
+        # even where it is not finite.
+        held = self.member_weights > 0
+        return self.mean(jnp.where(held, self.member_weights * values, 0.0))
 
     def hide(self, array: jax.Array, *, axis: int) -> jax.Array:
         """`array` with zeros in the rows of padding along its example axis."""
@@ -187,17 +207,26 @@ class Method:
         members: M, networks per replica that train together.
         deploy: what a replica predicts with: `member` (number `deployed_member`),
             `mean_probs` or `mean_logits` of its members.
-        deployed_member: which peer, for `deploy="member"`.
+        deployed_member: which peer, for `deploy="member"`, counted from 0.
     """
 
     members: int = static(1)
     deploy: str = static("member")
     deployed_member: int = static(0)
 
+    # Whether another method's trained replicas teach this one.
     needs_teacher = False
+    # T: the teacher is this replica itself, as it was up to T - 1 updates ago. 0: no.
+    stale_steps = 0
+    # Whether each member has a bootstrap of the training set to itself.
+    member_sample = "shared"
 
     def __post_init__(self):
         """Checks structure; coefficients may be traced and are not looked at."""
+        for name in ("members", "deployed_member"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise ValueError(f"{name} must be a whole number; got {value!r}")
         if self.members < 1:
             raise ValueError(f"members must be at least 1; got {self.members}")
         if self.deploy not in DEPLOYMENTS:
@@ -206,8 +235,13 @@ class Method:
             )
         if not 0 <= self.deployed_member < self.members:
             raise ValueError(
-                f"deployed_member must be below members={self.members}; got "
-                f"{self.deployed_member}"
+                "deployed_member must be at least 0 and below members="
+                f"{self.members}; got {self.deployed_member}"
+            )
+        if self.member_sample not in MEMBER_SAMPLES:
+            raise ValueError(
+                f"member_sample must be one of {', '.join(MEMBER_SAMPLES)}; got "
+                f"{self.member_sample!r}"
             )
 
     def loss(

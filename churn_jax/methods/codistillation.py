@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from churn_jax import losses
@@ -16,9 +17,16 @@ from churn_jax.methods.base import (
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.typing import Logits, PerExample
 
-__all__ = ["DISAGREEMENTS", "Codistillation", "disagreement"]
+__all__ = [
+    "DISAGREEMENTS",
+    "UPDATES",
+    "Codistillation",
+    "disagreement",
+    "stale_disagreement",
+]
 
-DISAGREEMENTS = ("skl", "l1", "cross_entropy", "joint_cross_entropy")
+DISAGREEMENTS = ("skl", "l1", "kl", "cross_entropy", "joint_cross_entropy")
+UPDATES = ("joint", "independent")
 
 
 def disagreement(kind: str, logits: Logits) -> PerExample:
@@ -27,9 +35,10 @@ def disagreement(kind: str, logits: Logits) -> PerExample:
     Args:
         kind: `skl` (Eq. 9) and `l1` (Eq. 8) are symmetric, gradients flow to both
             members. `cross_entropy` is `H(stop(f_j), f_i) + H(stop(f_i), f_j)`: each
-            member follows the other's current prediction as a fixed target.
-            `joint_cross_entropy` is the same without the stops, which equals SKL plus
-            both entropies.
+            member follows the other's current prediction as a fixed target; `kl` is
+            the same less the targets' entropy, with an equal gradient.
+            `joint_cross_entropy` is `cross_entropy` without the stops, which equals
+            SKL plus both entropies.
         logits: `[M, B, C]` with M at least 2.
 
     Returns:
@@ -38,49 +47,101 @@ def disagreement(kind: str, logits: Logits) -> PerExample:
     stop = jax.lax.stop_gradient
     rows, columns = jnp.triu_indices(logits.shape[0], k=1)
     a, b = logits[rows], logits[columns]
-    if kind == "skl":
-        pairs = losses.symmetric_kl(a, b)
-    elif kind == "l1":
-        pairs = losses.l1(a, b)
+    if kind in ("skl", "l1"):
+        pairs = _distance(kind, b, a)
     else:
         # Anil et al. train each model against the other's prediction as a label, so
         # the target side is stopped; the joint form lets the gradient into both.
-        for_a, for_b = (stop(b), stop(a)) if kind == "cross_entropy" else (b, a)
-        pairs = losses.cross_entropy_between(
-            target_logits=for_a, logits=a
-        ) + losses.cross_entropy_between(target_logits=for_b, logits=b)
+        joint = kind == "joint_cross_entropy"
+        for_a, for_b = (b, a) if joint else (stop(b), stop(a))
+        pairs = _distance(kind, for_a, a) + _distance(kind, for_b, b)
     return jnp.sum(pairs, axis=0)
+
+
+def stale_disagreement(kind: str, logits: Logits, stale: Logits) -> PerExample:
+    """Sum over ordered pairs of how far member m is from the stale member l, `[B]`.
+
+    `sum_m sum_{l != m} D(stop(g_l), f_m)`, with `f` the members and `g` their copies.
+
+    Args:
+        kind: `cross_entropy` is `H(g_l, f_m)`, `kl` is `KL(g_l || f_m)`, `skl` and
+            `l1` are symmetric. No gradient reaches a copy.
+        logits: `[M, B, C]` with M at least 2.
+        stale: `[M, B, C]`, the same members at an earlier step.
+
+    Returns:
+        `[B]` float32.
+    """
+    rows, columns = np.nonzero(~np.eye(logits.shape[0], dtype=bool))
+    # The copies of Eqs. 17 and 18 are not optimised.
+    target = jax.lax.stop_gradient(stale)[columns]
+    return jnp.sum(_distance(kind, target, logits[rows]), axis=0)
+
+
+def _distance(kind: str, target: Logits, logits: Logits) -> PerExample:
+    """`D(target, logits)` per pair and example; nothing is stopped in here."""
+    if kind == "skl":
+        return losses.symmetric_kl(logits, target)
+    if kind == "l1":
+        return losses.l1(logits, target)
+    if kind == "kl":
+        return losses.distillation_kl(student_logits=logits, teacher_logits=target)
+    return losses.cross_entropy_between(target_logits=target, logits=logits)
 
 
 @struct.dataclass
 class Codistillation(Method):
-    r"""Joint training of M peers that penalises their disagreement.
+    r"""Training of M peers that penalises their disagreement.
 
-    `sum_m L(w_m) + beta(t) 1/n sum_i sum_{m<l} D(f(x_i; w_m), f(x_i; w_l))
-    + alpha(t) 1/n sum_i sum_m EReg(f(x_i; w_m))`.
+    Joint updates: `sum_m L(w_m) + beta(t) 1/n sum_i sum_{m<l} D(f(x_i; w_m),
+    f(x_i; w_l)) + alpha(t) 1/n sum_i sum_m EReg(f(x_i; w_m))`. With M = 2 and
+    `alpha = 0`, Eq. 8 (`l1`) or Eq. 9 (`skl`); with `alpha > 0` the combined objective,
+    Eq. 19, which has no `(1 - alpha)` on the cross-entropy.
 
-    With M = 2 and `alpha = 0`, Eq. 8 (`l1`) or Eq. 9 (`skl`); with `alpha > 0` the
-    combined objective, Eq. 19, which has no `(1 - alpha)` on the cross-entropy. One
-    peer is deployed.
+    Independent updates (Anil et al.): member m minimises `L(w_m) + beta(t) 1/n sum_i
+    sum_{l != m} D(f(x_i; w_l^s), f(x_i; w_m))`, where `w_l^s` is a copy of peer l that
+    is refreshed every `refresh_steps` updates and receives no gradient. With M = 2,
+    Eq. 17 (`kl`) and Eq. 18 (`cross_entropy`), whose gradients are equal.
+
+    With `member_sample="bootstrap"` each `L(w_m)` is over member m's own bootstrap of
+    the training set and the disagreement over the whole common batch: with `skl`, a
+    twin bootstrap. One peer is deployed.
 
     Attributes:
         beta: weight of the disagreement.
         alpha: weight of the minimum-entropy regulariser.
-        divergence: `skl`, `l1`, `cross_entropy` or `joint_cross_entropy`.
+        divergence: `skl`, `l1`, `kl`, `cross_entropy` or `joint_cross_entropy`.
         kind: the regulariser, `entropy` or `uniform_skl`.
         top_k: for the regulariser.
         beta_ramp: how beta grows; the paper finds a linear ramp better than a step.
         alpha_ramp: how alpha grows.
+        update: `joint`, or `independent` against stale copies.
+        refresh_steps: T. Update t (from 0) reads the copies made before update
+            `T floor(t / T)`: they are 0 to T - 1 updates old, and with T = 1 they are
+            the peers' weights at the start of the update.
+        member_sample: `shared`, or `bootstrap`; see `ERM`.
 
     Notes:
-        `cross_entropy` updates both peers jointly with each other's current
-        predictions as fixed targets: Eq. 18 with T = 0. More than two peers: the sum
-        over unordered pairs, ours; the paper has two.
+        Jointly, `cross_entropy` and `kl` take each other's current predictions as
+        fixed targets: Eqs. 17 and 18 without delay. The stale copies run in eval mode,
+        with the running batch statistics of when they were made, on the images that
+        the members see; the paper says nothing of either. Eqs. 17 and 18 write
+        `t - T`, a delay that is constant; with copies refreshed every T updates, as
+        Anil et al. exchange checkpoints, it grows from 0 to T - 1.
+        More than two peers: the sum over pairs, ours; the paper has two. A member's
+        pull is the sum over its M - 1 peers, jointly and independently alike (beta
+        divided by M - 1 makes it their mean), so that beta means the same in both. The
+        logged disagreement counts each pair twice in independent updates, once from
+        either end, and once in joint ones for `skl` and `l1`.
 
     References:
         [reproducibility] Eq. 8 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
         [reproducibility] Eq. 9 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 17 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 18 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
         [reproducibility] Eq. 19 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
@@ -94,6 +155,9 @@ class Codistillation(Method):
     top_k: int | None = static(None)
     beta_ramp: Ramp = Ramp()
     alpha_ramp: Ramp = Ramp()
+    update: str = static("joint")
+    refresh_steps: int = static(1)
+    member_sample: str = static("shared")
 
     def __post_init__(self):
         """Checks structure."""
@@ -102,22 +166,49 @@ class Codistillation(Method):
             raise ValueError(
                 f"co-distillation needs at least two members; got {self.members}"
             )
-        if self.divergence not in DISAGREEMENTS:
+        for name, allowed in (
+            ("divergence", DISAGREEMENTS),
+            ("kind", REGULARIZERS),
+            ("update", UPDATES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(allowed)}; got "
+                    f"{getattr(self, name)!r}"
+                )
+        steps = self.refresh_steps
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)):
+            raise ValueError(f"refresh_steps must be a whole number; got {steps!r}")
+        if steps < 1:
+            raise ValueError(f"refresh_steps must be at least 1; got {steps}")
+        if self.update == "joint" and steps != 1:
             raise ValueError(
-                f"divergence must be one of {', '.join(DISAGREEMENTS)}; got "
-                f"{self.divergence!r}"
+                f"refresh_steps={steps} needs update='independent': joint updates "
+                "have no stale copies"
             )
-        if self.kind not in REGULARIZERS:
+        if self.update == "independent" and self.divergence == "joint_cross_entropy":
             raise ValueError(
-                f"kind must be one of {', '.join(REGULARIZERS)}; got {self.kind!r}"
+                "joint_cross_entropy sends gradients into both peers, so it needs "
+                "update='joint'; independent updates have cross_entropy"
             )
 
+    @property
+    def stale_steps(self) -> int:
+        """T of independent updates, 0 for joint ones."""
+        return int(self.refresh_steps) if self.update == "independent" else 0
+
     def loss(self, apply, variables, batch, *, teacher, step, key):
-        """The coupled objective of one replica."""
-        del teacher, key
+        """The coupled objective of one replica; `teacher` gives the stale members."""
+        del key
         logits, labels, model_state = forward(apply, variables, batch)
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
-        apart = batch.mean(disagreement(self.divergence, logits))
+        cross_entropy = jnp.sum(batch.member_mean(losses.cross_entropy(logits, labels)))
+        if self.update == "independent":
+            if teacher is None:
+                raise ValueError("independent updates need the stale members' logits")
+            stale = batch.hide(teacher(batch.hide(batch.images, axis=0)), axis=-2)
+            apart = batch.mean(stale_disagreement(self.divergence, logits, stale))
+        else:
+            apart = batch.mean(disagreement(self.divergence, logits))
         penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
         beta = self.beta_ramp(self.beta, step)
         alpha = self.alpha_ramp(self.alpha, step)

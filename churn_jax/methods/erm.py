@@ -42,16 +42,31 @@ class ERM(Method):
     baseline; M > 1 with `deploy="mean_probs"` is a deep ensemble. A sum, not a mean,
     over members: nothing couples them, so each trains exactly as it would alone.
 
+    With `member_sample="bootstrap"` it is bagging: member m trains on its own Poisson
+    bootstrap, `L(w_m) = 1/n sum_i k_mi CE(y_i, f(x_i; w_m))`, where the counts `k_mi`
+    are drawn once per member and example from the seed `sample` of the replica.
+
+    Attributes:
+        member_sample: `shared`, or `bootstrap` for a sample of each member's own.
+
+    Notes:
+        Counts are independent Poisson(1) draws. A multinomial bootstrap has the same
+        counts conditioned on their sum being N; for N in the thousands the two are
+        equivalent (the sum differs from N by about its square root). Poisson counts
+        need no table of N numbers per member and no passing over the whole set.
+
     References:
         [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
 
+    member_sample: str = static("shared")
+
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum over members of the mean cross-entropy."""
         del teacher, step, key
         logits, labels, model_state = forward(apply, variables, batch)
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        cross_entropy = jnp.sum(batch.member_mean(losses.cross_entropy(logits, labels)))
         return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
 
 

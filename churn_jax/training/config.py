@@ -33,6 +33,8 @@ class TrainConfig:
         mapping: of the replicas on one device: auto, vmap, unroll or loop.
         steps_per_call: updates per dispatch; 0 chooses.
         weights: deployed weights, of the `last` or the `best` validation epoch.
+        ema_decay: of an exponential moving average of weights and batch statistics,
+            kept beside the weights and evaluated with them; 0 keeps none.
         checkpoint_every_seconds: at most so much work is lost by a kill.
     """
 
@@ -50,6 +52,7 @@ class TrainConfig:
     mapping: str = "auto"
     steps_per_call: int = 0
     weights: str = "last"
+    ema_decay: float = 0.0
     checkpoint_every_seconds: float = 60.0
 
     def __post_init__(self):
@@ -78,6 +81,10 @@ class TrainConfig:
             )
         if self.weights not in ("last", "best"):
             raise ValueError(f"weights must be last or best; got {self.weights!r}")
+        if not 0.0 <= self.ema_decay < 1.0:
+            raise ValueError(
+                f"ema_decay must be at least 0 and below 1; got {self.ema_decay}"
+            )
         if self.replicas % self.mesh.replica:
             raise ValueError(
                 f"{self.replicas} replicas cannot be sharded over a replica axis of "

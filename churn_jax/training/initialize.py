@@ -13,7 +13,7 @@ from churn_jax.methods import Method
 from churn_jax.training.optim import OptimizerConfig, make_optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, place
 from churn_jax.training.seeds import Seeds
-from churn_jax.training.state import BestState, Coefficients, TrainState
+from churn_jax.training.state import BestState, Coefficients, TrainState, Weights
 from churn_jax.training.steps import Program
 from churn_jax.typing import PyTree
 
@@ -150,8 +150,15 @@ def init_state(
         mesh,
         P(REPLICA),
     )
+    weights = Weights(params, model_state)
     return TrainState(
-        params=params, model_state=model_state, opt_state=opt_state, **fields
+        params=params,
+        model_state=model_state,
+        opt_state=opt_state,
+        # Copies, since the whole state is donated.
+        peers=jax.tree.map(jnp.copy, weights) if program.stale_steps else (),
+        ema=jax.tree.map(jnp.copy, weights) if program.ema_decay else (),
+        **fields,
     )
 
 

@@ -173,18 +173,15 @@ class _Loop:
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
-        images, labels = self.session.held_out
-        logits = predict_split(
-            self.predict,
-            [(s.params, s.model_state) for s in self.states],
-            images,
-            self.session.program.mesh,
-            batch_size=self.run.config.eval_batch_size,
-        )
+        scores = self._validate(self.states)
+        averaged = ()
+        if self.session.program.ema_decay:
+            averaged = self._validate([state.ema for state in self.states])
         state = join(self.states)
-        scores = _scores(logits, labels)
         self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
-        small, (accuracy, nll, predicted) = fetch((_small_fields(state), scores))
+        small, (accuracy, nll, predicted), averaged = fetch(
+            (_small_fields(state), scores, averaged)
+        )
         alive = small.alive
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan
@@ -200,6 +197,11 @@ class _Loop:
                 "churn": churn,
             },
         }
+        if averaged:
+            record["validation"] |= {
+                "accuracy_ema": np.where(alive, averaged[0], np.nan),
+                "churn_ema": _mean_churn(averaged[2], alive),
+            }
         if self.writer is not None:
             self.writer.write(record)
         mean = float(np.mean(accuracy[alive])) if alive.any() else float("nan")
@@ -207,6 +209,18 @@ class _Loop:
         return Progress(
             self.run.name, epoch, self.run.config.epochs, mean, churn, stopped
         )
+
+    def _validate(self, chunks):
+        """`_scores` of the validation split under the weights of `chunks`."""
+        images, labels = self.session.held_out
+        logits = predict_split(
+            self.predict,
+            [(chunk.params, chunk.model_state) for chunk in chunks],
+            images,
+            self.session.program.mesh,
+            batch_size=self.run.config.eval_batch_size,
+        )
+        return _scores(logits, labels)
 
     def save(self) -> None:
         """Writes a checkpoint and returns when it is on the disk."""
@@ -246,7 +260,9 @@ def _any_process(flag: bool) -> bool:
 
 def _small_fields(state: TrainState) -> TrainState:
     """The state without its trees: what is fetched for a log line."""
-    return dataclasses.replace(state, params=(), model_state=(), opt_state=())
+    return dataclasses.replace(
+        state, params=(), model_state=(), opt_state=(), peers=(), ema=()
+    )
 
 
 def _small(state: TrainState) -> TrainState:

@@ -11,7 +11,7 @@ from churn_jax.methods import Method
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import REPLICA, fetch, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
-from churn_jax.training.state import BestState, TrainState, stopped_term
+from churn_jax.training.state import BestState, TrainState, Weights, stopped_term
 from churn_jax.training.steps import Program
 from churn_jax.typing import PyTree
 
@@ -109,12 +109,41 @@ class Trained:
     parameters: int
     notes: tuple[str, ...] = ()
 
-    def predict(self, images: np.ndarray, *, every_member: bool = False) -> np.ndarray:
-        """Deployed logits `[R, N, C]` of uint8 or float `images [N, ...]`."""
+    def predict(
+        self,
+        images: np.ndarray,
+        weights: str = "config",
+        *,
+        every_member: bool = False,
+    ) -> np.ndarray:
+        """Deployed logits of uint8 or float images.
+
+        Args:
+            images: `[N, ...]`.
+            weights: `config`, those that the configuration deploys, or `ema`, their
+                moving average at the end of training.
+            every_member: every member's logits instead of the deployed ones.
+
+        Returns:
+            `[R, N, C]` float32, or `[R, M, N, C]`.
+
+        Raises:
+            ValueError: there is no such set of weights.
+        """
+        if weights not in ("config", "ema"):
+            raise ValueError(f"weights must be config or ema; got {weights!r}")
+        chosen = Weights(self.params, self.model_state)
+        if weights == "ema":
+            if not isinstance(self.last.ema, Weights):
+                raise ValueError(
+                    f"{self.run.name} was trained with ema_decay 0, so it has no "
+                    "averaged weights"
+                )
+            chosen = self.last.ema
         program = self.program
         predict = make_predict(program, self.run.method, every_member=every_member)
         count = chunk_count(program, jax.tree.leaves(self.params)[0].shape[0])
-        chunks = split((self.params, self.model_state), count)
+        chunks = split((chosen.params, chosen.model_state), count)
         logits = predict_split(
             predict,
             chunks,

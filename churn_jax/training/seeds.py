@@ -1,15 +1,20 @@
 """Randomness as an experimental factor: what differs between replicas, and what not."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
-__all__ = ["SAMPLES", "Seeds", "draw_sample", "epoch_order"]
+__all__ = ["SAMPLES", "Seeds", "draw_sample", "epoch_order", "member_counts"]
 
 _FACTORS = ("init", "order", "augment", "sample")
 SAMPLES = ("all", "bootstrap")
+# P[k <= 0], P[k <= 1], ... of a Poisson count of mean 1. A float32 uniform is a
+# multiple of 2^-23, about as much as P[k > 9] = 1.1e-7: there is no longer a table.
+_POISSON = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +81,38 @@ def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
     return jax.vmap(
         lambda key: jax.random.randint(key, (num_examples,), 0, num_examples, jnp.int32)
     )(keys)
+
+
+def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
+    """How often each member's own bootstrap holds the examples, `[M, B]`.
+
+    Independent Poisson(1) counts, by inverting the distribution function at one
+    uniform number. A pure function of key, member and example: the same in every
+    epoch, on every mesh and whatever the other examples of the batch are.
+
+    Args:
+        key: of one replica, from `Seeds.keys("sample", ...)`.
+        members: M.
+        examples: `[B]` positions in the training set.
+
+    Returns:
+        `[M, B]` float32, whole numbers from 0 to 10.
+
+    Notes:
+        The Poisson bootstrap: a multinomial one has the same counts conditioned on
+        their sum, which matters less and less as the training set grows.
+
+    Example:
+        >>> key = Seeds().keys("sample", [0])[0]
+        >>> counts = member_counts(key, 2, jnp.arange(10_000))
+        >>> counts.shape, f"{counts.mean():.1f} {counts.var():.1f}"
+        ((2, 10000), '1.0 1.0')
+    """
+    fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+    own = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(members))
+    uniform = jax.vmap(jax.vmap(jax.random.uniform))(fold(own, examples))
+    table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
+    return jnp.sum(uniform[..., None] >= table, axis=-1).astype(jnp.float32)
 
 
 def epoch_order(keys: jax.Array, sample: jax.Array, epoch: jax.Array) -> jax.Array:

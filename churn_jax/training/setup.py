@@ -146,6 +146,8 @@ def make_program(
         mapping=chosen,
         member_mapping=member_mapping,
         convolutional=convolutional,
+        stale_steps=run.method.stale_steps,
+        ema_decay=config.ema_decay,
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,
@@ -257,8 +259,13 @@ def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
     augment_keys = jax.jit(
         lambda: seeds.keys("augment", numbers), out_shardings=per_replica
     )()
+    sample_keys: jax.Array | tuple = ()
+    if run.method.member_sample == "bootstrap":
+        sample_keys = jax.jit(
+            lambda: seeds.keys("sample", numbers), out_shardings=per_replica
+        )()
     return lambda epoch: ReplicaInputs(
-        order_of(np.int32(epoch)), augment_keys, coefficients
+        order_of(np.int32(epoch)), augment_keys, coefficients, sample_keys
     )
 
 

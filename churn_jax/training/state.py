@@ -11,7 +11,27 @@ from churn_jax.methods import Method
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.typing import PyTree
 
-__all__ = ["BestState", "Coefficients", "ReplicaInputs", "TrainState", "stopped_term"]
+__all__ = [
+    "BestState",
+    "Coefficients",
+    "ReplicaInputs",
+    "TrainState",
+    "Weights",
+    "stopped_term",
+]
+
+
+@struct.dataclass
+class Weights:
+    """What networks consist of: another set of it than the one that trains.
+
+    Attributes:
+        params: as in `TrainState`.
+        model_state: as in `TrainState`.
+    """
+
+    params: tuple[PyTree, ...]
+    model_state: tuple[PyTree, ...]
 
 
 @struct.dataclass
@@ -28,6 +48,10 @@ class TrainState:
         stopped_term: `[R]` int32, which term was non-finite; see `stopped_term`.
         sums: `[R, 1 + terms]` float32, loss and terms summed since the epoch began.
         updates: `[R]` float32, updates since the epoch began.
+        peers: copies of all members that their peers follow, refreshed every few
+            updates; `()` for methods without.
+        ema: exponential moving average of the weights and of the batch statistics;
+            `()` where it is off.
     """
 
     step: jax.Array
@@ -39,6 +63,8 @@ class TrainState:
     stopped_term: jax.Array
     sums: jax.Array
     updates: jax.Array
+    peers: Weights | tuple = ()
+    ema: Weights | tuple = ()
 
     @classmethod
     def specs(cls) -> "TrainState":
@@ -55,6 +81,8 @@ class TrainState:
             stopped_term=replicas,
             sums=replicas,
             updates=replicas,
+            peers=slots,
+            ema=slots,
         )
 
 
@@ -107,11 +135,14 @@ class ReplicaInputs:
         order: `[R, N]` int32, this epoch's data order.
         augment_key: `[R]` typed keys.
         coefficients: leaves `[R]`.
+        sample_key: `[R]` typed keys of the members' own samples; `()` where all
+            members share one.
     """
 
     order: jax.Array
     augment_key: jax.Array
     coefficients: Coefficients
+    sample_key: jax.Array | tuple = ()
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:

@@ -16,7 +16,8 @@ from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
 from churn_jax.training.optim import OptimizerConfig, make_optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
-from churn_jax.training.state import ReplicaInputs, TrainState
+from churn_jax.training.seeds import member_counts
+from churn_jax.training.state import ReplicaInputs, TrainState, Weights
 from churn_jax.training.teachers import TeacherProgram, make_teacher
 from churn_jax.typing import PyTree
 
@@ -39,6 +40,9 @@ class Program:
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
         teacher: the teacher's networks, or None.
+        stale_steps: every how many updates the copies are refreshed that members
+            follow; 0 keeps none.
+        ema_decay: of the moving average of the weights; 0 keeps none.
         convolutional: whether a network convolves, so that vmapped replicas can
             spoil each other's gradients; see `_vmapped_gradients`.
     """
@@ -55,6 +59,8 @@ class Program:
     std: float | tuple[float, ...] = 1.0
     teacher: TeacherProgram | None = None
     convolutional: bool = True
+    stale_steps: int = 0
+    ema_decay: float = 0.0
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
@@ -107,11 +113,46 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
         x = augment(x, keys, program.augmentation)
     x = normalize(x, program.mean, program.std)
     y = jnp.take(labels, indices, axis=0, mode="clip")
-    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, axis_name=DATA)
+    method, weights = inputs.coefficients.method, None
+    if method.member_sample == "bootstrap":
+        weights = member_counts(inputs.sample_key, method.members, indices)
+    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, DATA, weights)
     dropout = jax.random.fold_in(
         jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
     )
     return batch, jax.random.fold_in(step_key, 1), dropout
+
+
+def _peers(program: Program, state) -> Weights | tuple:
+    """The copies that this update's members follow: made now, or still the old ones."""
+    if not program.stale_steps:
+        return ()
+    due = state.step % program.stale_steps == 0
+    return _select(due, Weights(state.params, state.model_state), state.peers)
+
+
+def _average(program: Program, state, weights: Weights) -> Weights | tuple:
+    """The moving average after this update has led to `weights`.
+
+    `a <- d a + (1 - d) w`, starting from the initial weights, with `d = min(decay,
+    (1 + t) / (10 + t))` at update t, counted from 0: a long memory would otherwise
+    hold on to the initial weights for `1 / (1 - decay)` updates.
+    """
+    if not program.ema_decay:
+        return ()
+    t = state.step.astype(jnp.float32)
+    decay = jnp.minimum(program.ema_decay, (1.0 + t) / (10.0 + t))
+
+    def mix(average, new):
+        if not jnp.issubdtype(new.dtype, jnp.floating):
+            return new
+        return (average + (1.0 - decay) * (new - average)).astype(average.dtype)
+
+    return jax.tree.map(mix, state.ema, weights)
+
+
+def _select(condition, new: PyTree, old: PyTree) -> PyTree:
+    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
 def _slots(program: Program, tree: PyTree) -> PyTree:
@@ -149,6 +190,11 @@ def _replica_gradients(program: Program, state, inputs, teacher, images, labels)
     teach = None
     if program.teacher is not None:
         teach = make_teacher(program.teacher, teacher, program.mesh.shape[MEMBER])
+    if program.stale_steps:
+        peers = _peers(program, state)
+        variables = tuple(map(_with_params, peers.params, peers.model_state))
+        itself = TeacherProgram(program.groups, True, program.member_mapping)
+        teach = make_teacher(itself, variables, program.mesh.shape[MEMBER])
 
     def objective(params):
         variables = [_with_params(p, s) for p, s in zip(params, model_state)]
@@ -199,19 +245,19 @@ def _replica_update(program: Program, state, inputs, out, gradients, finite):
     go = state.alive & loss_finite & finite
     stop = state.alive & ~go
 
-    def keep(new, old):
-        return jax.tree.map(lambda n, o: jnp.where(go, n, o), new, old)
-
+    weights = Weights(tuple(p for p, _ in moved), out.model_state)
     return TrainState(
         step=state.step + go.astype(jnp.int32),
-        params=keep(tuple(p for p, _ in moved), state.params),
-        model_state=keep(out.model_state, state.model_state),
-        opt_state=keep(tuple(o for _, o in moved), state.opt_state),
+        params=_select(go, weights.params, state.params),
+        model_state=_select(go, weights.model_state, state.model_state),
+        opt_state=_select(go, tuple(o for _, o in moved), state.opt_state),
         alive=go,
         stopped_step=jnp.where(stop, state.step, state.stopped_step),
         stopped_term=jnp.where(stop, code, state.stopped_term),
         sums=state.sums + jnp.where(go, logged, 0.0),
         updates=state.updates + go.astype(jnp.float32),
+        peers=_select(go, _peers(program, state), state.peers),
+        ema=_select(go, _average(program, state, weights), state.ema),
     )
 
 
@@ -241,6 +287,7 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
         safe = state.replace(
             params=jax.tree.map(neutral, state.params),
             model_state=jax.tree.map(neutral, state.model_state),
+            peers=jax.tree.map(neutral, state.peers),
         )
         return _all_gradients(program, safe, inputs, teacher, images, labels)
 
