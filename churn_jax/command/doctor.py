@@ -1,9 +1,10 @@
 """`churn-jax doctor`: what this machine is, and whether it repeats itself."""
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
 
 from churn_jax.command.options import read_options
 
@@ -12,62 +13,152 @@ __all__ = ["doctor"]
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """Versions, devices and mesh; trains a small network in two launches.
+    """Versions, devices and mesh; then trains one thing in several launches.
+
+    Every launch is a process of its own that trains the same row of a preset with
+    every seed fixed. Their weights are compared after each update: what differs is the
+    machine's doing. Exit code 0 when they agree bit by bit, 1 when they do not, 2 for
+    bad input; with --perturb always 0 or 2.
 
     Attributes:
-        steps: updates of each launch.
-        launches: how many launches must agree bit by bit.
+        preset: what is trained.
+        updates: of each launch.
+        launches: how many are compared.
+        deterministic: ask XLA for deterministic GPU kernels. A CPU ignores it.
+        perturb: flip the last bit of one weight in every launch but the first before
+            its training starts, to see what one rounding error becomes.
+        method: row of the preset; empty is its baseline.
+        data: a TFDS name or a path to an .npz instead of the preset's data.
+        data_dir: where TFDS keeps prepared sets.
+        model: instead of the preset's network.
+        batch_size: instead of the preset's; 0 keeps it.
+        out: folder of json, table and plot; default `runs/doctor/...`, named after
+            what is measured.
     """
 
-    steps: int = 100
+    preset: tyro.conf.Positional[str] = "digits"
+    updates: int = 100
     launches: int = 2
+    deterministic: bool = False
+    perturb: bool = False
+    method: str = ""
+    data: str = ""
+    data_dir: str | None = None
+    model: str = ""
+    batch_size: int = 0
+    out: Path | None = None
+
+    def folder(self) -> Path:
+        """Where the artefacts go."""
+        if self.out is not None:
+            return self.out
+        parts = [self.preset.replace(":", "-"), self.method, self.model]
+        parts += [Path(self.data).stem, str(self.updates)]
+        parts += ["deterministic"] * self.deterministic + ["perturbed"] * self.perturb
+        return Path("runs", "doctor", "-".join(part for part in parts if part))
 
 
 def doctor(argv: Sequence[str]) -> int:
-    """Prints what it finds; exit code 0 whatever that is."""
+    """Prints what it finds; 0 when the launches agree bit by bit, else 1."""
     parsed = read_options(Arguments, argv, prog="churn-jax doctor")
-    if parsed.launches < 2 or parsed.steps < 1:
-        raise ValueError("doctor needs at least two launches and one step")
-    import jax
+    if parsed.launches < 2 or parsed.updates < 1:
+        raise ValueError("doctor needs at least two launches and one update")
     from rich.console import Console
+
+    from churn_jax.studies.launches import measure, write
+    from churn_jax.studies.repeatability import Launch
+
+    console = Console()
+    console.print(_machine())
+    launch = Launch(
+        preset=parsed.preset,
+        method=parsed.method,
+        updates=parsed.updates,
+        data=parsed.data,
+        data_dir=parsed.data_dir,
+        model=parsed.model,
+        batch_size=parsed.batch_size,
+    )
+    out = parsed.folder()
+    with console.status("starting") as status:
+        drift = measure(
+            launch,
+            parsed.launches,
+            perturb=parsed.perturb,
+            deterministic=parsed.deterministic,
+            folder=out,
+            on_launch=lambda number: status.update(
+                f"launch {number + 1} of {parsed.launches}: {parsed.updates:,} updates"
+            ),
+        )
+    paths = write(drift, out)
+    console.print(_distances(drift))
+    console.print(_verdict(drift), soft_wrap=True, highlight=False)
+    console.print(f"Plot: {paths['distance.png']}", soft_wrap=True, highlight=False)
+    return 0 if drift.repeats or drift.perturbed else 1
+
+
+def _machine():
+    """Versions and devices as a table."""
+    import jax
     from rich.table import Table
 
     from churn_jax.studies.study import hardware, versions
 
-    table = Table(show_header=False, box=None)
+    rows = Table(show_header=False, box=None)
     for name, version in versions().items():
-        table.add_row(name, version)
-    table.add_row("hardware", hardware())
-    table.add_row("backend", jax.default_backend())
-    table.add_row("devices", ", ".join(map(str, jax.devices())))
+        rows.add_row(name, version)
     count = jax.device_count()
-    table.add_row("mesh", f"up to replica={count},member=1,data=1 (--train.mesh.*)")
-    table.add_row(
-        "compilation cache", str(jax.config.read("jax_compilation_cache_dir"))
-    )
-    digests = [_launch(parsed.steps) for _ in range(parsed.launches)]
-    same = len(set(digests)) == 1
-    table.add_row(
-        "repeats itself",
-        f"yes: {parsed.launches} launches of {parsed.steps} updates gave equal "
-        f"weights, bit by bit ({digests[0][:12]})"
-        if same
-        else f"no: {parsed.launches} launches of {parsed.steps} updates gave "
-        f"{len(set(digests))} different sets of weights; hardware adds churn here",
-    )
-    Console().print(table)
-    return 0
+    rows.add_row("hardware", hardware())
+    rows.add_row("backend", jax.default_backend())
+    rows.add_row("devices", ", ".join(map(str, jax.devices())))
+    rows.add_row("mesh", f"up to replica={count},member=1,data=1 (--train.mesh.*)")
+    cache = str(jax.config.jax_compilation_cache_dir)
+    rows.add_row("compilation cache", cache)
+    return rows
 
 
-def _launch(steps: int) -> str:
-    """The digest of the weights after a training run in a process of its own."""
-    result = subprocess.run(
-        [sys.executable, "-m", "churn_jax.studies.repeatability", str(steps)],
-        capture_output=True,
-        text=True,
-        check=False,
+def _distances(drift):
+    """Weight distance over updates as a table."""
+    from rich.table import Table
+
+    from churn_jax.studies.launches import table
+
+    rows = Table(title="relative L2 distance of the weights, all pairs of launches")
+    for name in ("update", "mean", "largest"):
+        rows.add_column(name, justify="right")
+    for row in table(drift):
+        rows.add_row(*row)
+    return rows
+
+
+def _verdict(drift) -> str:
+    """What was found, in sentences."""
+    count, updates = len(drift.digests), drift.launch.updates
+    accuracy = 100 * sum(drift.accuracy) / count
+    ends = (
+        f"Final churn {_percent(drift.churn)}, surrogate churn "
+        f"{_percent(drift.surrogate_churn)}, accuracy {accuracy:.2f} %."
     )
-    if result.returncode != 0:
-        last = result.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise ValueError(f"the training launch of doctor failed: {last[0]}")
-    return result.stdout.strip().splitlines()[-1]
+    if drift.perturbed:
+        return (
+            f"one flipped bit: {count - 1} launches of {updates:,} updates began with "
+            f"one weight changed in its last bit; compared with each other and with "
+            f"the unchanged one. {ends}"
+        )
+    if drift.repeats:
+        return (
+            f"repeats itself: yes, {count} launches of {updates:,} updates gave equal "
+            f"weights, bit by bit, after every update ({drift.digests[0][:12]}). {ends}"
+        )
+    return (
+        f"repeats itself: no, {count} launches of {updates:,} updates gave "
+        f"{len(set(drift.digests))} different sets of weights, apart from update "
+        f"{drift.first_difference} on; hardware adds churn here. {ends}"
+    )
+
+
+def _percent(summary) -> str:
+    if summary.num_runs < 3:  # no standard error from a single pair
+        return f"{100 * summary.mean:.2f} %"
+    return f"{100 * summary.mean:.2f} ± {100 * summary.stderr:.2f} %"
