@@ -1,19 +1,21 @@
-"""Figures of a report as SVG text that sits inside an HTML page.
+"""The figures that every study has, as SVG text that sits inside an HTML page.
 
-Colours are the Okabe-Ito palette, repeated with other markers and dashes, so no method
-is told apart by colour alone. Text and axes take the colour of the surrounding page
-(`currentColor`), so one figure serves light, dark and print. Matplotlib is imported
-when a figure is drawn, not when this module is.
+How they look is in `figure.py`.
 """
-
-import html
-import io
-import re
-import warnings
-from contextlib import contextmanager
 
 import numpy as np
 
+from churn_jax.reports.figure import (
+    COLOURS,
+    INK,
+    colour,
+    dash,
+    drawing,
+    error_bar,
+    legend,
+    marker,
+    short_label,
+)
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -25,27 +27,13 @@ __all__ = [
     "training_curves",
 ]
 
-COLOURS = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#8C8C8C",
-    "#B8A800",
-)
-MARKERS = "osD^vP*X"
-DASHES = ("-", "--", "-.", ":")
-INK = "#010203"  # stands for currentColor until the SVG is written
 RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
-LONGEST_LABEL = 28
 
 
 def accuracy_against_churn(report: Report) -> str:
     """Accuracy against churn, one marker per method, with standard errors."""
-    with _figure(5.4, 4.0) as (figure, done):
+    with drawing(5.4, 4.0) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
             accuracy, churn = row.summary.accuracy, row.summary.churn
@@ -54,19 +42,19 @@ def accuracy_against_churn(report: Report) -> str:
             axes.errorbar(
                 100 * churn.mean,
                 100 * accuracy.mean,
-                xerr=_bar(100 * churn.stderr),
-                yerr=_bar(100 * accuracy.stderr),
-                fmt=MARKERS[i % len(MARKERS)],
-                color=_colour(i),
+                xerr=error_bar(100 * churn.stderr),
+                yerr=error_bar(100 * accuracy.stderr),
+                fmt=marker(i),
+                color=colour(i),
                 markersize=8,
                 capsize=3,
                 alpha=0.85,
-                label=_label(row),
+                label=short_label(row.info.label),
             )
         axes.set_xlabel("Churn %   (less is better)")
         axes.set_ylabel("Accuracy %")
         axes.margins(0.15)
-        _legend(figure, axes)
+        legend(figure, axes)
         return done("Accuracy against churn of every method, with standard errors")
 
 
@@ -79,7 +67,7 @@ def pairwise_churn(report: Report) -> str:
     np.fill_diagonal(churn, np.nan)
     edges = np.cumsum([0, *sizes])
     middle = (edges[:-1] + edges[1:] - 1) / 2
-    with _figure(5.4, 4.6) as (figure, done):
+    with drawing(5.4, 4.6) as (figure, done):
         axes = figure.add_subplot()
         finite = churn[np.isfinite(churn)]
         image = axes.imshow(
@@ -92,7 +80,7 @@ def pairwise_churn(report: Report) -> str:
         for edge in edges[1:-1] - 0.5:
             axes.axhline(edge, color="white", linewidth=1.5)
             axes.axvline(edge, color="white", linewidth=1.5)
-        labels = [_label(row) for row in report.rows]
+        labels = [short_label(row.info.label) for row in report.rows]
         axes.set_yticks(middle, labels)
         axes.set_xticks(middle, labels, rotation=40, ha="right", rotation_mode="anchor")
         axes.tick_params(length=0)
@@ -104,9 +92,9 @@ def pairwise_churn(report: Report) -> str:
 
 def churn_by_correctness(report: Report) -> str:
     """Churn on the examples one of two runs gets right, and on those it gets wrong."""
-    labels = [_label(row) for row in report.rows]
+    labels = [short_label(row.info.label) for row in report.rows]
     places = np.arange(len(labels))
-    with _figure(5.4, 1.5 + 0.45 * len(labels)) as (figure, done):
+    with drawing(5.4, 1.5 + 0.45 * len(labels)) as (figure, done):
         axes = figure.add_subplot()
         for k, (name, label) in enumerate(
             (("churn_correct", "on right examples"), ("churn_incorrect", "on wrong"))
@@ -129,7 +117,7 @@ def churn_by_correctness(report: Report) -> str:
         axes.invert_yaxis()
         axes.set_xlabel("Churn %")
         axes.set_xlim(left=0)
-        _legend(figure, axes)
+        legend(figure, axes)
         return done("Churn on right and on wrong examples, by method")
 
 
@@ -137,17 +125,17 @@ def confidence_histogram(report: Report) -> str:
     """Distribution of prediction confidence, the margin of the top two classes."""
     from matplotlib.ticker import LogFormatter
 
-    with _figure(5.4, 3.8) as (figure, done):
+    with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
             counts = row.summary.curves.confidence_counts
             axes.stairs(
                 100 * counts / max(counts.sum(), 1),
                 np.linspace(0, 1, len(counts) + 1),
-                color=_colour(i),
-                linestyle=_dash(i),
+                color=colour(i),
+                linestyle=dash(i),
                 linewidth=1.8,
-                label=_label(row),
+                label=short_label(row.info.label),
             )
         axes.set_xlabel("Prediction confidence (top minus second probability)")
         axes.set_ylabel("Examples %, log scale")
@@ -155,13 +143,13 @@ def confidence_histogram(report: Report) -> str:
         for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
         axes.set_xlim(0, 1)
-        _legend(figure, axes)
+        legend(figure, axes)
         return done("Histogram of prediction confidence, by method")
 
 
 def reliability_diagram(report: Report) -> str:
     """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
-    with _figure(5.4, 4.4) as (figure, done):
+    with drawing(5.4, 4.4) as (figure, done):
         axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
         for i, row in enumerate(report.rows):
@@ -170,18 +158,18 @@ def reliability_diagram(report: Report) -> str:
             axes.plot(
                 curves.bin_probability[enough],
                 curves.bin_accuracy[enough],
-                color=_colour(i),
-                linestyle=_dash(i),
-                marker=MARKERS[i % len(MARKERS)],
+                color=colour(i),
+                linestyle=dash(i),
+                marker=marker(i),
                 markersize=4,
                 linewidth=1.5,
-                label=_label(row),
+                label=short_label(row.info.label),
             )
         axes.set_xlabel("Top probability")
         axes.set_ylabel("Accuracy")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
-        _legend(figure, axes)
+        legend(figure, axes)
         return done("Reliability diagram: accuracy against top probability, by method")
 
 
@@ -201,7 +189,7 @@ def training_curves(report: Report) -> str:
     ]
     if not shown:
         return ""
-    with _figure(5.4, 0.6 + 2.1 * len(shown)) as (figure, done):
+    with drawing(5.4, 0.6 + 2.1 * len(shown)) as (figure, done):
         panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (name, title, scale) in zip(panels, shown, strict=True):
             for i, row in enumerate(report.rows):
@@ -211,15 +199,15 @@ def training_curves(report: Report) -> str:
                 axes.plot(
                     x,
                     scale * mean,
-                    color=_colour(i),
-                    linestyle=_dash(i),
+                    color=colour(i),
+                    linestyle=dash(i),
                     marker="." if len(x) < 3 else None,
                     linewidth=1.5,
-                    label=_label(row),
+                    label=short_label(row.info.label),
                 )
             axes.set_ylabel(title)
         panels[-1].set_xlabel("Epoch" if _has_epochs(report) else "Step")
-        _legend(figure, panels[0])
+        legend(figure, panels[0])
         return done("Training curves, mean over runs, by method")
 
 
@@ -240,84 +228,3 @@ def _curve(row: Row, name: str):
     if not good.any():
         return None
     return x[good], np.nanmean(values[good], axis=1)
-
-
-def _colour(i: int) -> str:
-    return COLOURS[i % len(COLOURS)]
-
-
-def _dash(i: int) -> str:
-    return DASHES[i % len(DASHES)]
-
-
-def _label(row: Row) -> str:
-    """The method's label as Matplotlib takes it: no mathematics, never hidden."""
-    text = " ".join(row.info.label.split())
-    if len(text) > LONGEST_LABEL:
-        text = text[: LONGEST_LABEL - 1] + "…"
-    text = text.replace("$", r"\$")
-    return "\u200b" + text if text.startswith("_") else text
-
-
-def _bar(stderr: float):
-    return stderr if np.isfinite(stderr) else None
-
-
-def _legend(figure, axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        columns = 2 if len(labels) > 1 else 1
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-
-
-@contextmanager
-def _figure(width: float, height: float):
-    """A figure and the function that turns it into inline SVG with a description."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    style = {
-        "font.size": 10,
-        "font.family": "sans-serif",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": False,
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "svg.fonttype": "none",
-        "hatch.linewidth": 0.6,
-    }
-    ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")
-    style |= dict.fromkeys((*ink, "ytick.color"), INK)
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-
-    def done(description: str) -> str:
-        matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
-        out = io.StringIO()
-        figure.savefig(
-            out,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
-        )
-        return _inline(out.getvalue(), description)
-
-    with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the browser has the fonts
-        yield figure, done
-
-
-def _inline(svg: str, description: str) -> str:
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[A-Za-z0-9.]+_\d+"', "<g", svg)  # would repeat in the page
-    (width, height), *_ = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" '
-        f'xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{html.escape(description)}">'
-    )
-    svg = re.sub(r"<svg\b[^>]*>", lambda _: opening, svg, count=1)
-    return svg.replace(INK, "currentColor")

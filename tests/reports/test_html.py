@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports import plots
+from churn_jax.reports import figure, plots
 from churn_jax.reports.html import FIGURES
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
@@ -133,13 +133,13 @@ def test_any_label_can_be_drawn(report, label, draw):
     row = dataclasses.replace(row, info=dataclasses.replace(row.info, label=label))
     svg = draw(dataclasses.replace(report, rows=(row, report.rows[1])))
     drawn = "".join(ElementTree.fromstring(svg).itertext())
-    assert label.strip("_")[: plots.LONGEST_LABEL - 1] in drawn
+    assert label.strip("_")[: figure.LONGEST_LABEL - 1] in drawn
 
 
 def test_figures_take_the_colour_of_the_page_and_are_reproducible(report):
     for draw, _, _ in FIGURES:
         svg = draw(report)
-        assert "currentColor" in svg and plots.INK not in svg
+        assert "currentColor" in svg and figure.INK not in svg
         assert svg == draw(report)
         ElementTree.fromstring(svg)
 

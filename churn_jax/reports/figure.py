@@ -1,0 +1,135 @@
+"""How every figure of a report looks, and how it becomes SVG inside an HTML page.
+
+Colours are the Okabe-Ito palette, repeated with other markers and dashes, so no method
+is told apart by colour alone. Text and axes take the colour of the surrounding page
+(`currentColor`), so one figure serves light, dark and print. Matplotlib is imported
+when a figure is drawn, not when this module is.
+"""
+
+import html
+import io
+import re
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "INK",
+    "LONGEST_LABEL",
+    "MARKERS",
+    "colour",
+    "dash",
+    "drawing",
+    "error_bar",
+    "legend",
+    "marker",
+    "short_label",
+]
+
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#8C8C8C",
+    "#B8A800",
+)
+MARKERS = "osD^vP*X"
+DASHES = ("-", "--", "-.", ":")
+INK = "#010203"  # stands for currentColor until the SVG is written
+LONGEST_LABEL = 28
+
+
+def colour(i: int) -> str:
+    """Colour of the method at place `i` of a study."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def marker(i: int) -> str:
+    """Marker of the method at place `i`."""
+    return MARKERS[i % len(MARKERS)]
+
+
+def dash(i: int) -> str:
+    """Line style of the method at place `i`."""
+    return DASHES[i % len(DASHES)]
+
+
+def short_label(text: str) -> str:
+    """A label as Matplotlib takes it: no mathematics, never hidden, not too long."""
+    text = " ".join(text.split())
+    if len(text) > LONGEST_LABEL:
+        text = text[: LONGEST_LABEL - 1] + "…"
+    text = text.replace("$", r"\$")
+    return "\u200b" + text if text.startswith("_") else text
+
+
+def error_bar(stderr: float):
+    """An error for `errorbar`, or None where there is none."""
+    return stderr if np.isfinite(stderr) else None
+
+
+def legend(figure, axes) -> None:
+    """Labels of what `axes` shows, below the figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = 2 if len(labels) > 1 else 1
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+@contextmanager
+def drawing(width: float, height: float):
+    """A figure and the function that turns it into inline SVG with a description."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    style = {
+        "font.size": 10,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "svg.fonttype": "none",
+        "hatch.linewidth": 0.6,
+    }
+    ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")
+    style |= dict.fromkeys((*ink, "ytick.color"), INK)
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+
+    def done(description: str) -> str:
+        matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
+        out = io.StringIO()
+        figure.savefig(
+            out,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
+        return _inline(out.getvalue(), description)
+
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser has the fonts
+        yield figure, done
+
+
+def _inline(svg: str, description: str) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[A-Za-z0-9.]+_\d+"', "<g", svg)  # would repeat in the page
+    (width, height), *_ = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
+        f'xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{html.escape(description)}">'
+    )
+    svg = re.sub(r"<svg\b[^>]*>", lambda _: opening, svg, count=1)
+    return svg.replace(INK, "currentColor")
