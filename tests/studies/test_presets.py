@@ -104,7 +104,7 @@ def test_method_of_the_tiny_form_takes_two_epochs(name, method, trained_methods)
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("digit", "did you mean digits?"),
+        ("digit", "did you mean digits"),
         ("digits:small", "digits:tiny"),
         ("zzz", "known: digits"),
     ],

@@ -1,0 +1,94 @@
+"""Named studies. `tests/golden/` freezes each, so a changed default shows in review."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+
+from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.presets.digits import digits
+from churn_jax.studies.presets.mnist import (
+    fashion_mnist,
+    mnist,
+    table1_mnist,
+    table3_mnist,
+    table6_mnist,
+    train_size_mnist,
+)
+
+__all__ = ["PRESETS", "preset", "tiny"]
+
+PRESETS: dict[str, Callable[[], StudyConfig]] = {
+    "digits": digits,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "table1-mnist": table1_mnist,
+    "table3-mnist": table3_mnist,
+    "table6-mnist": table6_mnist,
+    "train-size-mnist": train_size_mnist,
+}
+
+# The smallest network of a family stands for it.
+_TINY_MODELS = {
+    "resnet32": "resnet8",
+    "resnet56": "resnet8",
+    "resnet_v2_50": "resnet_v2_8",
+}
+# Examples of a tiny study and its updates' batch; the digits keep their own.
+_TINY_EXAMPLES, _TINY_BATCH = 64, 32
+
+
+def tiny(config: StudyConfig) -> StudyConfig:
+    """The same study with two replicas and two epochs, for tests and first looks.
+
+    Beside that, sets other than the embedded digits are cut to 64 examples and batches
+    to 32, and the network is the smallest of its family; `--data` names another set.
+    """
+    train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
+    data, model = config.data, config.model
+    if data.name != "digits":
+        train = dataclasses.replace(train, batch_size=_TINY_BATCH)
+        data = dataclasses.replace(
+            data, train_size=_TINY_EXAMPLES, validation=_TINY_EXAMPLES
+        )
+        name = _TINY_MODELS.get(model.name, model.name)
+        model = dataclasses.replace(model, name=name)
+    return dataclasses.replace(
+        config,
+        name=f"{config.name}-tiny",
+        train=train,
+        data=data,
+        model=model,
+        methods=tuple(_tiny_row(spec) for spec in config.methods),
+    )
+
+
+_LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
+
+
+def _tiny_row(spec: MethodSpec) -> MethodSpec:
+    """The row with the tiny study's lengths and at most its examples."""
+    if spec.train_size is None:
+        return spec
+    return dataclasses.replace(
+        spec,
+        train=tuple(change for change in spec.train if change[0] not in _LENGTHS),
+        train_size=min(max(spec.train_size // 100, _TINY_BATCH), _TINY_EXAMPLES),
+    )
+
+
+def preset(name: str) -> StudyConfig:
+    """The study called `name`; a suffix `:tiny` shrinks it to seconds.
+
+    Raises:
+        ValueError: there is none; the message has the closest names.
+    """
+    base, _, form = name.partition(":")
+    if base not in PRESETS or form not in ("", "tiny"):
+        close = difflib.get_close_matches(base, PRESETS, n=2, cutoff=0.3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        forms = f"each with a small form, as in {next(iter(PRESETS))}:tiny"
+        raise ValueError(
+            f"unknown preset {name!r}; known: {', '.join(PRESETS)} ({forms}){hint}"
+        )
+    config = PRESETS[base]()
+    return tiny(config) if form == "tiny" else config
