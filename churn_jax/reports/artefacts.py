@@ -44,6 +44,10 @@ class MethodInfo:
         compile_seconds: compilation time.
         parameters: trained numbers per replica.
         stopped: replicas stopped by a non-finite loss: replica, term, step.
+        method: the resolved method with its class, for everything that is only told.
+        train: what the row trains with instead of the study's configuration, by dotted
+            path: `{"seeds.init": "fixed"}`.
+        train_size: training examples of the row; None for those of the study.
     """
 
     name: str
@@ -57,6 +61,9 @@ class MethodInfo:
     compile_seconds: float | None = None
     parameters: int | None = None
     stopped: tuple[Mapping[str, Any], ...] = ()
+    method: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    train: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    train_size: int | None = None
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:
@@ -76,6 +83,7 @@ class StudyInfo:
         methods: finished methods and those `config.methods` still plans, in the order
             of the plan.
         facts: the whole file, for everything that is only displayed.
+        published: key of the paper's numbers for the same rows; empty without.
     """
 
     folder: Path
@@ -84,6 +92,7 @@ class StudyInfo:
     baseline: str
     methods: tuple[MethodInfo, ...]
     facts: Mapping[str, Any]
+    published: str = ""
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -135,6 +144,7 @@ def read_study(run_dir) -> StudyInfo:
         baseline=str(facts.get("baseline") or "baseline"),
         methods=methods,
         facts=facts,
+        published=str(facts.get("published") or ""),
     )
 
 
@@ -178,7 +188,24 @@ def _method(entry, path) -> MethodInfo:
         compile_seconds=_number(entry.get("compile_seconds")),
         parameters=_count(entry.get("parameters")),
         stopped=tuple(stopped),
+        method=_object(entry.get("method")),
+        train=_overrides(entry.get("train")),
+        train_size=_count(entry.get("train_size")),
     )
+
+
+def _object(value) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _overrides(value) -> dict[str, Any]:
+    """`[[path, value], ...]`, as JSON keeps the tuples of a `MethodSpec`."""
+    pairs = value.items() if isinstance(value, Mapping) else value or ()
+    return {
+        str(pair[0]): pair[1]
+        for pair in pairs
+        if isinstance(pair, list | tuple) and len(pair) == 2
+    }
 
 
 def _count(value) -> int | None:

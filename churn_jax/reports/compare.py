@@ -23,6 +23,7 @@ from churn_jax.analysis.significance import (
 from churn_jax.predictions import Predictions, PredictionsError
 
 __all__ = [
+    "BOUNDS",
     "Comparison",
     "Curves",
     "Estimate",
@@ -37,6 +38,12 @@ SIGNIFICANT = 0.05
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
+BOUNDS = {
+    "bound_from_errors": metrics.churn_bound_from_errors,
+    "bound_from_confidence": metrics.churn_bound_from_confidence,
+    "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
+}
+"""Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +69,8 @@ class Curves:
 
     Attributes:
         classes: `[R, N]` predicted class per finished run.
+        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with
+            one run.
         confidence_counts: `[10]` examples per equal-width bin of prediction confidence.
         bin_counts: `[15]` examples per equal-width bin of top probability.
         bin_probability: `[15]` mean top probability in the bin; NaN if empty.
@@ -69,6 +78,7 @@ class Curves:
     """
 
     classes: np.ndarray
+    ambiguity: np.ndarray
     confidence_counts: np.ndarray
     bin_counts: np.ndarray
     bin_probability: np.ndarray
@@ -100,7 +110,8 @@ class MethodSummary:
         relative_prediction_difference: over the set of all runs; `stderr` by the
             jackknife and `std = stderr * sqrt(R)`.
         run_values: run-level names to `[R]`.
-        pair_values: pair-level names to `[R, R]`, symmetric.
+        pair_values: pair-level names to `[R, R]`, symmetric; besides the estimates
+            above, those of `BOUNDS`.
         curves: what the plots need.
     """
 
@@ -185,7 +196,7 @@ def summarize(
     values, curves = _run_level(predictions, runs)
     matrices = _pair_level(predictions, runs)
     estimates = {name: _over_runs(v) for name, v in values.items()}
-    estimates |= _over_pairs(matrices)
+    estimates |= _over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
     return MethodSummary(
         runs=tuple(runs),
         stopped=tuple(left_out),
@@ -221,6 +232,9 @@ def _run_level(predictions, runs):
     safe = np.where(counts, counts, np.nan)
     curves = Curves(
         classes=classes,
+        ambiguity=np.asarray(metrics.ambiguity(predictions.logits[runs]), np.float64)
+        if len(runs) > 1
+        else np.full(classes.shape[1], np.nan),
         confidence_counts=np.histogram(
             np.stack(confidences), bins=CONFIDENCE_BINS, range=(0.0, 1.0)
         )[0],
@@ -245,6 +259,9 @@ def _pair_level(predictions, runs):
         "churn_incorrect": incorrect,
         "nfr": metrics.pairwise(metrics.negative_flip_rate, logits, labels),
     }
+    for name, bound in BOUNDS.items():
+        needed = (labels,) if bound is metrics.churn_bound_from_errors else ()
+        matrices[name] = metrics.pairwise(bound, logits, *needed)
     matrices = {
         name: np.asarray(matrix, np.float64)[np.ix_(runs, runs)]
         for name, matrix in matrices.items()

@@ -77,13 +77,25 @@ class Report:
         study: what was run.
         rows: the methods with usable predictions.
         missing: the others.
+        ids: `[N]` of the examples all rows were evaluated on.
+        labels: `[N]` their class ids.
         files: what `write` wrote: name (`"table.md"`) to path.
     """
 
     study: StudyInfo
     rows: tuple[Row, ...]
     missing: tuple[Missing, ...]
+    ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    labels: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )
     files: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def baseline(self) -> Row | None:
+        """The row that the others are compared with; None while it has no numbers."""
+        named = (r for r in self.rows if r.info.name == self.study.baseline)
+        return next(named, None)
 
     @property
     def baseline_label(self) -> str:
@@ -190,4 +202,6 @@ def collect(run_dir) -> Report:
             rows.append(Row(info, summary, versus, history))
         else:
             missing.append(Missing(info, reasons[info.name]))
-    return Report(study, tuple(rows), tuple(missing))
+    if reference is None:
+        return Report(study, tuple(rows), tuple(missing))
+    return Report(study, tuple(rows), tuple(missing), reference.ids, reference.labels)

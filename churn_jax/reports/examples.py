@@ -1,0 +1,170 @@
+"""The test inputs that a report shows as images: `examples.npz` beside `study.json`.
+
+Reports see nothing but artefacts, so a study leaves the images that they may want: all
+of a small test split, else those on which the baseline's runs disagree most. They are
+for looking at: uint8, and shrunk to at most 64 pixels a side.
+"""
+
+import base64
+import dataclasses
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.predictions import replace_file
+
+__all__ = ["Examples", "load_examples", "png_data_uri", "save_examples"]
+
+MOST = 200  # examples kept of a large split
+SMALL = 2**20  # bytes; a split up to here is kept whole
+LARGEST_SIDE = 64  # pixels
+FILE = "examples.npz"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs to show.
+
+    Attributes:
+        ids: `[K]`, as in the predictions.
+        images: `[K, H, W, C]` uint8, with one channel or three.
+    """
+
+    ids: np.ndarray
+    images: np.ndarray
+
+    def find(self, identity) -> np.ndarray | None:
+        """The image `[H, W, C]` of an example, or None if it was not kept."""
+        at = np.flatnonzero(self.ids == identity)
+        return self.images[at[0]] if at.size else None
+
+
+def save_examples(out, ids, images, logits=None) -> Path | None:
+    """Keep test inputs for the report.
+
+    Args:
+        out: folder of the study.
+        ids: `[N]` of the test split.
+        images: `[N, H, W]` or `[N, H, W, C]`, uint8 or float; anything that has a
+            `shape` and gives the images at an array of indices.
+        logits: `[R, N, C]` of the baseline; needed to choose from a large split.
+
+    Returns:
+        The file written; None, and no file, where there is nothing to show: inputs
+        that are no images, or a large split without two runs to choose by.
+
+    Raises:
+        ValueError: ids, images and logits are not of the same examples.
+        OSError: the file could not be written.
+
+    Example:
+        >>> import tempfile
+        >>> images = np.zeros((3, 8, 8, 1), np.uint8)
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     _ = save_examples(out, np.arange(3), images)
+        ...     load_examples(out).find(2).shape
+        (8, 8, 1)
+        >>> save_examples("unused", np.arange(3), np.zeros((3, 14)))  # a table
+    """
+    ids, shape = np.asarray(ids), tuple(images.shape)
+    if shape[:1] != ids.shape:
+        raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")
+    if len(shape) not in (3, 4) or not all(shape):
+        return None
+    index = np.arange(len(ids))
+    if np.prod(shape) > SMALL:
+        if logits is None or len(logits) < 2:
+            return None
+        if np.shape(logits)[1] != len(ids):
+            raise ValueError(
+                f"logits {np.shape(logits)} must be [R, N, C] of the {len(ids)} ids"
+            )
+        order = np.argsort(-np.asarray(metrics.ambiguity(logits)), kind="stable")
+        index = np.sort(order[:MOST])
+    path = Path(out) / FILE
+    with replace_file(path) as file:
+        np.savez_compressed(file, ids=ids[index], images=_thumbnails(images[index]))
+    return path
+
+
+def _thumbnails(images) -> np.ndarray:
+    """`[K, H, W, C]` uint8 with one channel or three, no side over `LARGEST_SIDE`."""
+    images = np.asarray(images)
+    images = images[..., None] if images.ndim == 3 else images
+    images = images[..., : 3 if images.shape[-1] >= 3 else 1]
+    factor = -(-max(images.shape[1:3]) // LARGEST_SIDE)
+    whole = images.dtype == np.uint8
+    if factor > 1:  # the mean of factor x factor pixels; an uneven border is cut
+        K, H, W, C = images.shape
+        h, w = max(1, H // factor), max(1, W // factor)
+        blocks = images[:, : h * factor, : w * factor]
+        high, wide = min(H, factor), min(W, factor)
+        images = blocks.reshape(K, h, high, w, wide, C).mean((2, 4))
+    if whole:
+        return np.round(images).astype(np.uint8)
+    images = images.astype(np.float64)
+    low, high = np.nanmin(images), np.nanmax(images)
+    scaled = (images - low) / (high - low) if high > low else np.zeros_like(images)
+    return np.round(255 * np.nan_to_num(scaled)).astype(np.uint8)
+
+
+def load_examples(run_dir) -> Examples | None:
+    """The inputs a study kept.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The `Examples`; None if there is no such file or it cannot be used, since a
+        report without pictures is still a report.
+    """
+    path = Path(run_dir) / FILE
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            ids, images = archive["ids"], archive["images"]
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        return None
+    if images.ndim != 4 or images.dtype != np.uint8 or ids.shape != images.shape[:1]:
+        return None
+    return Examples(ids, images) if images.shape[3] in (1, 3) else None
+
+
+def png_data_uri(image: np.ndarray) -> str:
+    """An image as the address of itself, for `<img src=...>`.
+
+    Args:
+        image: `[H, W, 1]` or `[H, W, 3]` uint8.
+
+    Returns:
+        `data:image/png;base64,...`, the same for the same pixels.
+
+    Raises:
+        ValueError: not such an image.
+
+    Example:
+        >>> png_data_uri(np.zeros((8, 8, 1), np.uint8))[:30]
+        'data:image/png;base64,iVBORw0K'
+    """
+    if image.ndim != 3 or image.dtype != np.uint8 or image.shape[2] not in (1, 3):
+        raise ValueError(
+            "image must be [H, W, 1] or [H, W, 3] uint8; got "
+            f"{image.shape} {image.dtype}"
+        )
+    height, width, channels = image.shape
+    rows = image.reshape(height, width * channels)
+    unfiltered = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1)
+    colour = {1: 0, 3: 2}[channels]
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)),
+        (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, data in parts:
+        out += struct.pack(">I", len(data)) + kind + data
+        out += struct.pack(">I", zlib.crc32(kind + data))
+    return "data:image/png;base64," + base64.b64encode(out).decode()
