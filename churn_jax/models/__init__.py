@@ -3,17 +3,33 @@
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.base import ModelOutput
 from churn_jax.models.cnn import LeNet5
+from churn_jax.models.convert import (
+    from_hugging_face,
+    from_timm,
+    to_hugging_face,
+    to_timm,
+)
 from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import BasicBlock, ResNet
+from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
+from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
 from churn_jax.models.zoo import available, create
 
 __all__ = [
     "MLP",
     "BasicBlock",
+    "ImageNetBlock",
+    "ImageNetResNet",
     "LeNet5",
     "ModelOutput",
+    "PreActivationBottleneck",
     "ResNet",
+    "ResNetV2",
     "available",
     "banded_convolution",
     "create",
+    "from_hugging_face",
+    "from_timm",
+    "to_hugging_face",
+    "to_timm",
 ]

@@ -7,36 +7,10 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 
 __all__ = ["BasicBlock", "ResNet"]
-
-_he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-_PAD_ONE = ((1, 1), (1, 1))  # not "SAME", which shifts a strided kernel by one pixel
-
-
-def _conv(width: int, stride: int, dtype: Any, name: str) -> nn.Conv:
-    return nn.Conv(
-        width,
-        (3, 3),
-        strides=(stride, stride),
-        padding=_PAD_ONE,
-        use_bias=False,
-        kernel_init=_he_fan_out,
-        dtype=dtype,
-        name=name,
-    )
-
-
-def _norm(train: bool, axis_name: str | None, dtype: Any, name: str) -> nn.BatchNorm:
-    return nn.BatchNorm(
-        use_running_average=not train,
-        momentum=0.9,
-        epsilon=1e-5,
-        axis_name=axis_name,
-        dtype=dtype,
-        name=name,
-    )
 
 
 class BasicBlock(nn.Module):
@@ -60,10 +34,11 @@ class BasicBlock(nn.Module):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / stride, W / stride, width]`."""
-        norm = partial(_norm, train, self.axis_name, self.dtype)
-        y = _conv(self.width, self.stride, self.dtype, "conv1")(x)
+        conv = partial(convolution, self.width, dtype=self.dtype)
+        norm = partial(batch_norm, train, self.axis_name, self.dtype)
+        y = conv(stride=self.stride, name="conv1")(x)
         y = nn.relu(norm("norm1")(y))
-        y = norm("norm2")(_conv(self.width, 1, self.dtype, "conv2")(y))
+        y = norm("norm2")(conv(stride=1, name="conv2")(y))
         shortcut = x[:, :: self.stride, :: self.stride]
         missing = self.width - x.shape[-1]
         shortcut = jnp.pad(shortcut, ((0, 0), (0, 0), (0, 0), (0, missing)))
@@ -146,8 +121,8 @@ class ResNet(nn.Module):
         block_class = BasicBlock
         if self.remat:
             block_class = nn.remat(BasicBlock, static_argnums=(2,))
-        x = _conv(self.widths[0], 1, self.dtype, "stem")(x)
-        x = nn.relu(_norm(train, self.axis_name, self.dtype, "stem_norm")(x))
+        x = convolution(self.widths[0], stride=1, dtype=self.dtype, name="stem")(x)
+        x = nn.relu(batch_norm(train, self.axis_name, self.dtype, "stem_norm")(x))
         for stage, width in enumerate(self.widths, start=1):
             for block in range(1, (self.depth - 2) // 6 + 1):
                 x = block_class(
@@ -157,6 +132,4 @@ class ResNet(nn.Module):
                     axis_name=self.axis_name,
                     name=f"stage{stage}_block{block}",
                 )(x, train)
-        features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        logits = nn.Dense(self.num_classes, dtype=self.dtype, name="head")(features)
-        return ModelOutput(logits.astype(jnp.float32), features)
+        return classify(x, self.num_classes, self.dtype)

@@ -10,6 +10,8 @@ import flax.linen as nn
 from churn_jax.models.cnn import LeNet5
 from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import ResNet
+from churn_jax.models.resnet_imagenet import ImageNetResNet
+from churn_jax.models.resnet_v2 import ResNetV2
 
 __all__ = ["available", "create"]
 
@@ -19,15 +21,25 @@ _ZOO = {
     "resnet20": partial(ResNet, depth=20),
     "resnet32": partial(ResNet, depth=32),
     "resnet56": partial(ResNet, depth=56),
+    "resnet18": partial(ImageNetResNet, stages=(2, 2, 2, 2), block="basic"),
+    "resnet50": ImageNetResNet,
+    "resnet_v2_8": partial(ResNetV2, stages=(1, 1), width=8),  # for tiny runs
+    "resnet_v2_50": ResNetV2,
 }
 
 
 def available() -> tuple[str, ...]:
     """The names that `create` takes.
 
+    `resnet20`, `resnet32` and `resnet56` are for 32-pixel images, `resnet18`,
+    `resnet50` and `resnet_v2_50` for 224-pixel ones; `resnet_v2_8` is the last one's
+    tiny form, two blocks of 8 and 16 channels, for trying things out.
+
     Example:
-        >>> available()
+        >>> available()[:5]
         ('mlp', 'lenet5', 'resnet20', 'resnet32', 'resnet56')
+        >>> available()[5:]
+        ('resnet18', 'resnet50', 'resnet_v2_8', 'resnet_v2_50')
     """
     return tuple(_ZOO)
 
@@ -44,7 +56,8 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         name: one of `available()`.
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
-            (ResNets), `layout` (LeNet5), `features` (MLP, default two layers of 256).
+            (ResNets), `stages` and `width` (those for 224 pixels), `layout` (LeNet5),
+            `features` (MLP, default two layers of 256).
 
     Returns:
         A Linen module `(images, train) -> ModelOutput`.

@@ -1,0 +1,241 @@
+"""ResNet weights to and from the names of public PyTorch models; NumPy only.
+
+`state_dict()` of a PyTorch model, or the tensors of a safetensors file, as NumPy arrays
+are all that is needed: nothing here imports PyTorch or JAX.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["from_hugging_face", "from_timm", "to_hugging_face", "to_timm"]
+
+_BLOCK = re.compile(r"stage(\d+)_block(\d+)")
+_PART = re.compile(r"(conv|norm)(\d+)")
+_LEAVES = {
+    "kernel": "weight",
+    "scale": "weight",
+    "bias": "bias",
+    "mean": "running_mean",
+    "var": "running_var",
+}
+_COUNTER = "num_batches_tracked"  # of every batch norm; only PyTorch keeps it
+
+
+def _hugging_face_module(*modules: str) -> str | None:
+    outer = {
+        "head": "classifier.1",
+        "stem": "resnet.embedder.embedder.convolution",
+        "stem_norm": "resnet.embedder.embedder.normalization",
+    }
+    inner = {
+        "shortcut": "shortcut.convolution",
+        "shortcut_norm": "shortcut.normalization",
+    }
+    if len(modules) == 1:
+        return outer.get(modules[0])
+    block, part = _BLOCK.fullmatch(modules[0]), modules[1]
+    if numbered := _PART.fullmatch(part):
+        kind = {"conv": "convolution", "norm": "normalization"}[numbered[1]]
+        within = f"layer.{int(numbered[2]) - 1}.{kind}"
+    else:
+        within = inner.get(part)
+    if block is None or within is None:
+        return None
+    place = f"stages.{int(block[1]) - 1}.layers.{int(block[2]) - 1}"
+    return f"resnet.encoder.{place}.{within}"
+
+
+def _timm_module(*modules: str) -> str | None:
+    outer = {"head": "head.fc", "stem": "stem.conv", "norm": "norm"}
+    inner = {"shortcut": "downsample.conv"}
+    if len(modules) == 1:
+        return outer.get(modules[0])
+    block, part = _BLOCK.fullmatch(modules[0]), modules[1]
+    within = part if _PART.fullmatch(part) else inner.get(part)
+    if block is None or within is None:
+        return None
+    return f"stages.{int(block[1]) - 1}.blocks.{int(block[2]) - 1}.{within}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """How a public library names and shapes the weights of one of our networks."""
+
+    network: str
+    module: Callable[..., str | None]
+    dense_is_convolution: bool
+
+    def name(self, path: tuple[str, ...]) -> str:
+        _, *modules, leaf = path
+        module = self.module(*modules) if 1 <= len(modules) <= 2 else None
+        if module is None or leaf not in _LEAVES:
+            raise ValueError(
+                f"these are not the variables of {self.network}: it has no "
+                f"{'/'.join(path)}"
+            )
+        return f"{module}.{_LEAVES[leaf]}"
+
+    def shape(self, path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """PyTorch's shape: channels out, channels in, height, width."""
+        if path[-1] != "kernel":
+            return tuple(shape)
+        *window, inside, outside = shape
+        if not window and self.dense_is_convolution:
+            window = [1, 1]
+        return (outside, inside, *window)
+
+
+_HUGGING_FACE = _Format("ImageNetResNet", _hugging_face_module, False)
+_TIMM = _Format("ResNetV2", _timm_module, True)
+
+
+def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple, Any]]:
+    for name, below in tree.items():
+        if isinstance(below, Mapping):
+            yield from _leaves(below, (*path, name))
+        else:
+            yield (*path, name), below
+
+
+def _some(names) -> str:
+    names = sorted(names)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _read(weights: Mapping[str, Any], like: Any, form: _Format) -> dict:
+    wanted = {form.name(path): (path, leaf) for path, leaf in _leaves(like)}
+    given = {name for name in weights if not name.endswith(_COUNTER)}
+    if missing := wanted.keys() - given:
+        raise ValueError(f"the weights lack {_some(missing)}")
+    if unknown := given - wanted.keys():
+        raise ValueError(f"the network has no place for {_some(unknown)}")
+    variables: dict = {}
+    for name, (path, leaf) in wanted.items():
+        value = np.asarray(weights[name], np.float32)
+        expected = form.shape(path, leaf.shape)
+        if value.shape != expected:
+            raise ValueError(
+                f"{name} must have shape {expected} for this network; got {value.shape}"
+            )
+        if path[-1] == "kernel":  # [O, I, ...] -> [..., I, O]
+            value = np.moveaxis(value, (0, 1), (-1, -2)).reshape(leaf.shape)
+        at = variables
+        for module in path[:-1]:
+            at = at.setdefault(module, {})
+        at[path[-1]] = np.ascontiguousarray(value)
+    return variables
+
+
+def _write(variables: Any, form: _Format) -> dict[str, np.ndarray]:
+    weights = {}
+    for path, leaf in _leaves(variables):
+        value = np.asarray(leaf, np.float32)
+        if path[-1] == "kernel":  # [..., I, O] -> [O, I, ...]
+            value = np.moveaxis(value, (-1, -2), (0, 1))
+        shape = form.shape(path, leaf.shape)
+        weights[form.name(path)] = np.ascontiguousarray(value).reshape(shape)
+    return weights
+
+
+def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
+    """Variables of an `ImageNetResNet` from Hugging Face's ResNet for classification.
+
+    Args:
+        weights: PyTorch's name to array, as in `state_dict()` of
+            `ResNetForImageClassification`; convolutions are `[O, I, H, W]`. Counters
+            named `num_batches_tracked` are left out.
+        like: variables of the network, or their shapes from `jax.eval_shape`.
+
+    Returns:
+        `{"params": ..., "batch_stats": ...}`, float32 NumPy arrays.
+
+    Raises:
+        ValueError: a weight is missing, has no place or has another shape.
+
+    Notes:
+        The default configuration there has its strides where ours has
+        (`stride_at="3x3"`); `downsample_in_bottleneck` is our `"1x1"`.
+
+    Example:
+        >>> import numpy as np
+        >>> dense = {"kernel": np.ones((3, 2)), "bias": np.zeros(2)}
+        >>> weights = to_hugging_face({"params": {"head": dense}})
+        >>> sorted(weights), weights["classifier.1.weight"].shape
+        (['classifier.1.bias', 'classifier.1.weight'], (2, 3))
+        >>> from_hugging_face({}, {"params": {"head": dense}})
+        Traceback (most recent call last):
+            ...
+        ValueError: the weights lack classifier.1.bias, classifier.1.weight
+    """
+    return _read(weights, like, _HUGGING_FACE)
+
+
+def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
+    """The inverse of `from_hugging_face`: PyTorch's name to float32 array.
+
+    Args:
+        variables: of an `ImageNetResNet`, one network (no member axis).
+
+    Returns:
+        What `load_state_dict(..., strict=False)` takes, as NumPy arrays.
+
+    Raises:
+        ValueError: these are variables of another network.
+
+    Example:
+        >>> import numpy as np
+        >>> stem = {"kernel": np.zeros((7, 7, 3, 64))}
+        >>> weights = to_hugging_face({"params": {"stem": stem}})
+        >>> weights["resnet.embedder.embedder.convolution.weight"].shape
+        (64, 3, 7, 7)
+    """
+    return _write(variables, _HUGGING_FACE)
+
+
+def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
+    """Variables of a `ResNetV2` from timm's pre-activation models with batch norm.
+
+    Args:
+        weights: PyTorch's name to array, as in `state_dict()` of `resnetv2_50`.
+        like: variables of the network, or their shapes from `jax.eval_shape`.
+
+    Returns:
+        `{"params": ..., "batch_stats": ...}`, float32 NumPy arrays.
+
+    Raises:
+        ValueError: a weight is missing, has no place or has another shape.
+
+    Example:
+        >>> import numpy as np
+        >>> like = {"params": {"norm": {"scale": np.ones(2), "bias": np.zeros(2)}}}
+        >>> read = from_timm({"norm.weight": [3, 4], "norm.bias": [5, 6]}, like)
+        >>> read["params"]["norm"]["scale"]
+        array([3., 4.], dtype=float32)
+    """
+    return _read(weights, like, _TIMM)
+
+
+def to_timm(variables: Any) -> dict[str, np.ndarray]:
+    """The inverse of `from_timm`: PyTorch's name to float32 array.
+
+    Args:
+        variables: of a `ResNetV2`, one network (no member axis).
+
+    Returns:
+        What `load_state_dict(..., strict=False)` takes, as NumPy arrays.
+
+    Raises:
+        ValueError: these are variables of another network.
+
+    Example:
+        >>> import numpy as np
+        >>> dense = {"kernel": np.ones((3, 2)), "bias": np.zeros(2)}
+        >>> to_timm({"params": {"head": dense}})["head.fc.weight"].shape
+        (2, 3, 1, 1)
+    """
+    return _write(variables, _TIMM)

@@ -1,0 +1,99 @@
+"""What the residual networks have in common."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from churn_jax.models.base import ModelOutput
+from churn_jax.typing import Array
+
+__all__ = ["batch_norm", "check_stages", "classify", "convolution", "max_pool"]
+
+_he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+def _symmetric(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Half of the kernel on each side; "SAME" would shift a strided kernel."""
+    return ((size // 2,) * 2,) * 2
+
+
+def convolution(
+    width: int, size: int = 3, *, stride: int, dtype: Any, name: str
+) -> nn.Conv:
+    """A convolution without bias, He-normal by fan out, padded by half its size.
+
+    Args:
+        width: channels out.
+        size: height and width of the kernel in pixels, odd.
+        stride: in pixels, along height and width.
+        dtype: what it computes in.
+        name: of its parameters.
+    """
+    return nn.Conv(
+        width,
+        (size, size),
+        strides=(stride, stride),
+        padding=_symmetric(size),
+        use_bias=False,
+        kernel_init=_he_fan_out,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def batch_norm(
+    train: bool,
+    axis_name: str | None,
+    dtype: Any,
+    name: str,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+) -> nn.BatchNorm:
+    """Batch norm over batch and pixels, and over a mesh axis where one is named.
+
+    Args:
+        train: use the batch's moments and update the running ones.
+        axis_name: mesh axis over which the moments are averaged too, or None.
+        dtype: of the result; moments are float32.
+        name: of its parameters.
+        momentum: share of the old running value that stays.
+        epsilon: added to the variance.
+    """
+    return nn.BatchNorm(
+        use_running_average=not train,
+        momentum=momentum,
+        epsilon=epsilon,
+        axis_name=axis_name,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def max_pool(x: Array) -> Array:
+    """Maxima of 3x3 pixels at every second pixel; padding never wins."""
+    return nn.max_pool(x, (3, 3), (2, 2), padding=_symmetric(3))
+
+
+def classify(x: Array, num_classes: int, dtype: Any) -> ModelOutput:
+    """Mean over pixels in float32, then the dense layer `head`; `x` is `[B, H, W, D]`.
+
+    Call it inside a module's compact method, which owns the layer.
+    """
+    features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+    logits = nn.Dense(num_classes, dtype=dtype, name="head")(features)
+    return ModelOutput(logits.astype(jnp.float32), features)
+
+
+def check_stages(stages: tuple[int, ...], width: int) -> None:
+    """Every stage has a block, and there are channels.
+
+    Raises:
+        ValueError: no stage, an empty one, or no channels.
+    """
+    if not stages or min(stages) < 1:
+        raise ValueError(
+            f"stages must be numbers of blocks, each at least 1; got {stages}"
+        )
+    if width < 1:
+        raise ValueError(f"width must be at least 1; got {width}")
