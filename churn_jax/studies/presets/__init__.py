@@ -5,8 +5,20 @@ import difflib
 from collections.abc import Callable
 
 from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.presets.cifar import (
+    cifar10,
+    cifar10_resnet32,
+    cifar100,
+    table1,
+    table3_cifar10,
+    table3_cifar100,
+    table6,
+)
 from churn_jax.studies.presets.digits import digits
+from churn_jax.studies.presets.imagenet import imagenet, inaturalist2018
 from churn_jax.studies.presets.mnist import (
+    claims_mnist,
+    cross_sample_mnist,
     fashion_mnist,
     mnist,
     table1_mnist,
@@ -14,6 +26,7 @@ from churn_jax.studies.presets.mnist import (
     table6_mnist,
     train_size_mnist,
 )
+from churn_jax.studies.presets.svhn import svhn
 
 __all__ = ["PRESETS", "preset", "tiny"]
 
@@ -24,7 +37,19 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "table1-mnist": table1_mnist,
     "table3-mnist": table3_mnist,
     "table6-mnist": table6_mnist,
+    "claims-mnist": claims_mnist,
+    "cross-sample-mnist": cross_sample_mnist,
     "train-size-mnist": train_size_mnist,
+    "svhn": svhn,
+    "cifar10": cifar10,
+    "cifar10-resnet32": cifar10_resnet32,
+    "cifar100": cifar100,
+    "table1": table1,
+    "table3-cifar10": table3_cifar10,
+    "table3-cifar100": table3_cifar100,
+    "table6": table6,
+    "imagenet": imagenet,
+    "inaturalist2018": inaturalist2018,
 }
 
 # The smallest network of a family stands for it.

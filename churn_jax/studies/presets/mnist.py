@@ -15,6 +15,8 @@ from churn_jax.training.config import TrainConfig
 from churn_jax.training.optim import OptimizerConfig
 
 __all__ = [
+    "claims_mnist",
+    "cross_sample_mnist",
     "fashion_mnist",
     "mnist",
     "table1_mnist",
@@ -41,6 +43,10 @@ CODISTILL_SKL = 0.6
 COMBINED = (0.2, 0.6)  # alpha, beta
 # Co-distillation's coefficients reach their value after a quarter of the training.
 RAMP_STEPS = float(EPOCHS * (TRAIN_SIZE // BATCH_SIZE) // 4)
+# Co-distill CE as Anil et al. have it: copies as old as an epoch.
+REFRESH_STEPS = TRAIN_SIZE // BATCH_SIZE
+# The design claims: one beta per disagreement, since their gradients differ in size.
+BETAS = {"skl": CODISTILL_SKL, "l1": 1.0, "ce": CODISTILL_CE, "ce_both": 0.6}
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 
@@ -77,6 +83,7 @@ def _paper_rows() -> tuple[MethodSpec, ...]:
         codistill_skl=CODISTILL_SKL,
         combined=COMBINED,
         ramp_steps=RAMP_STEPS,
+        stale=(REFRESH_STEPS, RAMP_STEPS),
     )
 
 
@@ -153,3 +160,25 @@ def train_size_mnist() -> StudyConfig:
         methods=tuple(methods),
         baseline=f"baseline_{TRAIN_SIZE}",
     )
+
+
+def claims_mnist() -> StudyConfig:
+    """The choices of Appendix C and section 4, one by one."""
+    methods = rows.design_claims(
+        betas=BETAS, ramp_steps=RAMP_STEPS, refresh_steps=REFRESH_STEPS
+    )
+    title = "The design of co-distillation on MNIST, claim by claim"
+    return _study("claims-mnist", title, methods)
+
+
+def cross_sample_mnist() -> StudyConfig:
+    """Cross-sample churn: every run draws its own training set."""
+    methods = rows.cross_sample(beta=CODISTILL_SKL, ramp_steps=RAMP_STEPS)
+    title = "Churn between resampled training sets on MNIST"
+    study = _study("cross-sample-mnist", title, methods)
+    train = dataclasses.replace(
+        study.train,
+        sample="bootstrap",
+        seeds=dataclasses.replace(study.train.seeds, sample="varied"),
+    )
+    return dataclasses.replace(study, train=train)

@@ -6,7 +6,14 @@ from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, Minimum
 from churn_jax.methods.base import Ramp
 from churn_jax.studies.config import MethodSpec
 
-__all__ = ["fixed_input", "fixed_seeds", "paper_rows", "with_and_without_decay"]
+__all__ = [
+    "cross_sample",
+    "design_claims",
+    "fixed_input",
+    "fixed_seeds",
+    "paper_rows",
+    "with_and_without_decay",
+]
 
 
 def paper_rows(
@@ -18,6 +25,7 @@ def paper_rows(
     codistill_skl: float | None = None,
     combined: tuple[float, float] | None = None,
     ramp_steps: float,
+    stale: tuple[int, float] | None = None,
     top_k: int | None = None,
 ) -> tuple[MethodSpec, ...]:
     """The methods of the paper's Tables 2 and 7; None leaves a row out.
@@ -32,6 +40,9 @@ def paper_rows(
         combined: alpha and beta of Eq. 19.
         ramp_steps: updates in which co-distillation's coefficients grow to their
             value; the paper's ramp is linear, its length is not given.
+        stale: Co-distill CE as Anil et al. have it, whose numbers are not given: copies
+            of the peers refreshed every so many updates, and the burn-in in updates
+            before the peers matter. None is joint updates with a linear ramp.
         top_k: the regularisers look at so many classes (ImageNet: 10).
     """
     linear = Ramp("linear", ramp_steps)
@@ -59,6 +70,13 @@ def paper_rows(
         method = Codistillation(
             beta=codistill_ce, divergence="cross_entropy", beta_ramp=linear
         )
+        if stale is not None:
+            refresh_steps, burn_in = stale
+            method = method.replace(
+                update="independent",
+                refresh_steps=refresh_steps,
+                beta_ramp=Ramp("step", burn_in),
+            )
         add("codistill_ce", "Co-distill CE", method, "Eq. 18")
     if codistill_skl is not None:
         method = Codistillation(beta=codistill_skl, beta_ramp=linear)
@@ -141,3 +159,103 @@ def with_and_without_decay(rows: tuple[MethodSpec, ...]) -> tuple[MethodSpec, ..
             ),
         ]
     return tuple(both)
+
+
+_DIVERGENCES = {
+    "skl": ("skl", "SKL"),
+    "l1": ("l1", "L1"),
+    "ce": ("cross_entropy", "CE, fixed targets"),
+    "ce_both": ("joint_cross_entropy", "CE, gradients into both"),
+}
+
+
+def design_claims(
+    *, betas: dict[str, float], ramp_steps: float, refresh_steps: int
+) -> tuple[MethodSpec, ...]:
+    """Appendix C and section 4: which disagreement, which update, which ramp.
+
+    Rows are `<disagreement>_<joint|independent>_<constant|step|linear>`; gradients into
+    both peers have no independent form. `skl_joint_linear` is the paper's proposal and
+    is called `codistill_skl`. Then the same with one initialisation in all runs, beside
+    the baseline with one, and with three and four peers, whose beta is divided by
+    M - 1 so that the pull on a peer is that of a pair.
+
+    Args:
+        betas: for each of `skl`, `l1`, `ce` and `ce_both`.
+        ramp_steps: length of the linear ramp, and burn-in of the step.
+        refresh_steps: of the stale copies of independent updates.
+    """
+    rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
+    appendix = "[reproducibility] Appendix C"
+    for short, (divergence, words) in _DIVERGENCES.items():
+        for update in ("joint", "independent"):
+            if divergence == "joint_cross_entropy" and update == "independent":
+                continue
+            for ramp in ("constant", "step", "linear"):
+                name = f"{short}_{update}_{ramp}"
+                method = Codistillation(
+                    beta=betas[short],
+                    divergence=divergence,
+                    beta_ramp=Ramp(ramp, 0.0 if ramp == "constant" else ramp_steps),
+                    update=update,
+                    refresh_steps=refresh_steps if update == "independent" else 1,
+                )
+                label = f"{words}, {update}, {_RAMPS[ramp]}"
+                if name == "skl_joint_linear":
+                    name = "codistill_skl"
+                rows.append(MethodSpec(name, label, method, appendix))
+    proposal = next(row for row in rows if row.name == "codistill_skl")
+    for row in (rows[0], proposal):
+        rows.append(
+            dataclasses.replace(
+                row,
+                name=f"{row.name}_init",
+                label=f"{row.label}, same init",
+                equation="[reproducibility] Sec. 4",
+                train=_SAME["init"],
+            )
+        )
+    for peers in (3, 4):
+        method = proposal.method.replace(members=peers, beta=betas["skl"] / (peers - 1))
+        rows.append(
+            dataclasses.replace(
+                proposal,
+                name=f"codistill_skl_{peers}",
+                label=f"{proposal.label}, {peers} peers",
+                method=method,
+            )
+        )
+    return tuple(rows)
+
+
+_RAMPS = {"constant": "no ramp", "step": "burn-in", "linear": "linear ramp"}
+
+
+def cross_sample(*, beta: float, ramp_steps: float) -> tuple[MethodSpec, ...]:
+    """Churn between runs whose training sets are resampled.
+
+    Rows that resample per member take the whole set from the study, or they would
+    resample twice; the study's own `sample` is `bootstrap`, with seeds varied.
+    """
+    pair = Codistillation(beta=beta, beta_ramp=Ramp("linear", ramp_steps))
+    per_member = (("sample", "all"),)
+    eq2, eq9 = "[reproducibility] Eq. 2", "[reproducibility] Eq. 9"
+    bagging = ERM(members=2, deploy="mean_probs", member_sample="bootstrap")
+    return (
+        MethodSpec("baseline", "Baseline, one bootstrap", ERM(), eq2),
+        MethodSpec(
+            "ensemble",
+            "2-Ensemble, one bootstrap",
+            ERM(members=2, deploy="mean_probs"),
+            "[reproducibility] Table 7",
+        ),
+        MethodSpec("bagging", "2-Bagging", bagging, eq2, train=per_member),
+        MethodSpec("codistill_skl", "Co-distill SKL, one bootstrap", pair, eq9),
+        MethodSpec(
+            "twin_bootstrap",
+            "Twin bootstrap",
+            pair.replace(member_sample="bootstrap"),
+            eq9,
+            train=per_member,
+        ),
+    )
