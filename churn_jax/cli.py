@@ -12,6 +12,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "study": "train the methods of a preset on some data and report",
+    "sweep": "train a grid of coefficients, draw it and pick the best value",
     "report": "write table and report of a study's folder again",
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
@@ -53,6 +54,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.study import study
 
         return study
+    if name == "sweep":
+        from churn_jax.command.sweep import sweep
+
+        return sweep
     if name == "report":
         from churn_jax.command.study import report
 

@@ -1,16 +1,21 @@
 """Many methods times many replicas: studies and their presets."""
 
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies.grid import Axis
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.studies.study import StudyError, run_study
+from churn_jax.studies.sweep import run_selection, run_sweep
 
 __all__ = [
     "PRESETS",
+    "Axis",
     "DataConfig",
     "MethodSpec",
     "ModelConfig",
     "StudyConfig",
     "StudyError",
     "preset",
+    "run_selection",
     "run_study",
+    "run_sweep",
 ]

@@ -1,0 +1,248 @@
+"""`churn-jax sweep PRESET METHOD.COEFFICIENT`."""
+
+import dataclasses
+import math
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from churn_jax.command.launch import Launch, connect, wait_for_all
+from churn_jax.command.options import read_options
+from churn_jax.command.progress import StudyProgress
+from churn_jax.command.stopping import stopping
+from churn_jax.command.study import _SHORT, _continuation, _expanded, _set_aside
+
+__all__ = ["sweep"]
+
+
+def _arguments(config, folder: Path):
+    """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.studies import DataConfig, ModelConfig
+    from churn_jax.training.config import TrainConfig
+
+    @dataclasses.dataclass(frozen=True)
+    class Arguments:
+        """Options of a sweep.
+
+        Attributes:
+            values: of every coefficient that has none of its own, for example
+                `0.1,0.3,1`; default 1/4 to 4 times the preset's.
+            select: choose beta first, then alpha at the best beta, of one METHOD.
+            betas: values of beta for --select; default 1/4 to 4 times the preset's.
+            alphas: values of alpha for --select, likewise.
+            seeds: runs per value; every value has the same seeds.
+            criterion: churn, accuracy or churn-at-accuracy, on the validation split.
+            baseline: train the baseline too, as the value 0 where that is the baseline.
+            points_per_program: at most so many values are trained together, to save
+                memory; 0 trains all together.
+            out: folder of the artefacts. The same folder goes on where it was left.
+            fresh: move what is in the folder aside and start again.
+            set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
+            launch: several processes.
+            data: which examples.
+            model: which network.
+            train: how all values are trained; --seeds counts, not the replicas.
+        """
+
+        values: str = ""
+        select: bool = False
+        betas: str = ""
+        alphas: str = ""
+        seeds: int = 5
+        criterion: str = "churn"
+        baseline: bool = True
+        points_per_program: int = 0
+        out: Path = folder
+        fresh: bool = False
+        set: tuple[str, ...] = ()
+        launch: Launch = Launch()
+        data: DataConfig = config.data
+        model: ModelConfig = config.model
+        train: TrainConfig = config.train
+
+    return Arguments
+
+
+def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words before the first option, and the rest."""
+    argv = list(argv)
+    first = next((i for i, word in enumerate(argv) if word.startswith("-")), len(argv))
+    return argv[:first], argv[first:]
+
+
+def _parse(argv: Sequence[str]):
+    """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
+    from churn_jax.studies import PRESETS, preset
+
+    names, rest = ", ".join(PRESETS), _expanded(argv)
+    words, rest = _words(rest)
+    if not words and rest[:1] in (["-h"], ["--help"]):
+        words = [next(iter(PRESETS))]
+    if not words:
+        raise ValueError(f"sweep needs the name of a preset: {names}")
+    config = preset(words[0])
+    said = "-".join(word.partition("=")[0].strip() for word in words[1:]) or "select"
+    if any(word.partition("=")[0] == "--train.replicas" for word in rest):
+        raise ValueError("sweep takes --seeds, the runs per value, not --replicas")
+    if "--select" in rest:
+        said += "-select"
+    options = read_options(
+        _arguments(config, Path("runs") / "sweeps" / f"{config.name}-{said}"),
+        rest,
+        prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
+        description=f"Trains a grid of one or more coefficients as one program and "
+        f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
+        f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
+        f"--select` picks beta, then alpha. Presets: {names}. Short forms: "
+        f"{', '.join(_SHORT)}, --mesh replica=4,member=2,data=1.",
+    )
+    model = options.model
+    if model.name != config.model.name and model.features == config.model.features:
+        model = dataclasses.replace(model, features=())  # they were the other net's
+    config = dataclasses.replace(
+        config, data=options.data, model=model, train=options.train
+    )
+    for assignment in options.set:
+        path, _, value = assignment.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(
+                f"--set takes method.coefficient=number; got {assignment!r}"
+            )
+        config = config.with_coefficient(path.strip(), number)
+    return config, words[1:], options
+
+
+class _SweepProgress(StudyProgress):
+    """Bars of the programs; accuracy is the mean over the grid."""
+
+    def __init__(self, config, *, quiet: bool):
+        """No bars yet: they come with the plan."""
+        self.plan = ()
+        super().__init__(_Plan(config.train.epochs, ()), (), quiet=quiet)
+
+    def take(self, plan) -> None:
+        """More programs are to come; the two stages of a selection plan in turn."""
+        known = {p.name for p in self.plan}
+        new = [program for program in plan if program.name not in known]
+        self.plan = (*self.plan, *new)
+        self.weights |= {program.name: program.networks for program in new}
+        total = sum(p.networks for p in self.plan) * self.config.train.epochs
+        self.bars.update(self.all, total=total, description="all values")
+
+    def update(self, progress) -> None:
+        """After an evaluation."""
+        status = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
+        if self.task is not None:
+            self.bars.update(self.task, completed=progress.epoch, status=status)
+        new = progress.epoch - self.before
+        self.before = progress.epoch
+        self.bars.advance(self.all, new * self.weights.get(progress.name, 1))
+        program = next((p for p in self.plan if p.name == progress.name), None)
+        for stopped in progress.stopped if program else ():
+            if (progress.name, stopped.replica) not in self.frozen:
+                self.frozen.add((progress.name, stopped.replica))
+                seeds = program.replicas // len(program.points)
+                point = program.points[stopped.replica // seeds]
+                self.note(
+                    f"{point.name}: seed {stopped.replica % seeds} stopped at update "
+                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
+                )
+        if progress.epoch == progress.epochs:
+            self.console.print(f"{progress.name}: {status}", highlight=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What `StudyProgress` asks a study for."""
+
+    epochs: int
+    programs: tuple
+
+    @property
+    def train(self):
+        """Has `epochs`."""
+        return self
+
+    def select(self, only: tuple[str, ...]) -> tuple:
+        """All programs."""
+        del only
+        return self.programs
+
+
+def sweep(argv: Sequence[str]) -> int:
+    """Trains the grid and reports; returns the exit code."""
+    config, words, options = _parse(argv)
+    from churn_jax.studies.grid import Axis, numbers
+
+    values = numbers(options.values, "--values")
+    if options.select:
+        if len(words) != 1 or "." in words[0]:
+            raise ValueError(
+                "--select takes one method, for example codistill_skl_entropy; got "
+                f"{' '.join(words) or 'none'}"
+            )
+        if values:
+            raise ValueError("--select takes --betas and --alphas, not --values")
+        config.spec(words[0])
+    elif not words:
+        raise ValueError(
+            "sweep needs what to sweep, for example codistill_skl.beta, or a method "
+            "and --select"
+        )
+    axes = [] if options.select else [Axis.parse(w, config, values) for w in words]
+    process = connect(options.launch)
+    from churn_jax.studies.sweep import run_selection, run_sweep
+    from churn_jax.training.run import Interrupted
+
+    if options.fresh:
+        if process == 0:
+            _set_aside(options.out)
+        wait_for_all("the old folder is aside")
+    command = shlex.join(["churn-jax", "sweep", *argv])
+    began = time.perf_counter()
+    with stopping() as asked:
+        try:
+            with _SweepProgress(config, quiet=process != 0) as progress:
+                shared = {
+                    "seeds": options.seeds,
+                    "baseline": options.baseline,
+                    "criterion": options.criterion,
+                    "points_per_program": options.points_per_program,
+                    "command": command,
+                    "on_plan": progress.take,
+                    "on_start": progress.start,
+                    "on_progress": progress.update,
+                    "on_note": progress.note,
+                    "stop": asked.event,
+                }
+                if options.select:
+                    result = run_selection(
+                        config,
+                        words[0],
+                        options.out,
+                        betas=numbers(options.betas, "--betas"),
+                        alphas=numbers(options.alphas, "--alphas"),
+                        **shared,
+                    )
+                else:
+                    result = run_sweep(config, axes, options.out, **shared)
+        except (Interrupted, KeyboardInterrupt) as error:
+            if process == 0:
+                said = str(error) or "stopped at once; the last checkpoint is kept"
+                print(f"\n{said}. To go on: {_continuation(command)}")
+            return asked.exit_code
+    if process == 0:
+        _show(result, time.perf_counter() - began)
+    return 0
+
+
+def _show(result, seconds: float) -> None:
+    from churn_jax.reports import sweep_tables
+
+    sweep_tables.print_sweep(result)
+    print(f"\n{seconds:.0f} s. Folder: {result.folder}")

@@ -1,0 +1,144 @@
+"""Which value of a coefficient to take: decided on the validation split alone."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from churn_jax.analysis.significance import (
+    Difference,
+    paired_jackknife_test,
+    paired_t_test,
+)
+from churn_jax.reports.compare import MethodSummary
+
+__all__ = ["CRITERIA", "Choice", "choose", "paired"]
+
+CRITERIA = {
+    "churn": "the lowest validation churn",
+    "accuracy": "the highest validation accuracy",
+    "churn-at-accuracy": "the lowest validation churn among the values whose "
+    "validation accuracy is at most one standard error below the baseline's",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What was picked on one axis.
+
+    Attributes:
+        axis: name of the axis.
+        criterion: one of `CRITERIA`.
+        point: name of the chosen point; None where none could be.
+        value: of the coefficient there.
+        within: names of the other points that are within one standard error of the
+            chosen one, paired by seed: the data do not tell them apart from it.
+        reason: why there is no choice, or which points were no candidates.
+    """
+
+    axis: str
+    criterion: str
+    point: str | None
+    value: float | None
+    within: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def paired(
+    quantity: str,
+    a: MethodSummary | None,
+    b: MethodSummary | None,
+) -> Difference:
+    """`a` minus `b` over the seeds that finished in both, paired by seed.
+
+    Args:
+        quantity: name of a run-level or pair-level number of a `MethodSummary`.
+        a: one point's numbers; None where it has none.
+        b: another's.
+
+    Returns:
+        The `Difference`; its numbers are NaN where too few seeds are shared.
+    """
+    nothing = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
+    if a is None or b is None:
+        return nothing
+    shared = [run for run in a.runs if run in b.runs]
+    ours = [a.runs.index(run) for run in shared]
+    theirs = [b.runs.index(run) for run in shared]
+    if not shared:
+        return nothing
+    if quantity in a.run_values:
+        return paired_t_test(
+            a.run_values[quantity][ours], b.run_values[quantity][theirs]
+        )
+    return paired_jackknife_test(
+        a.pair_values[quantity][np.ix_(ours, ours)],
+        b.pair_values[quantity][np.ix_(theirs, theirs)],
+    )
+
+
+def choose(
+    axis: str,
+    points: Sequence[tuple[str, float, MethodSummary | None]],
+    baseline: MethodSummary | None,
+    criterion: str = "churn",
+) -> Choice:
+    """The best point of an axis by its validation numbers.
+
+    Points at which a run stopped are no candidates: a coefficient that sometimes
+    diverges is not one to recommend.
+
+    Args:
+        axis: name, for the record.
+        points: name, value and *validation* summary of every point but the baseline.
+        baseline: its validation summary, for `churn-at-accuracy`.
+        criterion: one of `CRITERIA`.
+
+    Returns:
+        The `Choice`.
+
+    Raises:
+        ValueError: unknown criterion.
+
+    Notes:
+        The paper reports the value "with the smallest churn" and not on which split;
+        this is the validation split.
+    """
+    if criterion not in CRITERIA:
+        raise ValueError(
+            f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
+        )
+    quantity = "accuracy" if criterion == "accuracy" else "churn"
+    sound = [
+        (name, value, s)
+        for name, value, s in points
+        if s is not None and not s.stopped and np.isfinite(getattr(s, quantity).mean)
+    ]
+    left_out = [name for name, *_ in points if name not in [n for n, *_ in sound]]
+    reason = ""
+    if left_out:
+        reason = f"no candidates, because runs stopped there: {', '.join(left_out)}"
+    if criterion == "churn-at-accuracy":
+        if baseline is None:
+            return Choice(axis, criterion, None, None, (), "there is no baseline")
+        sound = [point for point in sound if _as_accurate(point[2], baseline)]
+    if not sound:
+        why = "no value meets the criterion" if not reason else reason
+        return Choice(axis, criterion, None, None, (), why)
+    sign = -1 if quantity == "accuracy" else 1
+    name, value, best = min(
+        sound, key=lambda point: sign * getattr(point[2], quantity).mean
+    )
+    within = []
+    for other, _, summary in sound:
+        difference = paired(quantity, summary, best)
+        if other != name and abs(difference.difference) <= difference.stderr:
+            within.append(other)
+    return Choice(axis, criterion, name, value, tuple(within), reason)
+
+
+def _as_accurate(point: MethodSummary, baseline: MethodSummary) -> bool:
+    difference = paired("accuracy", point, baseline)
+    if not np.isfinite(difference.stderr):
+        return difference.difference >= 0
+    return difference.difference >= -difference.stderr

@@ -1,0 +1,216 @@
+"""What a sweep left in its folder: `sweep.json` and every point's predictions."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from churn_jax.predictions import PredictionsError, load_predictions
+from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports.compare import MethodSummary, summarize
+from churn_jax.reports.selection import Choice, choose
+
+__all__ = ["SPLITS", "AxisResult", "PointResult", "SweepResult", "collect_sweep"]
+
+SPLITS = ("validation", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class PointResult:
+    """One point of the grid: its setting and its numbers over all seeds.
+
+    Attributes:
+        name: folder under `points/`.
+        axis: name of its axis; empty for a baseline that is on none.
+        value: of the coefficient; None likewise.
+        label: of its method.
+        validation: numbers on the validation split; None where there are none.
+        test: numbers on the test split, which no choice looks at.
+        missing: why there are no numbers; empty where there are.
+    """
+
+    name: str
+    axis: str
+    value: float | None
+    label: str
+    validation: MethodSummary | None
+    test: MethodSummary | None
+    missing: str = ""
+
+    def on(self, split: str) -> MethodSummary | None:
+        """The numbers on `validation` or `test`."""
+        return getattr(self, split)
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisResult:
+    """One swept coefficient.
+
+    Attributes:
+        name: of the axis.
+        label: of its method, for people.
+        field: the coefficient.
+        fixed: other coefficients of the method and what they were held at.
+        points: smallest value first; the baseline among them if it is on this axis.
+        choice: what the criterion picks.
+    """
+
+    name: str
+    label: str
+    field: str
+    fixed: Mapping[str, float]
+    points: tuple[PointResult, ...]
+    choice: Choice
+
+    @property
+    def title(self) -> str:
+        """`Co-distill SKL, beta`, with what is held fixed."""
+        held = "".join(f", {k} = {v:g}" for k, v in self.fixed.items())
+        return f"{self.label}: {self.field}{held}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepResult:
+    """A sweep's numbers and choices.
+
+    Attributes:
+        folder: of the sweep.
+        title: heading of the report.
+        seeds: runs per point.
+        axes: the swept coefficients.
+        baseline: the point the others are compared with; None without one.
+        facts: the whole `sweep.json`.
+        files: what `write_sweep` wrote: name to path.
+    """
+
+    folder: Path
+    title: str
+    seeds: int
+    axes: tuple[AxisResult, ...]
+    baseline: PointResult | None
+    facts: Mapping[str, Any]
+    files: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def points(self) -> tuple[PointResult, ...]:
+        """All points, the baseline first, every one once."""
+        found = {} if self.baseline is None else {self.baseline.name: self.baseline}
+        for axis in self.axes:
+            found |= {point.name: point for point in axis.points}
+        return tuple(found.values())
+
+    def choice(self, axis: str) -> Choice:
+        """What was picked on the axis called `axis`.
+
+        Raises:
+            ValueError: there is no such axis.
+        """
+        for found in self.axes:
+            if found.name == axis:
+                return found.choice
+        names = ", ".join(a.name for a in self.axes)
+        raise ValueError(f"the sweep has no axis {axis!r}; it has: {names}")
+
+
+def collect_sweep(folder) -> SweepResult:
+    """Reads a sweep's folder, computes every point's numbers and the choices.
+
+    A sweep that is still running is read as far as it is.
+
+    Args:
+        folder: of the sweep.
+
+    Returns:
+        The `SweepResult`; nothing is written.
+
+    Raises:
+        ReportError: there is no usable `sweep.json`.
+
+    Example:
+        >>> from churn_jax.reports import ReportError
+        >>> try:
+        ...     collect_sweep("no/such/sweep")
+        ... except ReportError as error:
+        ...     print(error)
+        no/such/sweep/sweep.json does not exist; is no/such/sweep a sweep's folder?
+    """
+    folder = Path(folder)
+    facts = _facts(folder)
+    points = {p["name"]: _point(folder, p) for p in facts["points"]}
+    baseline = points.get(facts.get("baseline") or "")
+    axes = tuple(
+        _axis(entry, points.values(), baseline, facts["criterion"])
+        for entry in facts["axes"]
+    )
+    return SweepResult(
+        folder=folder,
+        title=str(facts.get("title") or facts["name"]),
+        seeds=int(facts["seeds"]),
+        axes=axes,
+        baseline=baseline,
+        facts=facts,
+    )
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    path = folder / "sweep.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        needed = ("name", "seeds", "criterion", "axes", "points")
+        if missing := [key for key in needed if key not in facts]:
+            raise ReportError(f"{path} is no sweep's record; it lacks {missing[0]!r}")
+    except FileNotFoundError as error:
+        raise ReportError(
+            f"{path} does not exist; is {folder} a sweep's folder?"
+        ) from error
+    except (OSError, json.JSONDecodeError, TypeError) as error:
+        raise ReportError(f"{path} cannot be read as JSON ({error})") from error
+    return facts
+
+
+def _point(folder: Path, entry: Mapping[str, Any]) -> PointResult:
+    summaries, missing = {}, ""
+    for split in SPLITS:
+        path = folder / "points" / entry["name"] / f"{split}.npz"
+        if not path.exists():
+            missing = "it has no predictions yet"
+            continue
+        try:
+            summaries[split] = summarize(load_predictions(path))
+        except PredictionsError as error:
+            missing = " ".join(str(error).split())
+    return PointResult(
+        name=entry["name"],
+        axis=entry["axis"],
+        value=entry["value"],
+        label=entry["label"],
+        validation=summaries.get("validation"),
+        test=summaries.get("test"),
+        missing=missing,
+    )
+
+
+def _axis(
+    entry: Mapping[str, Any],
+    points: Sequence[PointResult],
+    baseline: PointResult | None,
+    criterion: str,
+) -> AxisResult:
+    on_axis = sorted(
+        (p for p in points if p.axis == entry["name"]), key=lambda p: p.value
+    )
+    choice = choose(
+        entry["name"],
+        [(p.name, p.value, p.validation) for p in on_axis if p is not baseline],
+        None if baseline is None else baseline.validation,
+        criterion,
+    )
+    return AxisResult(
+        name=entry["name"],
+        label=entry["label"],
+        field=entry["field"],
+        fixed=dict(entry["fixed"]),
+        points=tuple(on_axis),
+        choice=choice,
+    )

@@ -1,0 +1,332 @@
+"""A grid of coefficients: its axes, its points, and many points as one method.
+
+Nothing here trains. A point is a `MethodSpec` with one number changed; points that
+differ by numbers alone become one method whose coefficients are arrays `[R]`, with
+R = points x seeds, which the engine trains as one program.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from churn_jax.methods import ERM, Codistillation, Method, MinimumEntropy
+from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.training.config import TrainConfig
+
+__all__ = ["Axis", "Point", "baseline_point", "grid_points", "programs", "stacked"]
+
+OPTIMIZER = ("optimizer.learning_rate", "optimizer.weight_decay")
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the preset's value, where none are given
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One coefficient of one method and the values it takes.
+
+    Attributes:
+        method: name of a row of the study.
+        field: a coefficient of its method (`beta`, `beta_ramp.steps`), or
+            `optimizer.learning_rate` or `optimizer.weight_decay`.
+        values: finite, at least 0 and distinct; empty takes 1/4 to 4 times the
+            preset's value.
+        fixed: other coefficients of the method and what they are held at.
+    """
+
+    method: str
+    field: str
+    values: tuple[float, ...] = ()
+    fixed: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self):
+        """Checks the values."""
+        for value in self.values:
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(
+                    f"{self.path} takes finite values of at least 0; got {value}"
+                )
+            if value == 0 and self.field == "temperature":
+                raise ValueError(f"{self.path} must be above 0")
+        if len(set(self.values)) != len(self.values):
+            raise ValueError(
+                f"{self.path} has a value twice: {', '.join(map(_text, self.values))}"
+            )
+
+    @property
+    def path(self) -> str:
+        """`method.field`."""
+        return f"{self.method}.{self.field}"
+
+    @property
+    def name(self) -> str:
+        """`method.field`, with what is held fixed: one curve of a figure."""
+        return self.path + "".join(f",{k}={_text(v)}" for k, v in self.fixed)
+
+    @classmethod
+    def parse(
+        cls, text: str, config: StudyConfig, values: Sequence[float] = ()
+    ) -> "Axis":
+        """Reads `codistill_skl.beta` or `codistill_skl.beta=0.1,0.3`.
+
+        A bare `optimizer.weight_decay` is the baseline's.
+
+        Args:
+            text: the axis.
+            config: the study, for the names.
+            values: where `text` has none.
+
+        Raises:
+            ValueError: no such method or coefficient, or a value is not a number.
+
+        Example:
+            >>> from churn_jax.studies import preset
+            >>> axis = Axis.parse("codistill_skl.beta=0,0.1", preset("digits"))
+            >>> axis.method, axis.field, axis.values
+            ('codistill_skl', 'beta', (0.0, 0.1))
+        """
+        path, equals, listed = text.partition("=")
+        path = path.strip()
+        if path in OPTIMIZER:
+            path = f"{config.baseline}.{path}"
+        method, _, field = path.partition(".")
+        if equals:
+            values = numbers(listed, path)
+        return cls(method, field, tuple(map(float, values))).checked(config)
+
+    def checked(self, config: StudyConfig) -> "Axis":
+        """The axis with values, whose method and field are in the study.
+
+        Raises:
+            ValueError: they are not, or there is no value to start from.
+        """
+        spec = config.spec(self.method)
+        for field, _ in (*self.fixed, (self.field, 0.0)):
+            if field not in (known := _sweepable(spec.method)):
+                close = difflib.get_close_matches(field, known, n=2, cutoff=0.4)
+                hint = f"; did you mean {' or '.join(close)}?" if close else ""
+                raise ValueError(
+                    f"{self.method} has no coefficient {field!r} that can be swept; "
+                    f"it has: {', '.join(known)}{hint}"
+                )
+        if self.values:
+            return self
+        start = _value(spec, self.field, config.train)
+        if start == 0:
+            raise ValueError(
+                f"{self.path} is 0 in the preset, so there is no grid to suggest; "
+                "give --values"
+            )
+        values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
+        if self.field == "alpha" and not isinstance(spec.method, Codistillation):
+            values = tuple(v for v in values if v < 1)  # a convex combination
+        return dataclasses.replace(self, values=values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One setting, trained with every seed.
+
+    Attributes:
+        name: folder; `axis` with its value, or the baseline's name.
+        axis: `Axis.name`; empty for a baseline that is on no axis.
+        value: of the coefficient; None likewise.
+        spec: the row of the study with the coefficient set.
+    """
+
+    name: str
+    axis: str
+    value: float | None
+    spec: MethodSpec
+
+
+def numbers(text: str, path: str) -> tuple[float, ...]:
+    """`"0.1, 0.3"` as numbers.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise ValueError(
+            f"the values of {path} must be numbers like 0.1,0.3,1; got {text!r}"
+        ) from None
+
+
+def grid_points(config: StudyConfig, axis: Axis) -> tuple[Point, ...]:
+    """The points of an axis, smallest value first."""
+    spec = config.spec(axis.method)
+    for field, value in axis.fixed:
+        spec = _at(spec, field, value)
+    return tuple(
+        Point(
+            f"{axis.path}={_text(value)}{axis.name.removeprefix(axis.path)}",
+            axis.name,
+            value,
+            _at(spec, axis.field, value),
+        )
+        for value in sorted(axis.values)
+    )
+
+
+def baseline_point(
+    config: StudyConfig, points: Sequence[Point], axes: Sequence[Axis]
+) -> Point:
+    """The point that the others are compared with.
+
+    A point of the grid that trains as the baseline does (a weight of 0), else the value
+    0 of an axis where that is the baseline, else the baseline itself.
+
+    Raises:
+        ValueError: the study has no baseline.
+
+    Example:
+        >>> from churn_jax.studies import preset
+        >>> digits = preset("digits")
+        >>> for path in ("codistill_skl.beta", "codistill_skl_entropy.alpha"):
+        ...     axis = Axis.parse(f"{path}=0.1", digits)
+        ...     baseline_point(digits, grid_points(digits, axis), (axis,)).name
+        'codistill_skl.beta=0'
+        'baseline'
+    """
+    at_zero = [
+        point
+        for axis in axes
+        if axis.field != "temperature"
+        for point in grid_points(config, dataclasses.replace(axis, values=(0.0,)))
+    ]
+    for point in (*points, *at_zero):
+        if _is_baseline(config, point.spec):
+            return point
+    return Point(config.baseline, "", None, config.spec(config.baseline))
+
+
+def _is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
+    """Whether a row is trained as the baseline: one network on the labels alone.
+
+    A pair without any coupling is two such networks, of which the first, with the
+    baseline's initial weights, batches and augmentation, is deployed.
+    """
+    baseline, method = config.spec(config.baseline), spec.method
+    if not isinstance(baseline.method, ERM) or baseline.method.members != 1:
+        return False
+    if spec.models or spec.teacher is not None:
+        return False
+    if spec.train_size != baseline.train_size:
+        return False
+    if spec.config(config.train) != baseline.config(config.train):
+        return False
+    if getattr(method, "member_sample", "shared") != "shared":
+        return False
+    if isinstance(method, MinimumEntropy):
+        return method.members == 1 and method.alpha == 0
+    if isinstance(method, Codistillation):
+        first = method.deploy == "member" and method.deployed_member == 0
+        return first and method.beta == 0 and method.alpha == 0
+    return type(method) is ERM and method.members == 1
+
+
+def programs(
+    config: StudyConfig, points: Sequence[Point], largest: int = 0
+) -> list[list[Point]]:
+    """Points that can be trained as one program, at most `largest` together; 0 is all.
+
+    Methods of one structure, with the same networks, teacher and training, differ by
+    numbers alone.
+    """
+    together: dict[Any, list[Point]] = {}
+    for point in points:
+        spec = point.spec
+        key = (
+            jax.tree.structure(spec.method),
+            spec.models,
+            spec.teacher,
+            spec.train_size,
+            _without_rates(spec.config(config.train)),
+        )
+        together.setdefault(key, []).append(point)
+    size = largest or max(len(points), 1)
+    return [
+        part[i : i + size]
+        for part in together.values()
+        for i in range(0, len(part), size)
+    ]
+
+
+def stacked(
+    config: StudyConfig, points: Sequence[Point], seeds: Sequence[int]
+) -> tuple[Method, TrainConfig]:
+    """Points as one method with coefficients `[R]`, R = points x seeds, point by point.
+
+    Args:
+        config: the study.
+        points: of one program.
+        seeds: seed numbers, the same at every point.
+
+    Returns:
+        The method and how it is trained.
+    """
+
+    def column(*values):
+        return np.repeat(np.asarray(values, np.float32), len(seeds))
+
+    method = jax.tree.map(column, *(point.spec.method for point in points))
+    trains = [point.spec.config(config.train) for point in points]
+    rates = {
+        field: tuple(
+            float(getattr(train.optimizer, field)) for train in trains for _ in seeds
+        )
+        for field in ("learning_rate", "weight_decay")
+    }
+    train = trains[0]
+    return method, dataclasses.replace(
+        train,
+        replicas=len(points) * len(seeds),
+        seed_numbers=tuple(seeds) * len(points),
+        optimizer=dataclasses.replace(train.optimizer, **rates),
+    )
+
+
+def _without_rates(train: TrainConfig) -> TrainConfig:
+    optimizer = dataclasses.replace(
+        train.optimizer, learning_rate=0.0, weight_decay=0.0
+    )
+    return dataclasses.replace(train, optimizer=optimizer)
+
+
+def _sweepable(method: Method) -> list[str]:
+    """Dotted names of a method's coefficients, and the optimiser's."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(method)
+    names = [
+        jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
+    ]
+    return [*names, *OPTIMIZER]
+
+
+def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:
+    """The row with one coefficient set."""
+    if field in OPTIMIZER:
+        return dataclasses.replace(spec, train=(*spec.train, (field, value)))
+    return dataclasses.replace(spec, method=_set(spec.method, field, value))
+
+
+def _set(part, field: str, value: float):
+    name, _, rest = field.partition(".")
+    if rest:
+        value = _set(getattr(part, name), rest, value)
+    return dataclasses.replace(part, **{name: value})
+
+
+def _value(spec: MethodSpec, field: str, train: TrainConfig) -> float:
+    value = spec.config(train) if field in OPTIMIZER else spec.method
+    for name in field.split("."):
+        value = getattr(value, name)
+    return float(value)
+
+
+def _text(value: float) -> str:
+    return format(value, ".12g")
