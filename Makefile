@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-.PHONY: demo test test-fast test-slow lint format types clean
+ORACLES ?= .venv-oracles
+.PHONY: demo test test-fast test-slow test-oracles lint format types clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -31,6 +32,19 @@ test-fast: $(VENV)/.installed-test
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
+# Public torch models beside ours, in an environment of their own. timm asks for
+# torchvision, which chooses another torch; timm's networks need neither.
+$(ORACLES)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracles]'
+	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31
+	touch $@
+
+test-oracles: export JAX_PLATFORMS ?= cpu
+
+test-oracles: $(ORACLES)/.installed
+	$(ORACLES)/bin/python -m pytest -q -s -m oracle tests/oracles
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyrefly check
 
@@ -38,4 +52,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) $(ORACLES) runs

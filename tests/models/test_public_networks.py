@@ -1,0 +1,56 @@
+"""Our ImageNet networks against golden logits of public torch models.
+
+`make test-oracles` compares with the models themselves.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.models import drawn, public_networks
+
+_PARAMETERS = {
+    "resnet18": 11_689_512,
+    "resnet50": 25_557_032,
+    "resnet50_stride_1x1": 25_557_032,
+    "resnet_v2_50": 25_549_352,
+}
+
+
+@pytest.mark.parametrize("name", public_networks.NETWORKS)
+def test_parameter_count_is_that_of_the_public_model(name):
+    shapes = public_networks.variable_shapes(public_networks.build(name, 1000))
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]))
+    assert count == _PARAMETERS[name] == public_networks.golden(name)["parameters"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet18",
+        pytest.param("resnet50", marks=pytest.mark.slow),
+        pytest.param("resnet50_stride_1x1", marks=pytest.mark.slow),
+        "resnet_v2_50",
+    ],
+)
+def test_logits_are_those_of_the_public_model(name):
+    golden, copy = public_networks.golden(name), public_networks.NETWORKS[name]
+    model = public_networks.build(name)
+    like = public_networks.variable_shapes(model)
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), like)
+    shapes = {key: value.shape for key, value in copy.write(empty).items()}
+    assert drawn.fingerprint(shapes) == golden["weights"]
+    variables = copy.read(drawn.weights(shapes), like)
+    output = jax.jit(model.apply)(variables, drawn.images())
+    np.testing.assert_allclose(output.logits, golden["logits"], rtol=0, atol=1e-4)
+
+
+def test_golden_logits_tell_images_and_strides_apart():
+    logits = {
+        name: np.array(public_networks.golden(name)["logits"])
+        for name in public_networks.NETWORKS
+    }
+    for rows in logits.values():
+        assert np.abs(rows[0] - rows[1]).max() > 0.1  # 1,000 times the tolerance
+    moved = logits["resnet50"] - logits["resnet50_stride_1x1"]
+    assert np.abs(moved).max() > 0.1

@@ -1,0 +1,63 @@
+"""The public torch models of which ours are copies."""
+
+import torch
+import transformers
+
+from tests.oracles.timm_alone import import_timm
+
+timm = import_timm()
+
+
+def _hugging_face(**fields):
+    """Of Hugging Face, without its pretrained weights."""
+    config = transformers.ResNetConfig(**fields)
+    return transformers.ResNetForImageClassification(config)
+
+
+def build(name, num_classes):
+    """The public counterpart of a network of our zoo, randomly initialised, seeded."""
+    torch.manual_seed(0)
+    if name == "resnet18":
+        return _hugging_face(
+            layer_type="basic",
+            depths=[2, 2, 2, 2],
+            hidden_sizes=[64, 128, 256, 512],
+            num_labels=num_classes,
+        )
+    if name == "resnet50":
+        return _hugging_face(num_labels=num_classes)
+    if name == "resnet50_stride_1x1":
+        return _hugging_face(num_labels=num_classes, downsample_in_bottleneck=True)
+    return timm.create_model("resnetv2_50", num_classes=num_classes)
+
+
+def parameters(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+def shapes(model):
+    """PyTorch's name to shape, without the counters."""
+    return {
+        name: tuple(value.shape)
+        for name, value in model.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def load(model, weights):
+    """Gives the model NumPy weights, each exactly once."""
+    tensors = {name: torch.from_numpy(value) for name, value in weights.items()}
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    assert not unexpected and all(n.endswith("num_batches_tracked") for n in missing)
+    return model
+
+
+def logits(model, images):
+    """Logits `[B, C]` of NHWC images; batch norm as the model's mode says."""
+    with torch.no_grad():
+        out = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+    return getattr(out, "logits", out).numpy()
+
+
+def versions():
+    return {m.__name__: m.__version__ for m in (torch, transformers, timm)}

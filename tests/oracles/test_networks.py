@@ -1,0 +1,81 @@
+"""Our ImageNet networks against the public torch models, in one process."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.models import drawn, public_networks
+from tests.oracles import public, refresh
+
+pytestmark = pytest.mark.oracle
+_TOLERANCE = 1e-4
+
+
+def _compare(what, ours, torchs):
+    """Prints and bounds the largest difference, absolute and by the largest value."""
+    ours = np.asarray(ours)
+    absolute = float(np.abs(ours - torchs).max())
+    relative = absolute / float(np.abs(torchs).max())
+    print(f"{what}: largest difference {absolute:.1e}, relative {relative:.1e}")
+    assert np.isfinite(torchs).all() and max(absolute, relative) < _TOLERANCE
+
+
+def _both(name):
+    """The torch model, ours and its variables.
+
+    Kernels as the public library draws them, batch norm and biases off their defaults.
+    """
+    theirs = public.build(name, public_networks.CLASSES)
+    weights = {
+        key: value.numpy().copy()
+        for key, value in theirs.state_dict().items()
+        if value.ndim > 1
+    }
+    flat = {k: s for k, s in public.shapes(theirs).items() if len(s) == 1}
+    weights |= drawn.weights(flat)
+    public.load(theirs, weights)
+    ours = public_networks.build(name)
+    like = public_networks.variable_shapes(ours)
+    return theirs, ours, public_networks.NETWORKS[name].read(weights, like)
+
+
+@pytest.mark.parametrize("name", public_networks.NETWORKS)
+def test_golden_logits_are_what_torch_gives_here(name):
+    committed, now = public_networks.golden(name), refresh.record(name)
+    print(f"\n{name}: {now['parameters']:,} parameters, {now['versions']}")
+    for key in ("parameters", "weights"):
+        assert committed[key] == now[key]
+    _compare(f"{name}, committed", committed["logits"], np.array(now["logits"]))
+
+
+@pytest.mark.parametrize("name", public_networks.NETWORKS)
+def test_logits_at_224_pixels(name):
+    theirs, ours, variables = _both(name)
+    images = drawn.images((2, 224, 224, 3))
+    logits = jax.jit(ours.apply)(variables, images).logits
+    print()
+    _compare(f"{name}, 224 pixels", logits, public.logits(theirs.eval(), images))
+
+
+@pytest.mark.parametrize("name", public_networks.NETWORKS)
+def test_a_training_step_sees_the_same_batch_statistics(name):
+    theirs, ours, variables = _both(name)
+    images = drawn.images((4, 128, 96, 3))
+
+    def train(variables, images):
+        return ours.apply(variables, images, train=True, mutable=["batch_stats"])
+
+    output, updated = jax.jit(train)(variables, images)
+    print()
+    logits = public.logits(theirs.train(), images)
+    _compare(f"{name}, training", output.logits, logits)
+    moved = public_networks.NETWORKS[name].write(
+        {"params": variables["params"], **updated}
+    )
+    means = [key for key in moved if key.endswith("running_mean")]
+    state = theirs.state_dict()
+    _compare(
+        f"{name}, {len(means)} running means",
+        np.concatenate([moved[key] for key in means]),
+        np.concatenate([state[key].numpy() for key in means]),
+    )
