@@ -69,7 +69,6 @@ def doctor(argv: Sequence[str]) -> int:
     from churn_jax.studies.repeatability import Launch
 
     console = Console()
-    console.print(_machine())
     launch = Launch(
         preset=parsed.preset,
         method=parsed.method,
@@ -91,6 +90,7 @@ def doctor(argv: Sequence[str]) -> int:
                 f"launch {number + 1} of {parsed.launches}: {parsed.updates:,} updates"
             ),
         )
+    console.print(_machine())  # only now: a TPU serves one process at a time
     paths = write(drift, out)
     console.print(_distances(drift))
     console.print(_verdict(drift), soft_wrap=True, highlight=False)
@@ -113,7 +113,7 @@ def _machine():
     rows.add_row("backend", jax.default_backend())
     rows.add_row("devices", ", ".join(map(str, jax.devices())))
     rows.add_row("mesh", f"up to replica={count},member=1,data=1 (--train.mesh.*)")
-    cache = str(jax.config.jax_compilation_cache_dir)
+    cache = str(jax.config.values["jax_compilation_cache_dir"])
     rows.add_row("compilation cache", cache)
     return rows
 
@@ -125,7 +125,7 @@ def _distances(drift):
     from churn_jax.studies.launches import table
 
     rows = Table(title="relative L2 distance of the weights, all pairs of launches")
-    for name in ("update", "mean", "largest"):
+    for name in ("update", "smallest", "median", "largest"):
         rows.add_column(name, justify="right")
     for row in table(drift):
         rows.add_row(*row)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
-from churn_jax.metrics import PairSummary
+from churn_jax.metrics import PairSummary, pairwise, summarize_pairs
 from churn_jax.predictions import replace_file
 from churn_jax.studies.repeatability import Launch, Recording, weights_file
 from churn_jax.studies.study import hardware, versions
@@ -121,13 +121,15 @@ def environment(
     """The environment of a launch.
 
     No compiled program is shared through the persistent cache: on a GPU the second
-    launch would be handed the kernels that the first one picked.
+    launch would be handed the kernels that the first one picked. GPU memory is taken
+    as it is needed, so that a parent that holds some does not stop its launches.
 
     Example:
         >>> environment(deterministic=True, base={"XLA_FLAGS": "--a=1"})["XLA_FLAGS"]
         '--a=1 --xla_gpu_deterministic_ops=true'
     """
-    changed = {**base, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    changed = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **base}
+    changed["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if deterministic:
         flags = [base.get("XLA_FLAGS", ""), _DETERMINISTIC]
         changed["XLA_FLAGS"] = " ".join(flags).strip()
@@ -172,7 +174,7 @@ def compare(
     checksums = np.stack([f.checksums for f in found])
     differ = np.flatnonzero(np.any(checksums != checksums[0], axis=0))
     logits = jnp.stack([f.logits for f in found])
-    labels = found[0].labels
+    labels = jnp.asarray(found[0].labels)
     return Drift(
         launch=launch,
         perturbed=perturbed,
@@ -182,9 +184,9 @@ def compare(
         distance=distance,
         first_difference=int(differ[0]) if len(differ) else None,
         digests=tuple(f.digest for f in found),
-        churn=_pairwise(metrics.churn, logits),
-        surrogate_churn=_pairwise(metrics.surrogate_churn, logits),
-        accuracy=tuple(float(metrics.accuracy(f.logits, labels)) for f in found),
+        churn=summarize_pairs(pairwise(metrics.churn, logits)),
+        surrogate_churn=summarize_pairs(pairwise(metrics.surrogate_churn, logits)),
+        accuracy=tuple(float(metrics.accuracy(run, labels)) for run in logits),
         updates_per_second=tuple((f.steps[-1] - 1) / f.seconds for f in found),
     )
 
@@ -195,19 +197,14 @@ def _relative(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.linalg.norm(difference) / np.linalg.norm(a.astype(np.float64)))
 
 
-def _pairwise(metric, logits) -> PairSummary:
-    mean, std, stderr, runs = metrics.summarize_pairs(metrics.pairwise(metric, logits))
-    return PairSummary(float(mean), float(std), float(stderr), runs)
-
-
-def table(drift: Drift) -> list[tuple[str, str, str]]:
-    """Rows of `(update, mean distance, largest distance)`; an exact zero is `0`."""
+def table(drift: Drift) -> list[tuple[str, ...]]:
+    """Rows `(update, smallest, median, largest)` over pairs; an exact zero is `0`."""
 
     def shown(value: float) -> str:
         return "0" if value == 0.0 else f"{value:.3g}"
 
     return [
-        (f"{step:,}", shown(row.mean()), shown(row.max()))
+        (f"{step:,}", *(shown(f(row)) for f in (np.min, np.median, np.max)))
         for step, row in zip(drift.steps, drift.distance)
     ]
 
@@ -254,10 +251,11 @@ def distance_plot(drift: Drift):
 
 def record_of(drift: Drift) -> dict[str, Any]:
     """Everything as JSON values, with what the numbers depend on."""
-    numbers = dataclasses.asdict(drift)
+    numbers: dict[str, Any] = dataclasses.asdict(drift)
     for name in ("churn", "surrogate_churn"):
         given = getattr(drift, name)._asdict().items()
-        numbers[name] = {k: None if np.isnan(v) else v for k, v in given}
+        plain = {k: np.asarray(v).item() for k, v in given}
+        numbers[name] = {k: None if np.isnan(v) else v for k, v in plain.items()}
     numbers["distance"] = drift.distance.tolist()
     return {
         "repeats": drift.repeats,
@@ -279,7 +277,7 @@ def write(drift: Drift, folder: Path) -> dict[str, Path]:
     paths = {name: folder / name for name in names}
     with replace_file(paths["repeatability.json"]) as file:
         file.write((json.dumps(record_of(drift), indent=2) + "\n").encode())
-    rows = [("update", "mean distance", "largest"), ("---:",) * 3, *table(drift)]
+    rows = [("update", "smallest", "median", "largest"), ("---:",) * 4, *table(drift)]
     with replace_file(paths["table.md"]) as file:
         file.write("".join(f"| {' | '.join(row)} |\n" for row in rows).encode())
     with replace_file(paths["distance.png"]) as file:

@@ -20,13 +20,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec as P
 
 from churn_jax import data
 from churn_jax.data import Dataset, channel_statistics
 from churn_jax.predictions import replace_file
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.presets import preset
-from churn_jax.training.partition import fetch, place, replicate
+from churn_jax.training.partition import MEMBER, REPLICA, fetch, place, replicate
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import Run
 from churn_jax.training.seeds import Seeds
@@ -86,7 +87,7 @@ class Launch:
         """The preset with what the launch replaces, and the row that is trained.
 
         Raises:
-            ValueError: unknown preset or row, or a row that needs a teacher.
+            ValueError: unknown preset, row or network, or a row that needs a teacher.
         """
         config = preset(self.preset)
         source, network, train = config.data, config.model, config.train
@@ -104,6 +105,7 @@ class Launch:
             raise ValueError(
                 f"{spec.name} learns from a teacher; launches compare rows without one"
             )
+        spec.groups(network, num_classes=2)  # complains about an unknown network
         return config, spec
 
     def run(self, dataset: Dataset) -> Run:
@@ -278,9 +280,8 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
     state = session.state
     if launch.perturb is not None:
         params = flip_last_bit(fetch(state.params), launch.perturb)
-        specs = TrainState.specs().params
         state = dataclasses.replace(
-            state, params=place(params, session.program.mesh, specs)
+            state, params=place(params, session.program.mesh, P(REPLICA, MEMBER))
         )
     steps = log_spaced(launch.updates)
     state, checksums, seconds = _updates(session, state, steps, folder)
