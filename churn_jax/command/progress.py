@@ -38,10 +38,9 @@ class StudyProgress:
         )
         # Work in units of one network's epochs, so that the time left is right.
         self.weights = {s.name: s.method.members for s in self.specs}
-        epochs = config.train.epochs
-        self.all = self.bars.add_task(
-            "all methods", total=epochs * sum(self.weights.values()), status=""
-        )
+        self.epochs = {s.name: s.config(config.train).epochs for s in self.specs}
+        total = sum(n * self.weights[name] for name, n in self.epochs.items())
+        self.all = self.bars.add_task("all methods", total=total, status="")
         self.task: TaskID | None = None
         self.before = 0
         self.frozen: set[tuple[str, int]] = set()
@@ -59,7 +58,7 @@ class StudyProgress:
         """A method begins, or was finished before."""
         if self.task is not None:
             self.bars.update(self.task, visible=False)
-        epochs = self.config.train.epochs
+        epochs = self.epochs.get(spec.name, self.config.train.epochs)
         self.before = 0
         status = "finished before" if finished else "compiling"
         self.task = self.bars.add_task(f"{spec.label:<20}", total=epochs, status=status)

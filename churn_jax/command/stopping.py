@@ -1,29 +1,56 @@
-"""Ctrl-C and SIGTERM as a request: the first saves and stops, the second stops."""
+"""Ctrl-C, SIGTERM or a time limit as a request: the first saves and stops.
 
+A second signal stops at once.
+"""
+
+import math
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Stopping", "stopping"]
+__all__ = ["NOT_FINISHED", "Stopping", "check_minutes", "stopping"]
+
+# Exit code of a command that `--minutes` ended before its work was done.
+NOT_FINISHED = 3
+
+
+def check_minutes(minutes: float | None) -> None:
+    """Refuses a time limit that is not a positive number.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
+        raise ValueError(f"--minutes must be a positive number; got {minutes:g}")
 
 
 class Stopping:
     """What was asked for.
 
     Attributes:
-        event: set by the first signal; training looks at it and saves.
+        event: set by the first signal and when the time is over; training looks at it
+            and saves.
         signals: numbers of the signals that came.
+        minutes: the time limit; None is none.
     """
 
-    def __init__(self):
+    def __init__(self, minutes: float | None = None):
         """Nothing was asked for yet."""
+        check_minutes(minutes)
         self.event = threading.Event()
         self.signals: list[int] = []
+        self.minutes = minutes
 
     @property
     def exit_code(self) -> int:
-        """128 plus the signal's number, as shells have it."""
+        """128 plus the signal's number, as shells have it; 3 when the time was over.
+
+        Among several processes the first clock stops them all, so a limit and no signal
+        are enough.
+        """
+        if self.minutes is not None and not self.signals:
+            return NOT_FINISHED
         return 128 + (self.signals[0] if self.signals else signal.SIGINT)
 
     def _ask(self, number, frame) -> None:
@@ -35,17 +62,28 @@ class Stopping:
 
 
 @contextmanager
-def stopping() -> Iterator[Stopping]:
+def stopping(minutes: float | None = None) -> Iterator[Stopping]:
     """Catches both signals while the body runs; earlier handlers come back after it.
+
+    Args:
+        minutes: ask to stop after so many, from now on; None does not.
 
     Yields:
         The `Stopping`.
+
+    Raises:
+        ValueError: `minutes` is not a positive number.
     """
-    asked = Stopping()
+    asked = Stopping(minutes)
+    clock = threading.Timer(60 * (minutes or 0), asked.event.set)
+    clock.daemon = True
+    if minutes is not None:
+        clock.start()
     caught = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, asked._ask) for number in caught}
     try:
         yield asked
     finally:
+        clock.cancel()
         for number, handler in previous.items():
             signal.signal(number, handler)

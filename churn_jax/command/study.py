@@ -3,8 +3,6 @@
 import dataclasses
 import math
 import shlex
-import signal
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import tyro
 from churn_jax.command.launch import Launch, connect, wait_for_all
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
+from churn_jax.command.stopping import NOT_FINISHED, check_minutes, stopping
 
 __all__ = ["report", "study"]
 
@@ -63,6 +62,8 @@ def _arguments(config):
             fresh: move what is in the folder aside and start again.
             only: train these methods (and their teachers) only.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
+            minutes: save and stop after so many, with exit code 3 where something is
+                left to do; the same command goes on.
             launch: several processes.
             data: which examples.
             model: which network.
@@ -73,6 +74,7 @@ def _arguments(config):
         fresh: bool = False
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
+        minutes: float | None = None
         launch: Launch = Launch()
         data: DataConfig = config.data
         model: ModelConfig = config.model
@@ -98,6 +100,7 @@ def _parse(argv: Sequence[str]):
         description=f"{config.title}. Presets: {names}. Short forms: "
         f"{', '.join(_SHORT)}, --mesh replica=4,member=2,data=1.",
     )
+    check_minutes(options.minutes)
     model = options.model
     if model.name != config.model.name and model.features == config.model.features:
         model = dataclasses.replace(model, features=())  # they were the other net's
@@ -145,38 +148,27 @@ def study(argv: Sequence[str]) -> int:
             _set_aside(out)
         wait_for_all("the old folder is aside")
     command = shlex.join(["churn-jax", "study", *argv])
-    stop = threading.Event()
-    caught: list[int] = []
-
-    def ask(number, frame):
-        del frame
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-        stop.set()
-
-    previous = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     began = time.perf_counter()
-    try:
-        with StudyProgress(config, options.only, quiet=process != 0) as progress:
-            run_study(
-                config,
-                out,
-                only=options.only,
-                command=command,
-                on_start=progress.start,
-                on_progress=progress.update,
-                on_note=progress.note,
-                stop=stop,
-            )
-    except (Interrupted, KeyboardInterrupt) as error:
-        if process == 0:
-            said = str(error) or "stopped at once; the last checkpoint is kept"
-            print(f"\n{said}. To go on: {_continuation(command)}")
-        return 128 + (caught[0] if caught else signal.SIGINT)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with stopping(options.minutes) as asked:
+        try:
+            with StudyProgress(config, options.only, quiet=process != 0) as progress:
+                run_study(
+                    config,
+                    out,
+                    only=options.only,
+                    command=command,
+                    on_start=progress.start,
+                    on_progress=progress.update,
+                    on_note=progress.note,
+                    stop=asked.event,
+                )
+        except (Interrupted, KeyboardInterrupt) as error:
+            if process == 0:
+                said = str(error) or "stopped at once; the last checkpoint is kept"
+                if asked.exit_code == NOT_FINISHED:
+                    said = f"{said}, as --minutes {options.minutes:g} are over"
+                print(f"\n{said}. To go on: {_continuation(command)}")
+            return asked.exit_code
     if process == 0:
         _show(out, time.perf_counter() - began)
     return 0

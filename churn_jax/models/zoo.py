@@ -25,6 +25,7 @@ _ZOO = {
     "resnet50": ImageNetResNet,
     "resnet_v2_8": partial(ResNetV2, stages=(1, 1), width=8),  # for tiny runs
     "resnet_v2_50": ResNetV2,
+    "resnet8": partial(ResNet, depth=8),  # for tiny runs, too
 }
 
 
@@ -39,7 +40,7 @@ def available() -> tuple[str, ...]:
         >>> available()[:5]
         ('mlp', 'lenet5', 'resnet20', 'resnet32', 'resnet56')
         >>> available()[5:]
-        ('resnet18', 'resnet50', 'resnet_v2_8', 'resnet_v2_50')
+        ('resnet18', 'resnet50', 'resnet_v2_8', 'resnet_v2_50', 'resnet8')
     """
     return tuple(_ZOO)
 

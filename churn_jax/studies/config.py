@@ -13,7 +13,14 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import Method
 from churn_jax.training.config import TrainConfig
 
-__all__ = ["DataConfig", "MethodSpec", "ModelConfig", "StudyConfig", "resolved"]
+__all__ = [
+    "DataConfig",
+    "MethodSpec",
+    "ModelConfig",
+    "StudyConfig",
+    "averaged_name",
+    "resolved",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +197,13 @@ class StudyConfig:
         if len(set(names)) != len(names):
             raise ValueError(f"two methods have one name: {', '.join(names)}")
         for spec in self.methods:
-            replicas = spec.config(self.train).replicas
+            train = spec.config(self.train)
+            if train.ema_decay and averaged_name(spec.name) in names:
+                raise ValueError(
+                    f"{averaged_name(spec.name)} is the row of {spec.name}'s averaged "
+                    "weights; another method cannot have that name"
+                )
+            replicas = train.replicas
             if replicas != self.train.replicas:
                 raise ValueError(
                     f"{spec.name} has {replicas} replicas, the study "
@@ -270,6 +283,11 @@ class StudyConfig:
         )
         methods = tuple(changed if s is spec else s for s in self.methods)
         return dataclasses.replace(self, methods=methods)
+
+
+def averaged_name(name: str) -> str:
+    """Of the row that shows a method's averaged weights (`TrainConfig.ema_decay`)."""
+    return f"{name}_ema"
 
 
 def resolved(value: Any) -> Any:

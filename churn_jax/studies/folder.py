@@ -14,7 +14,7 @@ import numpy as np
 
 from churn_jax import __version__
 from churn_jax.predictions import load_predictions, replace_file
-from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
+from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, resolved
 from churn_jax.training.checkpoint import free_name
 from churn_jax.training.run import Trained
 
@@ -170,7 +170,11 @@ class StudyFolder:
         """Whether the row was trained as it is now and its predictions are there."""
         if not self.entry(spec.name) or self.outdated(spec):
             return False
-        paths = [self.method_dir(spec.name) / file for file in (VALIDATION, TEST)]
+        paths = [
+            self.method_dir(row["name"]) / file
+            for row in self.rows_of(spec, {})
+            for file in (VALIDATION, TEST)
+        ]
         if not all(path.exists() for path in paths):
             return False
         for path in paths:
@@ -192,13 +196,42 @@ class StudyFolder:
             "train_size": spec.train_size,
         }
 
+    def rows_of(
+        self, spec: MethodSpec, entry: dict[str, Any]
+    ) -> tuple[dict[str, Any], ...]:
+        """The rows that one training gives: its own, and one of averaged weights.
+
+        The second costs no training of its own; its entry names the first as `of`.
+        """
+        name, label = spec.name, spec.label
+        own = {**entry, "name": name, "weights": "config"}
+        if not spec.config(self.config.train).ema_decay:
+            return (own,)
+        averaged = {
+            "name": averaged_name(name),
+            "label": f"{label}, EMA weights",
+            "weights": "ema",
+            "of": name,
+        }
+        shared = {k: v for k, v in entry.items() if not k.endswith("seconds")}
+        return own, {**shared, **averaged}
+
     def set_aside(self, name: str) -> Path:
-        """Renames what an earlier setting of the method left; nothing is deleted."""
+        """Renames what an earlier setting of the method left; nothing is deleted.
+
+        Returns:
+            Where it is now; averaged weights' predictions are beside it.
+        """
         source = self.method_dir(name)
         target = free_name(source.with_name(f"{name}.before"))
         source.rename(target)
+        averaged = self.method_dir(averaged_name(name))
+        if averaged.exists():
+            averaged.rename(free_name(averaged.with_name(f"{averaged.name}.before")))
         self.record["methods"] = [
-            m for m in self.record["methods"] if m["name"] != name
+            m
+            for m in self.record["methods"]
+            if m["name"] != name and m.get("of") != name
         ]
         self.write()
         return target
@@ -207,10 +240,11 @@ class StudyFolder:
         """Writes `study.json`, with a row's new entry where one is given."""
         if entry is not None:
             others = [m for m in self.record["methods"] if m["name"] != entry["name"]]
-            order = [m["name"] for m in self.record["config"]["methods"]]
+            names = [m["name"] for m in self.record["config"]["methods"]]
+            order = [n for name in names for n in (name, averaged_name(name))]
             self.record["methods"] = sorted(
                 [*others, entry],
-                key=lambda m: order.index(m["name"]) if m["name"] in order else 99,
+                key=lambda m: order.index(m["name"]) if m["name"] in order else 9999,
             )
         _write_json(self.path, self.record)
 

@@ -141,7 +141,8 @@ def run_study(
 
     teachers = {spec.teacher for spec in selected if not finished[spec.name]}
     for spec in selected:
-        if stop is not None and stop.is_set():
+        # Several processes agree to stop inside the training loop, at its updates.
+        if jax.process_count() == 1 and stop is not None and stop.is_set():
             raise Interrupted(f"stopped before {spec.name}")
         on_start(spec, finished[spec.name])
         if finished[spec.name]:
@@ -152,24 +153,26 @@ def run_study(
         entry = entry_of(
             spec, result, _training_cost(config, spec), folder.settings(spec)
         )
-        # The test split is written last: it says that the row is finished.
-        for split, file in (("validation", VALIDATION), ("test", TEST)):
-            examples = getattr(dataset, split)
-            logits = result.predict(examples.images)
-            if primary:
-                meta = {
-                    "method": spec.name,
-                    "study": config.name,
-                    "fingerprint": dataset.fingerprint,
-                    "split": split,
-                    "stopped": entry["stopped"],
-                }
-                save_predictions(
-                    folder.method_dir(spec.name) / file,
-                    Predictions(examples.ids, examples.labels, logits, meta),
-                )
+        # The row itself is written last: it says that everything is there.
+        for shown in reversed(folder.rows_of(spec, entry)):
+            for split, file in (("validation", VALIDATION), ("test", TEST)):
+                examples = getattr(dataset, split)
+                logits = result.predict(examples.images, weights=shown["weights"])
+                if primary:
+                    meta = {
+                        "method": shown["name"],
+                        "study": config.name,
+                        "fingerprint": dataset.fingerprint,
+                        "split": split,
+                        "stopped": shown["stopped"],
+                    }
+                    save_predictions(
+                        folder.method_dir(shown["name"]) / file,
+                        Predictions(examples.ids, examples.labels, logits, meta),
+                    )
         if primary:
-            folder.write(entry)
+            for shown in folder.rows_of(spec, entry):
+                folder.write(shown)
     return out
 
 
