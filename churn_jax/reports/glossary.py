@@ -25,6 +25,13 @@ GLOSSARY = (
         "Churn on the examples one model gets right, and on those it gets wrong.",
     ),
     (
+        "Ambiguity",
+        f"{REPRODUCIBILITY} Eq. 3, per example",
+        "1 − Σ_c v_c (v_c − 1) / (R (R − 1))",
+        "Share of pairs of runs that predict one example differently, with v_c of R "
+        "runs voting for class c; its mean over examples is the churn.",
+    ),
+    (
         "Prediction confidence",
         f"{REPRODUCIBILITY} Eq. 5",
         "γ = f(x; w)_ŷ − max_{j ≠ ŷ} f(x; w)_j",

@@ -9,15 +9,22 @@ from html import escape
 from pathlib import Path
 
 from churn_jax.predictions import replace_file
-from churn_jax.reports import plots
+from churn_jax.reports import ambiguous, beside, bounds, plots, sizes
+from churn_jax.reports.cells import number, percent, times
+from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.report import Report, Row, collect
 from churn_jax.reports.style import STYLE
-from churn_jax.reports.tables import COLUMNS, number, percent, times
+from churn_jax.reports.tables import COLUMNS
 
 __all__ = ["render", "write_report"]
 
 FIGURES = (
+    (
+        sizes.churn_against_training_size,
+        "Training-set size",
+        "Bars: one standard error, leaving one run out at a time.",
+    ),
     (
         plots.accuracy_against_churn,
         "Accuracy against churn",
@@ -88,7 +95,11 @@ def render(report: Report) -> str:
         (
             _header(report),
             _results(report),
+            _training(report),
+            beside.html_section(report),
             _figures(report),
+            ambiguous.html_section(report),
+            bounds.html_section(report),
             _methods(report),
             _what_was_run(report),
             _glossary(),
@@ -132,6 +143,7 @@ def _results(report: Report) -> str:
         ]
         out.append("</ul>")
     out += [f'<p class="note">{escape(remark)}</p>' for remark in report.remarks]
+    out += [f"<p>{escape(sentence)}</p>" for sentence in report.context]
     if report.rows:
         out.append(_main_table(report))
     return "\n".join([*out, "</section>"])
@@ -155,6 +167,25 @@ def _main_table(report: Report) -> str:
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n"
         + "\n".join(lines)
         + "\n</tbody></table></div>"
+    )
+
+
+def _training(report: Report) -> str:
+    """What runs share, row by row; nothing where all rows train alike."""
+    head, *rows = training_table(report.study, [r.info for r in report.rows]) or [()]
+    if not head:
+        return ""
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    lines = []
+    for label, *texts in rows:
+        cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
+        lines.append(f'<tr><th scope="row">{escape(label)}</th>{cells}</tr>')
+    return (
+        "<section><h2>What the rows differ in</h2>"
+        '<div class="scroll" tabindex="0"><table class="words">'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
+        + "\n".join(lines)
+        + "\n</tbody></table></div></section>"
     )
 
 

@@ -23,6 +23,8 @@ from churn_jax.reports.compare import (
     compare_with_baseline,
     summarize,
 )
+from churn_jax.reports.factors import cross_sample_sentences
+from churn_jax.reports.published import published_keys
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 
@@ -126,7 +128,16 @@ class Report:
                 f"Without the baseline {self.baseline_label} there are no differences "
                 "to test."
             )
+        key = self.study.published
+        if key and key not in published_keys():
+            out.append(f"The study names published numbers {key!r}, unknown here.")
         return tuple(out)
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Sentences about what kind of churn it is; mostly none."""
+        infos = [row.info for row in self.rows]
+        return cross_sample_sentences(self.study, infos)
 
 
 def _stopped_sentence(row: Row) -> str:

@@ -37,10 +37,21 @@ gap:1.2rem;align-items:start}
 figure,.card{margin:0;background:var(--card);padding:.9rem;border-radius:.4rem;
 break-inside:avoid;min-width:0}
 figure svg{display:block;width:100%;height:auto;max-width:38rem;margin:auto}
+.inputs{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));
+gap:.7rem;margin:.8rem 0 1.2rem}
+.inputs figure{padding:.5rem;text-align:center}
+.inputs img{width:5.5rem;height:auto;image-rendering:pixelated;background:#fff}
+.inputs figcaption{font-size:.75rem;line-height:1.35;overflow-wrap:anywhere}
+.beside td.paper{color:var(--soft);border-left:1px solid var(--line)}
+.beside thead th{text-align:center}.doubt{color:var(--bad)}
+.beside tbody th,.plain tbody th,.words tbody th{white-space:normal;min-width:7rem;
+max-width:14rem}
+.words td,.words th{text-align:left;white-space:normal;vertical-align:top}
 code,pre{font-size:.85rem;font-family:ui-monospace,monospace}
 pre{white-space:pre-wrap;background:var(--card);padding:.8rem;border-radius:.4rem;
 margin:.5rem 0}
-summary{cursor:pointer}
+summary{cursor:pointer}section>details>summary{font-size:1.25rem;font-weight:600;
+margin:2.2rem 0 .6rem;border-bottom:1px solid var(--line)}
 dt{font-weight:600;margin-top:.6rem}dd{margin:0 0 0 1rem}
 .math{font-family:Cambria,Georgia,serif;font-style:italic}
 @media(max-width:32rem){body{padding:.75rem}figure,.card{padding:.6rem}

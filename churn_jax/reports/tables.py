@@ -8,7 +8,7 @@ import csv
 import dataclasses
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +16,10 @@ from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
 from churn_jax.reports.artefacts import MethodInfo
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.beside import METRICS, Beside, beside
+from churn_jax.reports.cells import number, percent, times
+from churn_jax.reports.factors import training_table
+from churn_jax.reports.published import Published
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -47,24 +50,6 @@ QUANTITIES = (
 """Names of the `Estimate` fields of a `MethodSummary`, in the order of the CSV."""
 
 
-def percent(estimate: Estimate) -> str:
-    """`5.72 ± 0.18`, both times 100."""
-    return _plus_minus(100 * estimate.mean, 100 * estimate.std, 2)
-
-
-def number(estimate: Estimate) -> str:
-    """`0.213 ± 0.004`."""
-    return _plus_minus(estimate.mean, estimate.std, 3)
-
-
-def _plus_minus(mean: float, spread: float, digits: int) -> str:
-    if not math.isfinite(mean):
-        return "–"
-    if not math.isfinite(spread):
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
-
-
 def _points(difference: Difference | None) -> str:
     if difference is None or not math.isfinite(difference.difference):
         return "–"
@@ -78,11 +63,6 @@ def _p(p: float | None) -> str:
     if p is None or not math.isfinite(p):
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def times(value: float | None) -> str:
-    """`2×`, relative to one network of the baseline."""
-    return "–" if value is None else f"{value:.3g}×"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +128,43 @@ def markdown_table(report: Report) -> str:
         ]
     if report.remarks:
         lines += ["", *(f"* {_markdown(remark)}" for remark in report.remarks)]
+    lines += [line for text in report.context for line in ("", _markdown(text))]
+    lines += _training_lines(report)
+    if found := beside(report):
+        lines += _beside_lines(found)
     return "\n".join(lines) + "\n"
+
+
+def _training_lines(report: Report) -> list[str]:
+    """What runs share, row by row, where rows differ in it."""
+    head, *rows = training_table(report.study, [r.info for r in report.rows]) or [()]
+    lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in (head, *rows)]
+    return ["", lines[0], "|:--|:--|:--|:--|", *lines[1:]] if head else []
+
+
+def _beside_lines(found: Beside) -> list[str]:
+    """The paper's numbers and ours, two columns per quantity."""
+    heads = [f"{heading}, {kind}" for _, heading in found.metrics for kind in _KINDS]
+    lines = ["", "## Beside the paper", "", "| Method | " + " | ".join(heads) + " |"]
+    lines.append("|" + "|".join([":--"] + ["--:"] * len(heads)) + "|")
+    for row in found.rows:
+        cells = [row.label]
+        for metric, _ in found.metrics:
+            cells += [
+                found.paper_cell(row, metric),
+                found.measured_cell(row, metric),
+            ]
+        lines.append("| " + " | ".join(_markdown(cell) for cell in cells) + " |")
+    lines += ["", _markdown(found.caption)]
+    if found.notes:
+        lines.append("")
+    lines += [
+        f"{i}. Doubtful: {_markdown(note)}." for i, note in enumerate(found.notes, 1)
+    ]
+    return lines
+
+
+_KINDS = ("paper", "measured")
 
 
 def _markdown(text: str) -> str:
@@ -161,7 +177,8 @@ def csv_table(report: Report) -> str:
     """The study for programs: one line per method, fractions at full precision.
 
     Absent numbers are empty. `p` columns are two-sided; `_holm` ones are adjusted over
-    the methods of the study.
+    the methods of the study. A study with published numbers has them in `paper_...`
+    columns, as fractions too, with the reason where a cell is doubtful.
 
     Args:
         report: from `collect` or `write`.
@@ -177,11 +194,17 @@ def csv_table(report: Report) -> str:
     for name in ("delta_churn", "delta_accuracy"):
         fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
     fields.append("verdict")
+    found = beside(report)
+    names = [name for name, _ in (found.metrics if found else METRICS[:0])]
+    for name in names:
+        fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]
+    paper = {row.name: row.paper for row in found.rows} if found else {}
     out = io.StringIO()
     writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
     for row in report.rows:
-        writer.writerow(_csv_row(row))
+        printed = _csv_paper(paper.get(row.info.name, {}), names)
+        writer.writerow(_csv_row(row) | printed)
     for missing in report.missing:
         writer.writerow(_csv_info(missing.info) | {"status": missing.reason})
     return out.getvalue()
@@ -220,6 +243,16 @@ def _csv_row(row: Row) -> dict:
     return out
 
 
+def _csv_paper(paper: Mapping[str, Published], names: Sequence[str]) -> dict:
+    out = {}
+    for name in names:
+        if (number := paper.get(name)) is not None:
+            out[f"paper_{name}"] = _full(number.mean)
+            out[f"paper_{name}_std"] = "" if number.std is None else _full(number.std)
+            out[f"paper_{name}_doubtful"] = number.note
+    return out
+
+
 def _full(value: float) -> str:
     return repr(float(value)) if math.isfinite(value) else ""
 
@@ -246,5 +279,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
             console.print(Text.assemble((row.info.label, "bold"), ": ", row.verdict))
     for remark in report.remarks:
         console.print(Text(remark, style="yellow"))
+    for sentence in report.context:
+        console.print(Text(sentence))
     if page := report.files.get("report.html"):
         console.print(Text(f"Report: {page}"))

@@ -10,10 +10,15 @@ import pytest
 
 from churn_jax import reports
 from churn_jax.reports import figure, plots
+from churn_jax.reports.ambiguous import ambiguity_histogram
+from churn_jax.reports.bounds import bounds_against_churn
 from churn_jax.reports.html import FIGURES
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 
+# All but the one about training-set sizes, and those of the sections on ambiguity and
+# on bounds.
+EVERY_STUDY = len(FIGURES) - 1 + 2
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
@@ -63,9 +68,14 @@ def test_the_page_needs_no_network_and_runs_nothing(page, report):
 
 def test_every_section_and_figure_is_there(page):
     text = " ".join(page.text)
-    for heading in ("Results", "Figures", "Methods", "What was run", "Glossary"):
+    for heading in (
+        *("Results", "Figures", "Which inputs churn", "Bounds on churn"),
+        *("Methods", "What was run", "Glossary"),
+    ):
         assert heading in text
-    assert page.tags.count("svg") == len(FIGURES)
+    for heading in ("Beside the paper", "What the rows differ in", "Training-set size"):
+        assert heading not in text
+    assert page.tags.count("svg") == EVERY_STUDY
     for fact in (
         "churn-jax study fake",
         "2 cores",
@@ -109,6 +119,7 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path):
         data={"name": EVIL, "fingerprint": EVIL, "test": EVIL},
         config={EVIL: EVIL},
         replicas=EVIL,
+        published=EVIL,
     )
     page = _Page(reports.render(_evil_methods(reports.collect(folder))))
     assert "script" not in page.tags
@@ -118,7 +129,11 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path):
 def _evil_methods(report):
     def spoil(info):
         return dataclasses.replace(
-            info, label=EVIL, equation=EVIL, coefficients={EVIL: EVIL}
+            info,
+            label=EVIL,
+            equation=EVIL,
+            coefficients={EVIL: EVIL},
+            train={EVIL: EVIL},
         )
 
     rows = tuple(dataclasses.replace(r, info=spoil(r.info)) for r in report.rows)
@@ -137,7 +152,9 @@ def test_any_label_can_be_drawn(report, label, draw):
 
 
 def test_figures_take_the_colour_of_the_page_and_are_reproducible(report):
-    for draw, _, _ in FIGURES:
+    drawn = [draw for draw, _, _ in FIGURES if draw(report)]
+    assert len(drawn) == len(FIGURES) - 1
+    for draw in (*drawn, ambiguity_histogram, bounds_against_churn):
         svg = draw(report)
         assert "currentColor" in svg and figure.INK not in svg
         assert svg == draw(report)
@@ -172,7 +189,8 @@ def test_one_run_and_no_curves_still_make_a_page(tmp_path):
     for history in folder.glob("methods/*/metrics.jsonl"):
         history.unlink()
     page = _Page(reports.render(reports.collect(folder)))
-    assert page.tags.count("svg") == len(FIGURES) - 1  # no training curves
+    # No training curves; nothing about pairs of runs.
+    assert page.tags.count("svg") == EVERY_STUDY - 3
     assert "Too few runs to test churn (1 in common)" in " ".join(page.text)
 
 

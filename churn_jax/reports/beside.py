@@ -1,0 +1,173 @@
+"""A paper's numbers beside those measured, for studies that name a published table.
+
+Doubtful cells are shown as such, with the reason. Nothing here says whether a measured
+number reaches a published one: a printed number is context, not a target.
+"""
+
+import dataclasses
+import math
+from html import escape
+
+from churn_jax.reports.cells import percent
+from churn_jax.reports.compare import Estimate
+from churn_jax.reports.published import Published, PublishedTable, published_keys, table
+from churn_jax.reports.report import Report
+
+__all__ = ["Beside", "BesideRow", "beside", "html_section"]
+
+METRICS = (
+    ("accuracy", "Accuracy %"),
+    ("churn", "Churn %"),
+    ("surrogate_churn", "SChurn %"),
+    ("churn_correct", "Churn correct %"),
+    ("churn_incorrect", "Churn incorrect %"),
+    ("ece", "ECE %"),
+)
+ABSENT = "–"
+
+
+@dataclasses.dataclass(frozen=True)
+class BesideRow:
+    """One row: what is printed and what was measured.
+
+    Attributes:
+        name: of the method.
+        label: for people.
+        paper: metric to what is printed; may be empty.
+        measured: metric to what was measured; empty for a row that only the paper has.
+    """
+
+    name: str
+    label: str
+    paper: dict[str, Published]
+    measured: dict[str, Estimate]
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """The comparison.
+
+    Attributes:
+        table: the published one.
+        metrics: name and heading of every quantity that the paper prints.
+        rows: those of the study, then those that only the paper has.
+        notes: why cells are doubtful, each once; cells refer to them from 1.
+        caption: what is compared with what.
+    """
+
+    table: PublishedTable
+    metrics: tuple[tuple[str, str], ...]
+    rows: tuple[BesideRow, ...]
+    notes: tuple[str, ...]
+    caption: str
+
+    def paper_cell(self, row: BesideRow, metric: str) -> str:
+        """`5.72 ± 0.18`, with `doubtful [1]` behind it where it is."""
+        number = row.paper.get(metric)
+        if number is None:
+            return ABSENT
+        std = math.nan if number.std is None else number.std
+        text = percent(Estimate(number.mean, std, math.nan))
+        if number.doubtful:
+            text += f" doubtful [{self.notes.index(number.note) + 1}]"
+        return text
+
+    def measured_cell(self, row: BesideRow, metric: str) -> str:
+        """`5.80 ± 0.21`, or a dash."""
+        return percent(row.measured[metric]) if metric in row.measured else ABSENT
+
+
+def beside(report: Report) -> Beside | None:
+    """The published numbers of a study's rows beside the measured ones.
+
+    Args:
+        report: from `collect`.
+
+    Returns:
+        None when the study names no published table, or one that is unknown here.
+    """
+    if not report.study.published:
+        return None
+    if report.study.published not in published_keys():
+        return None  # `Report.remarks` says so
+    found = table(report.study.published)
+    printed = {metric for row in found.rows.values() for metric in row}
+    metrics = tuple(m for m in METRICS if m[0] in printed)
+    rows = [
+        BesideRow(
+            name=row.info.name,
+            label=row.info.label,
+            paper=dict(found.rows.get(row.info.name, {})),
+            measured={name: getattr(row.summary, name) for name, _ in metrics},
+        )
+        for row in report.rows
+    ]
+    measured = {row.name for row in rows}
+    planned = {info.name: info.label for info in report.study.methods}
+    rows += [
+        BesideRow(name, planned.get(name, name.replace("_", " ")), dict(paper), {})
+        for name, paper in found.rows.items()
+        if name not in measured and any(metric in paper for metric, _ in metrics)
+    ]
+    notes = dict.fromkeys(
+        row.paper[metric].note
+        for row in rows
+        for metric, _ in metrics
+        if metric in row.paper and row.paper[metric].doubtful
+    )
+    data = report.study.facts.get("data")
+    ours = data.get("name") if isinstance(data, dict) else None
+    caption = (
+        f"Paper: {found.citation}, {_where(found)}, {found.title}, mean ± standard "
+        f"deviation over {found.runs} runs. Measured: this study"
+        f"{f', on {ours}' if ours else ''}. Published numbers are context, not targets."
+    )
+    return Beside(found, metrics, tuple(rows), tuple(notes), caption)
+
+
+def _where(found: PublishedTable) -> str:
+    sources = {
+        number.source: None
+        for row in found.rows.values()
+        for metric, number in row.items()
+        if metric in dict(METRICS)
+    }
+    return ", ".join(sources)
+
+
+def html_section(report: Report) -> str:
+    """The section of the page; empty text for a study without published numbers."""
+    found = beside(report)
+    if found is None:
+        return ""
+    head = "".join(
+        f'<th scope="colgroup" colspan="2">{escape(heading)}</th>'
+        for _, heading in found.metrics
+    )
+    kinds = '<th scope="col">paper</th><th scope="col">measured</th>'
+    lines = []
+    for row in found.rows:
+        cells = "".join(
+            f'<td class="paper">{_html_cell(found, row, metric)}</td>'
+            f"<td>{escape(found.measured_cell(row, metric))}</td>"
+            for metric, _ in found.metrics
+        )
+        lines.append(f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>')
+    notes = "".join(f"<li>Doubtful: {escape(note)}.</li>" for note in found.notes)
+    return (
+        "<section><h2>Beside the paper</h2>"
+        f'<p class="soft">{escape(found.caption)}</p>'
+        '<div class="scroll" tabindex="0"><table class="beside"><thead>'
+        f'<tr><th scope="col" rowspan="2">Method</th>{head}</tr>'
+        f"<tr>{kinds * len(found.metrics)}</tr></thead><tbody>\n"
+        + "\n".join(lines)
+        + "\n</tbody></table></div>"
+        + (f'<ol class="soft">{notes}</ol>' if notes else "")
+        + "</section>"
+    )
+
+
+def _html_cell(found: Beside, row: BesideRow, metric: str) -> str:
+    text, doubtful, rest = found.paper_cell(row, metric).partition(" doubtful")
+    mark = f'<br><em class="doubt">doubtful{escape(rest)}</em>' if doubtful else ""
+    return escape(text) + mark

@@ -1,0 +1,30 @@
+"""Numbers as the cells of a table show them."""
+
+import math
+
+from churn_jax.reports.compare import Estimate
+
+__all__ = ["number", "percent", "times"]
+
+
+def percent(estimate: Estimate) -> str:
+    """`5.72 ± 0.18`, both times 100."""
+    return _plus_minus(100 * estimate.mean, 100 * estimate.std, 2)
+
+
+def number(estimate: Estimate) -> str:
+    """`0.213 ± 0.004`."""
+    return _plus_minus(estimate.mean, estimate.std, 3)
+
+
+def _plus_minus(mean: float, spread: float, digits: int) -> str:
+    if not math.isfinite(mean):
+        return "–"
+    if not math.isfinite(spread):
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def times(value: float | None) -> str:
+    """`2×`, relative to one network of the baseline."""
+    return "–" if value is None else f"{value:.3g}×"
