@@ -221,7 +221,7 @@ def sweep(argv: Sequence[str]) -> int:
                     "stop": asked.event,
                 }
                 if options.select:
-                    result = run_selection(
+                    run_selection(
                         config,
                         words[0],
                         options.out,
@@ -230,19 +230,20 @@ def sweep(argv: Sequence[str]) -> int:
                         **shared,
                     )
                 else:
-                    result = run_sweep(config, axes, options.out, **shared)
+                    run_sweep(config, axes, options.out, **shared)
         except (Interrupted, KeyboardInterrupt) as error:
             if process == 0:
                 said = str(error) or "stopped at once; the last checkpoint is kept"
                 print(f"\n{said}. To go on: {_continuation(command)}")
             return asked.exit_code
     if process == 0:
-        _show(result, time.perf_counter() - began)
+        _show(options.out, time.perf_counter() - began)
     return 0
 
 
-def _show(result, seconds: float) -> None:
-    from churn_jax.reports import sweep_tables
+def _show(folder: Path, seconds: float) -> None:
+    from churn_jax import reports
 
-    sweep_tables.print_sweep(result)
-    print(f"\n{seconds:.0f} s. Folder: {result.folder}")
+    result = reports.write_sweep(folder)
+    reports.print_sweep(result)
+    print(f"\n{seconds:.0f} s. Report: {result.files['report.html']}")

@@ -14,6 +14,9 @@ from churn_jax.reports.compare import (
 )
 from churn_jax.reports.html import render, write_report
 from churn_jax.reports.report import Missing, Report, Row, collect
+from churn_jax.reports.sweep import SweepResult, collect_sweep
+from churn_jax.reports.sweep_html import write_sweep
+from churn_jax.reports.sweep_tables import print_sweep
 from churn_jax.reports.tables import csv_table, markdown_table, print_report
 
 __all__ = [
@@ -24,15 +27,19 @@ __all__ = [
     "Report",
     "ReportError",
     "Row",
+    "SweepResult",
     "collect",
+    "collect_sweep",
     "compare_with_baseline",
     "csv_table",
     "markdown_table",
     "print_report",
+    "print_sweep",
     "render",
     "summarize",
     "write",
     "write_report",
+    "write_sweep",
 ]
 
 

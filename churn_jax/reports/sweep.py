@@ -202,7 +202,12 @@ def _axis(
     )
     choice = choose(
         entry["name"],
-        [(p.name, p.value, p.validation) for p in on_axis if p is not baseline],
+        [
+            (p.name, p.value, p.validation)
+            for p in on_axis
+            # A weight of 0 is no candidate; the preset's own learning rate is.
+            if p is not baseline or entry["field"].startswith("optimizer.")
+        ],
         None if baseline is None else baseline.validation,
         criterion,
     )

@@ -1,0 +1,223 @@
+"""Figures of a sweep: quantities against the coefficient, and accuracy against churn.
+
+Every figure is drawn twice, as SVG inside the report and as a PNG file beside it.
+"""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+
+from churn_jax.reports.compare import Estimate
+from churn_jax.reports.figure import (
+    INK,
+    colour,
+    dash,
+    drawing,
+    legend,
+    marker,
+    short_label,
+)
+from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
+
+__all__ = ["Figure", "sweep_figures"]
+
+PANELS = (
+    ("entropy", "Entropy, nats", 1),
+    ("accuracy", "Accuracy %", 100),
+    ("churn", "Churn %", 100),
+    ("confidence", "Confidence", 1),
+)
+NAMES = {"validation": "Validation", "test": "Test"}
+LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
+DPI = 200
+
+
+class Figure:
+    """A figure in both forms.
+
+    Attributes:
+        name: of the PNG file, without its ending.
+        title: heading.
+        caption: what is drawn.
+        svg: for the page.
+        png: of the file.
+    """
+
+    def __init__(self, name: str, title: str, caption: str, size, draw: Callable):
+        """Draws; `draw` gets the Matplotlib figure and returns a description."""
+        self.name, self.title, self.caption = name, title, caption
+        with drawing(*size) as (figure, done):
+            description = draw(figure)
+            out = io.BytesIO()
+            figure.savefig(out, format="png", dpi=DPI, facecolor="white")
+            self.png = out.getvalue()
+            self.svg = done(description)
+
+
+def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
+    """One figure per axis and, where accuracy and churn are there, the trade-off.
+
+    Args:
+        result: from `collect_sweep`.
+
+    Returns:
+        The figures; axes without any number have none.
+    """
+    shown = [axis for axis in result.axes if _any(axis)]
+    figures = [
+        Figure(
+            f"curves-{axis.name}",
+            axis.title,
+            "Bars and bands: one standard error (churn: leaving one seed out). Band: "
+            "the baseline. Dotted line: the value chosen on the validation split.",
+            (4.8, 4.9),
+            lambda figure, axis=axis: _curves(figure, result, axis),
+        )
+        for axis in shown
+    ]
+    for split in SPLITS if shown else ():
+        figures.append(
+            Figure(
+                f"trade-off-{split}",
+                f"Accuracy against churn, {split}",
+                "One line per coefficient, through its values in order; up and left is "
+                "better. Bars: one standard error. Ringed: chosen on the validation "
+                "split.",
+                (4.8, 4.4),
+                lambda figure, split=split: _trade_off(figure, result, shown, split),
+            )
+        )
+    return tuple(figures)
+
+
+def _any(axis: AxisResult) -> bool:
+    return any(p.validation is not None for p in axis.points)
+
+
+def _estimate(point: PointResult, split: str, quantity: str) -> Estimate | None:
+    summary = point.on(split)
+    found = None if summary is None else getattr(summary, quantity)
+    return found if found is not None and np.isfinite(found.mean) else None
+
+
+def _curves(figure, result: SweepResult, axis: AxisResult) -> str:
+    """Entropy, accuracy, churn and confidence against the coefficient."""
+    panels = figure.subplots(2, 2, sharex=True)
+    values = [p.value for p in axis.points if p.value]
+    log = bool(values) and max(values) / min(values) > LOG_FROM
+    points = [p for p in axis.points if p.value or not log]
+    for axes, (quantity, title, scale) in zip(panels.flat, PANELS, strict=True):
+        for i, split in enumerate(SPLITS):
+            _band(axes, result.baseline, split, quantity, scale, i)
+            drawn = [(p.value, _estimate(p, split, quantity)) for p in points]
+            drawn = [(value, e) for value, e in drawn if e is not None]
+            axes.errorbar(
+                [value for value, _ in drawn],
+                [scale * e.mean for _, e in drawn],
+                yerr=[scale * np.nan_to_num(e.stderr) for _, e in drawn],
+                color=colour(i),
+                linestyle=dash(i),
+                marker=marker(i),
+                markersize=4.5,
+                linewidth=1.5,
+                capsize=2.5,
+                label=NAMES[split],
+            )
+        if axis.choice.value is not None:
+            axes.axvline(axis.choice.value, color=INK, linewidth=1.0, linestyle=":")
+        axes.set_title(title, fontsize=10)
+        if log:
+            _log_scale(axes, values)
+    for axes in panels[1]:
+        axes.set_xlabel(short_label(axis.field))
+    legend(figure, panels[0, 0])
+    return f"Entropy, accuracy, churn and confidence against {axis.title}"
+
+
+def _band(axes, baseline, split: str, quantity: str, scale: float, i: int) -> None:
+    """The baseline, one standard error to each side."""
+    found = None if baseline is None else _estimate(baseline, split, quantity)
+    if found is None:
+        return
+    mean, half = scale * found.mean, scale * np.nan_to_num(found.stderr)
+    axes.axhspan(mean - half, mean + half, color=colour(i), alpha=0.18, linewidth=0)
+    axes.axhline(mean, color=colour(i), linewidth=0.8, linestyle=dash(i), alpha=0.7)
+
+
+def _log_scale(axes, values: list[float]) -> None:
+    """A logarithmic axis that names the values of the grid as they are."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    axes.set_xscale("log")
+    kept = values if len(values) <= 5 else values[:: -(-len(values) // 5)]
+    axes.xaxis.set_major_locator(FixedLocator(kept))
+    axes.xaxis.set_major_formatter(FixedFormatter([f"{v:g}" for v in kept]))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _trade_off(figure, result: SweepResult, shown, split: str) -> str:
+    """Accuracy against churn, one line per axis, the baseline as a star."""
+    axes = figure.add_subplot()
+    for i, axis in enumerate(shown):
+        points = [p for p in axis.points if p is not result.baseline]
+        drawn = [
+            (p, _estimate(p, split, "churn"), _estimate(p, split, "accuracy"))
+            for p in points
+        ]
+        drawn = [(p, c, a) for p, c, a in drawn if c is not None and a is not None]
+        if not drawn:
+            continue
+        x = [100 * churn.mean for _, churn, _ in drawn]
+        y = [100 * accuracy.mean for *_, accuracy in drawn]
+        axes.errorbar(
+            x,
+            y,
+            xerr=[100 * np.nan_to_num(churn.stderr) for _, churn, _ in drawn],
+            yerr=[100 * np.nan_to_num(accuracy.stderr) for *_, accuracy in drawn],
+            fmt="none",
+            color=colour(i),
+            linewidth=0.8,
+            alpha=0.4,
+        )
+        axes.plot(
+            x,
+            y,
+            color=colour(i),
+            linestyle=dash(i),
+            marker=marker(i),
+            markersize=6,
+            linewidth=1.5,
+            label=short_label(axis.title),
+        )
+        for (point, *_), left, up in zip(drawn, x, y, strict=True):
+            axes.annotate(
+                f"{point.value:g}",
+                (left, up),
+                xytext=(5, 5) if i % 2 == 0 else (5, -12),
+                textcoords="offset points",
+                color=colour(i),
+                fontsize=8,
+            )
+            if point.name == axis.choice.point:
+                axes.plot(left, up, "o", ms=13, mfc="none", mec=INK, mew=1.2)
+    if result.baseline is not None:
+        churn = _estimate(result.baseline, split, "churn")
+        accuracy = _estimate(result.baseline, split, "accuracy")
+        if churn is not None and accuracy is not None:
+            axes.errorbar(
+                100 * churn.mean,
+                100 * accuracy.mean,
+                xerr=100 * np.nan_to_num(churn.stderr),
+                yerr=100 * np.nan_to_num(accuracy.stderr),
+                fmt="*",
+                color=INK,
+                markersize=13,
+                elinewidth=0.6,
+                label="Baseline",
+            )
+    axes.set_xlabel("Churn %   (less is better)")
+    axes.set_ylabel("Accuracy %")
+    axes.margins(0.1)
+    legend(figure, axes)
+    return f"Accuracy against churn on the {split} split, one line per coefficient"
