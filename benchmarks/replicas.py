@@ -12,6 +12,11 @@ For each model, in one run and taking turns so that a busy machine slows all ali
 Every contender gathers its batch from uint8 images in memory, normalises, runs forward
 and backward and updates with momentum SGD in float32. The result is the median over
 repeats; the table is Markdown.
+
+Ten seeds of ResNet-32, for minutes of a laptop or on a GPU:
+
+    python benchmarks/replicas.py --models resnet32 --mappings auto --seconds 300
+    python benchmarks/replicas.py --models resnet32 --mappings vmap --batch 128
 """
 
 import argparse
@@ -68,6 +73,8 @@ _WORKLOADS = {
     "lenet5": Workload((28, 28, 1), replicas=10, updates=8),
     "lenet5-32x32x3": Workload((32, 32, 3), replicas=10, updates=8),
     "resnet20": Workload((32, 32, 3), replicas=2, updates=2),
+    # Ten seeds as in a study; the batch is a CPU's, `--batch 128` suits a GPU.
+    "resnet32": Workload((32, 32, 3), replicas=10, updates=1, batch=16),
 }
 
 
@@ -162,6 +169,7 @@ def pytorch(
         f"--threads={args.threads}",
         f"--image-size={workload.image[0]}",
         f"--channels={workload.image[2]}",
+        f"--device={'cuda' if jax.default_backend() == 'gpu' else 'cpu'}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -169,15 +177,28 @@ def pytorch(
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def workload_of(label: str, args: argparse.Namespace) -> Workload:
+    """What is measured, with what the command line says instead."""
+    given = {"replicas": args.replicas, "updates": args.updates, "batch": args.batch}
+    given = {name: value for name, value in given.items() if value is not None}
+    if any(value < 1 for value in given.values()):
+        raise SystemExit(f"{', '.join(given)} must be at least 1")
+    return dataclasses.replace(_WORKLOADS[label], **given)
+
+
 def measure_model(label: str, args: argparse.Namespace) -> dict[str, list[float]]:
     """Images per second of each contender, one number per repeat."""
-    workload, name = _WORKLOADS[label], label.split("-")[0]
+    workload, name = workload_of(label, args), label.split("-")[0]
     print(f"{label}: {workload}", flush=True)
     engines = {f"engine, {m}": engine(name, workload, args, m) for m in args.mappings}
     engines["one by one"] = engine(name, workload, args, "auto", workload.replicas)
     images = workload.replicas * args.members * workload.updates * workload.batch
     rates: dict[str, list[float]] = {}
-    for _ in range(args.repeats):
+    start = time.perf_counter()
+    for repeat in range(args.repeats):
+        if repeat and args.seconds and time.perf_counter() - start > args.seconds:
+            print(f"  {args.seconds} s are over after {repeat} repeats", flush=True)
+            break
         for contender, measure in engines.items():
             rates.setdefault(contender, []).append(images / measure())
         for memory_format in _FORMATS if args.torch_python else ():
@@ -193,14 +214,15 @@ def table(label: str, args, rates: dict[str, list[float]]) -> str:
     Other programs on the machine slow a repeat down and never speed it up, so the best
     repeat is the better estimate where the machine is shared.
     """
-    workload = _WORKLOADS[label]
+    workload = workload_of(label, args)
+    repeats = len(rates["one by one"])
     medians = {c: statistics.median(r) for c, r in rates.items()}
     bests = {c: max(r) for c, r in rates.items()}
     references = [c for c in rates if c == "one by one" or c.startswith("PyTorch")]
     title = (
         f"{label}: R = {workload.replicas}, M = {args.members}, "
         f"batch {workload.batch}, "
-        f"images {workload.image}, {args.repeats} repeats of {workload.updates} updates"
+        f"images {workload.image}, {repeats} repeats of {workload.updates} updates"
     )
     head = ["contender", "images/s", "best", *(f"/ {c}" for c in references)]
     rows = [title, "", _row(head), _row(["---"] * len(head))]
@@ -238,10 +260,15 @@ def machine() -> str:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
-    parser.add_argument("--models", nargs="+", choices=known, default=known)
+    parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
     parser.add_argument("--mappings", nargs="+", choices=_MAPPINGS, default=_MAPPINGS)
     parser.add_argument("--members", type=int, default=1, help="M")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="begin no repeat of a model after them"
+    )
+    for name in ("replicas", "batch", "updates"):
+        parser.add_argument(f"--{name}", type=int, help="instead of each workload's")
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own")
     parser.add_argument("--torch-python", help="interpreter that has PyTorch")
     return parser.parse_args()

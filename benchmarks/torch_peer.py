@@ -20,7 +20,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-_IMAGES = {"mlp": (28, 1), "lenet5": (28, 1), "resnet20": (32, 3)}
+_IMAGES = {
+    "mlp": (28, 1),
+    "lenet5": (28, 1),
+    "resnet20": (32, 3),
+    "resnet32": (32, 3),
+}
 _EXAMPLES = 4096
 _CLASSES = 10
 
@@ -75,11 +80,11 @@ class Block(nn.Module):
         return functional.relu(y + x)
 
 
-def resnet20(size: int, channels: int) -> nn.Module:
-    del size
+def resnet(blocks_per_stage: int, channels: int) -> nn.Module:
+    """Depth `6 blocks_per_stage + 2`, widths 16, 32 and 64."""
     blocks, width_in = [], 16
     for width in (16, 32, 64):
-        for index in range(3):
+        for index in range(blocks_per_stage):
             stride = 2 if width > 16 and index == 0 else 1
             blocks.append(Block(width_in, width, stride))
             width_in = width
@@ -94,15 +99,26 @@ def resnet20(size: int, channels: int) -> nn.Module:
     )
 
 
-_MODELS = {"mlp": mlp, "lenet5": lenet5, "resnet20": resnet20}
+def resnet20(size: int, channels: int) -> nn.Module:
+    del size
+    return resnet(3, channels)
+
+
+def resnet32(size: int, channels: int) -> nn.Module:
+    del size
+    return resnet(5, channels)
+
+
+_MODELS = {"mlp": mlp, "lenet5": lenet5, "resnet20": resnet20, "resnet32": resnet32}
 
 
 def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float]:
     channels_last = memory_format == "channels_last"
     layout = torch.channels_last if channels_last else torch.contiguous_format
     size, channels = args.image_size, args.channels
+    device = torch.device(args.device)
     networks = [
-        _MODELS[args.model](size, channels).to(memory_format=layout).train()
+        _MODELS[args.model](size, channels).to(device, memory_format=layout).train()
         for _ in range(args.slots)
     ]
     optimizers = [
@@ -110,12 +126,12 @@ def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float
     ]
     images = torch.randint(
         0, 256, (_EXAMPLES, channels, size, size), dtype=torch.uint8
-    ).to(memory_format=layout)
-    labels = torch.randint(0, _CLASSES, (_EXAMPLES,))
-    mean, std = torch.tensor(0.5), torch.tensor(0.25)
+    ).to(device, memory_format=layout)
+    labels = torch.randint(0, _CLASSES, (_EXAMPLES,)).to(device)
+    mean, std = torch.tensor(0.5).to(device), torch.tensor(0.25).to(device)
     seconds = []
     for _ in range(args.warmup + args.steps):
-        indices = torch.randint(0, _EXAMPLES, (args.slots, args.batch))
+        indices = torch.randint(0, _EXAMPLES, (args.slots, args.batch)).to(device)
         start = time.perf_counter()
         for network, optimizer, index in zip(networks, optimizers, indices):
             x = images[index].float().contiguous(memory_format=layout)
@@ -123,6 +139,8 @@ def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float
             optimizer.zero_grad()
             functional.cross_entropy(network(x), labels[index]).backward()
             optimizer.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     return seconds[args.warmup :]
 
@@ -142,6 +160,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's choice")
     parser.add_argument("--image-size", type=int, help="pixels per side")
     parser.add_argument("--channels", type=int)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     args = parser.parse_args()
     args.image_size = args.image_size or _IMAGES[args.model][0]
     args.channels = args.channels or _IMAGES[args.model][1]
@@ -150,7 +169,11 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("this PyTorch has no CUDA")
     torch.manual_seed(0)
+    # As XLA does by default: float32 products in TF32 where the GPU has it.
+    torch.set_float32_matmul_precision("high")
     if args.threads:
         torch.set_num_threads(args.threads)
     formats = (
@@ -164,6 +187,7 @@ def main() -> None:
             "peer": "pytorch",
             "version": torch.__version__,
             "model": args.model,
+            "device": args.device,
             "memory_format": memory_format,
             "slots": args.slots,
             "batch": args.batch,

@@ -2,7 +2,6 @@
 
 import os
 
-import jax
 import pytest
 
 from churn_jax.studies.launches import measure
@@ -11,9 +10,6 @@ from churn_jax.studies.repeatability import Launch
 pytestmark = pytest.mark.accelerator
 
 
-@pytest.mark.skipif(
-    jax.default_backend() == "tpu", reason="a TPU serves one process at a time"
-)
 @pytest.mark.parametrize("model", ["mlp", "resnet20"])
 def test_launches_with_deterministic_kernels_agree_bit_by_bit(tmp_path, model):
     # The launches see the devices that this process sees, not conftest.py's default.
