@@ -8,50 +8,15 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.models import BasicBlock, ResNet
 from tests.models import numpy_networks
+from tests.models.linen_networks import drawn_variables, loss_and_gradients
+from tests.models.linen_networks import images as random_images
 
 _TINY = partial(ResNet, depth=8, num_classes=3, widths=(4, 4, 6))
 
 
-def _images(*shape):
-    return jnp.asarray(np.random.default_rng(3).normal(size=shape), jnp.float32)
-
-
 @cache
 def _tiny_variables():
-    """Of `_TINY` for 3 channels; drawn by NumPy, which compiles nothing.
-
-    Kernels keep activations of order one; batch norm's parameters are off default.
-    """
-    shapes = jax.eval_shape(_TINY().init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
-    generator = np.random.default_rng(0)
-
-    def draw(path, leaf):
-        name = path[-1].key
-        start = float(name in ("scale", "var"))
-        if path[0].key == "batch_stats":
-            return jnp.full(leaf.shape, start)
-        spread = np.prod(leaf.shape[:-1]) ** -0.5 if name == "kernel" else 0.1
-        return jnp.asarray(start + spread * generator.normal(size=leaf.shape), "f4")
-
-    return jax.tree_util.tree_map_with_path(draw, shapes)
-
-
-def _loss_and_gradients(model):
-    """Jitted: `(variables, images) -> ((loss, (logits, stats)), gradients)`."""
-
-    def loss(params, stats, images):
-        output, updated = model.apply(
-            {"params": params, "batch_stats": stats},
-            images,
-            train=True,
-            mutable=["batch_stats"],
-        )
-        total = jnp.sum(jnp.sin(output.logits))
-        if model.axis_name is not None:
-            total = jax.lax.psum(total, model.axis_name)
-        return total, (output.logits, updated["batch_stats"])
-
-    return jax.value_and_grad(loss, has_aux=True)
+    return drawn_variables(_TINY())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +52,7 @@ def test_shapes_at_all_input_sizes(size):
     ("channels", "width", "stride"), [(2, 2, 1), (2, 3, 2), (3, 5, 1)]
 )
 def test_block_equals_a_numpy_forward_pass(channels, width, stride):
-    images = _images(3, 5, 6, channels)
+    images = random_images(3, 5, 6, channels)
     block = BasicBlock(width, stride=stride)
     out, variables = jax.jit(block.init_with_output, static_argnums=2)(
         jax.random.key(0), images, True
@@ -100,7 +65,7 @@ def test_block_equals_a_numpy_forward_pass(channels, width, stride):
 
 
 def test_running_statistics_move_in_train_mode_only():
-    images = _images(4, 8, 8, 3)
+    images = random_images(4, 8, 8, 3)
     variables = _tiny_variables()
     before = variables["batch_stats"]
     apply = jax.jit(
@@ -126,7 +91,7 @@ def test_running_statistics_move_in_train_mode_only():
 
 
 def test_evaluation_of_an_example_does_not_depend_on_the_others():
-    images = _images(4, 8, 8, 3)
+    images = random_images(4, 8, 8, 3)
     apply = jax.jit(partial(_TINY().apply, _tiny_variables()))
     np.testing.assert_allclose(
         apply(images).logits[:1], apply(images[:1]).logits, rtol=1e-5, atol=1e-6
@@ -135,14 +100,14 @@ def test_evaluation_of_an_example_does_not_depend_on_the_others():
 
 @pytest.mark.parametrize("remat", [False, True])
 def test_axis_name_gives_whole_batch_statistics_and_gradients(remat):
-    images, variables = _images(16, 8, 8, 3), _tiny_variables()
+    images, variables = random_images(16, 8, 8, 3), _tiny_variables()
     params, stats = variables["params"], variables["batch_stats"]
-    (loss, (logits, moved)), gradients = jax.jit(_loss_and_gradients(_TINY()))(
+    (loss, (logits, moved)), gradients = jax.jit(loss_and_gradients(_TINY()))(
         params, stats, images
     )
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     sharded = jax.shard_map(
-        _loss_and_gradients(_TINY(axis_name="data", remat=remat)),
+        loss_and_gradients(_TINY(axis_name="data", remat=remat)),
         mesh=mesh,
         in_specs=(P(), P(), P("data")),
         out_specs=((P(), (P("data"), P())), P()),
@@ -168,12 +133,12 @@ def test_axis_name_gives_whole_batch_statistics_and_gradients(remat):
 
 
 def test_remat_changes_neither_the_tree_nor_the_values():
-    images, variables = _images(4, 8, 8, 3), _tiny_variables()
+    images, variables = random_images(4, 8, 8, 3), _tiny_variables()
     params, stats = variables["params"], variables["batch_stats"]
     tree = jax.eval_shape(_TINY(remat=True).init, jax.random.key(0), images)
     assert jax.tree.structure(tree) == jax.tree.structure(variables)
-    plain = _loss_and_gradients(_TINY())
-    remat = _loss_and_gradients(_TINY(remat=True))
+    plain = loss_and_gradients(_TINY())
+    remat = loss_and_gradients(_TINY(remat=True))
     for function, recomputes in ((plain, False), (remat, True)):
         text = str(jax.make_jaxpr(function)(params, stats, images))
         # The primitive's name differs between versions of jax.
@@ -187,7 +152,7 @@ def test_remat_changes_neither_the_tree_nor_the_values():
 
 
 def test_bfloat16_computes_low_and_answers_in_float32():
-    images = _images(4, 8, 8, 3)
+    images = random_images(4, 8, 8, 3)
     model = _TINY(dtype=jnp.bfloat16)
     shapes = jax.eval_shape(model.init, jax.random.key(0), images)
     assert {p.dtype for p in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}

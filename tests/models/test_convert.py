@@ -1,0 +1,107 @@
+import jax
+import numpy as np
+import pytest
+
+from churn_jax import models
+from tests.models import drawn, public_networks
+
+_TINY = {
+    "basic": (
+        models.ImageNetResNet(num_classes=3, stages=(2, 1), width=4, block="basic"),
+        models.from_hugging_face,
+        models.to_hugging_face,
+    ),
+    "bottleneck": (
+        models.ImageNetResNet(num_classes=3, stages=(2, 1), width=4),
+        models.from_hugging_face,
+        models.to_hugging_face,
+    ),
+    "v2": (
+        models.ResNetV2(num_classes=3, stages=(2, 1), width=4),
+        models.from_timm,
+        models.to_timm,
+    ),
+}
+
+
+def _parts(name):
+    model, read, write = _TINY[name]
+    like = public_networks.variable_shapes(model)
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), like)
+    shapes = {key: value.shape for key, value in write(empty).items()}
+    return drawn.weights(shapes), like, read, write
+
+
+@pytest.mark.parametrize("name", _TINY)
+def test_there_and_back_is_the_identity(name):
+    weights, like, read, write = _parts(name)
+    variables = read(weights, like)
+    assert jax.tree.structure(variables) == jax.tree.structure(like)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_equal(a.shape, b.shape), variables, like
+    )
+    back = write(variables)
+    assert back.keys() == weights.keys() and len(weights) == len(jax.tree.leaves(like))
+    for key, value in weights.items():
+        np.testing.assert_array_equal(back[key], value)
+
+
+def test_kernels_are_transposed():
+    weights, like, read, _ = _parts("v2")
+    params = read(weights, like)["params"]
+    stem = weights["stem.conv.weight"]  # [O, I, H, W]
+    assert params["stem"]["kernel"][5, 2, 1, 3] == stem[3, 1, 5, 2]
+    head = weights["head.fc.weight"]  # [O, I, 1, 1]
+    assert params["head"]["kernel"][7, 2] == head[2, 7, 0, 0]
+
+
+def test_counters_are_left_out():
+    weights, like, read, _ = _parts("v2")
+    counted = weights | {"norm.num_batches_tracked": np.array(3)}
+    jax.tree.map(
+        np.testing.assert_array_equal, read(counted, like), read(weights, like)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.pop("norm.weight"), "the weights lack norm.weight$"),
+        (lambda w: w.clear(), "lack head.fc.bias, .*, norm.bias and 51 more"),
+        (lambda w: w.update(fc=0), "the network has no place for fc$"),
+        (
+            lambda w: w.update({"norm.bias": np.zeros(3)}),
+            r"norm.bias must have shape \(32,\) for this network; got \(3,\)",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(change, message):
+    weights, like, read, _ = _parts("v2")
+    change(weights)
+    with pytest.raises(ValueError, match=message):
+        read(weights, like)
+
+
+@pytest.mark.parametrize(
+    ("variables_of", "write", "message"),
+    [
+        ("v2", models.to_hugging_face, "not the variables of ImageNetResNet: .*/norm/"),
+        ("basic", models.to_timm, "not the variables of ResNetV2: .*shortcut_norm"),
+    ],
+)
+def test_variables_of_another_network_are_refused(variables_of, write, message):
+    like = public_networks.variable_shapes(_TINY[variables_of][0])
+    with pytest.raises(ValueError, match=message):
+        write(jax.tree.map(lambda leaf: np.zeros(leaf.shape), like))
+
+
+def test_names_that_no_network_has_are_refused():
+    for tree in (
+        {"params": {"stage1": {"conv1": {"kernel": np.zeros((1, 1, 1, 1))}}}},
+        {"params": {"stage1_block1": {"gate": {"kernel": np.zeros((1, 1, 1, 1))}}}},
+        {"params": {"kernel": np.zeros((1, 1))}},
+        {"params": {"head": {"gain": np.zeros(2)}}},
+    ):
+        for write in (models.to_hugging_face, models.to_timm):
+            with pytest.raises(ValueError, match="these are not the variables of"):
+                write(tree)
