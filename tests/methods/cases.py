@@ -36,6 +36,12 @@ def draw(seed, *shape, scale=2.0):
 
 
 TEACHER = draw(99, TEACHERS, EXAMPLES, CLASSES).astype(np.float32)
+STALE = draw(98, 4, EXAMPLES, CLASSES).astype(np.float32)
+
+
+def teacher_of(method):
+    """What teaches `method`: other networks, or its own members at an earlier step."""
+    return STALE[: method.members] if method.stale_steps else TEACHER
 
 
 def case(name, build, objective, terms, *, sweep=None, **structure):
@@ -68,7 +74,8 @@ def _distillation(average, members=1):
 def _codistillation(divergence, members=2, *, alpha=0.0, **structure):
     logged = "peer_cross_entropy" if divergence == "cross_entropy" else divergence
     kind = structure.get("kind", "entropy")
-    label = f"Codistillation {divergence} M={members}"
+    update = "independent " if "update" in structure else ""
+    label = f"Codistillation {update}{divergence} M={members}"
     return case(
         label + (f" + {kind} {structure.get('top_k', '')}" if alpha else ""),
         Codistillation,
@@ -109,6 +116,10 @@ CASES = [
     _codistillation("skl", alpha=0.2, kind="uniform_skl", top_k=2),
     _distillation("probs"),
     _distillation("logits", members=2),
+    _codistillation("kl", 4),
+    _codistillation("cross_entropy", update="independent", refresh_steps=5),
+    _codistillation("skl", 3, alpha=0.2, update="independent"),
+    _codistillation("l1", 4, update="independent"),
 ]
 
 
@@ -138,9 +149,11 @@ def known_logits(variables, images, train=True):
 
 
 @jax.jit
-def loss_of(method, logits, batch, *, step=0, teacher=TEACHER):
+def loss_of(method, logits, batch, *, step=0, teacher=None):
     """`LossOutput` of `method` for members that answer `logits`; compiled once."""
-    teach = (lambda images: jnp.asarray(teacher)) if method.needs_teacher else None
+    answers = teacher_of(method) if teacher is None else teacher
+    taught = method.needs_teacher or method.stale_steps
+    teach = (lambda images: jnp.asarray(answers)) if taught else None
     return method.loss(
         known_logits,
         {"params": jnp.asarray(logits)},
@@ -163,12 +176,13 @@ def value_and_gradient(method, logits, labels, mask, step, teacher):
     return jax.value_and_grad(objective, has_aux=True)(logits)
 
 
-def evaluate(case, logits, labels, mask=None, *, step=0, method=None, teacher=TEACHER):
+def evaluate(case, logits, labels, mask=None, *, step=0, method=None, teacher=None):
     """`value_and_gradient` with plain arguments."""
     mask = np.ones(EXAMPLES, np.float32) if mask is None else mask
     method = jax.tree.map(jnp.float32, case.method if method is None else method)
     labels = jnp.asarray(labels, jnp.int32)
     step = jnp.int32(step)
+    teacher = teacher_of(method) if teacher is None else teacher
     return value_and_gradient(method, logits, labels, mask, step, jnp.asarray(teacher))
 
 
@@ -177,6 +191,8 @@ def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficien
     options = {**case.coefficients, **coefficients}
     if case.method.needs_teacher:
         options["teacher"] = TEACHER[:, rows]
+    if case.method.stale_steps:
+        options["stale"] = teacher_of(case.method)[:, rows]
     logits = np.asarray(logits, np.float64)[:, rows]
     fixed = logits if fixed is None else np.asarray(fixed, np.float64)[:, rows]
     return np.mean(case.reference(logits, labels[rows], fixed, **options))

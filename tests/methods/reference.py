@@ -42,12 +42,31 @@ def disagreement(logits, fixed, divergence):
             total = total + one.l1(a, b)
         elif divergence == "skl":
             total = total + one.symmetric_kl(a, b)
+        elif divergence == "kl":
+            total = total + one.kl(one.softmax(fixed[j]), one.softmax(a))
+            total = total + one.kl(one.softmax(fixed[i]), one.softmax(b))
         elif divergence == "cross_entropy":
             total = total + one.cross_entropy_between(target_logits=fixed[j], logits=a)
             total = total + one.cross_entropy_between(target_logits=fixed[i], logits=b)
         else:
             total = total + one.cross_entropy_between(target_logits=b, logits=a)
             total = total + one.cross_entropy_between(target_logits=a, logits=b)
+    return total
+
+
+def stale_disagreement(logits, stale, divergence):
+    """The coupling of Eqs. 17 and 18, or D of Eqs. 8 and 9, summed over all members."""
+    total = 0.0
+    for m, l in itertools.permutations(range(len(logits)), 2):
+        f, g = logits[m], np.asarray(stale[l], np.float64)
+        if divergence == "l1":
+            total = total + one.l1(g, f)
+        elif divergence == "skl":
+            total = total + one.symmetric_kl(g, f)
+        elif divergence == "kl":
+            total = total + one.kl(one.softmax(g), one.softmax(f))
+        else:
+            total = total + one.cross_entropy_between(target_logits=g, logits=f)
     return total
 
 
@@ -61,9 +80,14 @@ def codistillation(
     divergence="skl",
     kind="entropy",
     top_k=None,
+    stale=None,
+    **structure,
 ):
-    """[reproducibility] Eqs. 8, 9, 18 (T = 0) and, with alpha, 19."""
-    apart = disagreement(logits, logits if fixed is None else fixed, divergence)
+    """[reproducibility] Eqs. 8, 9, 17, 18 and, with alpha, 19."""
+    if stale is None:
+        apart = disagreement(logits, logits if fixed is None else fixed, divergence)
+    else:
+        apart = stale_disagreement(logits, stale, divergence)
     penalty = sum(_regularizer(z, kind, top_k) for z in logits)
     return erm(logits, labels) + beta * apart + alpha * penalty
 

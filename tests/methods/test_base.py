@@ -147,6 +147,11 @@ def test_unknown_ramp_is_refused():
         ({"deploy": "vote"}, "member, mean_probs, mean_logits; got 'vote'"),
         ({"deployed_member": 1}, "below members=1; got 1"),
         ({"members": 3, "deployed_member": -1}, "below members=3; got -1"),
+        ({"deployed_member": "all"}, "deployed_member must be a whole.*got 'all'"),
+        ({"members": 2, "deployed_member": 0.5}, "whole number; got 0.5"),
+        ({"members": 2, "deployed_member": True}, "whole number; got True"),
+        ({"members": "two"}, "members must be a whole number; got 'two'"),
+        ({"member_sample": "own"}, "shared, bootstrap; got 'own'"),
     ],
 )
 def test_structure_is_checked(options, message):

@@ -15,7 +15,17 @@ METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
     "plain ensemble": ERM(members=2, deploy="mean_probs"),
+    "stale twins": Codistillation(
+        beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
+    ),
 }
+methods = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "stale twins" else [])
+        for name in METHODS
+    ],
+)
 REPLICAS, MEMBERS = 4, 2
 
 
@@ -40,7 +50,7 @@ def step_of(name):
     return session, compiled, found
 
 
-@pytest.mark.parametrize("name", METHODS)
+@methods
 def test_replicas_never_communicate(name):
     found = step_of(name)[2]
     assert found
@@ -49,7 +59,7 @@ def test_replicas_never_communicate(name):
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@methods
 def test_only_logits_and_scalars_move_between_members(name):
     local_replicas, local_batch = REPLICAS // 2, tiny.BATCH // 2
     logits = local_replicas * MEMBERS * local_batch * tiny.CLASSES * 4

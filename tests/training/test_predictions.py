@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from churn_jax.ensembles import Group, from_function
-from churn_jax.methods import ERM
+from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import REPLICA, MeshShape, make_mesh, place, replicate
 from churn_jax.training.predictions import make_predict, predict_split
@@ -77,10 +77,20 @@ def test_every_member_has_an_axis_of_its_own(mapping):
     np.testing.assert_array_equal(logits, scale[:, :, None, None] * IMAGES[None, None])
 
 
-def test_the_deployed_member_is_predicted():
-    method = ERM(members=3, deployed_member=2)
+@pytest.mark.parametrize(
+    "method",
+    [
+        ERM(members=3, deployed_member=2),
+        Codistillation(members=3, deployed_member=1),
+        Codistillation(members=3, deployed_member=2, update="independent"),
+        Codistillation(members=3, deployed_member=2, member_sample="bootstrap"),
+    ],
+    ids=["plain", "joint", "independent", "twin"],
+)
+def test_the_deployed_member_is_predicted(method):
     logits, scale = predictions(6, members=3, method=method)
-    np.testing.assert_array_equal(logits, scale[:, 2, None, None] * IMAGES[None])
+    chosen = scale[:, method.deployed_member, None, None]
+    np.testing.assert_array_equal(logits, chosen * IMAGES[None])
 
 
 def test_members_on_two_devices_are_gathered_in_order():

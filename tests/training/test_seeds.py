@@ -2,10 +2,12 @@
 
 import dataclasses
 import itertools
+import math
 import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
@@ -14,7 +16,7 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
+from churn_jax.training.seeds import Seeds, draw_sample, epoch_order, member_counts
 from tests.training import tiny
 
 LEVELS = ("fixed", "varied")
@@ -187,6 +189,84 @@ def test_the_sample_is_a_factor_of_its_own(level):
         dataclasses.replace(run, config=dataclasses.replace(run.config, sample="all"))
     ).inputs(0)
     assert not varies(np.asarray(whole.order))
+
+
+def _counts(level, members=2, examples=20_000, base=3):
+    """`[R = 3, M, N]`."""
+    keys = Seeds(base, sample=level).keys("sample", np.arange(3))
+    rows = np.arange(examples)
+    return np.asarray(jax.vmap(lambda k: member_counts(k, members, rows))(keys))
+
+
+def test_member_counts_are_independent_poisson_draws():
+    counts = _counts("varied").astype(int)
+    n = counts.shape[-1]
+    for row in counts.reshape(-1, n):
+        # Standard deviations of the estimates: 1 and sqrt(3) over sqrt(n), sqrt(pq/n).
+        assert abs(row.mean() - 1) < 4 / n**0.5
+        assert abs(row.var() - 1) < 7 / n**0.5
+        for k in range(7):
+            p = math.exp(-1) / math.factorial(k)
+            assert abs(np.mean(row == k) - p) < 4 * (p / n) ** 0.5 + 1e-4, k
+        assert 6 <= row.max() <= 10
+    # Neither members nor runs nor neighbouring examples know of each other.
+    correlation = np.corrcoef(counts.reshape(-1, n)) - np.eye(6)
+    assert np.abs(correlation).max() < 4.5 / n**0.5
+    for row in counts.reshape(-1, n):
+        assert abs(np.corrcoef(row[1:], row[:-1])[0, 1]) < 4.5 / n**0.5
+
+
+def test_member_counts_depend_on_seed_member_and_example_alone():
+    key = Seeds(3).keys("sample", [0])[0]
+    whole = np.asarray(member_counts(key, 3, np.arange(100)))
+    rows = np.array([70, 3, 3, 99])
+    np.testing.assert_array_equal(member_counts(key, 2, rows), whole[:2, rows])
+    fixed, varied = _counts("fixed", examples=100), _counts("varied", examples=100)
+    assert not varies(fixed) and varies(varied)
+    assert varies(fixed[0])  # the members of a run differ even then
+    assert not np.array_equal(fixed, _counts("fixed", examples=100, base=4))
+
+
+@struct.dataclass
+class CountWitness(ERM):
+    """Bagging that logs, for one member and example, how often it was seen to count."""
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        out = super().loss(apply, variables, batch, teacher=teacher, step=step, key=key)
+        powers = jnp.float32(1.7) ** batch.labels  # tells the examples apart
+        seen = batch.sum(batch.member_weights * powers[None])
+        terms = {f"member {m}": seen[m] for m in range(self.members)}
+        return LossOutput(out.loss, {**out.terms, **terms}, out.model_state)
+
+
+def test_the_step_weighs_the_same_sample_in_every_epoch():
+    step = None
+    for level in LEVELS:
+        run = tiny.make_run(
+            CountWitness(members=2, member_sample="bootstrap"),
+            network=tiny.LINEAR,
+            seeds=Seeds(3, order="fixed", sample=level),
+        )
+        stepper = tiny.stepper(run, step=step)
+        step, names = stepper.step, stepper.session.terms
+        columns = [1 + names.index(f"member {m}") for m in range(2)]
+        first = stepper.advance(tiny.STEPS_PER_EPOCH).sums[:, columns]
+        second = stepper.advance(tiny.STEPS_PER_EPOCH).sums[:, columns] - first
+        # Another order of the sums, and a difference of two.
+        np.testing.assert_allclose(second, first, rtol=1e-4)
+        keys = run.config.seeds.keys("sample", run.config.numbers)
+        rows = np.arange(tiny.EXAMPLES)
+        counts = jax.vmap(lambda k, rows=rows: member_counts(k, 2, rows))(keys)
+        powers = np.float32(1.7) ** tiny.dataset().train.labels
+        expected = np.sum(np.asarray(counts) * powers, axis=-1)
+        np.testing.assert_allclose(first, expected, rtol=1e-5)
+        if level == "varied":
+            assert varies(first)
+        else:
+            np.testing.assert_array_equal(
+                np.asarray(counts)[1:], counts[:1].repeat(3, 0)
+            )
+        assert varies(np.asarray(counts)[0])
 
 
 def test_augmentation_is_removed_where_its_seed_is_off():

@@ -21,6 +21,7 @@ from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
 from churn_jax.metrics.state import LongSum
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, MeshShape, make_mesh
 from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.seeds import member_counts
 from churn_jax.training.state import TrainState
 from tests.metrics.cases import STREAMED
 from tests.training import tiny
@@ -29,6 +30,9 @@ METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
     "plain ensemble": ERM(members=2, deploy="mean_probs"),
+    "stale twins": Codistillation(
+        beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
+    ),
 }
 MESHES = [(2, 2, 2), (1, 1, 8), (4, 2, 1)]
 
@@ -39,14 +43,21 @@ CASES = [
         id=f"{name}-{shape}",
         # The pair has it all: convolutions, batch norm, logits that cross members.
         marks=[]
-        if shape == (2, 2, 2) or name == "co-distilled pair"
+        if name != "stale twins" and (shape == (2, 2, 2) or name == "co-distilled pair")
         else [pytest.mark.slow],
     )
     for name in METHODS
     for shape in MESHES
+    if name != "stale twins" or shape == (2, 2, 2)
 ]
 
-methods = pytest.mark.parametrize("name", METHODS)
+methods = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "stale twins" else [])
+        for name in METHODS
+    ],
+)
 meshes = pytest.mark.parametrize("shape", MESHES, ids=str)
 
 
@@ -100,6 +111,7 @@ def test_a_mesh_computes_what_one_device_computes(name, shape):
         lambda o: o.third.params,
         lambda o: o.third.model_state,
         lambda o: o.third.opt_state,
+        lambda o: o.third.peers,
         lambda o: o.logits,
     ):
         assert tiny.largest_difference(pick(one), pick(mesh)) < 1e-5
@@ -127,14 +139,21 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
         return Outputs(logits), [state for _, state in results]
 
     def teacher(x, pick=None):
-        return forward([member(taught[0], m) for m in range(2)], x, False)[0].logits
+        networks = [member(taught[0], m) for m in range(2)]
+        return forward(networks, x, False)[0].logits
+
+    if method.stale_steps:  # the copies are made before the first update
+        taught = ({"params": one.start.params[0], **one.start.model_state[0]},)
+    counts = None
+    if method.member_sample == "bootstrap":
+        counts = member_counts(inputs.sample_key[r], 2, jnp.asarray(rows))
 
     def objective(params, raw):
         step_key = jax.random.fold_in(inputs.augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))
         images = normalize(augment(raw, keys, config.augmentation), 0.5, 0.25)
-        batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None)
+        batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None, counts)
         states = [member(one.start.model_state[0], m) for m in range(2)]
         out = method.loss(
             forward,

@@ -1,0 +1,155 @@
+"""Copies that peers follow: made every T updates, frozen, saved and never fetched."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import data
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods import Codistillation
+from churn_jax.methods.codistillation import stale_disagreement
+from churn_jax.training.loop import train
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.state import Weights
+from tests.integration.test_resume import (
+    assert_bitwise_equal,
+    lines,
+    make_run,
+    with_interruptions,
+)
+from tests.training import tiny
+from tests.training.test_compilation import compilations
+
+UPDATES = 7
+
+
+def stale(steps, **options):
+    return Codistillation(
+        beta=0.5, update="independent", refresh_steps=steps, **options
+    )
+
+
+def linear_run(method, **options):
+    options = {"replicas": 2, "augmentation": Augmentation(), **options}
+    return tiny.make_run(method, network=tiny.LINEAR, **options)
+
+
+def stopped_at_once(stepper):
+    """The same program with a replica whose first update is its last."""
+    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
+    config = dataclasses.replace(stepper.run.config, optimizer=rates)
+    run = dataclasses.replace(stepper.run, config=config)
+    return tiny.stepper(run, step=stepper.step)
+
+
+@functools.cache
+def history(steps, members=2, mapping="vmap"):
+    """The state before the first update and after each of the others."""
+    run = linear_run(stale(steps, members=members), mapping=mapping, ema_decay=0.9)
+    stepper = tiny.stepper(run)
+    return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(UPDATES))]
+
+
+@pytest.mark.parametrize(("steps", "mapping"), [(3, "vmap"), (1, "loop")])
+def test_copies_are_those_of_the_last_multiple_of_t(steps, mapping):
+    _, states = history(steps, mapping=mapping)
+    for t in range(UPDATES):  # update t leads from states[t] to states[t + 1]
+        made = t // steps * steps
+        assert tiny.bitwise_equal(states[t + 1].peers.params, states[made].params)
+        assert tiny.largest_difference(states[t + 1].params, states[t].params) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("steps", "members"), [(3, 2), pytest.param(2, 3, marks=pytest.mark.slow)]
+)
+def test_an_update_follows_the_copies(steps, members):
+    """The logged disagreement, from the weights that the schedule says."""
+    stepper, states = history(steps, members)
+    part = tiny.dataset().train
+    pixels = (part.images / np.float32(255) - np.float32(0.5)) / np.float32(0.25)
+    column = 1 + stepper.session.terms.index("skl")
+    for t in range(UPDATES):
+        inputs = stepper.session.inputs(t // tiny.STEPS_PER_EPOCH)
+        start = t % tiny.STEPS_PER_EPOCH * tiny.BATCH
+        for r in range(2):
+            rows = np.asarray(inputs.order)[r, start : start + tiny.BATCH]
+
+            def logits(state, r=r, rows=rows):
+                x = pixels[rows].reshape(len(rows), -1)
+                return np.stack([x @ k for k in state.params[0]["kernel"][r]])
+
+            members_now, copies = logits(states[t]), logits(states[t // steps * steps])
+            apart = np.mean(stale_disagreement("skl", members_now, copies))
+            logged = states[t + 1].sums[r, column] - states[t].sums[r, column]
+            # The sums run over the updates so far; ours is the difference of two.
+            np.testing.assert_allclose(logged, apart, rtol=2e-4, atol=2e-5)
+    assert apart > 0.1
+
+
+def test_the_delay_matters():
+    one, three = history(1, mapping="loop")[1][-1], history(3)[1][-1]
+    gap = tiny.largest_difference(one.params, three.params)
+    assert gap > 1e-3
+
+
+def test_refreshing_compiles_nothing_and_fetches_nothing():
+    stepper, _ = history(3)
+    stepper.advance(1)  # `history` still looks at the state before
+    inputs = stepper.inputs(1)
+    with compilations() as names, jax.transfer_guard("disallow"):
+        for _ in range(tiny.STEPS_PER_EPOCH):
+            before = jax.tree.leaves(stepper.states[0].peers)
+            stepper.states[0] = stepper.step(
+                stepper.states[0], inputs[0], (), *stepper.data
+            )
+            assert all(leaf.is_deleted() for leaf in before)  # donated
+    assert names == []
+
+
+def test_a_stopped_replica_keeps_its_copies_and_its_average():
+    stepper = stopped_at_once(history(3)[0])
+    early, late = stepper.advance(3), stepper.advance(3)
+    assert late.alive.tolist() == [True, False]
+    assert early.stopped_step[1] == late.stopped_step[1] >= 0
+    for field in ("peers", "ema", "params"):
+        ours, theirs = (tiny.replica(getattr(s, field), 1) for s in (early, late))
+        assert tiny.bitwise_equal(ours, theirs)
+        healthy = [tiny.replica(getattr(s, field), 0) for s in (early, late)]
+        assert tiny.largest_difference(*healthy) > 1e-4
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(healthy))
+
+
+@pytest.mark.slow
+def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(tmp_path):
+    """Copies, average and the members' own samples come back from the checkpoint."""
+    digits = data.load("digits", train_size=128, validation=40)
+    method = stale(50, member_sample="bootstrap")
+    run = make_run(method, epochs=2, batch_size=4, ema_decay=0.9)
+    whole = train(run, digits, directory=tmp_path / "whole")
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
+    assert stops == [32]  # 64 updates; the copies were made before updates 0 and 50
+    assert isinstance(whole.last.peers, Weights)
+    assert_bitwise_equal(whole.last, resumed.last)
+    assert lines(tmp_path / "whole") == lines(tmp_path / "resumed") != []
+    images = digits.test.images
+    averaged = whole.predict(images, "ema")
+    assert_bitwise_equal(averaged, resumed.predict(images, weights="ema"))
+    assert jnp.max(jnp.abs(averaged - whole.predict(images))) > 1e-3
+
+
+@pytest.mark.slow
+def test_a_diverging_replica_does_not_touch_its_neighbours_copies():
+    """Under vmapped convolutions, where the step is computed again without it."""
+    method = stale(2, alpha=0.1)
+    healthy = tiny.stepper(tiny.make_run(method))
+    clean = healthy.advance(5)
+    rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
+    mixed = tiny.stepper(tiny.make_run(method, optimizer=rates), step=healthy.step)
+    state = mixed.advance(5)
+    assert state.alive.tolist() == [True, False, True, True]
+    for r in (0, 2, 3):
+        assert tiny.bitwise_equal(tiny.replica(clean, r), tiny.replica(state, r))
