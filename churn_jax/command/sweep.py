@@ -10,7 +10,7 @@ from pathlib import Path
 from churn_jax.command.launch import Launch, connect, wait_for_all
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
-from churn_jax.command.stopping import stopping
+from churn_jax.command.stopping import NOT_FINISHED, check_minutes, stopping
 from churn_jax.command.study import _SHORT, _continuation, _expanded, _set_aside
 
 __all__ = ["sweep"]
@@ -38,6 +38,8 @@ def _arguments(config, folder: Path):
                 memory; 0 trains all together.
             out: folder of the artefacts. The same folder goes on where it was left.
             fresh: move what is in the folder aside and start again.
+            minutes: save and stop after so many, with exit code 3 where something is
+                left to do; the same command goes on.
             set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
             launch: several processes.
             data: which examples.
@@ -55,6 +57,7 @@ def _arguments(config, folder: Path):
         points_per_program: int = 0
         out: Path = folder
         fresh: bool = False
+        minutes: float | None = None
         set: tuple[str, ...] = ()
         launch: Launch = Launch()
         data: DataConfig = config.data
@@ -142,18 +145,24 @@ class _SweepProgress(StudyProgress):
         new = progress.epoch - self.before
         self.before = progress.epoch
         self.bars.advance(self.all, new * self.weights.get(progress.name, 1))
-        program = next((p for p in self.plan if p.name == progress.name), None)
-        for stopped in progress.stopped if program else ():
-            if (progress.name, stopped.replica) not in self.frozen:
-                self.frozen.add((progress.name, stopped.replica))
-                seeds = program.replicas // len(program.points)
-                point = program.points[stopped.replica // seeds]
-                self.note(
-                    f"{point.name}: seed {stopped.replica % seeds} stopped at update "
-                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
-                )
+        for program in self.plan:
+            if program.name == progress.name:
+                self._tell(program, progress.stopped)
         if progress.epoch == progress.epochs:
             self.console.print(f"{progress.name}: {status}", highlight=False)
+
+    def _tell(self, program, stopped) -> None:
+        """Says which run of which value stopped, once."""
+        seeds = program.replicas // len(program.points)
+        for entry in stopped:
+            if (program.name, entry.replica) in self.frozen:
+                continue
+            self.frozen.add((program.name, entry.replica))
+            point = program.points[entry.replica // seeds]
+            self.note(
+                f"{point.name}: run {entry.replica % seeds} stopped at update "
+                f"{entry.step}, {entry.term} was not finite; the others go on"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +188,7 @@ def sweep(argv: Sequence[str]) -> int:
     config, words, options = _parse(argv)
     from churn_jax.studies.grid import Axis, numbers
 
+    check_minutes(options.minutes)
     values = numbers(options.values, "--values")
     if options.select:
         if len(words) != 1 or "." in words[0]:
@@ -196,7 +206,7 @@ def sweep(argv: Sequence[str]) -> int:
         )
     axes = [] if options.select else [Axis.parse(w, config, values) for w in words]
     process = connect(options.launch)
-    from churn_jax.studies.sweep import run_selection, run_sweep
+    from churn_jax.studies import run_selection, run_sweep
     from churn_jax.training.run import Interrupted
 
     if options.fresh:
@@ -205,7 +215,7 @@ def sweep(argv: Sequence[str]) -> int:
         wait_for_all("the old folder is aside")
     command = shlex.join(["churn-jax", "sweep", *argv])
     began = time.perf_counter()
-    with stopping() as asked:
+    with stopping(options.minutes) as asked:
         try:
             with _SweepProgress(config, quiet=process != 0) as progress:
                 shared = {
@@ -234,6 +244,8 @@ def sweep(argv: Sequence[str]) -> int:
         except (Interrupted, KeyboardInterrupt) as error:
             if process == 0:
                 said = str(error) or "stopped at once; the last checkpoint is kept"
+                if asked.exit_code == NOT_FINISHED:
+                    said = f"{said}, as --minutes {options.minutes:g} are over"
                 print(f"\n{said}. To go on: {_continuation(command)}")
             return asked.exit_code
     if process == 0:

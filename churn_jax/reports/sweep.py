@@ -140,7 +140,7 @@ def collect_sweep(folder) -> SweepResult:
     points = {p["name"]: _point(folder, p) for p in facts["points"]}
     baseline = points.get(facts.get("baseline") or "")
     axes = tuple(
-        _axis(entry, points.values(), baseline, facts["criterion"])
+        _axis(entry, tuple(points.values()), baseline, facts["criterion"])
         for entry in facts["axes"]
     )
     return SweepResult(
@@ -198,12 +198,12 @@ def _axis(
     criterion: str,
 ) -> AxisResult:
     on_axis = sorted(
-        (p for p in points if p.axis == entry["name"]), key=lambda p: p.value
+        (p for p in points if p.axis == entry["name"]), key=lambda p: p.value or 0.0
     )
     choice = choose(
         entry["name"],
         [
-            (p.name, p.value, p.validation)
+            (p.name, p.value or 0.0, p.validation)
             for p in on_axis
             # A weight of 0 is no candidate; the preset's own learning rate is.
             if p is not baseline or entry["field"].startswith("optimizer.")

@@ -3,8 +3,9 @@
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.grid import Axis
 from churn_jax.studies.presets import PRESETS, preset
+from churn_jax.studies.selection import run_selection
 from churn_jax.studies.study import StudyError, run_study
-from churn_jax.studies.sweep import run_selection, run_sweep
+from churn_jax.studies.sweep import run_sweep
 
 __all__ = [
     "PRESETS",

@@ -276,7 +276,7 @@ def stacked(
 
     method = jax.tree.map(column, *(point.spec.method for point in points))
     trains = [point.spec.config(config.train) for point in points]
-    rates = {
+    rates: dict[str, Any] = {
         field: tuple(
             float(getattr(train.optimizer, field)) for train in trains for _ in seeds
         )
@@ -322,7 +322,7 @@ def _set(part, field: str, value: float):
 
 
 def _value(spec: MethodSpec, field: str, train: TrainConfig) -> float:
-    value = spec.config(train) if field in OPTIMIZER else spec.method
+    value: Any = spec.config(train) if field in OPTIMIZER else spec.method
     for name in field.split("."):
         value = getattr(value, name)
     return float(value)
