@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from churn_jax.reports.examples import load_examples, png_data_uri
-from churn_jax.reports.figure import colour, dash, drawing, legend, short_label
+from churn_jax.reports.figure import COLOURS, drawing, legend, short_label
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 SHOWN = 24
-BINS = 20
+BINS = 10
 TOP = (0.01, 0.05, 0.10)
 
 
@@ -113,35 +113,50 @@ def carried(ambiguity: np.ndarray, share: float) -> float:
 
 
 def ambiguity_histogram(report: Report) -> str:
-    """Share of examples by ambiguity, for all methods with two runs or more."""
-    from matplotlib.ticker import LogFormatter
+    """Examples by ambiguity, of the baseline and the best method.
 
-    rows = [(i, r) for i, r in enumerate(report.rows) if len(r.summary.runs) > 1]
+    Examples on which all runs agree would dwarf the rest: the legend counts them.
+    """
+    rows = [(0, report.baseline), (1, best_row(report))]
+    rows = [(i, r) for i, r in rows if r is not None and len(r.summary.runs) > 1]
     if not rows:
         return ""
-    with drawing(5.4, 3.8) as (figure, done):
+    edges = np.linspace(0.0, 1.0, BINS + 1)
+    width = 100 / BINS / (len(rows) + 0.4)
+    with drawing(5.4, 3.6) as (figure, done):
         axes = figure.add_subplot()
         for i, row in rows:
-            ambiguity = row.summary.curves.ambiguity
-            counts, edges = np.histogram(ambiguity, bins=BINS, range=(0.0, 1.0))
-            shares = 100 * counts / max(len(ambiguity), 1)
-            axes.stairs(
-                np.where(counts, shares, np.nan),
-                100 * edges,
-                baseline=None,
-                color=colour(i),
-                linestyle=dash(i),
-                linewidth=1.8,
-                label=short_label(row.info.label),
+            shares = _shares(row.summary.curves.ambiguity)
+            middle = 50 * (edges[:-1] + edges[1:])
+            axes.bar(
+                middle + (i - (len(rows) - 1) / 2) * width,
+                100 * shares,
+                width=width,
+                color=COLOURS[i],
+                hatch=("", "///")[i],
+                edgecolor="white",
+                linewidth=0.4,
+                label=f"{short_label(row.info.label)} ({_agreed(row)} agreed on)",
             )
         axes.set_xlabel("Ambiguity: pairs of runs that differ, %")
-        axes.set_ylabel("Examples %, log scale")
-        axes.set_yscale("log")
-        for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
+        axes.set_ylabel("Examples %")
+        axes.set_xticks(np.arange(0, 101, 20))
         axes.set_xlim(0, 100)
-        legend(figure, axes)
-        return done("Histogram of ambiguity over the test examples, by method")
+        legend(figure, axes, columns=1)
+        return done(
+            "Histogram of ambiguity over the test examples on which runs differ"
+        )
+
+
+def _shares(ambiguity: np.ndarray) -> np.ndarray:
+    """Share of all examples per bin `(0, 0.1], (0.1, 0.2], ...`."""
+    where = np.ceil(np.round(ambiguity[ambiguity > 0] * BINS, 6)).astype(int) - 1
+    counts = np.bincount(np.minimum(where, BINS - 1), minlength=BINS)
+    return counts / max(len(ambiguity), 1)
+
+
+def _agreed(row: Row) -> str:
+    return f"{100 * np.mean(row.summary.curves.ambiguity == 0):.1f} %"
 
 
 def html_section(report: Report) -> str:
@@ -151,13 +166,13 @@ def html_section(report: Report) -> str:
         return ""
     best = best_row(report)
     inputs = most_ambiguous(report)
-    unanimous = float(np.mean(base.summary.curves.ambiguity == 0))
     intro = (
         f"All {len(base.summary.runs)} runs of {base.info.label} agree on "
-        f"{100 * unanimous:.1f} % of {base.summary.examples:,} test examples. "
+        f"{_agreed(base)} of {base.summary.examples:,} test examples. "
     )
     if inputs:
-        intro += f"These are the {len(inputs)} they agree on least"
+        intro += f"These are the {len(inputs)} they agree on least, with the classes "
+        intro += "that runs voted for (and how many did) and the ambiguity"
         intro += (
             f"; the second percentage is under {best.info.label}, which churns least."
             if best
@@ -171,13 +186,19 @@ def html_section(report: Report) -> str:
         + '<div class="grid"><figure><h3>Ambiguity</h3>'
         + ambiguity_histogram(report)
         + "<figcaption>Ambiguity of an example: the share of pairs of runs that "
-        "predict it differently. Its mean over examples is the churn.</figcaption>"
+        "predict it differently; its mean over examples is the churn. Examples that "
+        "all runs agree on are not drawn.</figcaption>"
         "</figure>" + _carried_table(report) + "</div></section>"
     )
 
 
 def _votes(one: AmbiguousInput) -> str:
-    return ", ".join(f"{runs} × {predicted}" for predicted, runs in one.votes)
+    return ", ".join(f"{predicted} ({runs})" for predicted, runs in one.votes)
+
+
+def _unbroken(votes: str) -> str:
+    """Lines may break between votes, not within one."""
+    return escape(votes).replace(" (", "&nbsp;(")
 
 
 def _change(one: AmbiguousInput) -> str:
@@ -192,7 +213,7 @@ def _pictures(inputs) -> str:
         parts.append(
             f'<figure><img src="{png_data_uri(one.image)}" alt="{escape(words)}">'
             f"<figcaption><strong>{escape(one.identity)}</strong><br>"
-            f"label {one.label}<br>votes {escape(_votes(one))}<br>"
+            f"label {one.label}<br>votes {_unbroken(_votes(one))}<br>"
             f"{escape(_change(one))}</figcaption></figure>"
         )
     return '<div class="inputs">' + "\n".join(parts) + "</div>"

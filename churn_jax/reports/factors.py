@@ -20,9 +20,9 @@ __all__ = [
 ]
 
 _SAME = {
-    "init": "the initial weights",
-    "order": "the mini-batch order",
-    "augment": "the augmentation",
+    "init": "initial weights",
+    "order": "mini-batch order",
+    "augment": "augmentation",
 }
 
 
@@ -63,7 +63,7 @@ def shared(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
         info: one of its methods.
 
     Returns:
-        For example `("the initial weights", "no augmentation")`; empty when everything
+        For example `("initial weights", "no augmentation")`; empty when everything
         varies or nothing is known.
     """
     seeds = _seeds(study, info)
@@ -83,12 +83,12 @@ def differing(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
         info: one of its methods.
 
     Returns:
-        For example `("the mini-batch order", "the training set, resampled")`.
+        For example `("mini-batch order", "resampled training set")`.
     """
     seeds = _seeds(study, info)
     out = [words for factor, words in _SAME.items() if seeds.get(factor) == "varied"]
     if _resampled(study, info):
-        out.append("the training set, resampled")
+        out.append("resampled training set")
     return tuple(out)
 
 

@@ -74,11 +74,11 @@ def error_bar(stderr: float):
     return stderr if np.isfinite(stderr) else None
 
 
-def legend(figure, axes) -> None:
+def legend(figure, axes, columns: int = 2) -> None:
     """Labels of what `axes` shows, below the figure."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        columns = 2 if len(labels) > 1 else 1
+        columns = columns if len(labels) > 1 else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 

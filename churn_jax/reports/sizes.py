@@ -80,7 +80,7 @@ def churn_against_training_size(report: Report) -> str:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     sizes = sorted({size for one in series for size in one.sizes})
-    with drawing(5.4, 5.6) as (figure, done):
+    with drawing(5.4, 4.8) as (figure, done):
         panels = figure.subplots(2, 1, sharex=True)
         for axes, (name, title) in zip(panels, PANELS, strict=True):
             for i, one in enumerate(series):

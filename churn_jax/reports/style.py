@@ -21,7 +21,8 @@ th,td{padding:.35rem .45rem;border-bottom:1px solid var(--line);text-align:right
 white-space:nowrap}
 thead th{white-space:normal;vertical-align:bottom;line-height:1.2}
 th:first-child,td:first-child{text-align:left}
-.main th:first-child{position:sticky;left:0;background:var(--page)}
+.main th:first-child,.beside tbody th,.beside th[rowspan]{position:sticky;left:0;
+background:var(--page)}
 .main tbody th{white-space:normal;min-width:7rem;max-width:11rem}
 .facts{width:100%}
 .facts th,.facts td{text-align:left;white-space:normal;vertical-align:top}
@@ -43,7 +44,9 @@ gap:.7rem;margin:.8rem 0 1.2rem}
 .inputs img{width:5.5rem;height:auto;image-rendering:pixelated;background:#fff}
 .inputs figcaption{font-size:.75rem;line-height:1.35;overflow-wrap:anywhere}
 .beside td.paper{color:var(--soft);border-left:1px solid var(--line)}
-.beside thead th{text-align:center}.doubt{color:var(--bad)}
+.beside{font-size:.75rem}.beside th,.beside td{padding:.3rem .3rem}
+.beside thead th{text-align:center}
+.beside thead th:first-child[rowspan]{text-align:left}.doubt{color:var(--bad)}
 .beside tbody th,.plain tbody th,.words tbody th{white-space:normal;min-width:7rem;
 max-width:14rem}
 .words td,.words th{text-align:left;white-space:normal;vertical-align:top}

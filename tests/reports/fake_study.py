@@ -20,9 +20,12 @@ def noisy_logits(rng, labels, R, C, shared=1.0, own=1.0, margin=3.0, runs=None):
     return (common + own * runs).astype(np.float32)
 
 
-def write_study(folder, methods, labels, ids=None, stopped=None, **facts):
-    """Write a run folder; `methods` maps names to logits, or to None for no file."""
-    stopped = stopped or {}
+def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, **facts):
+    """Write a run folder; `methods` maps names to logits, or to None for no file.
+
+    `entries` maps names to what their entry in `study.json` has besides.
+    """
+    stopped, extra = stopped or {}, entries or {}
     labels = np.asarray(labels)
     ids = np.arange(len(labels)) if ids is None else ids
     entries = []
@@ -41,6 +44,7 @@ def write_study(folder, methods, labels, ids=None, stopped=None, **facts):
                 "parameters": 12345,
                 "stopped": stopped.get(name, []),
             }
+            | extra.get(name, {})
         )
         if logits is not None:
             predictions = Predictions(

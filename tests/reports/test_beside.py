@@ -1,0 +1,95 @@
+"""Paper and measured side by side, in all three files; doubt is told, not compared."""
+
+import csv
+import io
+
+import pytest
+
+from churn_jax import reports
+from churn_jax.reports.beside import beside, html_section
+from tests.reports.conftest import LABELS, three_methods
+from tests.reports.fake_study import write_study
+
+
+def study(folder, published, *names):
+    """The three methods under other names."""
+    logits = three_methods()
+    methods = {"baseline": logits["baseline"]}
+    methods |= dict.fromkeys(names, logits["steady"])
+    return write_study(folder, methods, LABELS, published=published)
+
+
+@pytest.fixture
+def seeds(tmp_path):
+    folder = study(tmp_path, "reproducibility/table1/cifar10", "off", "mine")
+    return reports.write(folder)
+
+
+def test_a_study_without_published_numbers_shows_nothing_new(report):
+    assert beside(report) is None and html_section(report) == ""
+    for name in report.files:
+        text = (report.study.folder / name).read_text()
+        for word in ("Beside the paper", "Published", "doubtful", "paper_"):
+            assert word not in text, (name, word)
+
+
+def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
+    found = beside(seeds)
+    assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
+    assert [m for m, _ in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
+    base, off, mine = found.rows[:3]
+    assert found.paper_cell(base, "churn") == "5.81 ± 0.08"
+    assert found.measured_cell(base, "accuracy") == "83.33 ± 5.77"
+    assert found.paper_cell(off, "churn") == "11.08 ± 0.10 doubtful [1]"
+    assert found.paper_cell(off, "accuracy") == "89.24 ± 0.06"
+    assert found.paper_cell(mine, "churn") == "–"
+    only_paper = {row.name: row for row in found.rows[3:]}
+    assert set(only_paper) >= {"init", "off_init"} and not only_paper["init"].measured
+    assert found.measured_cell(only_paper["init"], "churn") == "–"
+
+
+def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
+    (note,) = beside(seeds).notes
+    page = seeds.files["report.html"].read_text()
+    assert page.count(note) == 1
+    assert page.count('<em class="doubt">doubtful [1]</em>') == 2
+    markdown = seeds.files["table.md"].read_text()
+    assert markdown.count(note) == 1
+    assert "11.08 ± 0.10 doubtful \\[1]" in markdown
+    assert "Published numbers are context, not targets." in markdown
+    rows = list(csv.DictReader(io.StringIO(seeds.files["table.csv"].read_text())))
+    by_name = {row["method"]: row for row in rows}
+    assert by_name["off"]["paper_churn"] == "0.1108"
+    assert by_name["off"]["paper_churn_doubtful"] == note
+    assert by_name["baseline"]["paper_churn_std"] == "0.0008"
+    assert by_name["baseline"]["paper_churn_doubtful"] == ""
+    assert by_name["mine"]["paper_accuracy"] == ""
+
+
+def test_a_table_2_is_completed_and_says_from_where(tmp_path):
+    folder = study(tmp_path, "reproducibility/table2/cifar10", "codistill_skl")
+    report = reports.collect(folder)
+    found = beside(report)
+    base, ours = found.rows[:2]
+    assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
+    assert found.paper_cell(ours, "churn_incorrect") == "36.78 ± 4.14"
+    assert "Table 2, Table 4, Table 7, CIFAR-10, ResNet-56" in found.caption
+    assert "over 10 runs. Measured: this study, on digits." in found.caption
+    assert found.notes == ()
+
+
+def test_columns_nobody_can_assign_stay_apart(tmp_path):
+    folder = study(tmp_path, "reproducibility/table6/cifar10", "init", "data")
+    found = beside(reports.collect(folder))
+    rows = {row.name: row for row in found.rows}
+    assert not rows["init"].paper and not rows["data"].paper
+    assert "doubtful" in found.paper_cell(rows["column2"], "churn")
+    assert rows["column2"].label == "column2" and not rows["column2"].measured
+
+
+def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
+    report = reports.write(study(tmp_path, "reproducibility/table9/x"))
+    assert beside(report) is None
+    (remark,) = report.remarks
+    assert "'reproducibility/table9/x', unknown here" in remark
+    assert "Beside the paper" not in report.files["report.html"].read_text()

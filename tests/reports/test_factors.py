@@ -1,0 +1,117 @@
+"""What runs share and differ in, in words, from the study's and the row's settings."""
+
+import pytest
+
+from churn_jax import reports
+from churn_jax.reports.factors import (
+    changes,
+    cross_sample_sentences,
+    differing,
+    shared,
+    training,
+    training_table,
+)
+from churn_jax.reports.report import collect
+from tests.reports.conftest import LABELS, three_methods
+from tests.reports.fake_study import write_study
+
+VARIED = {"init": "varied", "order": "varied", "augment": "varied", "sample": "fixed"}
+
+
+def study(folder, rows, seeds=VARIED, **train):
+    """A study with `rows`: name to extra facts of its entry; the first is baseline."""
+    logits = three_methods()["steady"]
+    config = {"train": {"seeds": dict(seeds), "sample": "all"} | train}
+    methods = dict.fromkeys(rows, logits)
+    return collect(
+        write_study(folder, methods, LABELS, config=config, entries=dict(rows))
+    )
+
+
+def infos(report):
+    return {row.info.name: row.info for row in report.rows}
+
+
+def test_fixed_varied_and_off(tmp_path):
+    rows = {
+        "baseline": {},
+        "init": {"train": [["seeds.init", "fixed"]]},
+        "off_order": {"train": [["seeds.augment", "off"], ["seeds.order", "fixed"]]},
+    }
+    report = study(tmp_path, rows)
+    found = infos(report)
+    everything = ("initial weights", "mini-batch order", "augmentation")
+    assert shared(report.study, found["baseline"]) == ()
+    assert differing(report.study, found["baseline"]) == everything
+    assert shared(report.study, found["init"]) == ("initial weights",)
+    assert shared(report.study, found["off_order"]) == (
+        "mini-batch order",
+        "no augmentation",
+    )
+    assert differing(report.study, found["off_order"]) == ("initial weights",)
+    table = training_table(report.study, list(found.values()))
+    assert table[2] == (
+        "Init",
+        "initial weights",
+        "mini-batch order, augmentation",
+        "–",
+    )
+    for text in (reports.render(report), reports.markdown_table(report)):
+        assert "Runs share" in text and "no augmentation" in text
+
+
+def test_what_a_row_changes(tmp_path):
+    rows = {
+        "baseline": {},
+        "wd0": {"train": [["optimizer.weight_decay", 0.0], ["seeds.init", "fixed"]]},
+        "small": {"train_size": 1500},
+    }
+    report = study(tmp_path, rows, optimizer={"weight_decay": 1e-4})
+    found = infos(report)
+    assert changes(found["baseline"]) == ()
+    assert changes(found["wd0"]) == ("optimizer.weight_decay = 0.0",)
+    assert changes(found["small"]) == ("1,500 training examples",)
+    merged = training(report.study, found["wd0"])
+    assert merged["optimizer"]["weight_decay"] == 0.0
+    assert merged["seeds"] == VARIED | {"init": "fixed"}
+    assert report.study.facts["config"]["train"]["optimizer"]["weight_decay"] == 1e-4
+
+
+BOOTSTRAP = [["seeds.sample", "varied"], ["sample", "bootstrap"]]
+
+
+def test_cross_sample_rows_are_named(tmp_path):
+    report = study(tmp_path, {"baseline": {}, "other": {"train": BOOTSTRAP}})
+    (sentence,) = report.context
+    assert "runs of Other differ in their resampled training set" in sentence
+    assert "cross-sample churn" in sentence
+    for text in (reports.render(report), reports.markdown_table(report)):
+        assert "cross-sample churn" in text
+
+
+@pytest.mark.parametrize(
+    "member", [{}, {"method": {"class": "ERM", "member_sample": "bootstrap"}}]
+)
+def test_a_whole_study_of_resampled_runs(tmp_path, member):
+    seeds = VARIED | {"sample": "varied"}
+    per_member = {"train": [["sample", "all"]], **member} if member else {}
+    rows = {"baseline": {}, "bagging": per_member}
+    report = study(tmp_path, rows, seeds, sample="bootstrap")
+    (sentence,) = report.context
+    assert "The runs of all rows differ in their resampled training set" in sentence
+
+
+def test_one_bootstrap_for_all_runs_is_not_cross_sample(tmp_path):
+    report = study(tmp_path, {"baseline": {}}, sample="bootstrap")
+    (sentence,) = report.context
+    assert "share one bootstrap" in sentence
+    info = infos(report)["baseline"]
+    assert shared(report.study, info) == ("one bootstrap of the training set",)
+
+
+def test_an_ordinary_study_says_nothing(report):
+    assert report.context == ()
+    methods = [row.info for row in report.rows]
+    assert training_table(report.study, methods) == []
+    assert cross_sample_sentences(report.study, methods) == ()
+    assert shared(report.study, methods[0]) == differing(report.study, methods[0]) == ()
