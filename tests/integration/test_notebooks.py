@@ -125,8 +125,39 @@ def quickstart_shows_its_table_and_plots(outputs, folder):
     assert (folder / "runs" / "digits-tiny" / "report.html").exists()
 
 
+def causes_are_told_apart(outputs, folder):
+    churn = dict(
+        re.findall(r"^(.+?) +churn +([\d.]+) ±", text_of(outputs["bars"]), re.M)
+    )
+    assert len(churn) == 8
+    assert float(churn["nothing"]) == 0.0
+    assert all(float(c) > 0 for label, c in churn.items() if label != "nothing")
+
+    assert "equal weights, bit by bit" in text_of(outputs["machine"])
+    apart = re.findall(r"up to ([\d.e+-]+) apart", text_of(outputs["bit"]))
+    assert 0 < float(apart[0]) < 1e-8  # one bit of one weight
+    ambiguity, mean = re.search(
+        r"mean ambiguity ([\d.]+), churn ([\d.]+)", text_of(outputs["images"])
+    ).groups()
+    assert ambiguity == mean
+
+    lemmas = text_of(outputs["lemmas"]).splitlines()
+    assert len(lemmas) == 8
+    for line in lemmas:
+        measured, *bounds = (float(x) for x in re.findall(r" (\d\.\d+)", line))
+        assert len(bounds) == 2
+        assert measured <= min(bounds)
+    for cell in ("bars", "bit", "images"):
+        assert shown_as(outputs[cell], "image/png")
+    assert shown_as(outputs["lemmas"], "text/html").count("<svg") == 1
+    assert (folder / "runs" / "what-causes-churn-digits-tiny" / "one-bit").is_dir()
+
+
 # What a notebook must have shown when it has run; each has an entry.
-SHOWS = {"quickstart": quickstart_shows_its_table_and_plots}
+SHOWS = {
+    "quickstart": quickstart_shows_its_table_and_plots,
+    "what_causes_churn": causes_are_told_apart,
+}
 
 
 @pytest.mark.slow
