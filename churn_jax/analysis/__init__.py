@@ -1,5 +1,10 @@
-"""Questions asked of predictions: which differences are real."""
+"""Questions asked of predictions: which differences are real; how losses look."""
 
+from churn_jax.analysis.landscapes import (
+    entropy_regularized_log_loss,
+    entropy_regularized_logistic_loss,
+    tempered_logistic_loss,
+)
 from churn_jax.analysis.significance import (
     Difference,
     holm,
@@ -12,10 +17,13 @@ from churn_jax.analysis.significance import (
 
 __all__ = [
     "Difference",
+    "entropy_regularized_log_loss",
+    "entropy_regularized_logistic_loss",
     "holm",
     "jackknife_stderr",
     "leave_one_run_out",
     "mcnemar_exact",
     "paired_jackknife_test",
     "paired_t_test",
+    "tempered_logistic_loss",
 ]

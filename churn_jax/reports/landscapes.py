@@ -1,0 +1,115 @@
+"""Figures 4 and 5 of the first paper as one image.
+
+python -m churn_jax.reports.landscapes --out landscapes.png
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from churn_jax.analysis.landscapes import (
+    entropy_regularized_log_loss,
+    entropy_regularized_logistic_loss,
+    tempered_logistic_loss,
+)
+from churn_jax.reports.figure import colour, dash
+
+__all__ = ["ALPHAS", "TEMPERATURES", "main", "save_landscapes"]
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def save_landscapes(
+    path,
+    alphas: Sequence[float] = ALPHAS,
+    temperatures: Sequence[float] = TEMPERATURES,
+) -> Path:
+    """Draw the regularised log-loss, the same of a score, and the tempered loss.
+
+    Args:
+        path: a `.png`, `.svg` or `.pdf` file; its folder is created.
+        alphas: weights of the entropy, each a curve of the first two panels.
+        temperatures: each a curve of the third.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ValueError: another kind of file, or a value its loss refuses.
+        OSError: the file could not be written.
+
+    Notes:
+        The paper does not print its values of alpha and tau; these are ours.
+
+    References:
+        [reproducibility] Fig. 4 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Fig. 5 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: must end in {', '.join(FORMATS)}")
+    probs = np.linspace(0.0, 1.0, 501)[1:]
+    scores = np.linspace(-6.0, 6.0, 481)
+    panels = (
+        (probs, entropy_regularized_log_loss, alphas, "α", "Probability p"),
+        (scores, entropy_regularized_logistic_loss, alphas, "α", "Score f"),
+        (scores, tempered_logistic_loss, temperatures, "τ", "Score f"),
+    )
+    titles = (
+        "Entropy-regularised log-loss",
+        "Entropy-regularised logistic loss",
+        "Logistic loss at a temperature",
+    )
+    style = {"axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(style | {"legend.frameon": False, "font.size": 10}):
+        figure = Figure(figsize=(12.0, 3.8), layout="constrained", dpi=120)
+        for axes, (x, loss, values, symbol, label), title in zip(
+            figure.subplots(1, 3), panels, titles, strict=True
+        ):
+            for i, value in enumerate(values):
+                axes.plot(
+                    x,
+                    loss(x, value),
+                    color=colour(i),
+                    linestyle=dash(i),
+                    linewidth=1.8,
+                    label=f"{symbol} = {value:g}",
+                )
+            axes.set_title(title, fontsize=11)
+            axes.set_xlabel(label)
+            axes.set_ylabel("Loss, nats")
+            axes.set_ylim(0, 5)
+            axes.legend()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    return path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the image; 2 for a file that cannot be written."""
+    parser = argparse.ArgumentParser(
+        prog="python -m churn_jax.reports.landscapes",
+        description="Figures 4 and 5 of the first paper: binary loss landscapes.",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    arguments = parser.parse_args(argv)
+    try:
+        print(save_landscapes(arguments.out))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The binary losses of Figures 4 and 5 against the losses that train, and at limits."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import losses
+from churn_jax.analysis import (
+    entropy_regularized_log_loss,
+    entropy_regularized_logistic_loss,
+    tempered_logistic_loss,
+)
+
+SCORES = np.linspace(-8.0, 8.0, 33)
+ALPHAS = (0.0, 0.05, 0.5, 1.0)
+
+
+def sigmoid(f):
+    return 1.0 / (1.0 + np.exp(-f))
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_both_forms_are_one_loss(alpha):
+    p = sigmoid(SCORES)
+    entropy = -p * np.log(p) - (1 - p) * np.log(1 - p)
+    expected = (1 - alpha) * -np.log(p) + alpha * entropy
+    np.testing.assert_allclose(entropy_regularized_log_loss(p, alpha), expected)
+    found = entropy_regularized_logistic_loss(SCORES, alpha)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_it_is_the_training_loss_with_two_classes(alpha):
+    logits = jnp.stack([jnp.zeros_like(SCORES), SCORES], -1).astype(jnp.float32)
+    entropy = np.asarray(losses.entropy(logits), np.float64)
+    log_loss = np.logaddexp(0.0, -SCORES)
+    np.testing.assert_allclose(
+        entropy_regularized_logistic_loss(SCORES, alpha),
+        (1 - alpha) * log_loss + alpha * entropy,
+        rtol=1e-4,  # float32 on the side that trains
+        atol=1e-6,
+    )
+
+
+def test_far_scores_have_finite_losses_and_the_right_slope():
+    far = np.array([-1e308, -1e4, 1e4, 1e308])
+    for alpha in ALPHAS:
+        loss = entropy_regularized_logistic_loss(far, alpha)
+        assert np.isfinite(loss).all() and (loss[2:] == 0).all()
+        np.testing.assert_allclose(loss[1], (1 - alpha) * 1e4, atol=1e-9)
+    assert tempered_logistic_loss(far, 4.0)[1] == 2500.0
+    assert np.isfinite(tempered_logistic_loss(far, 4.0)).all()
+
+
+def test_probabilities_at_the_border():
+    np.testing.assert_array_equal(
+        entropy_regularized_log_loss([0.0, 1.0], 0.5), [np.inf, 0.0]
+    )
+    np.testing.assert_array_equal(entropy_regularized_log_loss([0.0, 1.0], 1.0), 0.0)
+
+
+def test_more_entropy_damps_confident_mistakes_and_temperature_less_so():
+    wrong, right = -6.0, 6.0
+    values = [entropy_regularized_logistic_loss(wrong, a) for a in ALPHAS]
+    assert values == sorted(values, reverse=True) and values[-1] < 0.02
+    # Section F: strongly negative predictions still cost more than positive ones.
+    for temperature in (2.0, 4.0):
+        damped = tempered_logistic_loss([wrong, 0.0, right], temperature)
+        assert damped[0] > np.log(2) > damped[2]
+        assert damped[1] == pytest.approx(np.log(2))
+        assert damped[0] < tempered_logistic_loss(wrong, 1.0)
+
+
+def test_temperature_divides_the_score():
+    found = tempered_logistic_loss(SCORES, 2.5)
+    np.testing.assert_allclose(found, -np.log(sigmoid(SCORES / 2.5)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (entropy_regularized_log_loss, ([0.5, 1.1], 0.1), "probs must lie"),
+        (entropy_regularized_log_loss, ([np.nan], 0.1), "probs must lie"),
+        (entropy_regularized_log_loss, ([0.5], 1.5), "alpha .* got 1.5"),
+        (entropy_regularized_logistic_loss, ([0.5], -0.1), "alpha .* got -0.1"),
+        (tempered_logistic_loss, ([0.5], 0.0), "temperature .* got 0.0"),
+    ],
+)
+def test_bad_input_is_named(function, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments)
