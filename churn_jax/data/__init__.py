@@ -1,15 +1,17 @@
 """Where examples come from, and what happens to them before the network.
 
 `load` reads a set into memory; `augment` and `normalize` run inside the jitted step;
-`grain_batches` reads what does not fit into memory; `prepare` converts a TFDS set.
+`load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
+converts a TFDS set.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
 from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load
-from churn_jax.data.pipeline import epoch_positions, grain_batches
+from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
 from churn_jax.data.prepare import Prepared, prepare
+from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
 from churn_jax.data.splits import (
     ChannelStatistics,
     DataError,
@@ -17,20 +19,33 @@ from churn_jax.data.splits import (
     Split,
     channel_statistics,
 )
+from churn_jax.data.streaming import (
+    IMAGENET_STATISTICS,
+    is_streaming,
+    load_streaming,
+)
 
 __all__ = [
+    "IMAGENET_STATISTICS",
     "Augmentation",
     "ChannelStatistics",
     "DataError",
     "Dataset",
     "Prepared",
+    "Reading",
     "Split",
+    "StreamedSplit",
+    "StreamingDataset",
     "augment",
     "channel_statistics",
     "epoch_positions",
     "grain_batches",
+    "is_streaming",
     "load",
     "load_digits",
+    "load_streaming",
     "normalize",
     "prepare",
+    "read_ahead",
+    "stream",
 ]

@@ -16,7 +16,7 @@ from churn_jax.data.splits import (
     hold_out,
 )
 
-__all__ = ["load"]
+__all__ = ["cut", "load"]
 
 _DEFAULT_FRACTION = 0.1
 
@@ -72,7 +72,7 @@ def load(
     check_same_kind(splits)
     if validation is None and name == "digits":
         validation = VALIDATION_SIZE
-    train, held = _cut(name, splits, validation, train_size)
+    train, held = cut(name, splits, validation, train_size)
     test = splits["test"]
     return Dataset(
         name=name,
@@ -103,13 +103,24 @@ def _read(name_or_path, data_dir, manual_dir) -> tuple[dict[str, Split], int | N
     return read_tfds(name, data_dir=data_dir)
 
 
-def _cut(
+def cut(
     name: str,
     splits: dict[str, Split],
     validation: int | float | None,
     train_size: int | None,
 ) -> tuple[Split, Split]:
-    """Training and validation examples; both keep the order of the source."""
+    """Training and validation examples; both keep the order of the source.
+
+    Args:
+        name: for messages.
+        splits: with `train` and perhaps `validation`, of any kind that has a length
+            and `take`.
+        validation: as for `load`.
+        train_size: as for `load`.
+
+    Raises:
+        DataError: there are not that many training examples.
+    """
     train = splits["train"]
     own = splits.get("validation") if validation is None else None
     held = 0 if own is not None else _held_count(name, len(train), validation)

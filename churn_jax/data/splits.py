@@ -171,6 +171,18 @@ def check_split(where: str, images, labels, ids) -> Split:
             f"{where}: images and labels must be of equal number; got {len(images)} "
             f"images and {len(labels)} labels"
         )
+    labels = check_labels(where, labels)
+    return Split(
+        _check_images(where, images), labels, check_ids(where, ids, len(labels))
+    )
+
+
+def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
+    """`labels [N]` as int32.
+
+    Raises:
+        DataError: there are none, or they are not integers from 0 on.
+    """
     if not len(labels):
         raise DataError(f"{where}: the split is empty")
     if not np.issubdtype(labels.dtype, np.integer):
@@ -180,11 +192,7 @@ def check_split(where: str, images, labels, ids) -> Split:
         raise DataError(
             f"{where}: labels must not be negative; got {labels[at]} at position {at}"
         )
-    return Split(
-        _check_images(where, images),
-        labels.astype(np.int32),
-        _check_ids(where, ids, len(labels)),
-    )
+    return labels.astype(np.int32)
 
 
 def _check_images(where: str, images: np.ndarray) -> np.ndarray:
@@ -208,7 +216,12 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(images)
 
 
-def _check_ids(where: str, ids, count: int) -> np.ndarray:
+def check_ids(where: str, ids, count: int) -> np.ndarray:
+    """Unique ids `[count]`, str or int64; `<where>/<index>` if they are None.
+
+    Raises:
+        DataError: they are of another number or kind, or repeat.
+    """
     if ids is None:
         return np.array([f"{where}/{i}" for i in range(count)])
     ids = np.asarray(ids)
@@ -281,8 +294,12 @@ def fingerprint(*splits: Split) -> str:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             digest.update(raw.data)
-        kind = "int" if split.ids.dtype.kind == "i" else "str"
-        digest.update(f"{kind}{split.ids.shape}".encode())
-        # Not the array's bytes: the width of a string dtype is an accident.
-        digest.update("\n".join(map(str, split.ids.tolist())).encode())
+        digest.update(id_bytes(split.ids))
     return digest.hexdigest()
+
+
+def id_bytes(ids: np.ndarray) -> bytes:
+    """What a fingerprint takes of ids `[N]`."""
+    kind = "int" if ids.dtype.kind == "i" else "str"
+    # Not the array's bytes: the width of a string dtype is an accident.
+    return f"{kind}{ids.shape}".encode() + "\n".join(map(str, ids.tolist())).encode()

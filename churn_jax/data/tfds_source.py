@@ -15,7 +15,17 @@ import tensorflow_datasets as tfds
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
 
-__all__ = ["ChurnDigits", "TfdsRecords", "make_builder", "open_records", "read_tfds"]
+__all__ = [
+    "ChurnDigits",
+    "TfdsRecords",
+    "class_count",
+    "image_size",
+    "make_builder",
+    "open_records",
+    "prepared_builder",
+    "read_tfds",
+    "split_names",
+]
 
 _CHUNK = 1024
 
@@ -101,6 +111,8 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
 class TfdsRecords:
     """Random access to one prepared split: `{"image", "label", "id"}` per index.
 
+    The image is an array, or the bytes of its file where it is left encoded.
+
     The id is the set's own (`id`, else `file_name`), or `<split>/<index>` with the
     index in the prepared files, whose order TFDS fixes per version of the set.
     """
@@ -127,12 +139,18 @@ class TfdsRecords:
             identity = record[self._identity]
             if isinstance(identity, bytes):
                 identity = identity.decode()
-        image = np.asarray(record[self._image])
+        image = record[self._image]
+        if not isinstance(image, bytes):
+            image = np.asarray(image)
         return {"image": image, "label": record[self._label], "id": identity}
 
 
 def open_records(
-    name: str, split: str, *, data_dir: str | pathlib.Path | None = None
+    name: str,
+    split: str,
+    *,
+    data_dir: str | pathlib.Path | None = None,
+    encoded: bool = False,
 ) -> TfdsRecords:
     """Random access to a split of a prepared set, for `grain_batches` or by hand.
 
@@ -140,15 +158,21 @@ def open_records(
         name: as TFDS has it.
         split: a split of the set, such as `train`.
         data_dir: where the set is prepared; None for the TFDS default.
+        encoded: leave images as the bytes of their files, where they are files.
 
     Raises:
         DataError: the set is unknown or not prepared as array_record, has no such
             split, or has no image with an integer label.
     """
-    return _open(_prepared_builder(name, data_dir), name, split)
+    return _open(prepared_builder(name, data_dir), name, split, encoded=encoded)
 
 
-def _prepared_builder(name: str, data_dir):
+def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
+    """The builder of a set that is prepared.
+
+    Raises:
+        DataError: the set is unknown or not prepared.
+    """
     builder = make_builder(name, data_dir)
     if not builder.is_prepared():
         where = "" if data_dir is None else f" --data-dir {data_dir}"
@@ -164,15 +188,60 @@ def _prepared_builder(name: str, data_dir):
     return builder
 
 
-def _open(builder, name: str, split: str) -> TfdsRecords:
-    features = builder.info.features
+def _keys(builder) -> tuple[str, str]:
+    """Names of the image and of the label among the features."""
     keys = builder.info.supervised_keys or ("image", "label")
-    image, label = keys if len(keys) == 2 else ("image", "label")
+    return keys if len(keys) == 2 else ("image", "label")
+
+
+def image_size(builder) -> tuple[int | None, ...] | None:
+    """The shape of a set's images, `None` where it varies, or None without images.
+
+    A feature that holds the bytes of files counts as an image of any size.
+    """
+    features, key = builder.info.features, _keys(builder)[0]
+    if not hasattr(features, "keys") or key not in features:
+        return None
+    if _holds_bytes(features[key]):
+        return (None, None, 3)
+    shape = features[key].shape or ()
+    return tuple(shape) if len(shape) == 3 else None
+
+
+def _holds_bytes(feature) -> bool:
+    """A scalar of bytes that is not text, such as `Scalar(np.object_)`."""
+    text = isinstance(feature, tfds.features.Text)
+    return not text and feature.shape == () and feature.np_dtype == np.object_
+
+
+def split_names(builder, name: str) -> dict[str, str]:
+    """Our `train`, `test` and perhaps `validation` to the names of a set's splits.
+
+    Where a set has no `test`, or one without labels, its `validation` is the test, as
+    is usual for it.
+    """
+    available = set(builder.info.splits)
+    unlabelled = name.split("/")[0].startswith(("imagenet2012", "i_naturalist"))
+    if "test" not in available or unlabelled:
+        return {"train": "train", "test": "validation"}
+    names = {"train": "train", "test": "test"}
+    return names | ({"validation": "validation"} if "validation" in available else {})
+
+
+def class_count(builder) -> int:
+    """How many classes the labels have."""
+    return builder.info.features[_keys(builder)[1]].num_classes
+
+
+def _open(builder, name: str, split: str, *, encoded: bool = False) -> TfdsRecords:
+    features = builder.info.features
+    image, label = _keys(builder)
     if not hasattr(features, "keys") or not {image, label} <= set(features.keys()):
         raise DataError(f"{name} has no image and label; its features are {features}")
-    if len(features[image].shape or ()) != 3 or not hasattr(
-        features[label], "num_classes"
-    ):
+    an_image = len(features[image].shape or ()) == 3 or (
+        encoded and image_size(builder) is not None
+    )
+    if not an_image or not hasattr(features[label], "num_classes"):
         raise DataError(
             f"{name} is not a set of images with class labels: {image} is "
             f"{features[image]} and {label} is {features[label]}"
@@ -182,7 +251,10 @@ def _open(builder, name: str, split: str) -> TfdsRecords:
             f"{name} has no {split!r} split; it has {', '.join(builder.info.splits)}"
         )
     try:
-        source = builder.as_data_source(split)
+        skip = encoded and isinstance(features[image], tfds.features.Image)
+        source = builder.as_data_source(
+            split, decoders={image: tfds.decode.SkipDecoding()} if skip else None
+        )
     except NotImplementedError as error:
         raise DataError(
             f"{name} in {builder.data_dir} was not prepared as array_record: delete it "
@@ -197,8 +269,7 @@ def read_tfds(
 ) -> tuple[dict[str, Split], int]:
     """The splits of a prepared set in memory, and its number of classes.
 
-    `train` and `test` are the set's own; where it has no `test` (`imagenet2012`'s has
-    no labels, which counts as none), its `validation` is the test, as is usual for it.
+    `train` and `test` are the set's own, but see `split_names`.
 
     Args:
         name: as TFDS has it.
@@ -211,20 +282,12 @@ def read_tfds(
         DataError: see `open_records`; or images differ in size, which does not fit one
             array.
     """
-    builder = _prepared_builder(name, data_dir)
-    available = set(builder.info.splits)
-    if "test" not in available or name.split("/")[0].startswith("imagenet2012"):
-        names = {"train": "train", "test": "validation"}
-    else:
-        names = {"train": "train", "test": "test"}
-        if "validation" in available:
-            names["validation"] = "validation"
+    builder = prepared_builder(name, data_dir)
     splits = {}
-    for ours, theirs in names.items():
+    for ours, theirs in split_names(builder, name).items():
         records = _open(builder, name, theirs)
         splits[ours] = _read_split(f"{name} {theirs}", records)
-    label = (builder.info.supervised_keys or ("image", "label"))[1]
-    return splits, builder.info.features[label].num_classes
+    return splits, class_count(builder)
 
 
 def _read_split(where: str, records: TfdsRecords) -> Split:
@@ -240,8 +303,8 @@ def _read_split(where: str, records: TfdsRecords) -> Split:
             if image.shape != images.shape[1:]:
                 raise DataError(
                     f"{where}: images differ in size ({images.shape[1:]} and "
-                    f"{image.shape}); use open_records with grain_batches and a "
-                    "transform that resizes"
+                    f"{image.shape}); use load_streaming, or open_records with "
+                    "grain_batches and a transform that resizes"
                 )
             images[i], labels[i] = image, record["label"]
             ids.append(record["id"])

@@ -1,0 +1,110 @@
+"""Which part of an image a network sees: boxes and mirroring, without any pixels.
+
+Every draw is a pure function of the key that is passed in, so a crop does not depend on
+which process, thread or batch reads the image.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Crop", "centre_crop", "random_crop"]
+
+_TRIES = 10
+_AREA = (0.08, 1.0)
+_ASPECT = (3 / 4, 4 / 3)
+
+
+class Crop(NamedTuple):
+    """A box of an image in pixels of the whole image, and whether it is mirrored.
+
+    Attributes:
+        left: first column.
+        upper: first row.
+        right: one past the last column.
+        lower: one past the last row.
+        flip: mirror left and right after cutting.
+    """
+
+    left: float
+    upper: float
+    right: float
+    lower: float
+    flip: bool = False
+
+
+def _uniforms(key: tuple[int, ...], count: int) -> list[float]:
+    """Numbers in [0, 1); raw PCG64 words, which NumPy keeps the same over versions."""
+    words = np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
+    return ((words >> np.uint64(11)) * 2.0**-53).tolist()
+
+
+def random_crop(width: int, height: int, key: tuple[int, ...]) -> Crop:
+    """The Inception-style crop: a box of random area and aspect, mirrored or not.
+
+    The area is uniform in 8 % .. 100 % of the image and the logarithm of the aspect
+    (width over height) uniform between those of 3/4 and 4/3. A box that does not fit is
+    drawn again; after ten, the largest centred box with an aspect in that range is
+    taken. The crop is mirrored with probability one half.
+
+    Args:
+        width: of the image, in pixels.
+        height: of the image, in pixels.
+        key: non-negative integers; the crop is a pure function of them and the size.
+
+    Returns:
+        A box on whole pixels, inside the image.
+
+    Raises:
+        ValueError: the image has no pixels.
+
+    Example:
+        >>> random_crop(500, 375, (1, 2)) == random_crop(500, 375, (1, 2))
+        True
+    """
+    if width < 1 or height < 1:
+        raise ValueError(f"an image needs pixels; got {width} x {height}")
+    draws = _uniforms(key, 4 * _TRIES + 1)
+    flip = draws[-1] >= 0.5
+    low, high = math.log(_ASPECT[0]), math.log(_ASPECT[1])
+    for attempt in range(_TRIES):
+        area, aspect, x, y = draws[4 * attempt : 4 * attempt + 4]
+        pixels = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
+        ratio = math.exp(low + (high - low) * aspect)
+        w, h = round(math.sqrt(pixels * ratio)), round(math.sqrt(pixels / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, upper = int(x * (width - w + 1)), int(y * (height - h + 1))
+            return Crop(left, upper, left + w, upper + h, flip)
+    w = min(width, max(1, round(height * _ASPECT[1])))
+    h = min(height, max(1, round(width / _ASPECT[0])))
+    left, upper = (width - w) // 2, (height - h) // 2
+    return Crop(left, upper, left + w, upper + h, flip)
+
+
+def centre_crop(width: int, height: int, share: float = 224 / 256) -> Crop:
+    """The centred square whose side is `share` of the short side.
+
+    Resized to 224 pixels this is the usual evaluation of 224-pixel networks, resizing
+    the short side to 256 and cutting out the middle 224 x 224, in one resampling.
+
+    Args:
+        width: of the image, in pixels.
+        height: of the image, in pixels.
+        share: side of the square over the short side, in (0, 1].
+
+    Returns:
+        A box that may lie between pixels; never mirrored.
+
+    Raises:
+        ValueError: the image has no pixels.
+
+    Example:
+        >>> centre_crop(512, 256)
+        Crop(left=144.0, upper=16.0, right=368.0, lower=240.0, flip=False)
+    """
+    if width < 1 or height < 1:
+        raise ValueError(f"an image needs pixels; got {width} x {height}")
+    side = share * min(width, height)
+    left, upper = (width - side) / 2, (height - side) / 2
+    return Crop(left, upper, left + side, upper + side)

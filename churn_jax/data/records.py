@@ -1,0 +1,270 @@
+"""Splits whose images are read when asked for: only labels and ids are in memory.
+
+A `StreamedSplit` stands where a `Split` stands, for sets that fit neither into device
+memory nor into the host's. What an image looks like is a pure function of its row and
+the key of its draw, so that any number of processes and threads can read a stream, and
+continue it anywhere.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from churn_jax.data.crop import Crop, centre_crop, random_crop
+from churn_jax.data.jpeg import decode_crop, resize_crop
+from churn_jax.data.splits import DataError, Dataset, Split, id_bytes
+
+__all__ = [
+    "EncodedImages",
+    "ImageSource",
+    "Reading",
+    "StoredImages",
+    "StreamedSplit",
+    "StreamingDataset",
+    "stream",
+    "stream_fingerprint",
+]
+
+
+class ImageSource(Protocol):
+    """Images of one shape and dtype by row.
+
+    Attributes:
+        shape: `(H, W, C)` of every image.
+        dtype: uint8 or float32.
+        draws: whether `image` depends on the key.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    draws: bool
+
+    def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
+        """`[H, W, C]`: as in evaluation without a key, else drawn by the key."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class StoredImages:
+    """Images in an array, such as a memory-mapped file: nothing is drawn.
+
+    Attributes:
+        images: `[N, H, W, C]` uint8 or float32.
+    """
+
+    images: np.ndarray
+    draws = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(H, W, C)`."""
+        return tuple(self.images.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the array."""
+        return self.images.dtype
+
+    def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
+        """The image, whatever the key."""
+        del key
+        return self.images[row]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedImages:
+    """Files of any size, decoded, cropped and resized to RGB.
+
+    With a key: `random_crop`, mirrored or not. Without: `centre_crop`.
+
+    Attributes:
+        records: `records[row]["image"]` is the bytes of a file, or uint8 pixels.
+        size: side of the images in pixels.
+    """
+
+    records: object
+    size: int
+    draws = True
+    dtype = np.dtype(np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(size, size, 3)`."""
+        return (self.size, self.size, 3)
+
+    def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
+        """`[size, size, 3]` uint8."""
+        stored = self.records[row]["image"]  # type: ignore[index]
+
+        def choose(width: int, height: int) -> Crop:
+            if key is None:
+                return centre_crop(width, height)
+            return random_crop(width, height, key)
+
+        if isinstance(stored, bytes):
+            return decode_crop(stored, choose, self.size)
+        return resize_crop(stored, choose(stored.shape[1], stored.shape[0]), self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedSplit:
+    """Examples of one split, images read when asked for; `split[i]` is a record.
+
+    Attributes:
+        name: for messages.
+        labels: `[N]` int32.
+        ids: `[N]` str or int64, unique.
+        rows: `[N]` int64, where each example lies in `source`.
+        source: reads the images.
+    """
+
+    name: str
+    labels: np.ndarray
+    ids: np.ndarray
+    rows: np.ndarray
+    source: ImageSource
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict:
+        return {
+            "image": self.image(index),
+            "label": self.labels[index],
+            "id": self.ids[index],
+        }
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """`(H, W, C)` of every image."""
+        return self.source.shape
+
+    def image(self, index: int, key: tuple[int, ...] | None = None) -> np.ndarray:
+        """The image of one example.
+
+        Args:
+            index: which example.
+            key: of the draw in training; None as in evaluation.
+
+        Returns:
+            `[H, W, C]`.
+
+        Raises:
+            DataError: the record cannot be read or decoded.
+        """
+        try:
+            return self.source.image(int(self.rows[index]), key)
+        except Exception as error:  # storage and decoders raise many kinds
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise DataError(
+                f"{self.name}: the image of record {self.ids[index]} cannot be read "
+                f"({reason[0][:200]})"
+            ) from error
+
+    def take(self, indices: np.ndarray) -> "StreamedSplit":
+        """The examples at `indices`, in that order."""
+        return StreamedSplit(
+            self.name,
+            self.labels[indices],
+            self.ids[indices],
+            self.rows[indices],
+            self.source,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a stream is read ahead; results do not depend on it.
+
+    Attributes:
+        threads: that read and decode, per process.
+        workers: processes beside this one that read, with `threads` each; 0 reads in
+            this one, which does as long as decoding, not Python, takes the time.
+        ahead: batches read ahead, per worker; bounds the memory.
+    """
+
+    threads: int = 16
+    workers: int = 0
+    ahead: int = 2
+
+    def __post_init__(self):
+        if self.threads < 1 or self.workers < 0 or self.ahead < 1:
+            raise ValueError(
+                "reading needs threads and ahead of at least 1 and workers of at "
+                f"least 0; got {self}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class StreamingDataset:
+    """Like `Dataset`, of images that are streamed.
+
+    Attributes:
+        name: what `load_streaming` was asked for.
+        train: training examples.
+        validation: examples held out of training; may be empty if asked for.
+        test: evaluation examples.
+        num_classes: labels lie in `[0, num_classes)`.
+        fingerprint: sha256 over the shape of images, labels and ids; not over pixels.
+        reading: threads and processes that read.
+    """
+
+    name: str
+    train: StreamedSplit
+    validation: StreamedSplit
+    test: StreamedSplit
+    num_classes: int
+    fingerprint: str
+    reading: Reading = Reading()
+
+
+def stream_fingerprint(*splits: StreamedSplit) -> str:
+    """sha256 over image shapes, labels and ids of the splits, in order."""
+    digest = hashlib.sha256()
+    for split in splits:
+        digest.update(f"{split.source.dtype.str}{split.image_shape}".encode())
+        digest.update(np.ascontiguousarray(split.labels, "<i4").tobytes())
+        digest.update(id_bytes(split.ids))
+    return digest.hexdigest()
+
+
+def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
+    """A data set in host memory as a stream, for what device memory does not hold.
+
+    Trained weights are the same as without: order and augmentation are shared.
+
+    Args:
+        dataset: its images may be a memory map.
+        reading: threads and processes that read.
+
+    Returns:
+        The same examples; the fingerprint is another one, without pixels.
+
+    Example:
+        >>> from churn_jax.data import load
+        >>> digits = stream(load("digits"))
+        >>> digits.train.image_shape, len(digits.test)
+        ((8, 8, 1), 897)
+    """
+
+    def streamed(what: str, split: Split) -> StreamedSplit:
+        return StreamedSplit(
+            f"{dataset.name} {what}",
+            split.labels,
+            split.ids,
+            np.arange(len(split)),
+            StoredImages(split.images),
+        )
+
+    parts = {w: streamed(w, getattr(dataset, w)) for w in ("train", "validation")}
+    test = streamed("test", dataset.test)
+    return StreamingDataset(
+        name=dataset.name,
+        **parts,
+        test=test,
+        num_classes=dataset.num_classes,
+        fingerprint=stream_fingerprint(*parts.values(), test),
+        reading=reading,
+    )

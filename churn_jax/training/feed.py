@@ -1,0 +1,227 @@
+"""Streamed batches on the mesh: read ahead, placed ahead, the same on every mesh.
+
+Which example is where in which batch is `epoch_order`, as for data that lies on the
+devices, and how an image is drawn depends on (augmentation key, update, position in the
+global batch) alone. So a stream is a pure function of (seeds, epoch, update): it does
+not depend on the mesh, the number of processes, the reading threads or on interruptions.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.data.pipeline import read_ahead
+from churn_jax.data.records import Reading, StreamedSplit
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.partition import DATA, REPLICA, fetch, place
+
+__all__ = ["FEEDS", "Feed", "stream_in_order"]
+
+# How a step gets its data: from arrays on the devices, from a batch that all replicas
+# share, or from a batch of each replica's own.
+FEEDS = ("resident", "shared", "own")
+# Batches that are on the devices, or on their way there, before their step is called.
+_PLACED = 2
+
+
+class _Layout:
+    """Which places of a global batch this process reads, and how they are put together.
+
+    A global batch is a table of places, S streams by B positions. `sharding` says which
+    of them this process's devices need; every other place is left to other processes.
+    """
+
+    def __init__(self, sharding: NamedSharding, streams: np.ndarray | None, batch: int):
+        """`streams [R]` says which stream replica r takes; None is one for all."""
+        self.sharding, self.streams, self.batch = sharding, streams, batch
+        count = 1 if streams is None else int(streams.max()) + 1
+        needed = np.zeros((count, batch), bool)
+        indices = sharding.addressable_devices_indices_map(self._lead())
+        for index in indices.values():
+            needed[self._table(index)] = True
+        self.places = np.argwhere(needed)  # in the order in which they are read
+        self._slot = np.full(needed.shape, -1, np.int64)
+        self._slot[needed] = np.arange(len(self.places))
+
+    def _lead(self) -> tuple[int, ...]:
+        if self.streams is None:
+            return (self.batch,)
+        return (len(self.streams), self.batch)
+
+    def _table(self, index):
+        """An index of the batch's leading axes as one of the table of places."""
+        if self.streams is None:
+            return (0, index[0])
+        return np.ix_(self.streams[index[0]], np.arange(self.batch)[index[1]])
+
+    def place(self, block: np.ndarray) -> jax.Array:
+        """What was read at `places`, as a global array `[(R,) B, ...]`."""
+
+        def part(index):
+            slots = self._slot[self._table(index)]
+            first = int(slots.flat[0])
+            if np.array_equal(slots.ravel(), np.arange(first, first + slots.size)):
+                whole = block[first : first + slots.size]  # no copy
+                return whole.reshape(*slots.shape, *block.shape[1:])
+            return block[slots]
+
+        shape = (*self._lead(), *block.shape[1:])
+        return jax.make_array_from_callback(shape, self.sharding, part)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Reads the k-th place of a stream; picklable, for processes that read.
+
+    Attributes:
+        split: where from.
+        rows: `[S, steps * B]`, the example of every place.
+        places: `[P, 2]`, which places of a batch are read.
+        batch: B.
+        keys: `[S, n]` of the draws, or None to read as in evaluation.
+        first: number of the update of the first batch.
+    """
+
+    split: StreamedSplit
+    rows: np.ndarray
+    places: np.ndarray
+    batch: int
+    keys: np.ndarray | None
+    first: int
+
+    def __call__(self, place: int) -> np.ndarray:
+        step, number = divmod(int(place), len(self.places))
+        stream, position = (int(x) for x in self.places[number])
+        key = None
+        if self.keys is not None:
+            key = (*self.keys[stream].tolist(), self.first + step, position)
+        row = self.rows[stream, step * self.batch + position]
+        return self.split.image(int(row), key)
+
+
+def _blocks(reader: _Reader, reading: Reading) -> Iterator[np.ndarray]:
+    size = len(reader.places)
+    return read_ahead(
+        reader,
+        reader.rows.shape[1] // reader.batch * size,
+        batch_size=size,
+        threads=reading.threads,
+        prefetch=reading.ahead * size,
+        workers=reading.workers,
+    )
+
+
+def _ahead(arrays: Iterator, count: int) -> Iterator:
+    """The same, taken `count` earlier: transfers run while steps do."""
+    waiting = collections.deque()
+    for array in arrays:
+        waiting.append(array)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
+
+
+class Feed:
+    """The batches of a streamed training set.
+
+    Replicas with equal keys share what is read. Where all do, a batch has no replica
+    axis; else every replica has its own.
+
+    Attributes:
+        kind: `shared` or `own`.
+    """
+
+    def __init__(
+        self, split: StreamedSplit, config: TrainConfig, mesh: Mesh, reading: Reading
+    ):
+        """Finds out which replicas read the same."""
+        self.split, self.mesh, self.reading = split, mesh, reading
+        self.batch = config.batch_size
+        seeds, numbers = config.seeds, np.asarray(config.numbers)
+        drawn = split.source.draws and seeds.augment != "off"
+        words = {
+            factor: np.asarray(jax.random.key_data(seeds.keys(factor, numbers)))
+            for factor in ("order", "sample", "augment")
+        }
+        if config.sample == "all":
+            del words["sample"]
+        if not drawn:
+            del words["augment"]
+        _, self._first, streams = np.unique(
+            np.concatenate(list(words.values()), axis=1),
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+        )
+        self.kind = "shared" if len(self._first) == 1 else "own"
+        self._keys = words["augment"][self._first] if drawn else None
+        self._streams = None if self.kind == "shared" else streams.reshape(-1)
+        self._spec = P(DATA) if self.kind == "shared" else P(REPLICA, DATA)
+        self._layout = _Layout(
+            NamedSharding(mesh, self._spec), self._streams, self.batch
+        )
+        self._batches: Iterator = iter(())
+
+    def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+        """Of a batch's images and labels."""
+        lead = (self.batch,)
+        if self._streams is not None:
+            lead = (len(self._streams), *lead)
+        images = (*lead, *self.split.image_shape)
+        return (
+            jax.ShapeDtypeStruct(images, self.split.source.dtype),
+            jax.ShapeDtypeStruct(lead, np.int32),
+        )
+
+    def start(self, order: jax.Array, update: int) -> None:
+        """Goes to a batch.
+
+        Args:
+            order: `[R, N]`, of the epoch that the update lies in.
+            update: number of the next update since training began.
+        """
+        order = np.asarray(fetch(order))[self._first]
+        steps = order.shape[1] // self.batch
+        done = update % steps
+        rows = order[:, done * self.batch : steps * self.batch]
+        reader = _Reader(
+            self.split, rows, self._layout.places, self.batch, self._keys, update
+        )
+
+        def batches():
+            for step, block in enumerate(_blocks(reader, self.reading)):
+                here = rows[:, step * self.batch : (step + 1) * self.batch]
+                labels = self.split.labels[here]
+                labels = labels[0 if self._streams is None else self._streams]
+                yield self._layout.place(block), place(labels, self.mesh, self._spec)
+
+        self._batches = _ahead(batches(), _PLACED - 1)
+
+    def next(self) -> tuple[jax.Array, jax.Array]:
+        """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]` if own."""
+        return next(self._batches)
+
+
+def stream_in_order(
+    split: StreamedSplit, size: int, mesh: Mesh, reading: Reading
+) -> Iterator[jax.Array]:
+    """The images of a split in order, as in evaluation, `[size, ...]` at a time.
+
+    The last batch is filled up with example 0.
+
+    Args:
+        split: what to read.
+        size: rows per batch, over all data shards.
+        mesh: of the program; batches are sharded over its data axis.
+        reading: threads and processes that read.
+    """
+    layout = _Layout(NamedSharding(mesh, P(DATA)), None, size)
+    rows = np.zeros((1, -(-len(split) // size) * size), np.int64)
+    rows[0, : len(split)] = np.arange(len(split))
+    reader = _Reader(split, rows, layout.places, size, None, 0)
+    return _ahead(map(layout.place, _blocks(reader, reading)), _PLACED - 1)
