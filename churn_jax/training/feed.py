@@ -2,8 +2,8 @@
 
 Which example is where in which batch is `epoch_order`, as for data that lies on the
 devices, and how an image is drawn depends on (augmentation key, update, position in the
-global batch) alone. So a stream is a pure function of (seeds, epoch, update): it does
-not depend on the mesh, the number of processes, the reading threads or on interruptions.
+global batch) alone. So a stream is a pure function of (seeds, epoch, update), whatever
+the mesh, the number of processes and reading threads, and interruptions.
 """
 
 import collections
@@ -20,11 +20,8 @@ from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import DATA, REPLICA, fetch, place
 
-__all__ = ["FEEDS", "Feed", "stream_in_order"]
+__all__ = ["Feed", "Stream"]
 
-# How a step gets its data: from arrays on the devices, from a batch that all replicas
-# share, or from a batch of each replica's own.
-FEEDS = ("resident", "shared", "own")
 # Batches that are on the devices, or on their way there, before their step is called.
 _PLACED = 2
 
@@ -207,21 +204,25 @@ class Feed:
         return next(self._batches)
 
 
-def stream_in_order(
-    split: StreamedSplit, size: int, mesh: Mesh, reading: Reading
-) -> Iterator[jax.Array]:
-    """The images of a split in order, as in evaluation, `[size, ...]` at a time.
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A split that is read as in evaluation.
 
-    The last batch is filled up with example 0.
-
-    Args:
+    Attributes:
         split: what to read.
-        size: rows per batch, over all data shards.
-        mesh: of the program; batches are sharded over its data axis.
         reading: threads and processes that read.
     """
-    layout = _Layout(NamedSharding(mesh, P(DATA)), None, size)
-    rows = np.zeros((1, -(-len(split) // size) * size), np.int64)
-    rows[0, : len(split)] = np.arange(len(split))
-    reader = _Reader(split, rows, layout.places, size, None, 0)
-    return _ahead(map(layout.place, _blocks(reader, reading)), _PLACED - 1)
+
+    split: StreamedSplit
+    reading: Reading
+
+    def in_order(self, size: int, mesh: Mesh) -> Iterator[jax.Array]:
+        """All images in order, `[size, ...]` at a time, sharded over the data axis.
+
+        The last batch is filled up with example 0.
+        """
+        layout = _Layout(NamedSharding(mesh, P(DATA)), None, size)
+        rows = np.zeros((1, -(-len(self.split) // size) * size), np.int64)
+        rows[0, : len(self.split)] = np.arange(len(self.split))
+        reader = _Reader(self.split, rows, layout.places, size, None, 0)
+        return _ahead(map(layout.place, _blocks(reader, self.reading)), _PLACED - 1)

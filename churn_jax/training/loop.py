@@ -1,5 +1,6 @@
 """The one loop: epochs, validation, checkpoints; for every method alike."""
 
+import collections
 import dataclasses
 import functools
 import threading
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.training.feed import Feed
 from churn_jax.training.partition import fetch, join, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import (
@@ -31,6 +33,10 @@ __all__ = ["train"]
 
 # Updates dispatched before the loop looks whether it was asked to stop.
 _BLOCK = 64
+# Likewise of a stream, whose networks and batches are large.
+_FED_BLOCK = 8
+# Updates of a stream that wait for the devices: each holds a batch.
+_RUNNING = 2
 
 
 def train(
@@ -49,7 +55,7 @@ def train(
 
     Args:
         run: what to train.
-        dataset: a `churn_jax.data.Dataset`.
+        dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
         directory: for checkpoints, metrics and events; None keeps nothing.
         teacher: a trained method, for methods that need one; replica r teaches
             replica r.
@@ -65,7 +71,7 @@ def train(
     Raises:
         Interrupted: `stop` was set; the checkpoint is written.
         CheckpointError: `directory` holds something else.
-        ValueError: configuration and data do not fit.
+        ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
     if run.method.needs_teacher and teacher is None:
@@ -117,9 +123,12 @@ class _Loop:
         self.best, self.done = session.best, session.done
         del session.state, session.best  # donated from here on
         self.step = make_step(session.program, steps_per_call=session.steps_per_call)
-        self.predict = make_predict(session.program, run.method)
+        self.predict = make_predict(
+            session.program, run.method, streamed=session.feed is not None
+        )
         self.compile_seconds = 0.0
         self.saved = time.perf_counter()
+        self.running = collections.deque()
         self.writer = None
         if directory is not None and jax.process_index() == 0:
             epoch = session.done // session.steps_per_epoch
@@ -135,20 +144,30 @@ class _Loop:
             epoch = self.done // per_epoch
             if self.done % per_epoch == 0:
                 self.states = [_new_epoch(state) for state in self.states]
-            inputs = split(self.session.inputs(epoch), self.chunks)
-            while self.done < (epoch + 1) * per_epoch:
-                self._block(inputs, (epoch + 1) * per_epoch - self.done)
+            whole = self.session.inputs(epoch)
+            if self.session.feed is not None:
+                self.session.feed.start(whole.order, self.done)
+            inputs = split(whole, self.chunks)
+            end = (epoch + 1) * per_epoch
+            while self.done < end:
+                self._block(inputs, end - self.done)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
-                if _any_process(stop.is_set()) and self.done < (epoch + 1) * per_epoch:
-                    self._interrupt(total)
+                if self.done < end:
+                    if _any_process(stop.is_set()):
+                        self._interrupt(total)
+                    if self._checkpoint_is_due():
+                        self.save()
             finished = self.done == total
             if (epoch + 1) % config.eval_every_epochs == 0 or finished:
                 on_progress(self.evaluate(epoch + 1))
             if _any_process(stop.is_set()) and not finished:
                 self._interrupt(total)
-            waited = time.perf_counter() - self.saved
-            if finished or _any_process(waited > config.checkpoint_every_seconds):
+            if finished or self._checkpoint_is_due():
                 self.save()
+
+    def _checkpoint_is_due(self) -> bool:
+        waited = time.perf_counter() - self.saved
+        return _any_process(waited > self.run.config.checkpoint_every_seconds)
 
     def _interrupt(self, total: int) -> None:
         self.save()
@@ -159,17 +178,35 @@ class _Loop:
     def _block(self, inputs, left: int) -> None:
         """Dispatches some updates, replica by replica, without waiting for them."""
         per_call = self.session.steps_per_call
-        calls = max(min(left, _BLOCK) // per_call, 1)
-        data = (self.session.images, self.session.labels)
-        for i in range(self.chunks):
-            for _ in range(calls):
-                before = time.perf_counter()
-                self.states[i] = self.step(
-                    self.states[i], inputs[i], self.teachers[i], *data
-                )
-                if self.compile_seconds == 0.0:
-                    self.compile_seconds = time.perf_counter() - before
-        self.done += calls * per_call
+        feed = self.session.feed
+        block = _BLOCK if feed is None else _FED_BLOCK
+        calls = max(min(left, block) // per_call, 1)
+        # A stream's batch serves all replicas before the next one is taken.
+        turns, calls = (1, calls) if feed is None else (calls, 1)
+        for _ in range(turns):
+            data = [(self.session.images, self.session.labels)] * self.chunks
+            if feed is not None:
+                data = self._fed(feed)
+            for i in range(self.chunks):
+                for _ in range(calls):
+                    before = time.perf_counter()
+                    self.states[i] = self.step(
+                        self.states[i], inputs[i], self.teachers[i], *data[i]
+                    )
+                    if self.compile_seconds == 0.0:
+                        self.compile_seconds = time.perf_counter() - before
+            self.done += calls * per_call
+
+    def _fed(self, feed: Feed) -> list[tuple]:
+        """The next batch, per chunk of replicas, once an earlier one is free."""
+        # The state is donated to the next update, so a copy is what can be waited for.
+        self.running.append(jnp.copy(self.states[-1].step))
+        if len(self.running) > _RUNNING:
+            jax.block_until_ready(self.running.popleft())
+        batch = feed.next()
+        if feed.kind == "shared":
+            return [batch] * self.chunks
+        return split(batch, self.chunks)
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""

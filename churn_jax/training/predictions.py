@@ -11,23 +11,32 @@ from churn_jax.data.augment import normalize
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
+from churn_jax.training.feed import Stream
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, join, place
 from churn_jax.training.steps import Program
 
 __all__ = ["make_predict", "predict_split"]
 
 
-def make_predict(program: Program, method: Method, *, every_member: bool = False):
+def make_predict(
+    program: Program,
+    method: Method,
+    *,
+    every_member: bool = False,
+    streamed: bool = False,
+):
     """Compiles the prediction of one batch.
 
     Args:
         program: networks, mesh and mapping.
         method: how members are deployed.
         every_member: return `[R, M, B, C]` instead of the deployed prediction.
+        streamed: images are a batch, sharded like the indices, instead of a whole
+            split, replicated; indices are rows of the shard.
 
     Returns:
         `predict(params, model_state, images, indices) -> logits [R, B, C]`, float32;
-        `indices [B]` are rows of the replicated `images`.
+        `indices [B]` are rows of `images`.
     """
 
     def local(params, model_state, images, indices):
@@ -54,11 +63,12 @@ def make_predict(program: Program, method: Method, *, every_member: bool = False
         return slots.map_slots(one, (params, model_state), count=count, mapping=mapping)
 
     member = (None,) if every_member else ()
+    where = P(DATA) if streamed else P()
     return jax.jit(
         jax.shard_map(
             local,
             mesh=program.mesh,
-            in_specs=(P(REPLICA, MEMBER), P(REPLICA, MEMBER), P(), P(DATA)),
+            in_specs=(P(REPLICA, MEMBER), P(REPLICA, MEMBER), where, P(DATA)),
             out_specs=P(REPLICA, *member, DATA),
             check_vma=True,
         )
@@ -68,7 +78,7 @@ def make_predict(program: Program, method: Method, *, every_member: bool = False
 def predict_split(
     predict,
     chunks: Sequence[tuple],
-    images: jax.Array,
+    images: jax.Array | Stream,
     mesh,
     *,
     batch_size: int,
@@ -81,24 +91,41 @@ def predict_split(
     Args:
         predict: from `make_predict`.
         chunks: `(params, model_state)` per chunk of replicas.
-        images: `[N, ...]`, replicated.
+        images: `[N, ...]`, replicated; or a stream, of which every batch is read
+            once for all chunks, if `predict` is for streams.
         mesh: of the program.
         batch_size: rows per call, over all data shards.
 
     Returns:
         `[R, N, C]` (or `[R, M, N, C]`) float32 on the devices.
     """
-    total = images.shape[0]
+    total = len(images.split) if isinstance(images, Stream) else images.shape[0]
     shards = mesh.shape[DATA]
     size = min(batch_size, -(-total // shards) * shards)
     size = max(size // shards, 1) * shards
-    rows = np.arange(-(-total // size) * size, dtype=np.int32)
-    rows[total:] = 0
-    batches = [place(part, mesh, P(DATA)) for part in rows.reshape(-1, size)]
+    pieces = [[] for _ in chunks]
+    for batch, rows in _batches(images, total, size, mesh):
+        for piece, (params, model_state) in zip(pieces, chunks, strict=True):
+            piece.append(predict(params, model_state, batch, rows))
+        if isinstance(images, Stream) and len(pieces[-1]) > 1:
+            jax.block_until_ready(pieces[-1][-2])  # each waiting call holds a batch
     parts = []
-    for params, model_state in chunks:
-        pieces = [predict(params, model_state, images, index) for index in batches]
-        axis = pieces[0].ndim - 2
-        whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
+    for piece in pieces:
+        axis = piece[0].ndim - 2
+        whole = piece[0] if len(piece) == 1 else jnp.concatenate(piece, axis=axis)
         parts.append(jax.lax.slice_in_dim(whole, 0, total, axis=axis))
     return join(parts)
+
+
+def _batches(images: jax.Array | Stream, total: int, size: int, mesh):
+    """`(images, rows)` per call: all images with some rows, or some images whole."""
+    if isinstance(images, Stream):
+        share = np.arange(size, dtype=np.int32) % (size // mesh.shape[DATA])
+        rows = place(share, mesh, P(DATA))
+        for batch in images.in_order(size, mesh):
+            yield batch, rows
+        return
+    numbers = np.arange(-(-total // size) * size, dtype=np.int32)
+    numbers[total:] = 0
+    for part in numbers.reshape(-1, size):
+        yield images, place(part, mesh, P(DATA))

@@ -6,9 +6,11 @@ import json
 import jax
 import numpy as np
 
+from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.training.config import TrainConfig
+from churn_jax.training.feed import Stream
 from churn_jax.training.partition import REPLICA, fetch, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.state import BestState, TrainState, Weights, stopped_term
@@ -111,18 +113,20 @@ class Trained:
 
     def predict(
         self,
-        images: np.ndarray,
+        images: np.ndarray | StreamedSplit,
         weights: str = "config",
         *,
         every_member: bool = False,
+        reading: Reading = Reading(),
     ) -> np.ndarray:
         """Deployed logits of uint8 or float images.
 
         Args:
-            images: `[N, ...]`.
+            images: `[N, ...]`, or a split of a stream.
             weights: `config`, those that the configuration deploys, or `ema`, their
                 moving average at the end of training.
             every_member: every member's logits instead of the deployed ones.
+            reading: threads and processes that read a stream.
 
         Returns:
             `[R, N, C]` float32, or `[R, M, N, C]`.
@@ -141,13 +145,16 @@ class Trained:
                 )
             chosen = self.last.ema
         program = self.program
-        predict = make_predict(program, self.run.method, every_member=every_member)
+        streamed = isinstance(images, StreamedSplit)
+        predict = make_predict(
+            program, self.run.method, every_member=every_member, streamed=streamed
+        )
         count = chunk_count(program, jax.tree.leaves(self.params)[0].shape[0])
         chunks = split((chosen.params, chosen.model_state), count)
         logits = predict_split(
             predict,
             chunks,
-            replicate(images, program.mesh),
+            Stream(images, reading) if streamed else replicate(images, program.mesh),
             program.mesh,
             batch_size=self.run.config.eval_batch_size,
         )

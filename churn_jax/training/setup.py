@@ -12,8 +12,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import mapping
 from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.initialize import (
     init_best,
     init_coefficients,
@@ -42,9 +44,10 @@ class Session:
 
     Attributes:
         program: what is compiled.
-        images: training images, replicated.
-        labels: training labels, replicated.
-        held_out: validation images and labels, replicated.
+        images: training images, replicated; of a stream, the shape of a batch.
+        labels: training labels, replicated; of a stream, the shape of a batch.
+        feed: yields the batches of a stream; None where the training set is resident.
+        held_out: validation images, replicated or a stream, and labels, replicated.
         inputs: epoch number to the inputs of that epoch.
         teacher: the teacher's variables on the mesh, or `()`.
         terms: what the method logs.
@@ -60,9 +63,10 @@ class Session:
     """
 
     program: Program
-    images: jax.Array
-    labels: jax.Array
-    held_out: tuple[jax.Array, jax.Array]
+    images: jax.Array | jax.ShapeDtypeStruct
+    labels: jax.Array | jax.ShapeDtypeStruct
+    feed: Feed | None
+    held_out: tuple[jax.Array | Stream, jax.Array]
     inputs: Callable[[int], ReplicaInputs]
     teacher: PyTree
     terms: tuple[str, ...]
@@ -101,6 +105,7 @@ def make_program(
     std: float | tuple[float, ...] = 1.0,
     teacher_groups: tuple | None = None,
     devices: Sequence | None = None,
+    feed: str = "resident",
 ) -> tuple[Program, int]:
     """The program of a run, and how many updates one dispatch makes.
 
@@ -112,6 +117,7 @@ def make_program(
         std: likewise.
         teacher_groups: the teacher's committee, or None.
         devices: default are all of this program's.
+        feed: see `Program`; a stream is dispatched update by update.
 
     Raises:
         ValueError: mesh, mapping or steps per call do not fit.
@@ -148,6 +154,7 @@ def make_program(
         convolutional=convolutional,
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,
+        feed=feed,
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,
@@ -155,6 +162,13 @@ def make_program(
         if teacher_groups is None
         else teacher_program(teacher_groups, config.mesh.member, member_mapping),
     )
+    if feed != "resident":
+        if config.steps_per_call > 1:
+            raise ValueError(
+                f"streamed data take one update per call; got steps_per_call "
+                f"{config.steps_per_call}"
+            )
+        return program, 1
     if config.steps_per_call:
         if steps_per_epoch % config.steps_per_call:
             raise ValueError(
@@ -192,7 +206,12 @@ def open_session(
             f"batch_size {config.batch_size} is larger than the training set, "
             f"{len(train.labels)} examples"
         )
-    image_shape = tuple(train.images.shape[1:])
+    streamed = isinstance(train, StreamedSplit)
+    image_shape = train.image_shape if streamed else tuple(train.images.shape[1:])
+    feed = None
+    if streamed:
+        mesh = make_mesh(config.mesh)
+        feed = Feed(train, config, mesh, dataset.reading)
     program, steps_per_call = make_program(
         run,
         image_shape,
@@ -200,10 +219,20 @@ def open_session(
         mean=mean,
         std=std,
         teacher_groups=None if teacher is None else teacher.run.groups,
+        feed=feed.kind if feed else "resident",
     )
     mesh, numbers = program.mesh, config.numbers
-    images, labels = replicate((train.images, train.labels), mesh)
-    held_out = replicate((dataset.validation.images, dataset.validation.labels), mesh)
+    if feed is not None:
+        images, labels = feed.shapes()
+        held_out = (
+            Stream(dataset.validation, dataset.reading),
+            replicate(dataset.validation.labels, mesh),
+        )
+    else:
+        images, labels = replicate((train.images, train.labels), mesh)
+        held_out = replicate(
+            (dataset.validation.images, dataset.validation.labels), mesh
+        )
     example = jnp.zeros((1, *image_shape), jnp.float32)
     variables = init_variables(
         run.groups, config.seeds, numbers, example, mesh, stream=run.stream
@@ -224,6 +253,7 @@ def open_session(
         program=program,
         images=images,
         labels=labels,
+        feed=feed,
         held_out=held_out,
         inputs=inputs,
         teacher=taught,

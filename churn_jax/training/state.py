@@ -137,12 +137,15 @@ class ReplicaInputs:
         coefficients: leaves `[R]`.
         sample_key: `[R]` typed keys of the members' own samples; `()` where all
             members share one.
+        batch: images `[R, B, ...]` and labels `[R, B]` of the next update, where each
+            replica is fed its own; `()` elsewhere.
     """
 
     order: jax.Array
     augment_key: jax.Array
     coefficients: Coefficients
     sample_key: jax.Array | tuple = ()
+    batch: tuple = ()
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:

@@ -43,6 +43,9 @@ class Program:
         stale_steps: every how many updates the copies are refreshed that members
             follow; 0 keeps none.
         ema_decay: of the moving average of the weights; 0 keeps none.
+        feed: what the step's images and labels are: the whole training set
+            (`resident`), a batch for all replicas (`shared`), or a batch for each
+            (`own`).
         convolutional: whether a network convolves, so that vmapped replicas can
             spoil each other's gradients; see `_vmapped_gradients`.
     """
@@ -61,6 +64,7 @@ class Program:
     convolutional: bool = True
     stale_steps: int = 0
     ema_decay: float = 0.0
+    feed: str = "resident"
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
@@ -97,7 +101,7 @@ def _forward(program: Program, key: jax.Array):
 
 
 def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
-    """This replica's share of the batch: gather, augment, normalise."""
+    """This replica's share of the batch: gather unless fed, augment, normalise."""
     shards = program.mesh.shape[DATA]
     share = program.batch_size // shards
     per_epoch = inputs.order.shape[0] // program.batch_size
@@ -108,11 +112,14 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
     # Keyed by the position in the global batch: results do not depend on the mesh.
     base = jax.random.fold_in(step_key, 0)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
-    x = jnp.take(images, indices, axis=0, mode="clip")
+    if program.feed == "resident":
+        x = jnp.take(images, indices, axis=0, mode="clip")
+        y = jnp.take(labels, indices, axis=0, mode="clip")
+    else:
+        x, y = inputs.batch or (images, labels)
     if program.augmentation is not None:
         x = augment(x, keys, program.augmentation)
     x = normalize(x, program.mean, program.std)
-    y = jnp.take(labels, indices, axis=0, mode="clip")
     method, weights = inputs.coefficients.method, None
     if method.member_sample == "bootstrap":
         weights = member_counts(inputs.sample_key, method.members, indices)
@@ -121,6 +128,19 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
         jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
     )
     return batch, jax.random.fold_in(step_key, 1), dropout
+
+
+def _fed(program: Program, inputs: ReplicaInputs, data: tuple):
+    """Inputs and data, with batches of the replicas' own where replicas are mapped."""
+    if program.feed != "own":
+        return inputs, data
+    return inputs.replace(batch=data), (None, None)
+
+
+def _data_specs(program: Program) -> tuple[P, P]:
+    """How images and labels lie on the mesh."""
+    feeds = {"resident": P(), "shared": P(DATA), "own": P(REPLICA, DATA)}
+    return (feeds[program.feed],) * 2
 
 
 def _peers(program: Program, state) -> Weights | tuple:
@@ -324,6 +344,7 @@ def _vmapped_gradients(program: Program, state, inputs, teacher, images, labels)
 def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
     """Some updates of the replicas that live on this device."""
     count = state.step.shape[0]
+    inputs, data = _fed(program, inputs, data)
 
     def apply(computed, state, inputs):
         return _replica_update(program, state, inputs, *computed)
@@ -368,7 +389,7 @@ def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True)
 
     Returns:
         `step(state, inputs, teacher, images, labels) -> state`; `teacher` is a tree
-        of variables or `()`, `images` and `labels` are replicated.
+        of variables or `()`; of `images` and `labels` see `Program.feed`.
     """
 
     def steps(*args):
@@ -378,7 +399,12 @@ def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True)
     sharded = jax.shard_map(
         steps,
         mesh=program.mesh,
-        in_specs=(TrainState.specs(), P(REPLICA), teacher_spec, P(), P()),
+        in_specs=(
+            TrainState.specs(),
+            P(REPLICA),
+            teacher_spec,
+            *_data_specs(program),
+        ),
         out_specs=TrainState.specs(),
         check_vma=True,
     )
@@ -392,9 +418,10 @@ def term_names(program: Program, state, inputs, teacher, images, labels):
     """
     seen = []
 
-    def probe(state, inputs, teacher, images, labels):
+    def probe(state, inputs, teacher, *data):
+        inputs, data = _fed(program, inputs, data)
         one, given, taught = jax.tree.map(lambda x: x[0], (state, inputs, teacher))
-        out, _, _ = _replica_gradients(program, one, given, taught, images, labels)
+        out, _, _ = _replica_gradients(program, one, given, taught, *data)
         seen.append(tuple(sorted(out.terms)))
         return out.loss[None]
 
@@ -402,7 +429,12 @@ def term_names(program: Program, state, inputs, teacher, images, labels):
     sharded = jax.shard_map(
         probe,
         mesh=program.mesh,
-        in_specs=(TrainState.specs(), P(REPLICA), teacher_spec, P(), P()),
+        in_specs=(
+            TrainState.specs(),
+            P(REPLICA),
+            teacher_spec,
+            *_data_specs(program),
+        ),
         out_specs=P(REPLICA),
         check_vma=True,
     )
