@@ -3,6 +3,7 @@
 import os
 import pathlib
 import tempfile
+import zipfile
 from collections.abc import Callable
 
 import numpy as np
@@ -159,11 +160,11 @@ def _labels_and_ids(
     """Of every record, from the file kept beside them or by reading them all."""
     kept = folder / f"churn_jax_{split}.npz"
     try:
-        with np.load(kept, allow_pickle=False) as stored:
+        with kept.open("rb") as file, np.load(file) as stored:
             labels, ids = stored["labels"], stored["ids"]
         if len(labels) == len(ids) == len(records):
             return labels, ids
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass  # not there, or cut off by a full disk: read again
     count = len(records)
     labels, names = np.empty(count, np.int64), []

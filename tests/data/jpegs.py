@@ -1,0 +1,85 @@
+"""Encoded images of various sizes and kinds, made without TensorFlow."""
+
+import io
+
+import numpy as np
+import tensorflow_datasets as tfds
+from PIL import Image
+
+CLASSES = 3
+
+
+def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+    """A smooth random colour image, as photographs are."""
+    rng = np.random.default_rng(seed)
+    few = rng.integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    return Image.fromarray(few).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def encode(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def example(i: int) -> bytes:
+    """Record i: JPEGs of various sizes; some are grey, CMYK, or PNGs by that name."""
+    image = picture(24 + 7 * (i % 5), 20 + 9 * (i % 4), seed=i)
+    if i % 7 == 3:
+        return encode(image.convert("L"))
+    if i % 7 == 4:
+        return encode(image.convert("CMYK"))
+    if i % 7 == 5:
+        return encode(image, "PNG")
+    return encode(image, quality=90)
+
+
+class ChurnJpegs(tfds.core.GeneratorBasedBuilder):
+    """Encoded images in the layouts of sets that are too large for memory.
+
+    `imagenet` has the features of `imagenet2012`, `naturalist` those of
+    `i_naturalist2018`, `bytes` files in a plain scalar, `corrupt` a broken file.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        tfds.core.BuilderConfig(name=name)
+        for name in ("imagenet", "naturalist", "bytes", "corrupt")
+    ]
+
+    def _info(self):
+        kind = self.builder_config.name
+        image = tfds.features.Image(encoding_format="jpeg")
+        if kind == "bytes":
+            image = tfds.features.Scalar(np.object_)
+        features = {
+            "image": image,
+            "label": tfds.features.ClassLabel(num_classes=CLASSES),
+        }
+        if kind == "naturalist":
+            features["id"] = tfds.features.Text()
+            features["supercategory"] = tfds.features.ClassLabel(num_classes=2)
+        else:
+            features["file_name"] = tfds.features.Text()
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=("image", "label"),
+        )
+
+    def _split_generators(self, dl_manager):
+        counts = {"train": 40, "validation": 11}
+        return {name: self._generate_examples(n) for name, n in counts.items()}
+
+    def _generate_examples(self, count):
+        kind = self.builder_config.name
+        for i in range(count):
+            encoded = example(i)
+            if kind == "corrupt" and i == 7:
+                encoded = encoded[: len(encoded) // 2]
+            record = {"image": encoded, "label": i % CLASSES}
+            if kind == "naturalist":
+                record |= {"id": f"photo{i}", "supercategory": i % 2}
+            else:
+                record["file_name"] = f"n{i:04d}.JPEG"
+            yield i, record
