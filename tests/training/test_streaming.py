@@ -1,0 +1,378 @@
+"""Training on a stream: the same as on resident data, and the same on every mesh."""
+
+import dataclasses
+import threading
+import time
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from churn_jax import data
+from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
+from churn_jax.ensembles import Group
+from churn_jax.methods import ERM
+from churn_jax.studies.config import ModelConfig
+from churn_jax.training import partition
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.feed import Feed, Stream, _Layout
+from churn_jax.training.loop import train
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape, make_mesh
+from churn_jax.training.run import Interrupted, Run
+from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
+from tests.data.jpegs import CLASSES, example
+from tests.training.test_compilation import compilations
+
+READING = Reading(threads=2)
+CONFIG = TrainConfig(
+    replicas=2,
+    epochs=2,
+    batch_size=16,
+    eval_batch_size=64,
+    mapping="vmap",
+    optimizer=OptimizerConfig(learning_rate=0.1, weight_decay=0.0),
+    augmentation=data.Augmentation(shift=1),
+)
+EXAMPLES = 96
+FIXED = Seeds(order="fixed", augment="off")
+
+
+@cache
+def digits():
+    return data.load("digits", validation=50, train_size=EXAMPLES)
+
+
+def run_of(**options):
+    group = Group(ModelConfig(features=(8,)).build(10), 1)
+    return Run("run", ERM(), (group,), dataclasses.replace(CONFIG, **options))
+
+
+def photos(count=EXAMPLES, size=8):
+    """A split of crops of JPEGs in memory."""
+    records = [{"image": example(i)} for i in range(count)]
+    numbers = np.arange(count)
+    labels = (numbers % CLASSES).astype(np.int32)
+    return StreamedSplit(
+        "photos", labels, numbers, numbers, EncodedImages(records, size)
+    )
+
+
+def streamed(source=None, reading=READING):
+    """The digits as a stream; `source` takes the place of the training images."""
+    whole = data.stream(digits(), reading)
+    if source is None:
+        return whole
+    train_split = dataclasses.replace(whole.train, source=source)
+    return dataclasses.replace(whole, train=train_split)
+
+
+@dataclasses.dataclass
+class Counted:
+    """Images in memory that count how often they are read, and may break."""
+
+    images: np.ndarray
+    breaks_at: int | None = None
+    reads: int = 0
+    at: dict = dataclasses.field(default_factory=dict)
+    draws = False
+    dtype = np.dtype(np.uint8)
+    shape = (8, 8, 1)
+
+    def image(self, row, key):
+        self.reads += 1
+        for count in [c for c in self.at if self.reads >= c]:
+            self.at.pop(count)()
+        if self.breaks_at is not None and self.reads >= self.breaks_at:
+            raise ConnectionError("the storage is gone\nsecond line")
+        return self.images[row]
+
+
+def weights_of(trained):
+    return jax.device_get((trained.last.params, trained.last.opt_state))
+
+
+def assert_same(a, b, **tolerance):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, **({"rtol": 0, "atol": 0} | tolerance))
+
+
+def batches(split, epoch=0, update=None, steps=None, mesh=None, **options):
+    """What the feed yields in an epoch, on the host."""
+    config = dataclasses.replace(CONFIG, **options)
+    mesh = mesh or make_mesh(config.mesh)
+    feed = Feed(split, config, mesh, READING)
+    sample = draw_sample(
+        config.seeds.keys("sample", config.numbers), len(split), config.sample
+    )
+    order = epoch_order(config.seeds.keys("order", config.numbers), sample, epoch)
+    per_epoch = len(split) // config.batch_size
+    first = epoch * per_epoch if update is None else update
+    feed.start(order, first)
+    count = per_epoch - first % per_epoch if steps is None else steps
+    return [jax.device_get(feed.next()) for _ in range(count)], feed, np.asarray(order)
+
+
+@pytest.fixture(scope="module")
+def resident(compilation_cache):
+    return train(run_of(), digits())
+
+
+@pytest.fixture(scope="module")
+def fed(resident):
+    with compilations() as names:
+        trained = train(run_of(), streamed())
+    return trained, names
+
+
+def test_a_stream_trains_the_weights_that_resident_data_train(resident, fed):
+    assert_same(weights_of(fed[0]), weights_of(resident))
+
+
+def test_no_example_is_dropped_in_evaluation(resident, fed):
+    test = digits().test  # 897, not a multiple of 64
+    expected = resident.predict(test.images)
+    assert expected.shape == (2, 897, 10)
+    np.testing.assert_array_equal(fed[0].predict(streamed().test), expected)
+    # The same weights take arrays as well.
+    np.testing.assert_array_equal(fed[0].predict(test.images), expected)
+
+
+def test_the_step_is_compiled_once(fed):
+    assert sum("steps" in name for name in fed[1]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seeds": FIXED},
+        {"mapping": "loop"},
+        {"mapping": "loop", "seeds": FIXED},
+        {"mapping": "unroll", "seeds": Seeds(sample="varied"), "sample": "bootstrap"},
+        {"mesh": MeshShape(2, 1, 2)},
+        {"mesh": MeshShape(1, 1, 4), "seeds": FIXED},
+        {"seed_numbers": (3, 3), "ema_decay": 0.9},
+    ],
+    ids=str,
+)
+def test_a_stream_equals_resident_data(compilation_cache, options):
+    whole = train(run_of(**options), digits())
+    parts = train(run_of(**options), streamed())
+    # A batch that replicas share is fused otherwise: the last bit may differ.
+    assert_same(weights_of(parts), weights_of(whole), rtol=1e-5, atol=1e-6)
+    shared = options.get("seeds") == FIXED or "seed_numbers" in options
+    assert parts.program.feed == ("shared" if shared else "own")
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+def test_a_replica_is_fed_alike_alone_and_among_others(replica):
+    """Order and crops of replica r depend on its number alone."""
+    both, feed, _ = batches(photos())
+    alone, single, _ = batches(photos(), replicas=1, seed_numbers=(replica,))
+    assert (feed.kind, single.kind) == ("own", "shared")
+    for (images, labels), (image, label) in zip(both, alone, strict=True):
+        np.testing.assert_array_equal(images[replica], image)
+        np.testing.assert_array_equal(labels[replica], label)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "kind"),
+    [
+        (Seeds(), "own"),
+        (Seeds(order="fixed"), "own"),
+        (Seeds(augment="fixed"), "own"),
+        (Seeds(augment="off"), "own"),
+        (Seeds(order="fixed", augment="fixed"), "shared"),
+        (Seeds(order="fixed", augment="off"), "shared"),
+    ],
+)
+def test_seeds_decide_what_is_drawn_and_what_replicas_share(seeds, kind):
+    split = photos()
+    found, feed, order = batches(split, seeds=seeds, steps=2)
+    assert feed.kind == kind
+    keys = np.asarray(jax.random.key_data(seeds.keys("augment", CONFIG.numbers)))
+    for step, (images, labels) in enumerate(found):
+        for r in range(2):
+            rows = order[r, step * 16 : (step + 1) * 16]
+            mine = images[r] if kind == "own" else images
+            np.testing.assert_array_equal(
+                labels[r] if kind == "own" else labels, split.labels[rows]
+            )
+            for position in (0, 7, 15):
+                key = (*keys[r].tolist(), step, position)
+                if seeds.augment == "off":
+                    key = None
+                expected = split.image(int(rows[position]), key)
+                np.testing.assert_array_equal(mine[position], expected)
+
+
+def test_fixed_order_with_varied_crops_differs_only_in_the_crops():
+    found, _, _ = batches(photos(), seeds=Seeds(order="fixed"), steps=1)
+    images, labels = found[0]
+    np.testing.assert_array_equal(labels[0], labels[1])
+    assert not np.array_equal(images[0], images[1])
+
+
+def test_replicas_with_one_number_are_read_once():
+    source = Counted(digits().train.images)
+    split = dataclasses.replace(streamed().train, source=source)
+    found, feed, _ = batches(
+        split, replicas=3, seed_numbers=(0, 5, 0), seeds=Seeds(init="fixed"), steps=6
+    )
+    assert feed.kind == "own" and source.reads == 2 * EXAMPLES
+    for images, _ in found:
+        np.testing.assert_array_equal(images[0], images[2])
+
+
+def test_an_epoch_continues_anywhere():
+    whole, _, _ = batches(photos(), epoch=1)
+    assert len(whole) == 6
+    rest, _, _ = batches(photos(), epoch=1, update=6 + 4)
+    for a, b in zip(whole[4:], rest, strict=True):
+        assert_same(a, b)
+    other, _, _ = batches(photos(), epoch=0)
+    assert not np.array_equal(other[0][0], whole[0][0])
+
+
+@pytest.mark.parametrize("shape", [MeshShape(2, 1, 2), MeshShape(1, 2, 4)])
+@pytest.mark.parametrize("seeds", [Seeds(), FIXED], ids=["own", "shared"])
+def test_batches_do_not_depend_on_the_mesh(shape, seeds):
+    one, _, _ = batches(photos(), seeds=seeds, steps=2)
+    many, feed, _ = batches(photos(), seeds=seeds, steps=2, mesh=make_mesh(shape))
+    for a, b in zip(one, many, strict=True):
+        assert_same(a, b)
+    spec = P("replica", "data") if feed.kind == "own" else P("data")
+    assert feed.next()[0].sharding.spec == spec
+
+
+class Part:
+    """A sharding as one of several processes sees it."""
+
+    def __init__(self, sharding, devices):
+        self.sharding, self.devices = sharding, devices
+
+    def addressable_devices_indices_map(self, shape):
+        everything = self.sharding.addressable_devices_indices_map(shape)
+        return {d: i for d, i in everything.items() if d in self.devices}
+
+
+@pytest.mark.parametrize(
+    ("shape", "streams"),
+    [
+        ((4, 1, 2), np.arange(4)),  # a process has two replicas
+        ((2, 2, 2), np.arange(4)),  # and two copies for the members
+        ((1, 1, 8), np.arange(4)),  # every replica, half of the batch
+        ((1, 1, 8), None),
+        ((1, 2, 4), None),
+    ],
+)
+def test_two_processes_read_everything_and_nothing_twice(shape, streams):
+    mesh = make_mesh(MeshShape(*shape))
+    spec = P("data") if streams is None else P("replica", "data")
+    sharding = jax.NamedSharding(mesh, spec)
+    axis = int(shape == (1, 2, 4)) + 1  # along data, or else in the order of devices
+    grid = mesh.devices.reshape(2, 4) if axis == 1 else mesh.devices[0]
+    parts = np.split(grid, 2, axis - 1)
+    one, two = (
+        {
+            *map(
+                tuple,
+                _Layout(
+                    Part(sharding, part.ravel().tolist()), streams, 16
+                ).places.tolist(),
+            )
+        }
+        for part in parts
+    )
+    assert not one & two
+    count = 1 if streams is None else 4
+    assert one | two == {(s, p) for s in range(count) for p in range(16)}
+    assert len(one) == len(two)
+
+
+def test_a_process_puts_together_what_its_devices_need():
+    """Replica 2 shares stream 0, and its devices see the rows of that stream."""
+    mesh = make_mesh(MeshShape(4, 1, 2))
+    sharding = jax.NamedSharding(mesh, P("replica", "data"))
+    layout = _Layout(sharding, np.array([0, 1, 0, 2]), 16)
+    block = 100 * layout.places[:, :1] + layout.places[:, 1:]  # which place it is
+    placed = np.asarray(layout.place(block))
+    expected = 100 * np.array([0, 1, 0, 2])[:, None] + np.arange(16)[None]
+    np.testing.assert_array_equal(placed[..., 0], expected)
+
+
+def test_reading_does_not_run_ahead_of_the_step_without_bound():
+    source = Counted(digits().train.images)
+    split = dataclasses.replace(streamed().train, source=source)
+    _, feed, _ = batches(split, steps=1)
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+    per_batch = 2 * 16
+    # One batch was taken and one more is placed; READING.ahead are read ahead, and one
+    # more is being put together.
+    assert source.reads <= (2 + READING.ahead + 1) * per_batch
+    assert source.reads < EXAMPLES * 2
+    feed.next()
+
+
+def test_evaluation_reads_in_order_and_pads():
+    split = streamed().validation
+    mesh = make_mesh(MeshShape(1, 1, 2))
+    found = [np.asarray(x) for x in Stream(split, READING).in_order(16, mesh)]
+    assert [x.shape for x in found] == [(16, 8, 8, 1)] * 4
+    images = digits().validation.images
+    np.testing.assert_array_equal(np.concatenate(found)[:50], images)
+    np.testing.assert_array_equal(np.concatenate(found)[50:], images[[0] * 14])
+
+
+def test_a_killed_stream_continues_in_the_middle_of_an_epoch(
+    compilation_cache, tmp_path, monkeypatch, fed
+):
+    from churn_jax.training import loop
+
+    monkeypatch.setattr(loop, "_FED_BLOCK", 1)
+    stop = threading.Event()
+    # In the middle of the second epoch of 6 updates of 2 x 16 images.
+    source = Counted(digits().train.images, at={6 * 32 + 5: stop.set})
+    with pytest.raises(Interrupted, match=r"after ([6-9]|1[01]) of 12 updates"):
+        train(run_of(), streamed(source), directory=tmp_path, stop=stop)
+    assert not source.at
+    trained = train(run_of(), streamed(), directory=tmp_path)
+    assert_same(weights_of(trained), weights_of(fed[0]))
+
+
+def test_long_epochs_are_saved_in_the_middle(compilation_cache, tmp_path, monkeypatch):
+    from churn_jax.training import loop
+
+    monkeypatch.setattr(loop, "_FED_BLOCK", 2)
+    source = Counted(digits().train.images, breaks_at=5 * 32)
+    run = run_of(checkpoint_every_seconds=0.0)
+    with pytest.raises(data.DataError) as caught:
+        train(run, streamed(source), directory=tmp_path)
+    text = str(caught.value)
+    assert text.startswith("digits train: the image of record digits/")
+    assert text.endswith("cannot be read (the storage is gone)")
+    saved = [int(p.name) for p in (tmp_path / "checkpoints").iterdir()]
+    assert saved and 0 < max(saved) < 6
+
+
+def test_a_stream_takes_one_update_per_call():
+    with pytest.raises(ValueError, match="one update per call; got steps_per_call 2"):
+        train(run_of(steps_per_call=2), streamed())
+
+
+def test_devices_hold_batches_not_the_set(fed):
+    """What the session keeps of a stream is shapes."""
+    from churn_jax.training.setup import open_session
+
+    session = open_session(
+        run_of(), streamed(), directory=None, teacher=None, mean=0.0, std=1.0
+    )
+    assert session.images == jax.ShapeDtypeStruct((2, 16, 8, 8, 1), np.uint8)
+    assert session.labels == jax.ShapeDtypeStruct((2, 16), np.int32)
+    assert isinstance(session.held_out[0], Stream)
+    assert partition.fetch(session.held_out[1]).shape == (50,)
