@@ -1,6 +1,8 @@
 """`load`: a name or a path in, three checked and fixed splits out."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from churn_jax.data.npz_source import read_npz
 from churn_jax.data.splits import (
     DataError,
     Dataset,
+    Examples,
     Split,
     check_classes,
     check_same_kind,
@@ -17,6 +20,8 @@ from churn_jax.data.splits import (
 )
 
 __all__ = ["cut", "load"]
+
+S = TypeVar("S", bound=Examples)
 
 _DEFAULT_FRACTION = 0.1
 
@@ -105,10 +110,10 @@ def _read(name_or_path, data_dir, manual_dir) -> tuple[dict[str, Split], int | N
 
 def cut(
     name: str,
-    splits: dict[str, Split],
+    splits: Mapping[str, S],
     validation: int | float | None,
     train_size: int | None,
-) -> tuple[Split, Split]:
+) -> tuple[S, S]:
     """Training and validation examples; both keep the order of the source.
 
     Args:

@@ -5,8 +5,9 @@ cause of churn under study, so the data behind them must stand still.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -14,6 +15,7 @@ __all__ = [
     "ChannelStatistics",
     "DataError",
     "Dataset",
+    "Examples",
     "Split",
     "channel_statistics",
     "fixed_order",
@@ -23,6 +25,21 @@ __all__ = [
 
 class DataError(ValueError):
     """Data that cannot be used; the message is one sentence for the person who runs."""
+
+
+class Examples(Protocol):
+    """What a split of any kind can do: in memory or streamed."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """`[N]` integers."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: np.ndarray, /) -> Self:
+        """The examples at `indices`, in that order."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +264,7 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
     return ids
 
 
-def check_classes(splits: dict[str, Split], num_classes: int | None) -> int:
+def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> int:
     """`num_classes`, or the largest label plus one if it is None.
 
     Raises:

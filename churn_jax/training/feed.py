@@ -182,10 +182,10 @@ class Feed:
             order: `[R, N]`, of the epoch that the update lies in.
             update: number of the next update since training began.
         """
-        order = np.asarray(fetch(order))[self._first]
-        steps = order.shape[1] // self.batch
+        whole = np.asarray(fetch(order))[self._first]
+        steps = whole.shape[1] // self.batch
         done = update % steps
-        rows = order[:, done * self.batch : steps * self.batch]
+        rows = whole[:, done * self.batch : steps * self.batch]
         reader = _Reader(
             self.split, rows, self._layout.places, self.batch, self._keys, update
         )

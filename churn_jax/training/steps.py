@@ -134,7 +134,7 @@ def _fed(program: Program, inputs: ReplicaInputs, data: tuple):
     """Inputs and data, with batches of the replicas' own where replicas are mapped."""
     if program.feed != "own":
         return inputs, data
-    return inputs.replace(batch=data), (None, None)
+    return dataclasses.replace(inputs, batch=data), (None, None)
 
 
 def _data_specs(program: Program) -> tuple[P, P]:
