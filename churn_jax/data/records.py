@@ -8,7 +8,7 @@ continue it anywhere.
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,17 +29,22 @@ __all__ = [
 
 
 class ImageSource(Protocol):
-    """Images of one shape and dtype by row.
+    """Images of one shape and dtype by row."""
 
-    Attributes:
-        shape: `(H, W, C)` of every image.
-        dtype: uint8 or float32.
-        draws: whether `image` depends on the key.
-    """
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(H, W, C)` of every image."""
+        ...
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    draws: bool
+    @property
+    def dtype(self) -> np.dtype:
+        """uint8 or float32."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether `image` depends on the key."""
+        ...
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
         """`[H, W, C]`: as in evaluation without a key, else drawn by the key."""
@@ -55,7 +60,6 @@ class StoredImages:
     """
 
     images: np.ndarray
-    draws = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,6 +70,11 @@ class StoredImages:
     def dtype(self) -> np.dtype:
         """Of the array."""
         return self.images.dtype
+
+    @property
+    def draws(self) -> bool:
+        """No."""
+        return False
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
         """The image, whatever the key."""
@@ -84,19 +93,27 @@ class EncodedImages:
         size: side of the images in pixels.
     """
 
-    records: object
+    records: Any
     size: int
-    draws = True
-    dtype = np.dtype(np.uint8)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """`(size, size, 3)`."""
         return (self.size, self.size, 3)
 
+    @property
+    def dtype(self) -> np.dtype:
+        """uint8."""
+        return np.dtype(np.uint8)
+
+    @property
+    def draws(self) -> bool:
+        """Yes."""
+        return True
+
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
         """`[size, size, 3]` uint8."""
-        stored = self.records[row]["image"]  # type: ignore[index]
+        stored = self.records[row]["image"]
 
         def choose(width: int, height: int) -> Crop:
             if key is None:
