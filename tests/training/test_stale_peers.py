@@ -47,9 +47,9 @@ def stopped_at_once(stepper):
 
 
 @functools.cache
-def history(steps, members=2, mapping="vmap"):
+def history(steps, mapping="vmap"):
     """The state before the first update and after each of the others."""
-    run = linear_run(stale(steps, members=members), mapping=mapping, ema_decay=0.9)
+    run = linear_run(stale(steps), mapping=mapping, ema_decay=0.9)
     stepper = tiny.stepper(run)
     return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(UPDATES))]
 
@@ -63,12 +63,10 @@ def test_copies_are_those_of_the_last_multiple_of_t(steps, mapping):
         assert tiny.largest_difference(states[t + 1].params, states[t].params) > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("steps", "members"), [(3, 2), pytest.param(2, 3, marks=pytest.mark.slow)]
-)
-def test_an_update_follows_the_copies(steps, members):
+def test_an_update_follows_the_copies():
     """The logged disagreement, from the weights that the schedule says."""
-    stepper, states = history(steps, members)
+    steps = 3
+    stepper, states = history(steps)
     part = tiny.dataset().train
     pixels = (part.images / np.float32(255) - np.float32(0.5)) / np.float32(0.25)
     column = 1 + stepper.session.terms.index("skl")
@@ -124,6 +122,7 @@ def test_a_stopped_replica_keeps_its_copies_and_its_average():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compilation_cache")
 def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(tmp_path):
     """Copies, average and the members' own samples come back from the checkpoint."""
     digits = data.load("digits", train_size=128, validation=40)
