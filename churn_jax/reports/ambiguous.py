@@ -101,7 +101,7 @@ def carried(ambiguity: np.ndarray, share: float) -> float:
         Between `share` (every example alike) and 1; NaN where nothing churns.
 
     Example:
-        >>> carried(np.array([0.0, 0.6, 0.2, 0.0]), 0.25)
+        >>> carried(np.array([0.0, 0.75, 0.25, 0.0]), 0.25)
         0.75
     """
     total = float(np.sum(ambiguity))

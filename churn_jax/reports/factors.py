@@ -137,7 +137,8 @@ def training_table(
     """
     if not any(info.train or info.train_size is not None for info in methods):
         return []
-    out = [("Method", "Runs share", "Runs differ in", "The row changes")]
+    head = ("Method", "Runs share", "Runs differ in", "The row changes")
+    out: list[tuple[str, ...]] = [head]
     for info in methods:
         words = (shared(study, info), differing(study, info), changes(info))
         out.append((info.label, *(", ".join(w) or "–" for w in words)))

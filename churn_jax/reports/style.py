@@ -63,5 +63,7 @@ dt{font-weight:600;margin-top:.6rem}dd{margin:0 0 0 1rem}
 @media print{html{font-size:11px}body{max-width:none;font-size:1rem}
 .scroll{overflow:visible}
 table{font-size:8px}th,td{padding:.15rem .2rem}.main tbody th{min-width:0}
-h2{break-after:avoid}.grid{grid-template-columns:1fr 1fr}}
+.beside{font-size:7px}.beside th,.beside td{padding:.1rem}
+.inputs{grid-template-columns:repeat(6,1fr)}h2{break-after:avoid}
+.grid{grid-template-columns:1fr 1fr}}
 """

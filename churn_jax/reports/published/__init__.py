@@ -59,7 +59,7 @@ class PublishedTable:
 
 @functools.cache
 def _paper(name: str) -> dict:
-    file = resources.files(__package__).joinpath(f"{name}.json")
+    file = resources.files(__name__).joinpath(f"{name}.json")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
@@ -71,7 +71,7 @@ def published_keys() -> tuple[str, ...]:
         >>> published_keys()[0]
         'reproducibility/table1/cifar10'
     """
-    files = resources.files(__package__).iterdir()
+    files = resources.files(__name__).iterdir()
     papers = sorted(f.name[:-5] for f in files if f.name.endswith(".json"))
     return tuple(
         f"{paper}/{key}" for paper in papers for key in _paper(paper)["tables"]
@@ -151,15 +151,18 @@ def table(key: str) -> PublishedTable:
     )
 
 
-def _cell(cell, percent: bool, part: str) -> Published:
-    mean, std, note = ([*cell, ""] if isinstance(cell, list) else [cell, None, ""])[:3]
-    if percent:  # by division of what is printed: 5.72 becomes 0.0572 exactly
-        mean, std = _percent(mean), None if std is None else _percent(std)
+def _cell(cell: float | list, percent: bool, part: str) -> Published:
+    parts = cell if isinstance(cell, list) else [cell]
+    mean, std = parts[0], parts[1] if len(parts) > 1 else None
+    note = parts[2] if len(parts) > 2 else ""
+    if percent:
+        mean, std = _fraction(mean), None if std is None else _fraction(std)
     where = part.partition("/")[0]
     word = where.rstrip("0123456789")
     source = f"{word.capitalize()} {where[len(word) :]}"
     return Published(mean, std, doubtful=bool(note), note=note, source=source)
 
 
-def _percent(value: float) -> float:
+def _fraction(value: float) -> float:
+    """Of a percentage; rounded, so that 5.72 becomes 0.0572 and not its neighbour."""
     return round(value / 100, 6)
