@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # The recipe. Lengths are in epochs, coefficients were picked on the validation split.
-TRAIN_SIZE = 2000
+TRAIN_SIZE = 1000
 VALIDATION = 5000
 EPOCHS = 40
 BATCH_SIZE = 64
@@ -61,7 +61,7 @@ def _study(name: str, title: str, methods, data: str = "mnist") -> StudyConfig:
             replicas=10,
             epochs=EPOCHS,
             batch_size=BATCH_SIZE,
-            eval_every_epochs=max(EPOCHS // 8, 1),
+            eval_every_epochs=EPOCHS // 4,
             optimizer=OptimizerConfig(
                 learning_rate=LEARNING_RATE,
                 weight_decay=WEIGHT_DECAY,
@@ -128,7 +128,7 @@ def train_size_mnist() -> StudyConfig:
 
     Every size gets the same number of updates, so a small set is passed over more
     often: with equal epochs it would be trained less, and churn from stopping early
-    would pass for churn from few examples. 2,000 examples are the study `mnist`.
+    would pass for churn from few examples. 1,000 examples are the study `mnist`.
     """
     codistill = Codistillation(beta=CODISTILL_SKL, beta_ramp=Ramp("linear", RAMP_STEPS))
     methods = []
@@ -136,7 +136,7 @@ def train_size_mnist() -> StudyConfig:
         scale = TRAIN_SIZE / size
         train = (
             ("epochs", max(round(EPOCHS * scale), 1)),
-            ("eval_every_epochs", max(round(EPOCHS * scale) // 8, 1)),
+            ("eval_every_epochs", max(round(EPOCHS * scale) // 4, 1)),
             ("optimizer.warmup_epochs", WARMUP_EPOCHS * scale),
         )
         for name, label, method, equation in (
