@@ -102,6 +102,37 @@ def test_a_signal_saves_and_says_how_to_go_on(
     np.testing.assert_array_equal(logits(out), whole)
 
 
+@pytest.mark.slow
+def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, whole, capsys):
+    out = tmp_path / "run"
+    command = [*_LONG, "--minutes", "0.01", "--out", str(out)]
+    codes, done = [], [0]
+    while not codes or codes[-1] == 3:
+        codes.append(main(command))
+        said = capsys.readouterr().out
+        if codes[-1] == 3:
+            (told,) = [line for line in said.splitlines() if "To go on: " in line]
+            sentence, again = told.split(" To go on: ")
+            assert sentence.endswith("updates, as --minutes 0.01 are over.")
+            assert shlex.split(again) == ["churn-jax", *command]
+            done.append(checkpoints(out)[-1])
+    assert codes[-1] == 0 and len(codes) > 1
+    assert done == sorted(set(done))  # every piece gets further
+    np.testing.assert_array_equal(logits(out), whole)
+
+
+def test_time_enough_is_no_limit_and_no_time_is_refused(capsys, tmp_path):
+    out = tmp_path / "run"
+    for minutes in ("0", "-1", "nan"):
+        command = [*_SHORT, f"--minutes={minutes}", "--fresh", "--out", str(out)]
+        assert main(command) == 2
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert "--minutes must be a positive number" in sentence
+    assert not out.exists()
+    run(capsys, out, "--minutes", "60")
+    assert logits(out).shape[0] == 2
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path, compilation_cache):
     out = tmp_path / "run"
     slow_save = """

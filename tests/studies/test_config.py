@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
 from churn_jax.studies.config import (
     DataConfig,
@@ -15,6 +16,7 @@ from churn_jax.studies.config import (
 )
 from churn_jax.studies.presets import preset
 from churn_jax.training.config import TrainConfig
+from churn_jax.training.seeds import Seeds
 
 
 def study(*methods, **options):
@@ -137,6 +139,59 @@ def test_resolved_configuration_is_json_and_names_its_methods():
     assert value["methods"][1]["method"]["ramp"] == {"kind": "constant", "steps": 0.0}
     assert value["train"]["optimizer"]["learning_rate"] == 0.1
     assert resolved(np.float32(0.5)) == 0.5 and resolved((1, None)) == [1, None]
+
+
+def row(*train, **options):
+    return MethodSpec("row", "Row", ERM(), train=train, **options)
+
+
+def test_a_row_trains_as_the_study_but_for_its_changes():
+    train = TrainConfig(epochs=7)
+    spec = row(
+        ("seeds.init", "fixed"),
+        ("optimizer.weight_decay", 0.0),
+        ("sample", "bootstrap"),
+        ("augmentation", Augmentation(shift=3)),
+    )
+    own = spec.config(train)
+    assert own == dataclasses.replace(
+        train,
+        seeds=Seeds(init="fixed"),
+        optimizer=dataclasses.replace(train.optimizer, weight_decay=0.0),
+        sample="bootstrap",
+        augmentation=Augmentation(shift=3),
+    )
+    assert row().config(train) is train
+    assert json.loads(json.dumps(resolved(spec)))["train"][0] == ["seeds.init", "fixed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("seed.init", "fixed"), r"row: the training has no setting 'seed'.*seeds"),
+        (("seeds.inti", "fixed"), "row: seeds has no setting 'inti'.*mean init"),
+        (("epochs.many", 3), "row: epochs has no settings; got epochs.many"),
+        (("seeds", "fixed"), r"row: seeds must be a Seeds, or name.*\(seeds.base\)"),
+        (("seeds.init", "same"), "row: seeds.init must be one of fixed, varied"),
+        (("epochs", 0), "row: epochs must be at least 1; got 0"),
+        (("replicas", 3), "row has 3 replicas, the study 10"),
+    ],
+)
+def test_a_rows_bad_change_is_an_error_that_names_the_row(change, message):
+    with pytest.raises(ValueError, match=message):
+        study(row(change))
+
+
+def test_a_rows_training_size_is_checked():
+    with pytest.raises(ValueError, match="row: train_size must be at least 1; got 0"):
+        study(row(train_size=0))
+
+
+def test_the_row_of_averaged_weights_has_its_name_alone():
+    taken = MethodSpec("row_ema", "Other", ERM())
+    study(row(), taken)
+    with pytest.raises(ValueError, match="row_ema is the row of row's averaged"):
+        study(row(("ema_decay", 0.9)), taken)
 
 
 def test_methods_that_would_teach_each_other_are_refused():

@@ -155,6 +155,22 @@ class StopSecond:
 
 
 @pytest.mark.slow
+def test_a_teacher_trained_otherwise_trains_its_student_again(tmp_path):
+    Watched(small_study(), tmp_path, "student")
+    config = small_study()
+    pair = dataclasses.replace(config.methods[2], train=(("seeds.init", "fixed"),))
+    config = dataclasses.replace(
+        config, methods=(*config.methods[:2], pair, config.methods[3])
+    )
+    launch = Watched(config, tmp_path, "student")
+    assert launch.trained == ["pair", "student"]
+    assert (tmp_path / "methods/student.before/predictions.npz").is_file()
+    alone = tmp_path.with_name(tmp_path.name + "-alone")
+    Watched(config, alone, "student")
+    np.testing.assert_array_equal(logits(tmp_path, "student"), logits(alone, "student"))
+
+
+@pytest.mark.slow
 def test_a_changed_teacher_trains_its_student_again(tmp_path):
     Watched(small_study(), tmp_path, "student")
     before = logits(tmp_path, "student")
@@ -215,6 +231,98 @@ def test_damaged_predictions_are_named_and_not_overwritten(tmp_path):
     with pytest.raises(PredictionsError, match=r"predictions\.npz"):
         run_study(small_study(), tmp_path, only=("baseline",))
     assert path.read_bytes() == damaged
+
+
+def with_rows(*rows, **train):
+    """The small study with rows of the baseline that train otherwise."""
+    config = small_study()
+    baseline = config.methods[0]
+    methods = [baseline]
+    for name, options in rows:
+        methods.append(dataclasses.replace(baseline, name=name, **options))
+    return dataclasses.replace(
+        config,
+        methods=tuple(methods),
+        train=dataclasses.replace(config.train, **train),
+    )
+
+
+def test_rows_train_as_they_say_and_again_when_that_changes(tmp_path):
+    same = ("same", {"train": (("seeds.init", "fixed"), ("seeds.order", "fixed"))})
+    Watched(with_rows(same), tmp_path)
+    runs = logits(tmp_path, "same")
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert not np.array_equal(*logits(tmp_path, "baseline"))
+    entries = json.loads((tmp_path / "study.json").read_text())["methods"]
+    assert [m["train"] for m in entries] == [[], [list(c) for c in same[1]["train"]]]
+    assert Watched(with_rows(same), tmp_path).trained == []
+    half = ("same", {"train": (("seeds.init", "fixed"),)})
+    again = Watched(with_rows(half), tmp_path)
+    assert (again.trained, again.kept) == (["same"], ["baseline"])
+    assert "same is trained again" in again.notes[0]
+    np.testing.assert_array_equal(logits(tmp_path, "same.before"), runs)
+    assert not np.array_equal(*logits(tmp_path, "same"))
+
+
+def test_a_row_of_fewer_examples_is_the_study_of_so_many(tmp_path):
+    small = ("small", {"train_size": 32})
+    Watched(with_rows(small), tmp_path / "rows", "small")
+    Watched(small_study(train_size=32), tmp_path / "alone", "baseline")
+    np.testing.assert_array_equal(
+        logits(tmp_path / "rows", "small"), logits(tmp_path / "alone", "baseline")
+    )
+    (entry,) = json.loads((tmp_path / "rows/study.json").read_text())["methods"]
+    assert entry["train_size"] == 32
+    other = Watched(
+        with_rows(("small", {"train_size": 48})), tmp_path / "rows", "small"
+    )
+    assert other.trained == ["small"] and len(other.notes) == 1
+    with pytest.raises(
+        StudyError, match=r"small wants 65 training examples; .* has 64"
+    ):
+        run_study(with_rows(("small", {"train_size": 65})), tmp_path / "more")
+
+
+def test_averaged_weights_are_a_row_of_the_same_training(tmp_path):
+    config = with_rows(ema_decay=0.5)
+    Watched(config, tmp_path)
+    assert recorded(tmp_path) == ["baseline", "baseline_ema"]
+    own, averaged = json.loads((tmp_path / "study.json").read_text())["methods"]
+    assert averaged["label"] == "Baseline, EMA weights" and averaged["of"] == "baseline"
+    assert averaged["training_cost"] == own["training_cost"] == 1.0
+    assert own["seconds"] > 0 and "seconds" not in averaged
+    raw = logits(tmp_path, "baseline")
+    smooth = logits(tmp_path, "baseline_ema")
+    assert raw.shape == smooth.shape and not np.array_equal(raw, smooth)
+    assert not (tmp_path / "methods/baseline_ema/checkpoints").exists()
+    plain = tmp_path.with_name(tmp_path.name + "-plain")
+    Watched(with_rows(), plain)
+    np.testing.assert_array_equal(logits(plain, "baseline"), raw)
+    # Lost, they are made again from the checkpoint, without training.
+    (tmp_path / "methods/baseline_ema/predictions.npz").unlink()
+    progress = []
+    run_study(config, tmp_path, on_progress=progress.append)
+    assert progress == []
+    np.testing.assert_array_equal(logits(tmp_path, "baseline_ema"), smooth)
+
+
+def test_validation_predictions_are_kept_for_choices(tmp_path):
+    Watched(small_study(), tmp_path, "baseline")
+    folder = tmp_path / "methods/baseline"
+    held = load_predictions(folder / "predictions-validation.npz")
+    test = load_predictions(folder / "predictions.npz")
+    assert held.logits.shape == (2, 40, 10)
+    assert (held.meta["split"], test.meta["split"]) == ("validation", "test")
+    assert not set(held.ids) & set(test.ids)
+
+
+def test_the_record_names_the_published_numbers(tmp_path):
+    key = "reproducibility/table2/cifar10"
+    config = dataclasses.replace(small_study(), published=key)
+    Watched(config, tmp_path, "baseline")
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert record["published"] == record["config"]["published"] == key
+    Watched(small_study(), tmp_path, "baseline")  # what is compared may change
 
 
 def test_lost_predictions_are_made_again_from_the_checkpoint(tmp_path):
