@@ -216,8 +216,6 @@ class Method:
 
     # Whether another method's trained replicas teach this one.
     needs_teacher = False
-    # T: the teacher is this replica itself, as it was up to T - 1 updates ago. 0: no.
-    stale_steps = 0
     # Whether each member has a bootstrap of the training set to itself.
     member_sample = "shared"
 
@@ -256,6 +254,14 @@ class Method:
     ) -> LossOutput:
         """The training objective of one replica; see the subclasses."""
         raise TypeError(f"{type(self).__name__} defines no loss")
+
+    @property
+    def stale_steps(self) -> int:
+        """T where members follow copies of each other made every T updates; else 0.
+
+        The engine keeps the copies, and `teacher` answers for them.
+        """
+        return 0
 
     @property
     def inference_cost(self) -> float:

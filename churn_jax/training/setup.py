@@ -289,7 +289,7 @@ def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
     augment_keys = jax.jit(
         lambda: seeds.keys("augment", numbers), out_shardings=per_replica
     )()
-    sample_keys: jax.Array | tuple = ()
+    sample_keys: PyTree = ()
     if run.method.member_sample == "bootstrap":
         sample_keys = jax.jit(
             lambda: seeds.keys("sample", numbers), out_shardings=per_replica

@@ -48,10 +48,10 @@ class TrainState:
         stopped_term: `[R]` int32, which term was non-finite; see `stopped_term`.
         sums: `[R, 1 + terms]` float32, loss and terms summed since the epoch began.
         updates: `[R]` float32, updates since the epoch began.
-        peers: copies of all members that their peers follow, refreshed every few
-            updates; `()` for methods without.
-        ema: exponential moving average of the weights and of the batch statistics;
-            `()` where it is off.
+        peers: `Weights`: copies of all members that their peers follow, refreshed
+            every few updates; `()` for methods without.
+        ema: `Weights`: exponential moving average of the weights and of the batch
+            statistics; `()` where it is off.
     """
 
     step: jax.Array
@@ -63,8 +63,8 @@ class TrainState:
     stopped_term: jax.Array
     sums: jax.Array
     updates: jax.Array
-    peers: Weights | tuple = ()
-    ema: Weights | tuple = ()
+    peers: PyTree = ()
+    ema: PyTree = ()
 
     @classmethod
     def specs(cls) -> "TrainState":
@@ -144,7 +144,7 @@ class ReplicaInputs:
     order: jax.Array
     augment_key: jax.Array
     coefficients: Coefficients
-    sample_key: jax.Array | tuple = ()
+    sample_key: PyTree = ()
     batch: tuple = ()
 
 

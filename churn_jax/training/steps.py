@@ -143,7 +143,7 @@ def _data_specs(program: Program) -> tuple[P, P]:
     return (feeds[program.feed],) * 2
 
 
-def _peers(program: Program, state) -> Weights | tuple:
+def _peers(program: Program, state) -> PyTree:
     """The copies that this update's members follow: made now, or still the old ones."""
     if not program.stale_steps:
         return ()
@@ -151,7 +151,7 @@ def _peers(program: Program, state) -> Weights | tuple:
     return _select(due, Weights(state.params, state.model_state), state.peers)
 
 
-def _average(program: Program, state, weights: Weights) -> Weights | tuple:
+def _average(program: Program, state, weights: Weights) -> PyTree:
     """The moving average after this update has led to `weights`.
 
     `a <- d a + (1 - d) w`, starting from the initial weights, with `d = min(decay,
