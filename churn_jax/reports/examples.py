@@ -49,8 +49,8 @@ def save_examples(out, ids, images, logits=None) -> Path | None:
     Args:
         out: folder of the study.
         ids: `[N]` of the test split.
-        images: `[N, H, W]` or `[N, H, W, C]`, uint8 or float; anything that has a
-            `shape` and gives the images at an array of indices.
+        images: `[N, H, W]` or `[N, H, W, C]`, uint8 or float; or a split that reads
+            its images when asked, `images[i]["image"]`.
         logits: `[R, N, C]` of the baseline; needed to choose from a large split.
 
     Returns:
@@ -70,7 +70,7 @@ def save_examples(out, ids, images, logits=None) -> Path | None:
         (8, 8, 1)
         >>> save_examples("unused", np.arange(3), np.zeros((3, 14)))  # a table
     """
-    ids, shape = np.asarray(ids), tuple(images.shape)
+    ids, shape = np.asarray(ids), _shape(images)
     if shape[:1] != ids.shape:
         raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")
     if len(shape) not in (3, 4) or not all(shape):
@@ -86,9 +86,22 @@ def save_examples(out, ids, images, logits=None) -> Path | None:
         order = np.argsort(-np.asarray(metrics.ambiguity(logits)), kind="stable")
         index = np.sort(order[:MOST])
     path = Path(out) / FILE
+    chosen = _thumbnails(_take(images, index))
     with replace_file(path) as file:
-        np.savez_compressed(file, ids=ids[index], images=_thumbnails(images[index]))
+        np.savez_compressed(file, ids=ids[index], images=chosen)
     return path
+
+
+def _shape(images) -> tuple[int, ...]:
+    if hasattr(images, "shape"):
+        return tuple(images.shape)
+    return (len(images), *np.shape(images[0]["image"])) if len(images) else (0,)
+
+
+def _take(images, index) -> np.ndarray:
+    if hasattr(images, "shape"):
+        return images[index]
+    return np.stack([images[int(i)]["image"] for i in index])
 
 
 def _thumbnails(images) -> np.ndarray:

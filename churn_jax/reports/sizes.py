@@ -19,9 +19,9 @@ from churn_jax.reports.report import Report, Row
 
 __all__ = ["SizeSeries", "churn_against_training_size", "size_series"]
 
-# What a label says about a size: ", 1,000 examples", "(n = 500)", ", 500".
+# What a label says about a size: ", 1,000 examples", "(n = 500)", a last ", 500".
 _SIZE = re.compile(
-    r"[\s,(]*(?:n\s*=\s*)?\d[\d,]*\s*(?:training\s+)?(?:examples?)?\s*\)?$"
+    r"[\s,(]+(?:n\s*=\s*)?\d[\d,]*(?:\s+(?:training\s+)?examples?\b\s*\)?|\s*\)?$)"
 )
 PANELS = (("churn", "Churn %"), ("accuracy", "Accuracy %"))
 

@@ -55,6 +55,29 @@ def test_of_a_large_split_the_most_ambiguous_are_kept(tmp_path, monkeypatch):
         save_examples(tmp_path, np.arange(19), images[:19], logits)
 
 
+def test_a_split_that_reads_when_asked_is_asked_for_the_chosen_alone(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(examples, "SMALL", 0)
+    monkeypatch.setattr(examples, "MOST", 2)
+    asked = []
+
+    class Stream:
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, i):
+            asked.append(i)
+            return {"image": np.full((4, 4, 3), 10 * i, np.uint8), "label": 0}
+
+    classes = np.zeros((3, 6), int)
+    classes[0, [2, 5]] = 1
+    save_examples(tmp_path, np.arange(6), Stream(), logits_of(classes, 2))
+    kept = load_examples(tmp_path)
+    assert kept.ids.tolist() == [2, 5] and kept.find(5).max() == 50
+    assert asked == [0, 2, 5]  # the first says what shape they have
+
+
 def test_tables_have_no_images(tmp_path):
     assert save_examples(tmp_path, np.arange(5), np.zeros((5, 14), np.float32)) is None
     assert load_examples(tmp_path) is None

@@ -91,6 +91,8 @@ def test_one_size_draws_nothing(tmp_path):
         ("Baseline, 1,000 examples", "Baseline"),
         ("Baseline, 50 training examples", "Baseline"),
         ("Baseline 500", "Baseline"),
+        ("Baseline, 1,000 examples, EMA weights", "Baseline, EMA weights"),
+        ("3 peers, 20 examples", "3 peers"),
         ("Co-distill SKL (n=250)", "Co-distill SKL"),
         ("2-Ensemble distil.", "2-Ensemble distil."),
     ],
