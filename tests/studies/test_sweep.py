@@ -1,0 +1,242 @@
+"""A grid is one program, equals its points alone, goes on, and chooses as it should."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
+from churn_jax.predictions import load_predictions
+from churn_jax.studies import (
+    Axis,
+    DataConfig,
+    MethodSpec,
+    ModelConfig,
+    StudyConfig,
+    StudyError,
+    run_selection,
+    run_study,
+    run_sweep,
+)
+from churn_jax.studies.grid import baseline_point, grid_points, programs, stacked
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+
+pytestmark = pytest.mark.usefixtures("compilation_cache")
+
+
+def small_study(**data_options):
+    """Rows of every kind; seconds in all."""
+    return StudyConfig(
+        name="small",
+        title="Small",
+        data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
+        model=ModelConfig("mlp", features=(8,)),
+        train=TrainConfig(
+            replicas=2,
+            epochs=2,
+            batch_size=16,
+            eval_every_epochs=2,
+            optimizer=OptimizerConfig(learning_rate=0.1),
+        ),
+        methods=(
+            MethodSpec("baseline", "Baseline", ERM()),
+            MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=0.1)),
+            MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
+            MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
+            MethodSpec("skl", "SKL", Codistillation(beta=0.4)),
+            MethodSpec("both", "Both", Codistillation(beta=0.4, alpha=0.2)),
+        ),
+    )
+
+
+SMALL = small_study()
+
+
+def axis_of(text):
+    return Axis.parse(text, SMALL)
+
+
+def logits_of(out, point, split="test"):
+    return load_predictions(out / "points" / point / f"{split}.npz").logits
+
+
+class TestGrid:
+    def test_points_of_one_structure_are_one_program(self):
+        axes = [axis_of("skl.beta=0,0.1,1"), axis_of("both.alpha=0.1,0.2")]
+        points = [p for axis in axes for p in grid_points(SMALL, axis)]
+        assert [len(part) for part in programs(SMALL, points)] == [5]
+        assert [len(part) for part in programs(SMALL, points, 2)] == [2, 2, 1]
+        other = grid_points(SMALL, axis_of("entropy.alpha=0.1"))
+        assert [len(part) for part in programs(SMALL, [*points, *other])] == [5, 1]
+
+    def test_stacked_repeats_the_seeds_at_every_point(self):
+        points = grid_points(SMALL, axis_of("skl.beta=0.5,0.1"))
+        method, train = stacked(SMALL, points, (0, 1, 2))
+        np.testing.assert_array_equal(method.beta, np.float32([0.1] * 3 + [0.5] * 3))
+        assert train.seed_numbers == (0, 1, 2) * 2
+        assert train.replicas == 6
+
+    def test_rates_are_swept_as_replica_leaves(self):
+        points = grid_points(SMALL, axis_of("optimizer.weight_decay=0,0.5"))
+        (part,) = programs(SMALL, points)
+        _, train = stacked(SMALL, part, (0, 1))
+        assert train.optimizer.weight_decay == (0.0, 0.0, 0.5, 0.5)
+        assert train.optimizer.learning_rate == (0.1,) * 4
+
+    def test_a_coefficient_of_a_part_is_swept_by_dotted_path(self):
+        (point,) = grid_points(SMALL, axis_of("skl.beta_ramp.steps=7"))
+        assert point.spec.method.beta_ramp.steps == 7.0
+
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [
+            ("skl.beta=0.1", "skl.beta=0"),
+            ("entropy.alpha=0.1", "entropy.alpha=0"),
+            ("both.alpha=0.1", "baseline"),
+            ("student.temperature=2", "baseline"),
+            ("student.alpha=0.5", "baseline"),
+            ("skl.optimizer.weight_decay=0", "baseline"),
+            (
+                "baseline.optimizer.weight_decay=0.0001,1",
+                "baseline.optimizer.weight_decay=0.0001",
+            ),
+        ],
+    )
+    def test_zero_is_the_baseline_where_it_trains_as_the_baseline(self, text, name):
+        axis = axis_of(text)
+        found = baseline_point(SMALL, grid_points(SMALL, axis), [axis])
+        assert found.name == name
+
+    def test_a_row_that_trains_otherwise_is_no_baseline_at_zero(self):
+        spec = MethodSpec(
+            "slow", "Slow", Codistillation(), train=(("seeds.init", "fixed"),)
+        )
+        config = dataclasses.replace(SMALL, methods=(*SMALL.methods, spec))
+        axis = Axis("slow", "beta", (0.0, 0.1))
+        points = grid_points(config, axis)
+        assert baseline_point(config, points, [axis]).name == "baseline"
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("skl.betta=1", "did you mean beta"),
+            ("skl.members=1", "no coefficient 'members'"),
+            ("sk.beta=1", "unknown method 'sk'"),
+            ("skl=1", "no coefficient ''"),
+            ("skl.beta=a", "must be numbers"),
+            ("skl.beta=1,1", "a value twice"),
+            ("skl.beta=-1", "at least 0"),
+            ("skl.beta=inf", "finite"),
+            ("student.temperature=0", "above 0"),
+            ("skl.alpha", "give --values"),
+        ],
+    )
+    def test_bad_axes_are_one_sentence(self, text, message):
+        with pytest.raises(ValueError, match=message):
+            axis_of(text)
+
+    def test_values_default_to_multiples_of_the_preset(self):
+        assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory, request):
+    request.getfixturevalue("compilation_cache")
+    out = tmp_path_factory.mktemp("swept")
+    return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, seeds=3)
+
+
+class TestSweep:
+    @pytest.mark.slow
+    def test_a_point_equals_the_method_trained_alone(self, swept, tmp_path):
+        out, _ = swept
+        train = dataclasses.replace(SMALL.train, replicas=3)
+        config = dataclasses.replace(SMALL, train=train)
+        run_study(config, tmp_path, only=("baseline", "skl"))
+        for name, point in (("skl", "skl.beta=0.4"), ("baseline", "skl.beta=0")):
+            alone = load_predictions(tmp_path / "methods" / name / "predictions.npz")
+            # Other programs sum in other orders: float32 rounding over 8 updates.
+            np.testing.assert_allclose(logits_of(out, point), alone.logits, atol=1e-4)
+
+    def test_everything_is_recorded(self, swept):
+        out, result = swept
+        record = json.loads((out / "sweep.json").read_text())
+        assert record["baseline"] == "skl.beta=0" == result.baseline.name
+        assert [p["points"] for p in record["programs"]] == [
+            ["skl.beta=0", "skl.beta=0.4"]
+        ]
+        assert record["programs"][0]["replicas"] == 6
+        assert {"versions", "hardware", "config", "data", "date"} <= set(record)
+        assert result.choice("skl.beta").value == 0.4
+        assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
+
+    def test_the_same_folder_keeps_what_is_there_and_takes_more_in(self, tmp_path):
+        first = run_sweep(SMALL, [axis_of("entropy.alpha=0.1")], tmp_path, seeds=2)
+        before = logits_of(tmp_path, "entropy.alpha=0.1")
+        started = []
+        axes = [axis_of("entropy.alpha=0.1,0.3")]
+        again = run_sweep(
+            SMALL,
+            axes,
+            tmp_path,
+            seeds=2,
+            points_per_program=1,
+            on_start=lambda program, finished: started.append(
+                ([p.value for p in program.points], finished)
+            ),
+        )
+        assert started == [([0.0, 0.1], True), ([0.3], False)]
+        np.testing.assert_array_equal(before, logits_of(tmp_path, "entropy.alpha=0.1"))
+        values = [[p.value for p in r.axes[0].points] for r in (first, again)]
+        assert values == [[0.0, 0.1], [0.0, 0.1, 0.3]]
+        with pytest.raises(StudyError, match="replicas: 2 there, 3 here"):
+            run_sweep(SMALL, axes, tmp_path, seeds=3)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"axes": []}, "at least one"),
+            ({"seeds": 1}, "at least 2 seeds"),
+            ({"criterion": "luck"}, "criterion must be one of"),
+        ],
+    )
+    def test_bad_requests_are_refused_before_training(self, options, message, tmp_path):
+        options = {"axes": [Axis("skl", "beta", (0.1,))], **options}
+        with pytest.raises(StudyError, match=message):
+            run_sweep(SMALL, out=tmp_path / "none", **options)
+        assert not (tmp_path / "none").exists()
+
+    def test_another_record_is_refused(self, tmp_path):
+        (tmp_path / "sweep.json").write_text('{"a": 1}')
+        with pytest.raises(StudyError, match="not a sweep's record"):
+            run_sweep(SMALL, [axis_of("skl.beta=1")], tmp_path)
+
+    @pytest.mark.slow
+    def test_every_student_of_a_grid_learns_from_its_own_seeds_teacher(self, tmp_path):
+        run_sweep(SMALL, [axis_of("student.temperature=1,4")], tmp_path, seeds=2)
+        changed = SMALL.with_coefficient("student.temperature", 4.0)
+        run_study(changed, tmp_path / "study4", only=("student",))
+        path = tmp_path / "study4" / "methods" / "student" / "predictions.npz"
+        found = logits_of(tmp_path, "student.temperature=4")
+        np.testing.assert_allclose(found, load_predictions(path).logits, atol=1e-4)
+
+    @pytest.mark.slow
+    def test_selection_takes_beta_first_then_alpha_there(self, tmp_path):
+        result = run_selection(
+            SMALL, "both", tmp_path, betas=(0.2, 2.0), alphas=(0.1, 0.3), seeds=3
+        )
+        first, second = result.axes
+        assert first.name == "skl.beta"  # the same method without alpha
+        beta = first.choice.value
+        assert second.name == f"both.alpha,beta={beta:g}"
+        assert second.choice.value in (0.1, 0.3)
+        assert result.baseline.name == "skl.beta=0"
+        record = json.loads((tmp_path / "sweep.json").read_text())
+        last = next(p for p in record["points"] if p["axis"] == second.name)
+        assert last["coefficients"]["beta"] == beta
+
+    def test_selection_needs_a_coefficient(self, tmp_path):
+        with pytest.raises(StudyError, match="neither beta nor alpha"):
+            run_selection(SMALL, "pair", tmp_path)
