@@ -105,7 +105,7 @@ def beside(report: Report) -> Beside | None:
     measured = {row.name for row in rows}
     planned = {info.name: info.label for info in report.study.methods}
     rows += [
-        BesideRow(name, planned.get(name, name.replace("_", " ")), dict(paper), {})
+        BesideRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
         if name not in measured and any(metric in paper for metric, _ in metrics)
     ]
@@ -123,6 +123,10 @@ def beside(report: Report) -> Beside | None:
         f"{f', on {ours}' if ours else ''}. Published numbers are context, not targets."
     )
     return Beside(found, metrics, tuple(rows), tuple(notes), caption)
+
+
+def _unplanned(name: str) -> str:
+    return f"{name.replace('_', ' ')} (paper only)"
 
 
 def _where(found: PublishedTable) -> str:

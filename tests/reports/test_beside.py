@@ -84,7 +84,9 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
     rows = {row.name: row for row in found.rows}
     assert not rows["init"].paper and not rows["data"].paper
     assert "doubtful" in found.paper_cell(rows["column2"], "churn")
-    assert rows["column2"].label == "column2" and not rows["column2"].measured
+    assert (
+        rows["column2"].label == "column2 (paper only)" and not rows["column2"].measured
+    )
 
 
 def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
