@@ -6,6 +6,7 @@ A second signal stops at once.
 import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -41,6 +42,8 @@ class Stopping:
         self.event = threading.Event()
         self.signals: list[int] = []
         self.minutes = minutes
+        self._opened = time.monotonic()
+        self._clock: threading.Timer | None = None
 
     @property
     def exit_code(self) -> int:
@@ -52,6 +55,24 @@ class Stopping:
         if self.minutes is not None and not self.signals:
             return NOT_FINISHED
         return 128 + (self.signals[0] if self.signals else signal.SIGINT)
+
+    def begin(self) -> None:
+        """Training begins: the time, counted from the start, may end it from now on.
+
+        Not before, or a limit shorter than the loading would leave nothing done and the
+        same command would never finish.
+        """
+        if self.minutes is None or self._clock is not None:
+            return
+        left = 60 * self.minutes - (time.monotonic() - self._opened)
+        self._clock = threading.Timer(max(left, 0.0), self.event.set)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def close(self) -> None:
+        """Stops the clock."""
+        if self._clock is not None:
+            self._clock.cancel()
 
     def _ask(self, number, frame) -> None:
         del frame
@@ -66,7 +87,7 @@ def stopping(minutes: float | None = None) -> Iterator[Stopping]:
     """Catches both signals while the body runs; earlier handlers come back after it.
 
     Args:
-        minutes: ask to stop after so many, from now on; None does not.
+        minutes: ask to stop after so many, once `begin` was called; None does not.
 
     Yields:
         The `Stopping`.
@@ -75,15 +96,11 @@ def stopping(minutes: float | None = None) -> Iterator[Stopping]:
         ValueError: `minutes` is not a positive number.
     """
     asked = Stopping(minutes)
-    clock = threading.Timer(60 * (minutes or 0), asked.event.set)
-    clock.daemon = True
-    if minutes is not None:
-        clock.start()
     caught = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, asked._ask) for number in caught}
     try:
         yield asked
     finally:
-        clock.cancel()
+        asked.close()
         for number, handler in previous.items():
             signal.signal(number, handler)

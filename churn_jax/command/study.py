@@ -152,12 +152,18 @@ def study(argv: Sequence[str]) -> int:
     with stopping(options.minutes) as asked:
         try:
             with StudyProgress(config, options.only, quiet=process != 0) as progress:
+
+                def start(spec, finished: bool) -> None:
+                    progress.start(spec, finished)
+                    if not finished:
+                        asked.begin()
+
                 run_study(
                     config,
                     out,
                     only=options.only,
                     command=command,
-                    on_start=progress.start,
+                    on_start=start,
                     on_progress=progress.update,
                     on_note=progress.note,
                     stop=asked.event,

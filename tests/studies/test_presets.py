@@ -205,7 +205,7 @@ def test_training_sizes_get_equal_updates():
     }
     assert len(updates) == 10
     assert max(updates.values()) == pytest.approx(min(updates.values()), rel=0.02)
-    alike, whole = config.spec("baseline_2000"), preset("mnist")
+    alike, whole = config.spec(config.baseline), preset("mnist")
     assert alike.config(config.train) == whole.train
     assert alike.train_size == whole.data.train_size
 
