@@ -6,6 +6,8 @@ ends, the weight of the distilled ensemble. The paper trains on all 50,000 examp
 study keeps some for validation.
 """
 
+from typing import Any
+
 from churn_jax.data.augment import Augmentation
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets import rows
@@ -35,7 +37,7 @@ BURN_IN_STEPS = float(WARMUP_EPOCHS * STEPS_PER_EPOCH)
 DISTILLATION_ALPHA = 0.9
 
 # Table 5: the best coefficients on each set.
-_BEST = {
+_BEST: dict[str, dict[str, Any]] = {
     "cifar10": {
         "entropy": 0.15,
         "uniform_skl": 0.05,

@@ -72,7 +72,8 @@ def paper_rows(
         )
         if stale is not None:
             refresh_steps, burn_in = stale
-            method = method.replace(
+            method = dataclasses.replace(
+                method,
                 update="independent",
                 refresh_steps=refresh_steps,
                 beta_ramp=Ramp("step", burn_in),
@@ -216,13 +217,13 @@ def design_claims(
             )
         )
     for peers in (3, 4):
-        method = proposal.method.replace(members=peers, beta=betas["skl"] / (peers - 1))
+        changes = {"members": peers, "beta": betas["skl"] / (peers - 1)}
         rows.append(
             dataclasses.replace(
                 proposal,
                 name=f"codistill_skl_{peers}",
                 label=f"{proposal.label}, {peers} peers",
-                method=method,
+                method=dataclasses.replace(proposal.method, **changes),
             )
         )
     return tuple(rows)
@@ -254,7 +255,7 @@ def cross_sample(*, beta: float, ramp_steps: float) -> tuple[MethodSpec, ...]:
         MethodSpec(
             "twin_bootstrap",
             "Twin bootstrap",
-            pair.replace(member_sample="bootstrap"),
+            dataclasses.replace(pair, member_sample="bootstrap"),
             eq9,
             train=per_member,
         ),
