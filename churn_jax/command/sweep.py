@@ -218,6 +218,12 @@ def sweep(argv: Sequence[str]) -> int:
     with stopping(options.minutes) as asked:
         try:
             with _SweepProgress(config, quiet=process != 0) as progress:
+
+                def on_start(program, finished: bool) -> None:
+                    progress.start(program, finished)
+                    if not finished:
+                        asked.begin()
+
                 shared = {
                     "seeds": options.seeds,
                     "baseline": options.baseline,
@@ -225,7 +231,7 @@ def sweep(argv: Sequence[str]) -> int:
                     "points_per_program": options.points_per_program,
                     "command": command,
                     "on_plan": progress.take,
-                    "on_start": progress.start,
+                    "on_start": on_start,
                     "on_progress": progress.update,
                     "on_note": progress.note,
                     "stop": asked.event,

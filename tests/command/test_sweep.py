@@ -1,0 +1,68 @@
+"""`churn-jax sweep` from its words to its files and exit codes."""
+
+import json
+
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.command.sweep import _parse
+
+pytestmark = pytest.mark.usefixtures("compilation_cache")
+
+SMALL = """--model.features 8 --data.train-size 64 --data.validation 40
+    --batch-size 32 --seeds 2""".split()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "needs the name of a preset"),
+        (["digitz", "codistill_skl.beta"], "unknown preset 'digitz'"),
+        (["digits"], "needs what to sweep"),
+        (["digits", "codistill_skl.betta"], "no coefficient 'betta'"),
+        (["digits", "codistill_skl.beta", "--values", "a"], "must be numbers"),
+        (["digits", "codistill_skl.beta", "--seeds", "1"], "at least 2 seeds"),
+        (["digits", "codistill_skl.beta", "--replicas", "3"], "takes --seeds"),
+        (["digits", "codistill_skl.beta", "--criterion", "x"], "criterion must be"),
+        (["digits", "codistill_skl.beta", "--minutes", "-1"], "--minutes must be"),
+        (["digits", "--select"], "--select takes one method"),
+        (["digits", "codistill_skl", "--select", "--values", "1"], "--betas"),
+        (["digits", "baseline", "--select"], "neither beta nor alpha"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_is_named_after_what_is_swept():
+    config, words, options = _parse(
+        ["digits:tiny", "codistill_ce.beta=1", "codistill_skl.beta", "--epochs", "3"]
+    )
+    assert words == ["codistill_ce.beta=1", "codistill_skl.beta"]
+    assert config.train.epochs == 3
+    name = "digits-tiny-codistill_ce.beta-codistill_skl.beta"
+    assert options.out.as_posix() == f"runs/sweeps/{name}"
+
+
+def test_a_sweep_leaves_its_report_and_stops_when_asked(tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["sweep", "digits:tiny", "entropy.alpha=0.1", *SMALL, "--out", str(out)]
+    long = [*command, "--epochs", "400", "--train.eval-every-epochs", "400"]
+    assert main([*long, "--minutes", "1e-5"]) == 3
+    assert "To go on: churn-jax sweep digits:tiny" in capsys.readouterr().out
+    assert main([*command, "--fresh"]) == 0
+    said = capsys.readouterr().out
+    assert "Entropy: alpha, validation" in said
+    assert "never used" in " ".join(said.split())
+    assert (out / "report.html").stat().st_size > 10_000
+    assert (out / "curves-entropy.alpha.png").exists()
+    record = json.loads((out / "sweep.json").read_text())
+    assert sorted(p["value"] for p in record["points"]) == [0.0, 0.1]
+    assert record["command"].startswith("churn-jax sweep")
