@@ -1,6 +1,7 @@
 """Rows that several presets share: the paper's methods and its ablations."""
 
 import dataclasses
+from typing import Any
 
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
 from churn_jax.methods.base import Ramp
@@ -217,7 +218,7 @@ def design_claims(
             )
         )
     for peers in (3, 4):
-        changes = {"members": peers, "beta": betas["skl"] / (peers - 1)}
+        changes: dict[str, Any] = {"members": peers, "beta": betas["skl"] / (peers - 1)}
         rows.append(
             dataclasses.replace(
                 proposal,
