@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from churn_jax.reports.cells import number, percent
 from churn_jax.reports.compare import Estimate
 from churn_jax.reports.selection import CRITERIA, paired
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
-from churn_jax.reports.tables import number, percent
 
 __all__ = [
     "QUANTITIES",
