@@ -151,7 +151,8 @@ def read_ahead(
         count: number of places, a multiple of `batch_size`.
         batch_size: places per batch.
         threads: threads that read, per worker.
-        prefetch: places read ahead without workers; with them, two batches each.
+        prefetch: places read ahead without workers; each worker is at most `threads`
+            and three batches ahead.
         workers: processes that read, batch by batch in turn; 0 reads in this one.
             They import the main script again, which must guard what it runs.
 
@@ -178,15 +179,21 @@ def read_ahead(
         options = grain.MultiprocessingOptions(
             num_workers=workers, per_worker_buffer_size=2
         )
-        return map(_own, batches.mp_prefetch(options))
+        return _from_processes(batches.mp_prefetch(options))
     reading = grain.ReadOptions(
         num_threads=threads, prefetch_buffer_size=max(prefetch, threads)
     )
     return iter(places.to_iter_dataset(reading).batch(batch_size))
 
 
-def _own(batch):
-    """A copy outside of the memory that is shared with the process that read it."""
-    if isinstance(batch, dict):
-        return {name: np.array(leaf) for name, leaf in batch.items()}
-    return np.array(batch)
+def _from_processes(batches) -> Iterator[Any]:
+    """Copies outside of the memory that is shared with the processes that read."""
+    iterator = iter(batches)
+    try:
+        for batch in iterator:
+            if isinstance(batch, dict):
+                yield {name: np.array(leaf) for name, leaf in batch.items()}
+            else:
+                yield np.array(batch)
+    finally:
+        iterator.close()  # ends the processes, also where nobody reads on

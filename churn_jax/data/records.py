@@ -199,7 +199,8 @@ class Reading:
         threads: that read and decode, per process.
         workers: processes beside this one that read, with `threads` each; 0 reads in
             this one, which does as long as decoding, not Python, takes the time.
-        ahead: batches read ahead, per worker; bounds the memory.
+        ahead: batches that threads of this process read ahead; bounds the memory.
+            A worker is at most `threads` and three batches ahead.
     """
 
     threads: int = 16

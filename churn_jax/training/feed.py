@@ -203,6 +203,10 @@ class Feed:
         """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]` if own."""
         return next(self._batches)
 
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._batches = iter(())
+
 
 @dataclasses.dataclass(frozen=True)
 class Stream:

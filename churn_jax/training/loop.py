@@ -270,6 +270,8 @@ class _Loop:
             )
 
     def close(self) -> None:
+        if self.session.feed is not None:
+            self.session.feed.close()
         if self.writer is not None:
             self.writer.close()
         if self.session.checkpoints is not None:

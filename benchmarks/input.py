@@ -1,0 +1,197 @@
+"""Images per second of streamed input, against what a training step eats.
+
+    python benchmarks/input.py --appetite "ResNet-50, one GPU=2500"
+
+JPEGs of about 400 x 350 pixels, quality 90, random content with texture, lie in memory.
+Measured is decoding, the Inception-style crop, resizing to 224 pixels, mirroring,
+batching and placing on the device, as the trainer does it (`churn_jax.training.feed`).
+Contenders take turns, each with what it had read ahead taken off first; a number is the
+median over repeats.
+
+* `threads n`: n threads of this process;
+* `workers n`: n processes with one thread each;
+* `Pillow, full decode`: a plain loop that decodes every pixel, in one thread;
+* `tf.data`: the peer, where TensorFlow is installed: `decode_and_crop_jpeg`, bilinear
+  resize and flip under `map(num_parallel_calls=cores)`.
+
+Replicas with orders or crops of their own eat R times the images that one replica does;
+replicas that share them eat one replica's.
+"""
+
+import argparse
+import importlib.util
+import io
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+from PIL import Image
+
+from churn_jax.data.crop import random_crop
+from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.feed import Feed
+from churn_jax.training.partition import make_mesh
+from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
+
+_SIZE = 224
+_READY = 16  # more than any contender reads ahead
+# Images/s of one step on two CPU cores, from README.md in this folder.
+_APPETITES = ("LeNet5, 2 CPU cores=35233", "ResNet-20, 2 CPU cores=335")
+
+
+def photograph(rng: np.random.Generator) -> bytes:
+    """A JPEG with smooth shapes and fine texture."""
+    width, height = int(rng.integers(360, 441)), int(rng.integers(315, 386))
+    shapes = rng.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
+    smooth = Image.fromarray(shapes).resize((width, height), Image.Resampling.BICUBIC)
+    pixels = np.asarray(smooth) + rng.normal(0, 12, (height, width, 3))
+    file = io.BytesIO()
+    image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    image.save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def feed_batches(files: list[bytes], batch: int, reading: Reading) -> Iterator:
+    """Batches on the device, one epoch after the other."""
+    # So long an epoch that none ends: starting one takes a moment, once per epoch.
+    numbers = np.arange(100_000)
+    rows = numbers % len(files)
+    source = EncodedImages([{"image": file} for file in files], _SIZE)
+    split = StreamedSplit(
+        "benchmark", np.zeros(len(rows), np.int32), numbers, rows, source
+    )
+    config = TrainConfig(replicas=1, batch_size=batch)
+    feed = Feed(split, config, make_mesh(config.mesh), reading)
+    sample = draw_sample(Seeds().keys("sample", [0]), len(rows), "all")
+    feed.start(epoch_order(Seeds().keys("order", [0]), sample, 0), 0)
+    try:
+        while True:
+            yield jax.block_until_ready(feed.next()[0])
+    finally:
+        feed.close()
+
+
+def pillow_batches(files: list[bytes], batch: int) -> Iterator:
+    """Every pixel decoded, then cut out and resized; one thread."""
+    number = 0
+    while True:
+        images = []
+        for _ in range(batch):
+            image = Image.open(io.BytesIO(files[number % len(files)])).convert("RGB")
+            crop = random_crop(*image.size, (0, number))
+            image = image.resize(
+                (_SIZE, _SIZE), Image.Resampling.BILINEAR, box=crop[:4]
+            )
+            pixels = np.asarray(image)
+            images.append(pixels[:, ::-1] if crop.flip else pixels)
+            number += 1
+        yield np.stack(images)
+
+
+def tf_batches(files: list[bytes], batch: int, cores: int) -> Iterator:
+    """The same crops by TensorFlow's own pipeline."""
+    import tensorflow as tf
+
+    def read(file, seed):
+        box = tf.image.stateless_sample_distorted_bounding_box(
+            tf.image.extract_jpeg_shape(file),
+            tf.zeros((1, 0, 4)),
+            seed=seed,
+            min_object_covered=0.0,
+            aspect_ratio_range=(3 / 4, 4 / 3),
+            area_range=(0.08, 1.0),
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
+        y, x, _ = tf.unstack(box[0])
+        height, width, _ = tf.unstack(box[1])
+        window = tf.stack([y, x, height, width])
+        image = tf.image.decode_and_crop_jpeg(file, window, channels=3)
+        image = tf.image.resize(image, (_SIZE, _SIZE), antialias=True)
+        image = tf.image.stateless_random_flip_left_right(image, seed)
+        return tf.cast(image, tf.uint8)
+
+    seeds = np.stack([np.arange(len(files)), np.arange(len(files))], 1)
+    records = tf.data.Dataset.from_tensor_slices((files, seeds)).repeat()
+    batches = records.map(read, num_parallel_calls=cores).batch(batch).prefetch(2)
+    return iter(batches.as_numpy_iterator())
+
+
+def rate(batches: Iterator, batch: int, updates: int) -> float:
+    """Images per second of the next batches, after those that lie ready."""
+    for _ in range(_READY):
+        next(batches)
+    begin = time.perf_counter()
+    for _ in range(updates):
+        next(batches)
+    return updates * batch / (time.perf_counter() - begin)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--updates", type=int, default=8, help="batches per repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-workers", action="store_true", help="threads only")
+    parser.add_argument(
+        "--appetite",
+        action="append",
+        metavar="NAME=IMAGES/S",
+        help=f"of a step; may be repeated; default: {'; '.join(_APPETITES)}",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    cores = os.cpu_count() or 1
+    rng = np.random.default_rng(0)
+    files = [photograph(rng) for _ in range(args.files)]
+    counts = sorted({1, 2, cores})
+    contenders: dict[str, Callable[[], Iterator]] = {}
+    for n in counts:
+        reading = Reading(threads=n)
+        contenders[f"threads {n}"] = lambda r=reading: feed_batches(
+            files, args.batch, r
+        )
+    for n in [] if args.no_workers else counts:
+        reading = Reading(threads=1, workers=n)
+        contenders[f"workers {n}"] = lambda r=reading: feed_batches(
+            files, args.batch, r
+        )
+    contenders["Pillow, full decode"] = lambda: pillow_batches(files, args.batch)
+    peer = importlib.util.find_spec("tensorflow") is not None
+    if peer:
+        contenders["tf.data"] = lambda: tf_batches(files, args.batch, cores)
+    running = {name: make() for name, make in contenders.items()}
+    rates: dict[str, list[float]] = {name: [] for name in running}
+    for _ in range(args.repeats):
+        for name, batches in running.items():
+            rates[name].append(rate(batches, args.batch, args.updates))
+    running.clear()  # ends the processes that read
+    appetites = [text.rpartition("=") for text in args.appetite or _APPETITES]
+    names = [name for name, _, _ in appetites]
+    print(f"| input | images/s | best | {' | '.join(f'/ {n}' for n in names)} |")
+    print("|---|---:|---:|" + "---:|" * len(names))
+    for name, values in rates.items():
+        median = statistics.median(values)
+        shares = " | ".join(f"{median / float(eats):.2f}" for _, _, eats in appetites)
+        print(f"| {name} | {median:.0f} | {max(values):.0f} | {shares} |")
+    if not peer:
+        print("\nThe peer tf.data is missing: pip install tensorflow-cpu")
+    kilobytes = statistics.mean(map(len, files)) / 1000
+    load = os.getloadavg()[0]
+    print(
+        f"\n{args.files} JPEGs of {kilobytes:.0f} kB on average, batch {args.batch}; "
+        f"{platform.machine()}, {cores} cores, load {load:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
