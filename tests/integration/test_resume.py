@@ -93,12 +93,12 @@ def assert_same_training(whole, resumed, whole_directory, resumed_directory, ima
     assert lines(whole_directory) == lines(resumed_directory) != []
 
 
-@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_stopped_in_the_middle_and_at_the_end_of_epochs(digits, tmp_path, looks):
+@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_stopped_at_the_end_of_epochs(digits, tmp_path, looks):
     run = make_run(Codistillation(beta=0.5))
     whole = train(run, digits, directory=tmp_path / "whole")
     resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
-    # 64 updates in an epoch: one look inside a block that ends it, one after it.
+    # 64 updates in an epoch, one block: the loop looks once, after the evaluation.
     assert stops
     assert_same_training(
         whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
