@@ -33,6 +33,9 @@ class DataConfig:
         manual_dir: where TFDS looks for files downloaded by hand.
         train_size: cut the training set to so many examples; None keeps all.
         validation: examples held out of training, a count or a share.
+        image_size: side in pixels to which images of various sizes are cropped.
+        threads: that read and decode such images, per process.
+        workers: processes beside each that read them too.
     """
 
     name: str = "digits"
@@ -40,6 +43,9 @@ class DataConfig:
     manual_dir: str | None = None
     train_size: int | None = None
     validation: int | float = 0.1
+    image_size: int = 224
+    threads: int = 16
+    workers: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

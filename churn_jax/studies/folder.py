@@ -74,6 +74,8 @@ _FREE = (
     "train.checkpoint_every_seconds",
     "data.data_dir",
     "data.manual_dir",
+    "data.threads",
+    "data.workers",
     "methods",
     "published",
     "title",

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from churn_jax import data
-from churn_jax.data import Dataset, channel_statistics
+from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.predictions import replace_file
 from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import MEMBER, REPLICA, fetch, place, replicate
 from churn_jax.training.predictions import make_predict, predict_split
@@ -129,15 +129,16 @@ class Launch:
 
         Raises:
             churn_jax.data.DataError: they cannot be used.
+            ValueError: they are streamed, which this does not compare.
         """
         source = self.study()[0].data
-        return data.load(
-            source.name,
-            data_dir=source.data_dir,
-            manual_dir=source.manual_dir,
-            train_size=source.train_size,
-            validation=source.validation,
-        )
+        dataset = load_inputs(source, source.train_size).dataset
+        if isinstance(dataset, StreamingDataset):
+            raise ValueError(
+                f"launches are compared on data that fit in memory; {source.name} is "
+                "streamed"
+            )
+        return dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,14 +269,14 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
     """
     dataset = launch.load()
     run = launch.run(dataset)
-    moments = channel_statistics(dataset.train.images)
+    inputs = Inputs.of(dataset)
     session = open_session(
         run,
         dataset,
         directory=None,
         teacher=None,
-        mean=tuple(float(x) for x in np.ravel(moments.mean)),
-        std=tuple(float(x) for x in np.ravel(moments.std)),
+        mean=inputs.mean,
+        std=inputs.std,
     )
     state = session.state
     if launch.perturb is not None:

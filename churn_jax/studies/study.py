@@ -3,14 +3,12 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
-import numpy as np
 
-from churn_jax import data
-from churn_jax.data import Dataset, channel_statistics
+from churn_jax.data import StreamingDataset
 from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports.examples import save_examples
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.folder import (
     TEST,
@@ -21,6 +19,7 @@ from churn_jax.studies.folder import (
     hardware,
     versions,
 )
+from churn_jax.studies.inputs import Inputs, deployed_logits, load_inputs
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -67,7 +66,8 @@ def run_study(
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
-    dataset = _load(config, config.data.train_size)
+    whole = load_inputs(config.data, config.data.train_size)
+    dataset = whole.dataset
     if len(dataset.validation) == 0:
         raise StudyError("a study needs a validation split; set --data.validation")
     selected = config.select(only)
@@ -82,14 +82,14 @@ def run_study(
     folder = StudyFolder(out, config, dataset, command)
     if primary:
         folder.write()
-    inputs = {config.data.train_size: _Inputs.of(dataset)}
+    inputs = {config.data.train_size: whole}
     trained: dict[str, Trained] = {}
     finished = {spec.name: folder.finished(spec) for spec in selected}
 
-    def inputs_of(spec: MethodSpec) -> _Inputs:
+    def inputs_of(spec: MethodSpec) -> Inputs:
         size = config.data.train_size if spec.train_size is None else spec.train_size
         if size not in inputs:
-            inputs[size] = _Inputs.of(_load(config, size))
+            inputs[size] = load_inputs(config.data, size)
         return inputs[size]
 
     def set_aside(spec: MethodSpec) -> None:
@@ -157,7 +157,7 @@ def run_study(
         for shown in reversed(folder.rows_of(spec, entry)):
             for split, file in (("validation", VALIDATION), ("test", TEST)):
                 examples = getattr(dataset, split)
-                logits = result.predict(examples.images, weights=shown["weights"])
+                logits = deployed_logits(result, dataset, split, shown["weights"])
                 if primary:
                     meta = {
                         "method": shown["name"],
@@ -170,31 +170,11 @@ def run_study(
                         folder.method_dir(shown["name"]) / file,
                         Predictions(examples.ids, examples.labels, logits, meta),
                     )
+                    if split == "test" and shown["name"] == config.baseline:
+                        streamed = isinstance(dataset, StreamingDataset)
+                        images = examples if streamed else examples.images
+                        save_examples(out, examples.ids, images, logits)
         if primary:
             for shown in folder.rows_of(spec, entry):
                 folder.write(shown)
     return out
-
-
-class _Inputs(NamedTuple):
-    """A data set with the moments of its training pixels."""
-
-    dataset: Dataset
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> "_Inputs":
-        moments = channel_statistics(dataset.train.images)
-        mean, std = (tuple(map(float, np.ravel(m))) for m in moments)
-        return cls(dataset, mean, std)
-
-
-def _load(config: StudyConfig, train_size: int | None) -> Dataset:
-    return data.load(
-        config.data.name,
-        data_dir=config.data.data_dir,
-        manual_dir=config.data.manual_dir,
-        train_size=train_size,
-        validation=config.data.validation,
-    )

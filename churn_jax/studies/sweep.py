@@ -11,6 +11,7 @@ import numpy as np
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.folder import StudyError
 from churn_jax.studies.grid import (
     Axis,
     Point,
@@ -19,7 +20,7 @@ from churn_jax.studies.grid import (
     programs,
     stacked,
 )
-from churn_jax.studies.study import StudyError, _Inputs, _load
+from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
@@ -83,7 +84,8 @@ def run_sweep(
             f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
         )
     axes = [axis.checked(config) for axis in axes]
-    dataset = _load(config, config.data.train_size)
+    whole = load_inputs(config.data, config.data.train_size)
+    dataset = whole.dataset
     if len(dataset.validation) == 0:
         raise StudyError("a sweep needs a validation split; set --data.validation")
     out.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ def run_sweep(
         if reference.name not in [point.name for point in points]:
             points.insert(0, reference)
         folder.record["baseline"] = reference.name
-    session = _Session(config, dataset, folder, _numbers(config, seeds), stop)
+    session = _Session(config, whole, folder, _numbers(config, seeds), stop)
     folder.add(
         axes,
         points,
@@ -123,13 +125,13 @@ def run_sweep(
 class _Session:
     """Data and settings that all programs of a sweep share."""
 
-    def __init__(self, config, dataset, folder: SweepFolder, seeds, stop):
-        self.config, self.dataset, self.folder = config, dataset, folder
+    def __init__(self, config, whole: Inputs, folder: SweepFolder, seeds, stop):
+        self.config, self.dataset, self.folder = config, whole.dataset, folder
         self.seeds, self.stop = seeds, stop
-        self.loaded = {config.data.train_size: _Inputs.of(dataset)}
+        self.loaded = {config.data.train_size: whole}
         self.teachers: dict[str, Trained] = {}
 
-    def inputs(self, spec: MethodSpec) -> _Inputs:
+    def inputs(self, spec: MethodSpec) -> Inputs:
         """The row's training examples: all of the study's, or as many as it asks for.
 
         Raises:
@@ -144,7 +146,7 @@ class _Session:
                 f"{len(self.dataset.train)}"
             )
         if size not in self.loaded:
-            self.loaded[size] = _Inputs.of(_load(self.config, size))
+            self.loaded[size] = load_inputs(self.config.data, size)
         return self.loaded[size]
 
     def program(self, name: str, points: Sequence[Point]) -> GridProgram:

@@ -19,6 +19,7 @@ from churn_jax.reports.sweep import SPLITS
 from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import StudyError, hardware, versions
 from churn_jax.studies.grid import Axis, Point, stacked
+from churn_jax.studies.inputs import deployed_logits
 from churn_jax.training.run import Run, Trained, identity_of
 
 __all__ = ["GridProgram", "SweepFolder"]
@@ -208,7 +209,7 @@ class SweepFolder:
     ) -> None:
         """Writes the predictions of a finished program, point by point."""
         parts = {split: getattr(self.dataset, split) for split in SPLITS}
-        logits = {k: trained.predict(part.images) for k, part in parts.items()}
+        logits = {k: deployed_logits(trained, self.dataset, k) for k in SPLITS}
         if jax.process_index() != 0:
             return
         for i, point in enumerate(program.points):

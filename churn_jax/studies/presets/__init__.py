@@ -60,6 +60,7 @@ _TINY_MODELS = {
 }
 # Examples of a tiny study and its updates' batch; the digits keep their own.
 _TINY_EXAMPLES, _TINY_BATCH = 64, 32
+_TINY_PIXELS = 32  # of images that are cropped from larger ones
 
 
 def tiny(config: StudyConfig) -> StudyConfig:
@@ -73,7 +74,10 @@ def tiny(config: StudyConfig) -> StudyConfig:
     if data.name != "digits":
         train = dataclasses.replace(train, batch_size=_TINY_BATCH)
         data = dataclasses.replace(
-            data, train_size=_TINY_EXAMPLES, validation=_TINY_EXAMPLES
+            data,
+            train_size=_TINY_EXAMPLES,
+            validation=_TINY_EXAMPLES,
+            image_size=_TINY_PIXELS,
         )
         name = _TINY_MODELS.get(model.name, model.name)
         model = dataclasses.replace(model, name=name)

@@ -1,14 +1,16 @@
 """ImageNet and iNaturalist 2018 with ResNet-v2-50, at 224 pixels.
 
+Images are streamed: crops of random size and shape, mirrored half of the time, are
+drawn where they are decoded, so the step augments no further.
+
 The recipe is the paper's for ImageNet. The paper gives none for iNaturalist: there it
 is ours, ImageNet's again. Ours, too: the examples that validate, the ramp, Anil et
 al.'s refresh and burn-in, the weight of the distilled ensemble. The network computes in
 bfloat16, as is usual on a TPU (the paper's runs were on TPUv3, it does not say):
-weights,
-losses and metrics are float32 all the same, and `--model.dtype float32` changes it.
+weights, losses and metrics are float32 all the same, and `--model.dtype float32`
+changes it.
 """
 
-from churn_jax.data.augment import Augmentation
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets import rows
 from churn_jax.training.config import TrainConfig
@@ -59,7 +61,6 @@ def _study(
                 warmup_epochs=WARMUP_EPOCHS,
                 step_epochs=(30, 60, 80),
             ),
-            augmentation=Augmentation(flip=True),
             checkpoint_every_seconds=300.0,
         ),
         methods=methods,
