@@ -1,0 +1,49 @@
+"""A study of JPEGs of various sizes, from the command line to the report."""
+
+import numpy as np
+import pytest
+
+from churn_jax import cli
+from churn_jax.predictions import load_predictions
+from churn_jax.reports.examples import load_examples
+from tests.data.jpegs import CLASSES, ChurnJpegs
+
+OPTIONS = (
+    "--model mlp --model.features 8 --replicas 2 --epochs 1 --batch-size 16 "
+    "--data.validation 8 --data.train-size 32 --data.image-size 12 --data.threads 2 "
+    "--train.augmentation.no-flip --only baseline"
+).split()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tfds")
+    for config in ("imagenet", "corrupt"):
+        builder = ChurnJpegs(data_dir=folder, config=config)
+        builder.download_and_prepare(file_format="array_record")
+    return folder
+
+
+def study(data_dir, kind, out):
+    name = f"churn_jpegs/{kind}"
+    data = ["--data", name, "--data-dir", str(data_dir), "--out", str(out)]
+    return cli.main(["study", "cifar10", *data, *OPTIONS])
+
+
+@pytest.mark.slow
+def test_a_streamed_set_is_studied_and_reported(data_dir, tmp_path):
+    assert study(data_dir, "imagenet", tmp_path) == 0
+    folder = tmp_path / "methods" / "baseline"
+    test = load_predictions(folder / "predictions.npz")
+    assert test.logits.shape == (2, 11, CLASSES)
+    assert load_predictions(folder / "predictions-validation.npz").logits.shape[1] == 8
+    kept = load_examples(tmp_path)
+    assert kept.images.shape == (11, 12, 12, 3)
+    np.testing.assert_array_equal(kept.ids, test.ids)
+    assert "data:image/png" in (tmp_path / "report.html").read_text()
+
+
+def test_a_broken_image_is_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys):
+    assert study(data_dir, "corrupt", tmp_path) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and "train" in said[0]
