@@ -172,7 +172,11 @@ _DIVERGENCES = {
 
 
 def design_claims(
-    *, betas: dict[str, float], ramp_steps: float, refresh_steps: int
+    *,
+    betas: dict[str, float],
+    ramp_steps: float,
+    burn_in_steps: float,
+    refresh_steps: int,
 ) -> tuple[MethodSpec, ...]:
     """Appendix C and section 4: which disagreement, which update, which ramp.
 
@@ -184,21 +188,23 @@ def design_claims(
 
     Args:
         betas: for each of `skl`, `l1`, `ce` and `ce_both`.
-        ramp_steps: length of the linear ramp, and burn-in of the step.
+        ramp_steps: length of the linear ramp.
+        burn_in_steps: before the step.
         refresh_steps: of the stale copies of independent updates.
     """
     rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
     appendix = "[reproducibility] Appendix C"
+    lengths = {"constant": 0.0, "step": burn_in_steps, "linear": ramp_steps}
     for short, (divergence, words) in _DIVERGENCES.items():
         for update in ("joint", "independent"):
             if divergence == "joint_cross_entropy" and update == "independent":
                 continue
-            for ramp in ("constant", "step", "linear"):
+            for ramp in lengths:
                 name = f"{short}_{update}_{ramp}"
                 method = Codistillation(
                     beta=betas[short],
                     divergence=divergence,
-                    beta_ramp=Ramp(ramp, 0.0 if ramp == "constant" else ramp_steps),
+                    beta_ramp=Ramp(ramp, lengths[ramp]),
                     update=update,
                     refresh_steps=refresh_steps if update == "independent" else 1,
                 )
