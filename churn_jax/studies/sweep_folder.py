@@ -20,7 +20,8 @@ from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import StudyError, hardware, versions
 from churn_jax.studies.grid import Axis, Point, stacked
 from churn_jax.studies.inputs import deployed_logits
-from churn_jax.training.run import Run, Trained, identity_of
+from churn_jax.training.identity import identity_of
+from churn_jax.training.run import Run, Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
 

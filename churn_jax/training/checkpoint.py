@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from churn_jax.training.identity import difference
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -121,7 +121,7 @@ class Checkpoints:
                 if meta["identity"] != self.identity:
                     raise OtherConfiguration(
                         f"{where} was written by another configuration "
-                        f"({_difference(meta['identity'], self.identity)}); use "
+                        f"({difference(meta['identity'], self.identity)}); use "
                         "another output folder or --fresh"
                     )
                 args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
@@ -174,14 +174,3 @@ def free_name(path: Path) -> Path:
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
-
-
-def _difference(theirs: str, ours: str) -> str:
-    """The first settings that differ, as `name: theirs -> ours`."""
-    try:
-        a, b = json.loads(theirs), json.loads(ours)
-    except json.JSONDecodeError:
-        return "unknown settings"
-    keys = [k for k in sorted({*a, *b}) if a.get(k) != b.get(k)]
-    shown = [f"{k}: {a.get(k)!r} there, {b.get(k)!r} here" for k in keys[:3]]
-    return "; ".join(shown) or "unknown settings"

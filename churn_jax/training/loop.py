@@ -106,6 +106,7 @@ def train(
         seconds=loop.seconds(),
         compile_seconds=loop.compile_seconds,
         parameters=session.parameters,
+        identity=session.identity,
         notes=session.notes,
     )
 

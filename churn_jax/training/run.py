@@ -1,7 +1,6 @@
 """What is trained, and what comes out: plain records without behaviour of their own."""
 
 import dataclasses
-import json
 
 import jax
 import numpy as np
@@ -24,7 +23,6 @@ __all__ = [
     "Stopped",
     "Trained",
     "chunk_count",
-    "identity_of",
     "stopped_replicas",
 ]
 
@@ -97,6 +95,8 @@ class Trained:
         seconds: spent training, over all launches.
         compile_seconds: of them, until the first update had been compiled.
         parameters: trained numbers per replica.
+        identity: what it was trained as, of `churn_jax.training.identity`.
+        notes: sentences for the user about what was restored.
     """
 
     run: Run
@@ -109,6 +109,7 @@ class Trained:
     seconds: float
     compile_seconds: float
     parameters: int
+    identity: str
     notes: tuple[str, ...] = ()
 
     def predict(
@@ -183,23 +184,3 @@ def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped
         )
         for r in np.flatnonzero(~np.asarray(state.alive))
     )
-
-
-def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
-    """What a checkpoint must have been trained as, to be continued by `run`."""
-    config = dataclasses.asdict(run.config)
-    for free in ("mesh", "mapping", "steps_per_call", "eval_batch_size"):
-        config.pop(free)
-    config.pop("checkpoint_every_seconds")
-    flat = {
-        "data": fingerprint,
-        "method": repr(run.method),
-        "networks": repr([(g.network.name, g.size) for g in run.groups]),
-        "teacher": f"{teacher.run.name}: {teacher.run.method!r}" if teacher else None,
-        "stream": run.stream,
-    }
-    for key, value in config.items():
-        nested = value if isinstance(value, dict) else {"": value}
-        for name, part in nested.items():
-            flat[f"{key}.{name}".rstrip(".")] = repr(part)
-    return json.dumps(flat, sort_keys=True)

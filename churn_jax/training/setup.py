@@ -16,6 +16,7 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import mapping
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.feed import Feed, Stream
+from churn_jax.training.identity import identity_of
 from churn_jax.training.initialize import (
     init_best,
     init_coefficients,
@@ -25,7 +26,7 @@ from churn_jax.training.initialize import (
 )
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
-from churn_jax.training.run import Run, Trained, identity_of
+from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState
 from churn_jax.training.steps import Program, term_names
@@ -58,6 +59,7 @@ class Session:
         steps_per_epoch: updates per epoch.
         steps_per_call: updates per dispatch.
         parameters: trained numbers per replica.
+        identity: what a checkpoint must have been trained as to be continued.
         checkpoints: where to save, or None.
         notes: sentences for the user about what was restored.
     """
@@ -77,6 +79,7 @@ class Session:
     steps_per_epoch: int
     steps_per_call: int
     parameters: int
+    identity: str
     checkpoints: Checkpoints | None
     notes: tuple[str, ...]
 
@@ -265,13 +268,12 @@ def open_session(
         steps_per_epoch=steps_per_epoch,
         steps_per_call=steps_per_call,
         parameters=network_parameters(variables),
+        identity=identity_of(run, dataset.fingerprint, teacher),
         checkpoints=None,
         notes=(),
     )
     if directory is not None:
-        _restore(
-            session, run, directory, identity_of(run, dataset.fingerprint, teacher)
-        )
+        _restore(session, run, directory)
     return session
 
 
@@ -299,8 +301,10 @@ def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
     )
 
 
-def _restore(session: Session, run: Run, directory: Path, identity: str) -> None:
-    session.checkpoints = Checkpoints(directory / "checkpoints", identity=identity)
+def _restore(session: Session, run: Run, directory: Path) -> None:
+    session.checkpoints = Checkpoints(
+        directory / "checkpoints", identity=session.identity
+    )
     like = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
         {"state": session.state, "best": session.best},

@@ -22,6 +22,7 @@ from churn_jax.training.config import TrainConfig
 from churn_jax.training.loop import train
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Interrupted, Run
+from churn_jax.training.seeds import Seeds
 from churn_jax.training.writers import read_metrics
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")
@@ -162,15 +163,18 @@ def test_a_student_resumes_with_its_restored_teacher(digits, tmp_path, monkeypat
 
 
 def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_path):
-    student = make_run(EnsembleDistillation(), name="s", stream=1, epochs=1)
+    sizes = {"epochs": 1, "batch_size": 32}
+    student = make_run(EnsembleDistillation(), name="s", stream=1, **sizes)
 
-    def learn_from(method):
-        teacher = train(make_run(method, name="teacher", epochs=1), digits)
-        train(student, digits, directory=tmp_path, teacher=teacher)
+    def learn_from(method, **options):
+        teacher = make_run(method, name="teacher", **sizes, **options)
+        train(student, digits, directory=tmp_path, teacher=train(teacher, digits))
 
     learn_from(ERM(members=2, deploy="mean_probs"))
-    with pytest.raises(OtherConfiguration, match="teacher"):
+    with pytest.raises(OtherConfiguration, match=r"\(teacher\.method\.deploy: "):
         learn_from(ERM(members=2, deploy="mean_logits"))
+    with pytest.raises(OtherConfiguration, match=r"\(teacher\.seeds\.order: 'varied'"):
+        learn_from(ERM(members=2, deploy="mean_probs"), seeds=Seeds(order="fixed"))
 
 
 def test_one_state_per_replica_resumes_too(digits, tmp_path, monkeypatch):

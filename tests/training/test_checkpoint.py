@@ -206,7 +206,7 @@ def test_another_configuration_is_refused_naming_the_difference(two):
     with pytest.raises(OtherConfiguration) as error:
         restore(two, identity=other)
     text = str(error.value)
-    assert str(two / "16") in text and "epochs: '2' there, '3' here" in text
+    assert str(two / "16") in text and "epochs: 2 there, 3 here" in text
     assert_is(restore(two), 16)
 
 

@@ -1,0 +1,115 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import Group
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.studies.config import ModelConfig
+from churn_jax.training import TrainConfig
+from churn_jax.training.identity import difference, identity_of
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.run import Run
+
+
+def identity(method, teacher=None, data="0" * 64, **options):
+    group = Group(ModelConfig("mlp", features=(8,)).build(10), method.members)
+    config = TrainConfig(**{"replicas": 2, "epochs": 2, **options})
+    return identity_of(Run("run", method, (group,), config), data, teacher)
+
+
+@dataclasses.dataclass
+class Teacher:
+    """What `identity_of` asks of a teacher."""
+
+    identity: str
+
+    @property
+    def run(self):
+        return self
+
+    name = "ensemble"
+
+
+def test_only_the_fields_that_differ_are_named():
+    a = identity(Codistillation(beta=0.1, alpha=0.2))
+    b = identity(Codistillation(beta=0.3, alpha=0.2), epochs=3)
+    assert (
+        difference(a, b) == "epochs: 2 there, 3 here; method.beta: 0.1 there, 0.3 here"
+    )
+
+
+def test_fields_inside_fields_have_dotted_names():
+    a, b = (
+        identity(ERM(), optimizer=OptimizerConfig(learning_rate=rate))
+        for rate in (0.1, 0.2)
+    )
+    assert difference(a, b) == "optimizer.learning_rate: 0.1 there, 0.2 here"
+
+
+def test_long_arrays_are_abbreviated():
+    a, b = np.linspace(0, 1, 45), np.full(45, 0.5)
+    text = difference(
+        identity(Codistillation(beta=a)), identity(Codistillation(beta=b))
+    )
+    assert text.endswith("here") and len(text) < 140
+    assert text.count("... 45 values]") == 2 and "[0.5, 0.5, 0.5, ..." in text
+
+
+@pytest.mark.parametrize("count", [45, 3000])
+def test_arrays_that_begin_alike_show_the_first_value_that_differs(count):
+    a = np.full(count, 0.5)
+    b = np.where(np.arange(count) == 40, 0.25, a)
+    text = difference(
+        identity(Codistillation(beta=a)), identity(Codistillation(beta=b))
+    )
+    assert text == "method.beta[40]: 0.5 there, 0.25 here"
+
+
+def test_another_kind_of_method_is_one_difference():
+    text = difference(identity(ERM(members=2)), identity(Codistillation(beta=0.3)))
+    assert text == "method: ERM there, Codistillation here"
+
+
+def test_many_differences_are_counted():
+    a = identity(ERM())
+    b = identity(ERM(), epochs=7, batch_size=7, ema_decay=0.5, weights="best")
+    assert difference(a, b).endswith("; and 1 more")
+    assert difference(a, b).count("there") == 3
+
+
+def test_long_fingerprints_are_cut():
+    text = difference(identity(ERM(), data="ab" * 32), identity(ERM(), data="cd" * 32))
+    assert text.startswith("data: abab") and len(text) < 120
+
+
+def test_text_that_is_no_identity_differs_in_unknown_settings():
+    assert difference("not JSON", identity(ERM())) == "unknown settings"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"epochs": 3}, "teacher.epochs: 2 there, 3 here"),
+        ({"data": "1" * 64}, "teacher.data: "),
+        ({"ema_decay": 0.5}, "teacher.ema_decay: 0.0 there, 0.5 here"),
+    ],
+)
+def test_a_students_identity_holds_its_teachers_training(change, said):
+    student = EnsembleDistillation()
+    a = identity(student, Teacher(identity(ERM(members=2))))
+    b = identity(student, Teacher(identity(ERM(members=2), **change)))
+    assert a != b and difference(a, b).startswith(said)
+
+
+def test_a_new_teacher_is_one_difference():
+    student = EnsembleDistillation()
+    taught = identity(student, Teacher(identity(ERM(members=2))))
+    assert difference(identity(student), taught) == "teacher: None there, ensemble here"
+
+
+def test_where_and_how_fast_it_runs_is_no_part_of_it():
+    other = identity(ERM(), mapping="unroll", eval_batch_size=7)
+    assert other == identity(ERM())
+    assert "mapping" not in json.loads(other)
