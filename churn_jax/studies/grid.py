@@ -112,7 +112,14 @@ class Axis:
                     f"{self.method} has no coefficient {field!r} that can be swept; "
                     f"it has: {', '.join(known)}{hint}"
                 )
+        # Co-distillation adds its regulariser, the others share out a whole.
+        convex = self.field == "alpha" and not isinstance(spec.method, Codistillation)
         if self.values:
+            if convex and max(self.values) > 1:
+                raise ValueError(
+                    f"{self.path} is at most 1, the labels' loss has weight 1 - alpha; "
+                    f"got {_text(max(self.values))}"
+                )
             return self
         start = _value(spec, self.field, config.train)
         if start == 0:
@@ -121,8 +128,8 @@ class Axis:
                 "give --values"
             )
         values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
-        if self.field == "alpha" and not isinstance(spec.method, Codistillation):
-            values = tuple(v for v in values if v < 1)  # a convex combination
+        if convex:
+            values = tuple(v for v in values if v < 1)
         return dataclasses.replace(self, values=values)
 
 

@@ -83,7 +83,14 @@ def run_sweep(
         raise StudyError(
             f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
         )
+    if points_per_program < 0:
+        raise StudyError(
+            f"points_per_program must be at least 0; got {points_per_program}"
+        )
     axes = [axis.checked(config) for axis in axes]
+    names = [axis.name for axis in axes]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise StudyError(f"{twice[0]} is named twice; give all its values at once")
     whole = load_inputs(config.data, config.data.train_size)
     dataset = whole.dataset
     if len(dataset.validation) == 0:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.command.sweep import _parse
+from churn_jax.command.sweep import read_sweep
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")
 
@@ -25,6 +25,15 @@ SMALL = """--model.features 8 --data.train-size 64 --data.validation 40
         (["digits", "codistill_skl.beta", "--replicas", "3"], "takes --seeds"),
         (["digits", "codistill_skl.beta", "--criterion", "x"], "criterion must be"),
         (["digits", "codistill_skl.beta", "--minutes", "-1"], "--minutes must be"),
+        (
+            ["digits", "codistill_skl.beta=1", "--points-per-program", "-1"],
+            "points_per_program must be at least 0; got -1",
+        ),
+        (["digits", "entropy.alpha=0.1,2"], "entropy.alpha is at most 1"),
+        (
+            ["digits", "codistill_skl.beta=0.1", "codistill_skl.beta=0.1,0.3"],
+            "codistill_skl.beta is named twice",
+        ),
         (["digits", "--select"], "--select takes one method"),
         (["digits", "codistill_skl", "--select", "--values", "1"], "--betas"),
         (["digits", "baseline", "--select"], "neither beta nor alpha"),
@@ -42,7 +51,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 
 
 def test_the_folder_is_named_after_what_is_swept():
-    config, words, options = _parse(
+    config, words, options = read_sweep(
         ["digits:tiny", "codistill_ce.beta=1", "codistill_skl.beta", "--epochs", "3"]
     )
     assert words == ["codistill_ce.beta=1", "codistill_skl.beta"]
