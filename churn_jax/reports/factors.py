@@ -14,6 +14,7 @@ __all__ = [
     "changes",
     "cross_sample_sentences",
     "differing",
+    "fixed_seed_sentences",
     "shared",
     "training",
     "training_table",
@@ -171,6 +172,47 @@ def cross_sample_sentences(
         out.append(
             f"The runs of {_names(one)} share one bootstrap of the training set, so "
             "their churn is not cross-sample churn."
+        )
+    return tuple(out)
+
+
+def fixed_seed_sentences(
+    study: StudyInfo, methods: Sequence[MethodInfo]
+) -> tuple[str, ...]:
+    """Says what numbers of runs that share a seed are evidence of.
+
+    Runs that share their initial weights are independent only given those weights:
+    their spread, and with it every standard error and test, leaves out how much other
+    weights would have moved them all. Runs that share everything are one run.
+
+    Args:
+        study: from `read_study`.
+        methods: those that are reported.
+
+    Returns:
+        No sentence for a study whose runs differ in everything.
+    """
+    known = [info for info in methods if _seeds(study, info)]
+    one = [info for info in known if not differing(study, info)]
+    drawn = set(_SAME.values())
+    some = [
+        info
+        for info in known
+        if info not in one and drawn.intersection(shared(study, info))
+    ]
+    out = []
+    if some:
+        out.append(
+            f"The runs of {_names(some)} share a seed: their spread, standard errors "
+            "and tests hold for that one draw of it, and do not say how another draw "
+            "would move all of them."
+        )
+    if one:
+        out.append(
+            f"The runs of {_names(one)} differ in nothing: they are one computation, "
+            "repeated. Their churn is what this launch's hardware adds, which slots of "
+            "one launch can hide (churn-jax doctor compares launches), and their "
+            "accuracy is a single run's, whatever its test says."
         )
     return tuple(out)
 

@@ -23,7 +23,7 @@ from churn_jax.reports.compare import (
     compare_with_baseline,
     summarize,
 )
-from churn_jax.reports.factors import cross_sample_sentences
+from churn_jax.reports.factors import cross_sample_sentences, fixed_seed_sentences
 from churn_jax.reports.published import published_keys
 
 __all__ = ["Missing", "Report", "Row", "collect"]
@@ -137,7 +137,10 @@ class Report:
     def context(self) -> tuple[str, ...]:
         """Sentences about what kind of churn it is; mostly none."""
         infos = [row.info for row in self.rows]
-        return cross_sample_sentences(self.study, infos)
+        return (
+            *cross_sample_sentences(self.study, infos),
+            *fixed_seed_sentences(self.study, infos),
+        )
 
 
 def _stopped_sentence(row: Row) -> str:

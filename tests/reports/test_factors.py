@@ -109,6 +109,29 @@ def test_one_bootstrap_for_all_runs_is_not_cross_sample(tmp_path):
     assert shared(report.study, info) == ("one bootstrap of the training set",)
 
 
+def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
+    """Else the zero of an everything-fixed row, and its p-value, look like findings."""
+    order, init = ["seeds.order", "fixed"], ["seeds.init", "fixed"]
+    rows = {
+        "baseline": {},
+        "off": {"train": [["seeds.augment", "off"]]},
+        "init": {"train": [init]},
+        "off_init_order": {"train": [["seeds.augment", "off"], init, order]},
+    }
+    report = study(tmp_path, rows)
+    some, one = report.context
+    assert some.startswith("The runs of Init share a seed: ")
+    assert one.startswith("The runs of Off init order differ in nothing: ")
+    assert "churn-jax doctor" in one and "a single run's" in one
+    for text in (reports.render(report), reports.markdown_table(report)):
+        assert "differ in nothing" in text
+    resampled = study(
+        tmp_path / "drawn",
+        {"baseline": {"train": [["seeds.augment", "off"], init, order, *BOOTSTRAP]}},
+    )
+    assert not any("differ in nothing" in text for text in resampled.context)
+
+
 def test_an_ordinary_study_says_nothing(report):
     assert report.context == ()
     methods = [row.info for row in report.rows]
