@@ -1,7 +1,6 @@
 """`churn-jax study PRESET` and `churn-jax report FOLDER`."""
 
 import dataclasses
-import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -9,43 +8,18 @@ from pathlib import Path
 
 import tyro
 
+from churn_jax.command.configured import (
+    SHORT_FORMS_HELP,
+    configured,
+    written_out,
+)
 from churn_jax.command.launch import Launch, connect, wait_for_all
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
-from churn_jax.command.stopping import NOT_FINISHED, check_minutes, stopping
+from churn_jax.command.resuming import set_aside, tell_how_to_go_on
+from churn_jax.command.stopping import check_minutes, stopping
 
 __all__ = ["report", "study"]
-
-
-# Short forms of the options that are used most.
-_SHORT = {
-    "--data": "--data.name",
-    "--data-dir": "--data.data-dir",
-    "--manual-dir": "--data.manual-dir",
-    "--model": "--model.name",
-    "--replicas": "--train.replicas",
-    "--epochs": "--train.epochs",
-    "--batch-size": "--train.batch-size",
-    "--mapping": "--train.mapping",
-    "--seed": "--train.seeds.base",
-}
-
-
-def _expanded(argv: Sequence[str]) -> list[str]:
-    """Short options written out, `--mesh replica=4,data=2` as one option per axis."""
-    words: list[str] = []
-    rest = iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == "--mesh":
-            from churn_jax.training.partition import MeshShape
-
-            shape = MeshShape.parse(value if equals else next(rest, ""))
-            for axis, size in dataclasses.asdict(shape).items():
-                words += [f"--train.mesh.{axis}", str(size)]
-        else:
-            words.append(_SHORT.get(name, name) + equals + value)
-    return words
 
 
 def _arguments(config):
@@ -95,44 +69,12 @@ def _parse(argv: Sequence[str]):
     config = preset(argv[0])
     options = read_options(
         _arguments(config),
-        _expanded(argv[1:]),
+        written_out(argv[1:]),
         prog=f"churn-jax study {argv[0]}",
-        description=f"{config.title}. Presets: {names}. Short forms: "
-        f"{', '.join(_SHORT)}, --mesh replica=4,member=2,data=1.",
+        description=f"{config.title}. Presets: {names}. {SHORT_FORMS_HELP}",
     )
     check_minutes(options.minutes)
-    model = options.model
-    if model.name != config.model.name and model.features == config.model.features:
-        model = dataclasses.replace(model, features=())  # they were the other net's
-    config = dataclasses.replace(
-        config, data=options.data, model=model, train=options.train
-    )
-    for assignment in options.set:
-        path, equals, value = assignment.partition("=")
-        if not equals:
-            raise ValueError(
-                f"--set takes method.coefficient=value; got {assignment!r}"
-            )
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"--set {path} takes a finite number; got {value!r}")
-        config = config.with_coefficient(path.strip(), number)
-    return config, options
-
-
-def _set_aside(out: Path) -> None:
-    """Renames a folder that is in the way; nothing is deleted."""
-    if not out.exists():
-        return
-    from churn_jax.training.checkpoint import free_name
-
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
-    out.rename(aside)
-    print(f"{out} was moved to {aside}")
+    return configured(config, options), options
 
 
 def study(argv: Sequence[str]) -> int:
@@ -145,7 +87,7 @@ def study(argv: Sequence[str]) -> int:
     out = options.out
     if options.fresh:
         if process == 0:
-            _set_aside(out)
+            set_aside(out)
         wait_for_all("the old folder is aside")
     command = shlex.join(["churn-jax", "study", *argv])
     began = time.perf_counter()
@@ -170,19 +112,11 @@ def study(argv: Sequence[str]) -> int:
                 )
         except (Interrupted, KeyboardInterrupt) as error:
             if process == 0:
-                said = str(error) or "stopped at once; the last checkpoint is kept"
-                if asked.exit_code == NOT_FINISHED:
-                    said = f"{said}, as --minutes {options.minutes:g} are over"
-                print(f"\n{said}. To go on: {_continuation(command)}")
+                tell_how_to_go_on(error, asked, command)
             return asked.exit_code
     if process == 0:
         _show(out, time.perf_counter() - began)
     return 0
-
-
-def _continuation(command: str) -> str:
-    """The same command, without the flag that would start again."""
-    return shlex.join(w for w in shlex.split(command) if w != "--fresh")
 
 
 def _show(out: Path, seconds: float) -> None:

@@ -1,19 +1,23 @@
 """`churn-jax sweep PRESET METHOD.COEFFICIENT`."""
 
 import dataclasses
-import math
 import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from churn_jax.command.configured import (
+    SHORT_FORMS_HELP,
+    configured,
+    written_out,
+)
 from churn_jax.command.launch import Launch, connect, wait_for_all
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
-from churn_jax.command.stopping import NOT_FINISHED, check_minutes, stopping
-from churn_jax.command.study import _SHORT, _continuation, _expanded, _set_aside
+from churn_jax.command.resuming import set_aside, tell_how_to_go_on
+from churn_jax.command.stopping import check_minutes, stopping
 
-__all__ = ["sweep"]
+__all__ = ["read_sweep", "sweep"]
 
 
 def _arguments(config, folder: Path):
@@ -74,11 +78,11 @@ def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return argv[:first], argv[first:]
 
 
-def _parse(argv: Sequence[str]):
+def read_sweep(argv: Sequence[str]):
     """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
     from churn_jax.studies import PRESETS, preset
 
-    names, rest = ", ".join(PRESETS), _expanded(argv)
+    names, rest = ", ".join(PRESETS), written_out(argv)
     words, rest = _words(rest)
     if not words and rest[:1] in (["-h"], ["--help"]):
         words = [next(iter(PRESETS))]
@@ -97,27 +101,10 @@ def _parse(argv: Sequence[str]):
         description=f"Trains a grid of one or more coefficients as one program and "
         f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
         f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
-        f"--select` picks beta, then alpha. Presets: {names}. Short forms: "
-        f"{', '.join(_SHORT)}, --mesh replica=4,member=2,data=1.",
+        f"--select` picks beta, then alpha. Presets: {names}. "
+        f"{SHORT_FORMS_HELP}",
     )
-    model = options.model
-    if model.name != config.model.name and model.features == config.model.features:
-        model = dataclasses.replace(model, features=())  # they were the other net's
-    config = dataclasses.replace(
-        config, data=options.data, model=model, train=options.train
-    )
-    for assignment in options.set:
-        path, _, value = assignment.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(
-                f"--set takes method.coefficient=number; got {assignment!r}"
-            )
-        config = config.with_coefficient(path.strip(), number)
-    return config, words[1:], options
+    return configured(config, options), words[1:], options
 
 
 class _SweepProgress(StudyProgress):
@@ -185,7 +172,7 @@ class _Plan:
 
 def sweep(argv: Sequence[str]) -> int:
     """Trains the grid and reports; returns the exit code."""
-    config, words, options = _parse(argv)
+    config, words, options = read_sweep(argv)
     from churn_jax.studies.grid import Axis, numbers
 
     check_minutes(options.minutes)
@@ -211,7 +198,7 @@ def sweep(argv: Sequence[str]) -> int:
 
     if options.fresh:
         if process == 0:
-            _set_aside(options.out)
+            set_aside(options.out)
         wait_for_all("the old folder is aside")
     command = shlex.join(["churn-jax", "sweep", *argv])
     began = time.perf_counter()
@@ -249,10 +236,7 @@ def sweep(argv: Sequence[str]) -> int:
                     run_sweep(config, axes, options.out, **shared)
         except (Interrupted, KeyboardInterrupt) as error:
             if process == 0:
-                said = str(error) or "stopped at once; the last checkpoint is kept"
-                if asked.exit_code == NOT_FINISHED:
-                    said = f"{said}, as --minutes {options.minutes:g} are over"
-                print(f"\n{said}. To go on: {_continuation(command)}")
+                tell_how_to_go_on(error, asked, command)
             return asked.exit_code
     if process == 0:
         _show(options.out, time.perf_counter() - began)
