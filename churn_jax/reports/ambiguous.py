@@ -8,6 +8,7 @@ import numpy as np
 
 from churn_jax.reports.examples import load_examples, png_data_uri
 from churn_jax.reports.figure import COLOURS, drawing, legend, short_label
+from churn_jax.reports.page import scrolling_table
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -225,32 +226,22 @@ def _table(inputs, compared: bool) -> str:
     names = ["Id", "Label", "Votes", "Ambiguity"]
     if compared:
         names[-1] += " → under the best method"
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = [
-        f'<tr><th scope="row">{escape(one.identity)}</th><td>{one.label}</td>'
-        f"<td>{escape(_votes(one))}</td><td>{escape(_change(one))}</td></tr>"
-        for one in inputs
+        (one.identity, str(one.label), _votes(one), _change(one)) for one in inputs
     ]
-    return (
-        '<div class="scroll" tabindex="0"><table class="plain"><thead><tr>'
-        f"{head}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table></div>"
-    )
+    return scrolling_table(names, lines, "plain")
 
 
 def _carried_table(report: Report) -> str:
-    head = "".join(f'<th scope="col">top {100 * t:.0f} %</th>' for t in TOP)
-    lines = []
+    rows = []
     for row in report.rows:
         shares = [carried(row.summary.curves.ambiguity, t) for t in TOP]
-        cells = "".join(
-            f"<td>{f'{100 * s:.0f} %' if math.isfinite(s) else '–'}</td>"
-            for s in shares
-        )
-        lines.append(f'<tr><th scope="row">{escape(row.info.label)}</th>{cells}</tr>')
+        cells = (f"{100 * s:.0f} %" if math.isfinite(s) else "–" for s in shares)
+        rows.append((row.info.label, *cells))
+    table = scrolling_table(
+        ["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows, "plain"
+    )
     return (
         '<div class="card"><h3>Share of all churn on the most ambiguous examples</h3>'
-        '<div class="scroll" tabindex="0"><table class="plain"><thead><tr>'
-        f'<th scope="col">Method</th>{head}</tr></thead><tbody>\n'
-        + "\n".join(lines)
-        + "\n</tbody></table></div></div>"
+        f"{table}</div>"
     )

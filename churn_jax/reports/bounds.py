@@ -1,7 +1,5 @@
 """Lemmas 1 and 2 at work: upper bounds on churn against the churn of every two runs."""
 
-from html import escape
-
 import numpy as np
 
 from churn_jax.reports.figure import (
@@ -12,6 +10,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.page import scrolling_table
 from churn_jax.reports.report import Report, Row
 
 __all__ = ["bounds_against_churn", "html_section", "mean_bounds"]
@@ -84,17 +83,13 @@ def html_section(report: Report) -> str:
     svg = bounds_against_churn(report)
     if not svg:
         return ""
-    head = "".join(
-        f'<th scope="col">{escape(text)}</th>'
-        for text in ("Method", "Churn %", *(f"{t} %" for _, t, _ in PANELS))
-    )
     lines = []
     for row in report.rows:
         means = mean_bounds(row)
         churn = means.pop("churn")
-        cells = [_percent(churn), *(_percent(v) for v in means.values())]
-        data = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr><th scope="row">{escape(row.info.label)}</th>{data}</tr>')
+        cells = map(_percent, (churn, *means.values()))
+        lines.append((row.info.label, *cells))
+    heads = ("Method", "Churn %", *(f"{t} %" for _, t, _ in PANELS))
     return (
         "<section><details><summary>Bounds on churn: Lemmas 1 and 2</summary>"
         '<div class="grid"><figure>' + svg + "<figcaption>One point per pair of runs; "
@@ -104,10 +99,8 @@ def html_section(report: Report) -> str:
         "error rates. Lemma 2: how often the L1 distance D of two predictions exceeds "
         "the smaller prediction confidence γ. Sharper, from the lemma's proof: how "
         "often it reaches the sum of both.</p>"
-        '<div class="scroll" tabindex="0"><table class="plain"><thead><tr>'
-        f"{head}</tr></thead><tbody>\n"
-        + "\n".join(lines)
-        + "\n</tbody></table></div></div></div></details></section>"
+        + scrolling_table(heads, lines, "plain")
+        + "</div></div></details></section>"
     )
 
 

@@ -3,8 +3,6 @@
 No scripts, no fonts, no images from elsewhere. Whatever comes from a file is escaped.
 """
 
-import json
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -13,8 +11,16 @@ from churn_jax.reports import ambiguous, beside, bounds, plots, sizes
 from churn_jax.reports.cells import number, percent, times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
+from churn_jax.reports.page import (
+    facts_table,
+    figures_section,
+    header,
+    mapping,
+    page,
+    run_section,
+    scrolling_table,
+)
 from churn_jax.reports.report import Report, Row, collect
-from churn_jax.reports.style import STYLE
 from churn_jax.reports.tables import COLUMNS
 
 __all__ = ["render", "write_report"]
@@ -91,7 +97,8 @@ def render(report: Report) -> str:
     Returns:
         A whole HTML document.
     """
-    body = "\n".join(
+    return page(
+        report.study.title,
         (
             _header(report),
             _results(report),
@@ -101,34 +108,21 @@ def render(report: Report) -> str:
             ambiguous.html_section(report),
             bounds.html_section(report),
             _methods(report),
-            _what_was_run(report),
+            run_section(
+                report.study.facts,
+                {"Runs per method": report.study.facts.get("replicas")},
+            ),
             _glossary(),
-        )
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(report.study.title)}</title>\n<style>{STYLE}</style>\n"
-        f"</head>\n<body>\n{body}\n</body>\n</html>\n"
+        ),
     )
 
 
 def _header(report: Report) -> str:
-    facts, data = report.study.facts, _mapping(report.study.facts.get("data"))
-    parts = [
-        facts.get("date"),
-        data.get("name"),
-        f"{facts['replicas']} runs per method" if "replicas" in facts else None,
-        facts.get("hardware"),
-    ]
-    line = " · ".join(escape(str(part)) for part in parts if part)
-    command = facts.get("command")
-    return (
-        f"<header><h1>{escape(report.study.title)}</h1>\n"
-        f'<p class="soft">{line}</p>'
-        + (f"<pre>{escape(str(command))}</pre>" if command else "")
-        + "</header>"
-    )
+    facts, title = report.study.facts, report.study.title
+    runs = f"{facts['replicas']} runs per method" if "replicas" in facts else None
+    name = mapping(facts.get("data")).get("name")
+    parts = (facts.get("date"), name, runs, facts.get("hardware"))
+    return header(title, parts, facts.get("command"))
 
 
 def _results(report: Report) -> str:
@@ -155,19 +149,9 @@ def _tone(row: Row) -> str:
 
 
 def _main_table(report: Report) -> str:
-    head = "".join(f'<th scope="col">{escape(c.header)}</th>' for c in COLUMNS)
-    lines = []
-    for row in report.rows:
-        label, *cells = (escape(column.cell(row)) for column in COLUMNS)
-        data = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr><th scope="row">{label}</th>{data}</tr>')
-    return (
-        f'<p class="soft">{escape(report.caption)}</p>'
-        '<div class="scroll" tabindex="0"><table class="main">'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n"
-        + "\n".join(lines)
-        + "\n</tbody></table></div>"
-    )
+    rows = [[column.cell(row) for column in COLUMNS] for row in report.rows]
+    table = scrolling_table([c.header for c in COLUMNS], rows, "main")
+    return f'<p class="soft">{escape(report.caption)}</p>{table}'
 
 
 def _training(report: Report) -> str:
@@ -175,31 +159,16 @@ def _training(report: Report) -> str:
     head, *rows = training_table(report.study, [r.info for r in report.rows]) or [()]
     if not head:
         return ""
-    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
-    lines = []
-    for label, *texts in rows:
-        cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
-        lines.append(f'<tr><th scope="row">{escape(label)}</th>{cells}</tr>')
-    return (
-        "<section><h2>What the rows differ in</h2>"
-        '<div class="scroll" tabindex="0"><table class="words">'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
-        + "\n".join(lines)
-        + "\n</tbody></table></div></section>"
-    )
+    table = scrolling_table(head, rows, "words")
+    return f"<section><h2>What the rows differ in</h2>{table}</section>"
 
 
 def _figures(report: Report) -> str:
     if not report.rows:
         return ""
-    out = ['<section><h2>Figures</h2><div class="grid">']
-    for draw, title, caption in FIGURES:
-        if svg := draw(report):
-            out.append(
-                f"<figure><h3>{escape(title)}</h3>{svg}"
-                f"<figcaption>{escape(caption)}</figcaption></figure>"
-            )
-    return "\n".join([*out, "</div></section>"])
+    return figures_section(
+        (draw(report), title, caption) for draw, title, caption in FIGURES
+    )
 
 
 DETAILS = (
@@ -220,7 +189,8 @@ def _methods(report: Report) -> str:
             label: show(getattr(row.summary, name)) for label, name, show in DETAILS
         }
         out.append(
-            f'<div class="card"><h3>{escape(row.info.label)}</h3>{_facts(facts)}</div>'
+            f'<div class="card"><h3>{escape(row.info.label)}</h3>'
+            f"{facts_table(facts)}</div>"
         )
     for missing in report.missing:
         out.append(
@@ -271,44 +241,6 @@ def _seconds(seconds, compile_seconds) -> str:
     return f"{seconds:,.1f} s{extra}"
 
 
-def _what_was_run(report: Report) -> str:
-    facts = report.study.facts
-    data = _mapping(facts.get("data"))
-    splits = [f"{data[k]:,} {k}" for k in SPLITS if isinstance(data.get(k), int)]
-    devices = facts.get("devices")
-    shown = {
-        "Command": facts.get("command"),
-        "Date": facts.get("date"),
-        "Hardware": facts.get("hardware"),
-        "Devices": ", ".join(map(str, devices))
-        if isinstance(devices, list)
-        else devices,
-        "Versions": ", ".join(
-            f"{k} {v}" for k, v in _mapping(facts.get("versions")).items()
-        ),
-        "Data": ", ".join([str(data.get("name") or ""), *splits]).strip(", "),
-        "Classes": data.get("num_classes"),
-        "Data fingerprint": data.get("fingerprint"),
-        "Runs per method": facts.get("replicas"),
-    }
-    config = facts.get("config")
-    text = json.dumps(config, indent=2, ensure_ascii=False) if config else ""
-    return (
-        "<section><h2>What was run</h2>"
-        + _facts({name: _text(value) for name, value in shown.items() if value})
-        + (
-            "<details><summary>Configuration</summary><pre>"
-            f"{escape(text)}</pre></details>"
-            if text
-            else ""
-        )
-        + "</section>"
-    )
-
-
-SPLITS = ("train", "validation", "test")
-
-
 def _glossary() -> str:
     out = ["<section><h2>Glossary</h2><dl>"]
     for name, source, formula, meaning in GLOSSARY:
@@ -318,18 +250,6 @@ def _glossary() -> str:
             f'<dd><span class="math">{escape(formula)}</span><br>{escape(meaning)}</dd>'
         )
     return "\n".join([*out, "</dl></section>"])
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in facts.items()
-    )
-    return f'<table class="facts"><tbody>{rows}</tbody></table>'
-
-
-def _mapping(value) -> Mapping:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value) -> str:

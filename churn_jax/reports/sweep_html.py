@@ -1,13 +1,18 @@
 """`report.html`, tables and PNG figures of a sweep."""
 
-import json
 from collections.abc import Sequence
 from html import escape
 
 from churn_jax.predictions import replace_file
-from churn_jax.reports.html import _facts, _mapping
+from churn_jax.reports.page import (
+    figures_section,
+    header,
+    mapping,
+    page,
+    run_section,
+    scrolling_table,
+)
 from churn_jax.reports.selection import CRITERIA
-from churn_jax.reports.style import STYLE
 from churn_jax.reports.sweep import SPLITS, AxisResult, SweepResult, collect_sweep
 from churn_jax.reports.sweep_plots import Figure, sweep_figures
 from churn_jax.reports.sweep_tables import (
@@ -61,39 +66,25 @@ def render_sweep(result: SweepResult, figures: Sequence[Figure]) -> str:
         result: from `collect_sweep`.
         figures: from `sweep_figures`.
     """
-    body = "\n".join(
+    programs = "; ".join(map(_program, result.facts.get("programs") or ()))
+    return page(
+        result.title,
         (
             _header(result),
             _choices(result),
-            _figures(figures),
+            figures_section((f.svg, f.title, f.caption) for f in figures),
             *(_tables(result, axis) for axis in result.axes),
-            _what_was_run(result),
-        )
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(result.title)}</title>\n<style>{STYLE}</style>\n"
-        f"</head>\n<body>\n{body}\n</body>\n</html>\n"
+            run_section(result.facts, {"Programs": programs}),
+        ),
     )
 
 
 def _header(result: SweepResult) -> str:
     facts = result.facts
-    parts = (
-        facts.get("date"),
-        _mapping(facts.get("data")).get("name"),
-        f"{result.seeds} seeds per value",
-        facts.get("hardware"),
-    )
-    line = " · ".join(escape(str(part)) for part in parts if part)
-    command = facts.get("command")
-    return (
-        f"<header><h1>{escape(result.title)}</h1>\n"
-        f'<p class="soft">{line}</p>'
-        + (f"<pre>{escape(str(command))}</pre>" if command else "")
-        + "</header>"
-    )
+    name = mapping(facts.get("data")).get("name")
+    seeds = f"{result.seeds} seeds per value"
+    parts = (facts.get("date"), name, seeds, facts.get("hardware"))
+    return header(result.title, parts, facts.get("command"))
 
 
 def _choices(result: SweepResult) -> str:
@@ -106,58 +97,19 @@ def _choices(result: SweepResult) -> str:
     return "\n".join([*out, "</section>"])
 
 
-def _figures(figures: Sequence[Figure]) -> str:
-    if not figures:
-        return ""
-    out = ['<section><h2>Figures</h2><div class="grid">']
-    out += [
-        f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}"
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        for figure in figures
-    ]
-    return "\n".join([*out, "</div></section>"])
-
-
 def _tables(result: SweepResult, axis: AxisResult) -> str:
     heads = [axis.field, "", *(head for _, head, _ in QUANTITIES)]
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
     out = [f"<section><h2>{escape(axis.title)}</h2>"]
     out.append(f'<p class="soft">{escape(caption(result))}</p>')
     for split in SPLITS:
-        lines = []
-        for mark, (label, *cells) in rows(result, axis, split):
-            data = "".join(f"<td>{escape(cell)}</td>" for cell in (mark, *cells))
-            lines.append(f'<tr><th scope="row">{escape(label)}</th>{data}</tr>')
+        lines = [
+            (label, mark, *cells) for mark, (label, *cells) in rows(result, axis, split)
+        ]
         out.append(
             f'<h3 style="margin-top:1rem">On the {split} split</h3>'
-            f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
-            "\n<tbody>\n" + "\n".join(lines) + "\n</tbody></table></div>"
+            + scrolling_table(heads, lines)
         )
     return "\n".join([*out, "</section>"])
-
-
-def _what_was_run(result: SweepResult) -> str:
-    facts, data = result.facts, _mapping(result.facts.get("data"))
-    sizes = [f"{data[k]:,} {k}" for k in ("train", *SPLITS) if k in data]
-    shown = {
-        "Command": facts.get("command"),
-        "Date": facts.get("date"),
-        "Hardware": facts.get("hardware"),
-        "Devices": ", ".join(map(str, facts.get("devices") or ())),
-        "Versions": ", ".join(
-            f"{k} {v}" for k, v in _mapping(facts.get("versions")).items()
-        ),
-        "Data": ", ".join([str(data.get("name") or ""), *sizes]).strip(", "),
-        "Data fingerprint": data.get("fingerprint"),
-        "Programs": "; ".join(map(_program, facts.get("programs") or ())),
-    }
-    text = json.dumps(facts.get("config") or {}, indent=2, ensure_ascii=False)
-    return (
-        "<section><h2>What was run</h2>"
-        + _facts({name: str(value) for name, value in shown.items() if value})
-        + f"<details><summary>Configuration</summary><pre>{escape(text)}</pre>"
-        "</details></section>"
-    )
 
 
 def _program(entry) -> str:
