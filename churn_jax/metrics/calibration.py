@@ -8,14 +8,14 @@ from flax import struct
 from churn_jax._checks import check_logits
 from churn_jax.divergences import log_probs
 from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import LongSum, _State, valid_examples
+from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
 __all__ = ["ECEState", "expected_calibration_error"]
 
 
 @struct.dataclass
-class ECEState(_State):
+class ECEState(AdditiveState):
     """Streamed `expected_calibration_error`; sums per bin.
 
     `examples [num_bins]` and `correct [num_bins]` are int32 counts, `confidence

@@ -9,9 +9,9 @@ from flax import struct
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.metrics.scoring import is_correct
 from churn_jax.metrics.state import (
+    AdditiveState,
     MeanState,
     RateState,
-    _State,
     masked_mean,
     valid_examples,
 )
@@ -209,7 +209,7 @@ class SurrogateChurnState(MeanState):
 
 
 @struct.dataclass
-class ChurnByCorrectnessState(_State):
+class ChurnByCorrectnessState(AdditiveState):
     """Streamed `churn_by_correctness`; int32 counts."""
 
     churned_correct: jax.Array

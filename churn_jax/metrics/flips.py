@@ -12,7 +12,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import _State, valid_examples
+from churn_jax.metrics.state import AdditiveState, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 __all__ = [
@@ -38,7 +38,7 @@ class FlipRates(NamedTuple):
 
 
 @struct.dataclass
-class FlipState(_State):
+class FlipState(AdditiveState):
     """The 2x2 table of old and new correctness; int32 counts.
 
     `negative`: old right, new wrong. `positive`: old wrong, new right. `both`: both

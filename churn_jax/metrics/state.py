@@ -21,7 +21,14 @@ from flax import struct
 from churn_jax._checks import check_mask
 from churn_jax.typing import Mask, PerExample, Scalar
 
-__all__ = ["LongSum", "MeanState", "RateState", "masked_mean", "valid_examples"]
+__all__ = [
+    "AdditiveState",
+    "LongSum",
+    "MeanState",
+    "RateState",
+    "masked_mean",
+    "valid_examples",
+]
 
 _UNITS_PER_BLOCK = 2**20
 
@@ -117,7 +124,7 @@ class LongSum:
         return blocks + (self.units.astype(jnp.float32) + self.rest)
 
 
-class _State:
+class AdditiveState:
     """What every State of this package can do."""
 
     def merge(self, other):
@@ -146,7 +153,7 @@ class _State:
 
 
 @struct.dataclass
-class MeanState(_State):
+class MeanState(AdditiveState):
     """The mean over examples of a real per-example quantity.
 
     Subclasses add `update(...)`, which names the quantity's inputs. `compute` is nan
@@ -177,7 +184,7 @@ class MeanState(_State):
 
 
 @struct.dataclass
-class RateState(_State):
+class RateState(AdditiveState):
     """The share of examples for which something holds; integers only, so exact."""
 
     hits: jax.Array

@@ -20,13 +20,13 @@ from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import DATA, REPLICA, fetch, place
 
-__all__ = ["Feed", "Stream"]
+__all__ = ["Feed", "Layout", "Stream"]
 
 # Batches that are on the devices, or on their way there, before their step is called.
 _PLACED = 2
 
 
-class _Layout:
+class Layout:
     """Which places of a global batch this process reads, and how they are put together.
 
     A global batch is a table of places, S streams by B positions. `sharding` says which
@@ -159,7 +159,7 @@ class Feed:
         self._keys = words["augment"][self._first] if drawn else None
         self._streams = None if self.kind == "shared" else streams.reshape(-1)
         self._spec = P(DATA) if self.kind == "shared" else P(REPLICA, DATA)
-        self._layout = _Layout(
+        self._layout = Layout(
             NamedSharding(mesh, self._spec), self._streams, self.batch
         )
         self._batches: Iterator = iter(())
@@ -225,7 +225,7 @@ class Stream:
 
         The last batch is filled up with example 0.
         """
-        layout = _Layout(NamedSharding(mesh, P(DATA)), None, size)
+        layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
         rows = np.zeros((1, -(-len(self.split) // size) * size), np.int64)
         rows[0, : len(self.split)] = np.arange(len(self.split))
         reader = _Reader(self.split, rows, layout.places, size, None, 0)

@@ -29,7 +29,7 @@ from churn_jax.training.state import BestState, TrainState
 from churn_jax.training.steps import make_step
 from churn_jax.training.writers import MetricsWriter
 
-__all__ = ["train"]
+__all__ = ["plain_numbers", "train"]
 
 # Updates dispatched before the loop looks whether it was asked to stop.
 _BLOCK = 64
@@ -81,8 +81,8 @@ def train(
         dataset,
         directory=directory,
         teacher=teacher,
-        mean=_static(mean),
-        std=_static(std),
+        mean=plain_numbers(mean),
+        std=plain_numbers(std),
     )
     for note in session.notes:
         on_note(note)
@@ -279,7 +279,7 @@ class _Loop:
             self.session.checkpoints.close()
 
 
-def _static(value: float | Sequence[float]) -> float | tuple[float, ...]:
+def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     numbers = np.asarray(value, np.float64)
     return tuple(numbers.tolist()) if numbers.ndim else float(numbers)

@@ -14,7 +14,7 @@ from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
 from churn_jax.studies.config import ModelConfig
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.loop import _static, train
+from churn_jax.training.loop import plain_numbers, train
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 from churn_jax.training.state import BestState
@@ -210,4 +210,4 @@ def test_committee_must_have_the_methods_members():
     ],
 )
 def test_channel_moments_may_be_numbers_or_arrays(value, static):
-    assert _static(value) == static
+    assert plain_numbers(value) == static

@@ -20,7 +20,7 @@ from churn_jax.methods import ERM
 from churn_jax.studies.config import ModelConfig
 from churn_jax.training import partition
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.feed import Feed, Stream, _Layout
+from churn_jax.training.feed import Feed, Layout, Stream
 from churn_jax.training.loop import train
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import MeshShape, make_mesh
@@ -279,7 +279,7 @@ def test_two_processes_read_everything_and_nothing_twice(shape, streams):
         {
             *map(
                 tuple,
-                _Layout(
+                Layout(
                     Part(sharding, part.ravel().tolist()), streams, 16
                 ).places.tolist(),
             )
@@ -357,7 +357,7 @@ def test_a_process_puts_together_what_its_devices_need():
     """Replica 2 shares stream 0, and its devices see the rows of that stream."""
     mesh = make_mesh(MeshShape(4, 1, 2))
     sharding = jax.NamedSharding(mesh, P("replica", "data"))
-    layout = _Layout(sharding, np.array([0, 1, 0, 2]), 16)
+    layout = Layout(sharding, np.array([0, 1, 0, 2]), 16)
     block = 100 * layout.places[:, :1] + layout.places[:, 1:]  # which place it is
     placed = np.asarray(layout.place(block))
     expected = 100 * np.array([0, 1, 0, 2])[:, None] + np.arange(16)[None]
