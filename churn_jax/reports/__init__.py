@@ -5,15 +5,11 @@
 
 from churn_jax.predictions import replace_file
 from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.compare import (
-    Comparison,
-    Estimate,
-    MethodSummary,
-    compare_with_baseline,
-    summarize,
-)
+from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.html import render, write_report
 from churn_jax.reports.report import Missing, Report, Row, collect
+from churn_jax.reports.summary import MethodSummary, summarize
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.reports.sweep_html import write_sweep
 from churn_jax.reports.sweep_tables import print_sweep

@@ -9,7 +9,7 @@ import math
 from html import escape
 
 from churn_jax.reports.cells import percent
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
 from churn_jax.reports.report import Report
 

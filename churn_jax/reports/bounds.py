@@ -36,7 +36,7 @@ def mean_bounds(row: Row) -> dict[str, float]:
         row: of a report.
 
     Returns:
-        `churn` and the names of `compare.BOUNDS`; NaN with one run.
+        `churn` and the names of `summary.BOUNDS`; NaN with one run.
     """
     names = ("churn", *(name for name, _, _ in PANELS))
     pairs = {name: _pairs(row, name) for name in names}

@@ -2,7 +2,7 @@
 
 import math
 
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.estimates import Estimate
 
 __all__ = ["number", "percent", "times"]
 

@@ -17,14 +17,10 @@ from churn_jax.reports.artefacts import (
     read_history,
     read_study,
 )
-from churn_jax.reports.compare import (
-    Comparison,
-    MethodSummary,
-    compare_with_baseline,
-    summarize,
-)
+from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.factors import cross_sample_sentences, fixed_seed_sentences
 from churn_jax.reports.published import published_keys
+from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 

@@ -10,7 +10,7 @@ from churn_jax.analysis.significance import (
     paired_jackknife_test,
     paired_t_test,
 )
-from churn_jax.reports.compare import MethodSummary
+from churn_jax.reports.summary import MethodSummary
 
 __all__ = ["CRITERIA", "Choice", "choose", "paired"]
 

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.figure import (
     colour,
     dash,

@@ -8,8 +8,8 @@ from typing import Any
 
 from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.compare import MethodSummary, summarize
 from churn_jax.reports.selection import Choice, choose
+from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["SPLITS", "AxisResult", "PointResult", "SweepResult", "collect_sweep"]
 
@@ -28,6 +28,8 @@ class PointResult:
         validation: numbers on the validation split; None where there are none.
         test: numbers on the test split, which no choice looks at.
         missing: why there are no numbers; empty where there are.
+        is_baseline: whether it trains as the baseline does, perhaps besides another
+            point that is the baseline.
     """
 
     name: str
@@ -37,6 +39,7 @@ class PointResult:
     validation: MethodSummary | None
     test: MethodSummary | None
     missing: str = ""
+    is_baseline: bool = False
 
     def on(self, split: str) -> MethodSummary | None:
         """The numbers on `validation` or `test`."""
@@ -188,6 +191,7 @@ def _point(folder: Path, entry: Mapping[str, Any]) -> PointResult:
         validation=summaries.get("validation"),
         test=summaries.get("test"),
         missing=missing,
+        is_baseline=bool(entry.get("is_baseline")),
     )
 
 
@@ -206,7 +210,8 @@ def _axis(
             (p.name, p.value or 0.0, p.validation)
             for p in on_axis
             # A weight of 0 is no candidate; the preset's own learning rate is.
-            if p is not baseline or entry["field"].startswith("optimizer.")
+            if entry["field"].startswith("optimizer.")
+            or not (p is baseline or p.is_baseline)
         ],
         None if baseline is None else baseline.validation,
         criterion,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.figure import (
     INK,
     colour,

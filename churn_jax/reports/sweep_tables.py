@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.reports.cells import number, percent
-from churn_jax.reports.compare import Estimate
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.selection import CRITERIA, paired
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
 

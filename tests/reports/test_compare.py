@@ -8,11 +8,12 @@ import pytest
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import Predictions, PredictionsError
-from churn_jax.reports.compare import Comparison, compare_with_baseline, summarize
+from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 
-MODULE = "churn_jax.reports.compare"
+MODULE = "churn_jax.reports.estimates"
 TOP = np.exp(2) / (np.exp(2) + 2)  # probability of the predicted class at margin 2
 LOW = 1 / (np.exp(2) + 2)
 

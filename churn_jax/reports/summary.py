@@ -1,0 +1,234 @@
+"""One method's numbers over all its runs."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.predictions import Predictions, PredictionsError
+from churn_jax.reports.estimates import (
+    Estimate,
+    over_pairs,
+    over_runs,
+    relative_difference,
+)
+
+__all__ = ["BOUNDS", "Curves", "MethodSummary", "summarize"]
+
+RELIABILITY_BINS = 15
+CONFIDENCE_BINS = 10
+BOUNDS = {
+    "bound_from_errors": metrics.churn_bound_from_errors,
+    "bound_from_confidence": metrics.churn_bound_from_confidence,
+    "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
+}
+"""Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """What the plots need, all runs pooled.
+
+    Attributes:
+        classes: `[R, N]` predicted class per finished run.
+        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with
+            one run.
+        confidence_counts: `[10]` examples per equal-width bin of prediction confidence.
+        bin_counts: `[15]` examples per equal-width bin of top probability.
+        bin_probability: `[15]` mean top probability in the bin; NaN if empty.
+        bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
+    """
+
+    classes: np.ndarray
+    ambiguity: np.ndarray
+    confidence_counts: np.ndarray
+    bin_counts: np.ndarray
+    bin_probability: np.ndarray
+    bin_accuracy: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSummary:
+    """All numbers of one method; stopped runs are in none of them.
+
+    Attributes:
+        runs: indices of the runs counted.
+        stopped: indices of the runs left out because they did not finish.
+        examples: `N`.
+        num_classes: `C`.
+        accuracy: share of right predictions.
+        confidence: mean prediction confidence.
+        entropy: mean predictive entropy, nats.
+        nll: negative log likelihood, nats.
+        brier: Brier score, summed over classes.
+        ece: expected calibration error, 15 equal-width bins.
+        churn: share of examples two runs predict differently.
+        surrogate_churn: soft churn at alpha 1.
+        l1: mean L1 distance of two runs' distributions.
+        churn_correct: churn on the examples one run gets right, over both directions.
+        churn_incorrect: churn on the examples one run gets wrong, over both directions.
+        nfr: share of examples one run gets right and the other wrong, over both.
+        hamming_prediction_difference: mean pairwise churn under its other name.
+        relative_prediction_difference: over the set of all runs; `stderr` by the
+            jackknife and `std = stderr * sqrt(R)`.
+        run_values: run-level names to `[R]`.
+        pair_values: pair-level names to `[R, R]`, symmetric; besides the estimates
+            above, those of `BOUNDS`.
+        curves: what the plots need.
+    """
+
+    runs: tuple[int, ...]
+    stopped: tuple[int, ...]
+    examples: int
+    num_classes: int
+    accuracy: Estimate
+    confidence: Estimate
+    entropy: Estimate
+    nll: Estimate
+    brier: Estimate
+    ece: Estimate
+    churn: Estimate
+    surrogate_churn: Estimate
+    l1: Estimate
+    churn_correct: Estimate
+    churn_incorrect: Estimate
+    nfr: Estimate
+    hamming_prediction_difference: Estimate
+    relative_prediction_difference: Estimate
+    run_values: Mapping[str, np.ndarray]
+    pair_values: Mapping[str, np.ndarray]
+    curves: Curves
+
+
+@jax.jit
+def _of_one_run(logits, labels):
+    top = jax.nn.softmax(logits, axis=-1).max(axis=-1)
+    confidence = metrics.prediction_confidence(logits)
+    values = {
+        "accuracy": metrics.accuracy(logits, labels),
+        "confidence": confidence.mean(),
+        "entropy": metrics.prediction_entropy(logits).mean(),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(logits, labels),
+        "ece": metrics.expected_calibration_error(
+            logits, labels, num_bins=RELIABILITY_BINS
+        ),
+    }
+    return values, top, confidence, logits.argmax(axis=-1)
+
+
+def summarize(
+    predictions: Predictions, *, stopped: Sequence[int] = ()
+) -> MethodSummary:
+    """Every number of one method's runs.
+
+    Args:
+        predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
+        stopped: runs to leave out, besides those `predictions.meta` marks.
+
+    Returns:
+        A `MethodSummary`; it says which runs it left out.
+
+    Raises:
+        PredictionsError: no run is left, or a label is not among the classes.
+
+    Example:
+        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
+        >>> p = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
+        >>> s = summarize(p)
+        >>> round(s.accuracy.mean, 4), round(s.churn.mean, 4)
+        (0.75, 0.5)
+
+    Notes:
+        The first paper reports "mean and standard deviation over 10 independent runs"
+        without naming the pairs; these are all unordered pairs. Churn on right and on
+        wrong examples depends on which run is asked to be right, so both directions are
+        averaged.
+    """
+    total, examples, num_classes = predictions.logits.shape
+    left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
+    runs = [r for r in range(total) if r not in left_out]
+    if not runs:
+        raise PredictionsError(f"all {total} runs were stopped; nothing to summarize")
+    if predictions.labels.max() >= num_classes:
+        raise PredictionsError(
+            f"labels go up to {predictions.labels.max()}, but the logits have only "
+            f"{num_classes} classes"
+        )
+    values, curves = _run_level(predictions, runs)
+    matrices = _pair_level(predictions, runs)
+    estimates = {name: over_runs(v) for name, v in values.items()}
+    estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
+    return MethodSummary(
+        runs=tuple(runs),
+        stopped=tuple(left_out),
+        examples=examples,
+        num_classes=num_classes,
+        hamming_prediction_difference=estimates["churn"],
+        relative_prediction_difference=relative_difference(predictions.logits[runs]),
+        run_values=values,
+        pair_values=matrices,
+        curves=curves,
+        **estimates,
+    )
+
+
+def _run_level(predictions, runs):
+    labels = predictions.labels.astype(np.int32)
+    values, classes, tops, confidences = [], [], [], []
+    for run in runs:  # one compilation per (N, C), shared by all methods of a study
+        out = jax.device_get(_of_one_run(predictions.logits[run], labels))
+        for store, part in zip((values, tops, confidences, classes), out, strict=True):
+            store.append(part)
+    stacked = {
+        name: np.array([v[name] for v in values], np.float64) for name in values[0]
+    }
+    classes = np.stack(classes)
+    top = np.stack(tops).ravel().astype(np.float64)
+    right = (classes == predictions.labels).ravel()
+    # Bins are open on the left and closed on the right, as for the ECE.
+    which = np.clip(np.ceil(top * RELIABILITY_BINS).astype(int) - 1, 0, None)
+    which = np.minimum(which, RELIABILITY_BINS - 1)
+    count = functools.partial(np.bincount, which, minlength=RELIABILITY_BINS)
+    counts = count()
+    safe = np.where(counts, counts, np.nan)
+    curves = Curves(
+        classes=classes,
+        ambiguity=np.asarray(metrics.ambiguity(predictions.logits[runs]), np.float64)
+        if len(runs) > 1
+        else np.full(classes.shape[1], np.nan),
+        confidence_counts=np.histogram(
+            np.stack(confidences), bins=CONFIDENCE_BINS, range=(0.0, 1.0)
+        )[0],
+        bin_counts=counts,
+        bin_probability=count(weights=top) / safe,
+        bin_accuracy=count(weights=right.astype(float)) / safe,
+    )
+    return stacked, curves
+
+
+def _pair_level(predictions, runs):
+    """Symmetric `[R, R]` matrices of the runs counted."""
+    logits = predictions.logits
+    labels = predictions.labels.astype(np.int32)
+    # All runs, also stopped ones, go in: one shape per study, hence one compilation.
+    correct, incorrect = metrics.pairwise(metrics.churn_by_correctness, logits, labels)
+    matrices = {
+        "churn": metrics.pairwise(metrics.churn, logits),
+        "surrogate_churn": metrics.pairwise(metrics.surrogate_churn, logits),
+        "l1": metrics.pairwise(metrics.l1_distance, logits),
+        "churn_correct": correct,
+        "churn_incorrect": incorrect,
+        "nfr": metrics.pairwise(metrics.negative_flip_rate, logits, labels),
+    }
+    for name, bound in BOUNDS.items():
+        needed = (labels,) if bound is metrics.churn_bound_from_errors else ()
+        matrices[name] = metrics.pairwise(bound, logits, *needed)
+    matrices = {
+        name: np.asarray(matrix, np.float64)[np.ix_(runs, runs)]
+        for name, matrix in matrices.items()
+    }
+    return {name: (matrix + matrix.T) / 2 for name, matrix in matrices.items()}
