@@ -18,7 +18,14 @@ from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, res
 from churn_jax.training.checkpoint import free_name
 from churn_jax.training.run import Trained
 
-__all__ = ["StudyError", "StudyFolder", "entry_of", "hardware", "versions"]
+__all__ = [
+    "StudyError",
+    "StudyFolder",
+    "changed_settings",
+    "entry_of",
+    "hardware",
+    "versions",
+]
 
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 
@@ -82,6 +89,25 @@ _FREE = (
 )
 
 
+def changed_settings(
+    there: dict[str, Any], here: dict[str, Any], free: tuple[str, ...] = ()
+) -> list[str]:
+    """What two `resolved` studies compute otherwise: `path: value there, value here`.
+
+    Args:
+        there: of an earlier launch.
+        here: of this one.
+        free: beginnings of paths that may differ, besides those of where and how fast
+            a study runs.
+    """
+    a, b = _flat(there), _flat(here)
+    return [
+        f"{k}: {a.get(k)} there, {b.get(k)} here"
+        for k in sorted({*a, *b})
+        if a.get(k) != b.get(k) and not k.startswith((*_FREE, *free))
+    ]
+
+
 class StudyFolder:
     """`study.json` and the folders of the methods."""
 
@@ -131,13 +157,7 @@ class StudyFolder:
                 f"{self.record['data']['fingerprint'][:12]} here); use another --out "
                 "or --fresh"
             )
-        a, b = _flat(old_config), _flat(config)
-        changed = [
-            f"{k}: {a.get(k)} there, {b.get(k)} here"
-            for k in sorted({*a, *b})
-            if a.get(k) != b.get(k) and not k.startswith(_FREE)
-        ]
-        if changed:
+        if changed := changed_settings(old_config, config):
             raise StudyError(
                 f"{self.out} holds a study with other settings ("
                 f"{'; '.join(changed[:3])}); use another --out or --fresh"

@@ -18,7 +18,15 @@ from churn_jax.methods import ERM, Codistillation, Method, MinimumEntropy
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.training.config import TrainConfig
 
-__all__ = ["Axis", "Point", "baseline_point", "grid_points", "programs", "stacked"]
+__all__ = [
+    "Axis",
+    "Point",
+    "baseline_point",
+    "grid_points",
+    "is_baseline",
+    "programs",
+    "stacked",
+]
 
 OPTIMIZER = ("optimizer.learning_rate", "optimizer.weight_decay")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the preset's value, where none are given
@@ -207,12 +215,12 @@ def baseline_point(
         for point in grid_points(config, dataclasses.replace(axis, values=(0.0,)))
     ]
     for point in (*points, *at_zero):
-        if _is_baseline(config, point.spec):
+        if is_baseline(config, point.spec):
             return point
     return Point(config.baseline, "", None, config.spec(config.baseline))
 
 
-def _is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
+def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     """Whether a row is trained as the baseline: one network on the labels alone.
 
     A pair without any coupling is two such networks, of which the first, with the

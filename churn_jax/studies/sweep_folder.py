@@ -17,13 +17,20 @@ from churn_jax.predictions import (
 )
 from churn_jax.reports.sweep import SPLITS
 from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
-from churn_jax.studies.folder import StudyError, hardware, versions
-from churn_jax.studies.grid import Axis, Point, stacked
+from churn_jax.studies.folder import (
+    StudyError,
+    changed_settings,
+    hardware,
+    versions,
+)
+from churn_jax.studies.grid import Axis, Point, is_baseline, stacked
 from churn_jax.studies.inputs import deployed_logits
 from churn_jax.training.identity import identity_of
 from churn_jax.training.run import Run, Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
+
+_FREE = ("train.replicas",)  # a sweep has seeds and points instead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,14 +88,25 @@ class SweepFolder:
         try:
             old = json.loads(self.path.read_text())
             kept = {k: old[k] for k in ("baseline", "axes", "points", "programs")}
+            there, seeds = old["config"], old["seeds"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise StudyError(
                 f"{self.path} is not a sweep's record ({error}); use another --out or "
                 "--fresh"
             ) from error
         left = ("programs/*/checkpoints/*", "teachers/*/checkpoints/*")
-        if kept["programs"] or any(any(self.out.glob(p)) for p in left):
-            self.record |= kept
+        if not kept["programs"] and not any(any(self.out.glob(p)) for p in left):
+            return
+        # Points of other methods, too: one report compares them all.
+        changed = changed_settings(there, self.record["config"], _FREE)
+        if seeds != self.record["seeds"]:
+            changed.insert(0, f"seeds: {seeds} there, {self.record['seeds']} here")
+        if changed:
+            raise StudyError(
+                f"{self.out} holds a sweep with other settings ("
+                f"{'; '.join(changed[:3])}); use another --out or --fresh"
+            )
+        self.record |= kept
 
     def add(
         self,
@@ -154,6 +172,7 @@ class SweepFolder:
             "name": point.name,
             "axis": point.axis,
             "value": point.value,
+            "is_baseline": is_baseline(self.config, spec),
             "method": spec.name,
             "label": spec.label,
             "coefficients": resolved(spec.method),

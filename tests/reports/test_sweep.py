@@ -81,6 +81,15 @@ def test_the_baseline_is_no_candidate(folder):
     assert reports.collect_sweep(folder).choice("skl.beta").value == 1.0
 
 
+def test_nor_is_another_point_that_trains_as_the_baseline(folder):
+    """As beta 0 of every axis of a sweep of several; only one is the baseline."""
+    path = folder / "sweep.json"
+    record = json.loads(path.read_text())
+    record["points"][2]["is_baseline"] = True  # the value 1, the best otherwise
+    path.write_text(json.dumps(record))
+    assert reports.collect_sweep(folder).axes[0].choice.value == 10.0
+
+
 def test_a_value_at_which_a_run_stopped_is_no_candidate(folder):
     write_point(folder, "skl.beta=1", 1, 1, stopped=(2,))
     choice = reports.collect_sweep(folder).choice("skl.beta")
@@ -123,6 +132,16 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
         (folder / "sweep.json").write_text(json.dumps(record))
         found[criterion] = reports.collect_sweep(folder).choice("skl.beta").value
     assert found == {"churn": 10.0, "accuracy": 1.0, "churn-at-accuracy": 1.0}
+
+
+def test_networks_that_learned_nothing_are_no_candidates(folder):
+    # One class for everything: no churn at a quarter of the examples.
+    one = 4.0 * np.eye(4, dtype=np.float32)[np.zeros((SEEDS, 40), int)]
+    path = folder / "points" / "skl.beta=10" / "validation.npz"
+    save_predictions(path, Predictions(np.arange(40), LABELS, one, {}))
+    choice = reports.collect_sweep(folder).choice("skl.beta")
+    assert choice.value == 1.0
+    assert choice.reason == "no candidates, because they learned little: skl.beta=10"
 
 
 def test_an_unknown_criterion_is_refused():

@@ -168,6 +168,7 @@ class TestSweep:
             ["skl.beta=0", "skl.beta=0.4"]
         ]
         assert record["programs"][0]["replicas"] == 6
+        assert [p["is_baseline"] for p in record["points"]] == [True, False]
         assert {"versions", "hardware", "config", "data", "date"} <= set(record)
         assert result.choice("skl.beta").value == 0.4
         assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
@@ -191,8 +192,21 @@ class TestSweep:
         np.testing.assert_array_equal(before, logits_of(tmp_path, "entropy.alpha=0.1"))
         values = [[p.value for p in r.axes[0].points] for r in (first, again)]
         assert values == [[0.0, 0.1], [0.0, 0.1, 0.3]]
-        with pytest.raises(StudyError, match="replicas: 2 there, 3 here"):
+        with pytest.raises(StudyError, match="seeds: 2 there, 3 here"):
             run_sweep(SMALL, axes, tmp_path, seeds=3)
+
+    def test_a_folder_does_not_mix_settings(self, swept):
+        """Else one report compares points of other lengths and other seeds."""
+        out, _ = swept
+        other = [axis_of("both.alpha=0.1")]
+        longer = dataclasses.replace(SMALL.train, epochs=3)
+        config = dataclasses.replace(SMALL, train=longer)
+        for options, message in (
+            ({"config": config, "seeds": 3}, "train.epochs: 2 there, 3 here"),
+            ({"config": SMALL, "seeds": 2}, "seeds: 3 there, 2 here"),
+        ):
+            with pytest.raises(StudyError, match=message):
+                run_sweep(axes=other, out=out, baseline=False, **options)
 
     @pytest.mark.parametrize(
         ("options", "message"),
