@@ -12,9 +12,9 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.training.optim import OptimizerConfig, make_optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, place
+from churn_jax.training.program import Program
 from churn_jax.training.seeds import Seeds
 from churn_jax.training.state import BestState, Coefficients, TrainState, Weights
-from churn_jax.training.steps import Program
 from churn_jax.typing import PyTree
 
 __all__ = [

@@ -13,7 +13,7 @@ from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
 from churn_jax.training.feed import Stream
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, join, place
-from churn_jax.training.steps import Program
+from churn_jax.training.program import Program
 
 __all__ = ["make_predict", "predict_split"]
 

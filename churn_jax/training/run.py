@@ -12,8 +12,8 @@ from churn_jax.training.config import TrainConfig
 from churn_jax.training.feed import Stream
 from churn_jax.training.partition import REPLICA, fetch, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.program import Program
 from churn_jax.training.state import BestState, TrainState, Weights, stopped_term
-from churn_jax.training.steps import Program
 from churn_jax.typing import PyTree
 
 __all__ = [

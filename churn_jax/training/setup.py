@@ -26,10 +26,11 @@ from churn_jax.training.initialize import (
 )
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
+from churn_jax.training.program import Program
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState
-from churn_jax.training.steps import Program, term_names
+from churn_jax.training.steps import term_names
 from churn_jax.training.teachers import teacher_program
 from churn_jax.typing import PyTree
 

@@ -10,7 +10,7 @@ from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import REPLICA, MeshShape, make_mesh, place, replicate
 from churn_jax.training.predictions import make_predict, predict_split
-from churn_jax.training.steps import Program
+from churn_jax.training.program import Program
 
 EXAMPLES = 13
 IMAGES = np.arange(EXAMPLES * 2, dtype=np.float32).reshape(EXAMPLES, 2)

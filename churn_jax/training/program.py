@@ -1,0 +1,85 @@
+"""Everything about a run that is compiled into its step."""
+
+import dataclasses
+from collections.abc import Callable
+
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
+from churn_jax.training.teachers import TeacherProgram
+
+__all__ = ["Program"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A run's structure; what differs between replicas is in `ReplicaInputs`.
+
+    Attributes:
+        groups: the committee of one replica.
+        optimizer: structure of the optimiser.
+        schedule: factor of the learning rate by update.
+        batch_size: examples per update and replica, over all data shards.
+        mesh: `("replica", "member", "data")`.
+        mapping: of replicas: `vmap`, `unroll` or `loop`.
+        member_mapping: of a replica's networks: `vmap` or `unroll`.
+        augmentation: policy; None is none.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: likewise.
+        teacher: the teacher's networks, or None.
+        stale_steps: every how many updates the copies are refreshed that members
+            follow; 0 keeps none.
+        ema_decay: of the moving average of the weights; 0 keeps none.
+        feed: what the step's images and labels are: the whole training set
+            (`resident`), a batch for all replicas (`shared`), or a batch for each
+            (`own`).
+        convolutional: whether a network convolves, so that vmapped replicas can
+            spoil each other's gradients; see `vmapped_gradients`.
+    """
+
+    groups: tuple[Group, ...]
+    optimizer: OptimizerConfig
+    schedule: Callable[[ArrayLike], ArrayLike]
+    batch_size: int
+    mesh: Mesh
+    mapping: str = "vmap"
+    member_mapping: str = "vmap"
+    augmentation: Augmentation | None = None
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
+    teacher: TeacherProgram | None = None
+    convolutional: bool = True
+    stale_steps: int = 0
+    ema_decay: float = 0.0
+    feed: str = "resident"
+
+    def __post_init__(self):
+        """Checks that the mesh divides what it shards."""
+        shape = dict(self.mesh.shape)
+        if self.batch_size % shape[DATA]:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by the mesh's data "
+                f"axis, {shape[DATA]}"
+            )
+        for group in self.groups:
+            if group.size % shape[MEMBER]:
+                raise ValueError(
+                    f"{group.size} networks of {group.network.name} cannot be sharded "
+                    f"over a member axis of {shape[MEMBER]} devices"
+                )
+
+    @property
+    def data_specs(self) -> tuple[P, P]:
+        """How the step's images and labels lie on the mesh."""
+        feeds = {"resident": P(), "shared": P(DATA), "own": P(REPLICA, DATA)}
+        return (feeds[self.feed],) * 2
+
+    @property
+    def teacher_spec(self) -> P:
+        """How the teacher's variables lie on the mesh."""
+        return P() if self.teacher is None else self.teacher.spec
