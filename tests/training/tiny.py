@@ -101,6 +101,7 @@ def teacher(networks: int, replicas: int = 4):
     host = jax.device_get(variables)
     return SimpleNamespace(
         run=SimpleNamespace(name="teacher", groups=groups, method=None),
+        identity="{}",
         teacher_variables=lambda: host,
     )
 
