@@ -10,7 +10,6 @@ several and compares what they leave in their folders.
 """
 
 import dataclasses
-import hashlib
 import json
 import sys
 import time
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.predictions import replace_file
+from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
@@ -34,17 +33,8 @@ from churn_jax.training.seeds import Seeds
 from churn_jax.training.setup import Session, open_session
 from churn_jax.training.state import TrainState
 from churn_jax.training.steps import make_step
-from churn_jax.typing import PyTree
 
-__all__ = [
-    "Launch",
-    "Recording",
-    "checksum",
-    "digest",
-    "flip_last_bit",
-    "log_spaced",
-    "record",
-]
+__all__ = ["Launch", "Recording", "log_spaced", "record"]
 
 # Updates dispatched before the loop waits for the last of them.
 _IN_FLIGHT = 256
@@ -192,61 +182,6 @@ def log_spaced(updates: int) -> tuple[int, ...]:
         steps += [k * decade for k in (1, 2, 5) if k * decade <= updates]
         decade *= 10
     return tuple(sorted({*steps, updates}))
-
-
-def digest(tree: PyTree) -> str:
-    """sha256 over the bytes of every leaf, as 64 hexadecimal digits."""
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(jax.device_get(tree)):
-        total.update(np.ascontiguousarray(leaf).tobytes())
-    return total.hexdigest()
-
-
-@jax.jit
-def checksum(tree: PyTree) -> jax.Array:
-    """A uint32 over the bits of all float32 leaves, computed where they lie.
-
-    `sum_i (2i + 1) bits_i mod 2^32`: an integer sum, so its order cannot matter, and
-    with odd factors, so a change of one weight always changes it. Changes of several
-    weights go unseen once in four thousand million times.
-    """
-    total, start = jnp.uint32(0), 0
-    for leaf in jax.tree.leaves(tree):
-        bits = jax.lax.bitcast_convert_type(leaf.astype(jnp.float32), jnp.uint32)
-        place_of = start + jax.lax.iota(jnp.uint32, leaf.size)
-        total += jnp.sum((2 * place_of + 1) * bits.reshape(-1), dtype=jnp.uint32)
-        start += leaf.size
-    return total
-
-
-def flip_last_bit(tree: PyTree, seed: int) -> PyTree:
-    """Host arrays like `tree` with the last bit of one non-zero weight flipped.
-
-    A change of one unit in the last place, about 1e-7 of that weight: what another
-    order of summation does to a number on its way. Zeros (biases before training) are
-    left out, since their neighbours are denormal and rounded away.
-
-    Args:
-        tree: float32 leaves.
-        seed: draws the weight, each non-zero one equally likely.
-
-    Raises:
-        ValueError: all weights are zero.
-    """
-    leaves, treedef = jax.tree.flatten(jax.device_get(tree))
-    candidates = [np.flatnonzero(leaf) for leaf in leaves]
-    total = sum(map(len, candidates))
-    if total == 0:
-        raise ValueError("no weight differs from zero, so none can be perturbed")
-    chosen = int(np.random.default_rng(seed).integers(total))
-    for i, places in enumerate(candidates):
-        if chosen < len(places):
-            bits = np.array(leaves[i], np.float32)  # a copy
-            bits.reshape(-1).view(np.uint32)[places[chosen]] ^= 1
-            leaves[i] = bits
-            break
-        chosen -= len(places)
-    return treedef.unflatten(leaves)
 
 
 def weights_file(folder: Path, step: int) -> Path:

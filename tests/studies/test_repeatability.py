@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from churn_jax.data import channel_statistics
+from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.repeatability import (
     Launch,
     Recording,
-    checksum,
-    digest,
-    flip_last_bit,
     log_spaced,
     record,
     weights_file,
