@@ -1,4 +1,4 @@
-"""The `churn-jax` command. Exit codes: 0 fine, 1 gate failed, 2 bad input."""
+"""The `churn-jax` command; `churn-jax -h` lists sub-commands and exit codes."""
 
 import difflib
 import errno
@@ -19,6 +19,14 @@ _COMMANDS = {
     "doctor": "versions, devices, mesh, and whether this machine repeats a run",
 }
 
+_EXIT_CODES = {
+    "0": "fine",
+    "1": "a run was not repeated bit by bit (doctor)",
+    "2": "bad input, said in one sentence",
+    "3": "not finished: the time of --minutes is over; the same command goes on",
+    "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
+}
+
 # What a user may have done wrong, and what a machine may refuse. Anything else is a
 # defect of ours and shows its traceback.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -26,10 +34,13 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def _usage() -> str:
     width = max(map(len, _COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in _COMMANDS.items()]
-    return "\n".join(
-        ["usage: churn-jax COMMAND [options]", "", *lines, "", "-h after a command."]
-    )
+
+    def listed(entries: dict[str, str]) -> list[str]:
+        return [f"  {name:<{width}}  {text}" for name, text in entries.items()]
+
+    lines = ["usage: churn-jax COMMAND [options]", "", *listed(_COMMANDS), ""]
+    lines += ["-h after a command.", "", "exit codes:", *listed(_EXIT_CODES)]
+    return "\n".join(lines)
 
 
 def _enable_compilation_cache() -> None:
