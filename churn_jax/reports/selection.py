@@ -86,7 +86,8 @@ def choose(
     """The best point of an axis by its validation numbers.
 
     Points at which a run stopped are no candidates: a coefficient that sometimes
-    diverges is not one to recommend.
+    diverges is not one to recommend. Nor are points with less than half the accuracy of
+    the best one: networks that predict one class for everything do not churn.
 
     Args:
         axis: name, for the record.
@@ -114,10 +115,9 @@ def choose(
         for name, value, s in points
         if s is not None and not s.stopped and np.isfinite(getattr(s, quantity).mean)
     ]
-    left_out = [name for name, *_ in points if name not in [n for n, *_ in sound]]
-    reason = ""
-    if left_out:
-        reason = f"no candidates, because runs stopped there: {', '.join(left_out)}"
+    collapsed = [name for name, _, s in sound if _collapsed(s, sound, baseline)]
+    reason = _left_out(points, [name for name, *_ in sound], collapsed)
+    sound = [point for point in sound if point[0] not in collapsed]
     if criterion == "churn-at-accuracy":
         if baseline is None:
             return Choice(axis, criterion, None, None, (), "there is no baseline")
@@ -135,6 +135,28 @@ def choose(
         if other != name and abs(difference.difference) <= difference.stderr:
             within.append(other)
     return Choice(axis, criterion, name, value, tuple(within), reason)
+
+
+def _collapsed(point: MethodSummary, sound, baseline: MethodSummary | None) -> bool:
+    """Whether a point has less than half the accuracy of the best one."""
+    known = [s.accuracy.mean for _, _, s in sound]
+    if baseline is not None:
+        known.append(baseline.accuracy.mean)
+    return point.accuracy.mean < 0.5 * max(known)
+
+
+def _left_out(points, sound: Sequence[str], collapsed: Sequence[str]) -> str:
+    """Why points are no candidates; empty where all are."""
+    why: dict[str, list[str]] = {}
+    for name, _, summary in points:
+        if name in collapsed:
+            why.setdefault("they learned little", []).append(name)
+        elif name not in sound:
+            halted = summary is not None and summary.stopped
+            cause = "runs stopped there" if halted else "they have no numbers"
+            why.setdefault(cause, []).append(name)
+    said = [f"because {cause}: {', '.join(names)}" for cause, names in why.items()]
+    return f"no candidates, {'; '.join(said)}" if said else ""
 
 
 def _as_accurate(point: MethodSummary, baseline: MethodSummary) -> bool:

@@ -156,6 +156,8 @@ def test_nothing_to_choose_is_said(folder):
     assert result.choice("skl.beta").point is None
     assert "nothing is chosen" in result.files["table.md"].read_text()
     assert "has no predictions yet" in result.files["report.html"].read_text()
+    reason = result.choice("skl.beta").reason
+    assert "no numbers" in reason and "stopped" not in reason
 
 
 def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
