@@ -160,7 +160,17 @@ SHOWS = {
 }
 
 
+@pytest.fixture
+def quick_to_compile(compilation_cache, monkeypatch):
+    """Kernels compile a program once, all notebooks together, and hardly optimise."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compilation_cache))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
 @each_notebook
 def test_it_runs_and_shows_what_it_promises(path, tmp_path):
     SHOWS[path.stem](run(read(path), tmp_path), tmp_path)
