@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from churn_jax.data import StreamingDataset
 from churn_jax.predictions import Predictions, save_predictions
@@ -173,7 +174,10 @@ def run_study(
                     if split == "test" and shown["name"] == config.baseline:
                         streamed = isinstance(dataset, StreamingDataset)
                         images = examples if streamed else examples.images
-                        save_examples(out, examples.ids, images, logits)
+                        # Runs that stopped are in no number of the report either.
+                        halted = [s["replica"] for s in shown["stopped"]]
+                        finished_runs = np.delete(logits, halted, axis=0)
+                        save_examples(out, examples.ids, images, finished_runs)
         if primary:
             for shown in folder.rows_of(spec, entry):
                 folder.write(shown)
