@@ -1,6 +1,7 @@
 """`churn-jax sweep PRESET METHOD.COEFFICIENT`."""
 
 import dataclasses
+import itertools
 import shlex
 import time
 from collections.abc import Sequence
@@ -94,6 +95,7 @@ def read_sweep(argv: Sequence[str]):
         raise ValueError("sweep takes --seeds, the runs per value, not --replicas")
     if "--select" in rest:
         said += "-select"
+    rest = [*rest, *_for_any_mesh(rest, config.train.replicas)]
     options = read_options(
         _arguments(config, Path("runs") / "sweeps" / f"{config.name}-{said}"),
         rest,
@@ -105,6 +107,19 @@ def read_sweep(argv: Sequence[str]):
         f"{SHORT_FORMS_HELP}",
     )
     return configured(config, options), words[1:], options
+
+
+def _for_any_mesh(rest: Sequence[str], replicas: int) -> list[str]:
+    """An option for replicas that the mesh divides: seeds x values are what it shards.
+
+    Those of the preset say nothing about a sweep, so they refuse no mesh here.
+    """
+    name = "--train.mesh.replica"
+    after = [b for a, b in itertools.pairwise(rest) if a == name]
+    after += [word.partition("=")[2] for word in rest if word.startswith(f"{name}=")]
+    if not after or not after[-1].isdecimal():
+        return []
+    return ["--train.replicas", str(replicas * max(int(after[-1]), 1))]
 
 
 class _SweepProgress(StudyProgress):

@@ -161,6 +161,10 @@ class _Session:
         replicas = len(points) * len(self.seeds)
         networks = replicas * spec.method.members
         label = name if points[0].axis else spec.label
+        try:  # before the first program trains
+            stacked(self.config, points, self.seeds)
+        except ValueError as error:
+            raise StudyError(f"{name}: {error}") from error
         return GridProgram(name, label, tuple(points), replicas, networks)
 
     def train(self, program: GridProgram, on_progress, on_note) -> None:

@@ -26,6 +26,7 @@ from churn_jax.studies.folder import (
 from churn_jax.studies.grid import Axis, Point, is_baseline, stacked
 from churn_jax.studies.inputs import deployed_logits
 from churn_jax.training.identity import identity_of
+from churn_jax.training.partition import MeshShape
 from churn_jax.training.run import Run, Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
@@ -94,9 +95,13 @@ class SweepFolder:
                 f"{self.path} is not a sweep's record ({error}); use another --out or "
                 "--fresh"
             ) from error
-        left = ("programs/*/checkpoints/*", "teachers/*/checkpoints/*")
-        if not kept["programs"] and not any(any(self.out.glob(p)) for p in left):
-            return
+        left = (
+            "programs/*/checkpoints/*",
+            "teachers/*/checkpoints/*",
+            "points/*/*.npz",
+        )
+        if not any(any(self.out.glob(pattern)) for pattern in left):
+            return  # a launch that failed at once: its mistakes bind nobody
         # Points of other methods, too: one report compares them all.
         changed = changed_settings(there, self.record["config"], _FREE)
         if seeds != self.record["seeds"]:
@@ -159,7 +164,10 @@ class SweepFolder:
     def _entry(self, point: Point, seeds, fingerprint: str) -> dict[str, Any]:
         """A point as `sweep.json` holds it; `settings` decide its numbers."""
         spec = point.spec
-        _, trained = stacked(self.config, [point], seeds)
+        # The mesh is of a whole program, whose replicas it must divide.
+        alone = dataclasses.replace(self.config.train, mesh=MeshShape())
+        config = dataclasses.replace(self.config, train=alone)
+        _, trained = stacked(config, [point], seeds)
         groups = spec.groups(self.config.model, self.dataset.num_classes)
         run = Run(point.name, spec.method, groups, trained)
         settings = json.loads(identity_of(run, fingerprint, None))

@@ -7,7 +7,7 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.sweep import read_sweep
 
-pytestmark = pytest.mark.usefixtures("compilation_cache")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = """--model.features 8 --data.train-size 64 --data.validation 40
     --batch-size 32 --seeds 2""".split()
@@ -58,6 +58,13 @@ def test_the_folder_is_named_after_what_is_swept():
     assert config.train.epochs == 3
     name = "digits-tiny-codistill_ce.beta-codistill_skl.beta"
     assert options.out.as_posix() == f"runs/sweeps/{name}"
+
+
+def test_the_replicas_of_the_preset_refuse_no_mesh():
+    """A sweep's replicas are its seeds x values, and --replicas is no option of it."""
+    for mesh in (["--mesh", "replica=3"], ["--train.mesh.replica=3"]):
+        config, _, _ = read_sweep(["digits:tiny", "codistill_skl.beta", *mesh])
+        assert config.train.mesh.replica == 3
 
 
 def test_a_sweep_leaves_its_report_and_stops_when_asked(tmp_path, capsys):

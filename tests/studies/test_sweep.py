@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -22,8 +23,10 @@ from churn_jax.studies import (
 from churn_jax.studies.grid import baseline_point, grid_points, programs, stacked
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.run import Interrupted
 
-pytestmark = pytest.mark.usefixtures("compilation_cache")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def small_study(**data_options):
@@ -143,7 +146,7 @@ class TestGrid:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory, request):
-    request.getfixturevalue("compilation_cache")
+    request.getfixturevalue("quick_to_compile")
     out = tmp_path_factory.mktemp("swept")
     return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, seeds=3)
 
@@ -221,6 +224,36 @@ class TestSweep:
         with pytest.raises(StudyError, match=message):
             run_sweep(SMALL, out=tmp_path / "none", **options)
         assert not (tmp_path / "none").exists()
+
+    def test_a_launch_that_failed_before_training_binds_nobody(self, tmp_path):
+        large = dataclasses.replace(SMALL.train, batch_size=5000)
+        with pytest.raises(ValueError, match="larger than the training set"):
+            run_sweep(
+                dataclasses.replace(SMALL, train=large),
+                [axis_of("entropy.alpha=0.1")],
+                tmp_path,
+                seeds=2,
+            )
+        stop = threading.Event()
+        stop.set()
+        with pytest.raises(Interrupted, match="stopped before"):
+            run_sweep(
+                SMALL, [axis_of("entropy.alpha=0.1")], tmp_path, seeds=3, stop=stop
+            )
+
+    def test_a_mesh_divides_programs_not_points(self, tmp_path):
+        """3 seeds at 4 values lie on 4 devices, though 3 do not."""
+        train = dataclasses.replace(SMALL.train, replicas=4, mesh=MeshShape(replica=4))
+        config = dataclasses.replace(SMALL, train=train)
+        plans, stop = [], threading.Event()
+        stop.set()
+        axes = [axis_of("skl.beta=0,0.1,0.2,0.3")]
+        options = {"seeds": 3, "on_plan": plans.append, "stop": stop}
+        with pytest.raises(Interrupted):
+            run_sweep(config, axes, tmp_path / "four", **options)
+        assert [program.replicas for program in plans[0]] == [12]
+        with pytest.raises(StudyError, match="9 replicas cannot be sharded"):
+            run_sweep(config, [axis_of("skl.beta=0,1,2")], tmp_path / "3", **options)
 
     def test_another_record_is_refused(self, tmp_path):
         (tmp_path / "sweep.json").write_text('{"a": 1}')
