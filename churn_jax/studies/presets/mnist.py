@@ -36,11 +36,11 @@ WARMUP_EPOCHS = 2
 SHIFT = 2  # pixels
 
 ENTROPY = 0.05
-UNIFORM_SKL = 0.02
-DISTILLATION = (0.9, 4.0)  # alpha, temperature
-CODISTILL_CE = 2.0
-CODISTILL_SKL = 0.6
-COMBINED = (0.2, 0.6)  # alpha, beta
+UNIFORM_SKL = 0.002
+DISTILLATION = (0.9, 1.0)  # alpha, temperature
+CODISTILL_CE = 1.0
+CODISTILL_SKL = 4.0
+COMBINED = (0.2, 4.0)  # alpha, beta
 # Co-distillation's coefficients grow until the end of the training, as the learning
 # rate falls: with large values both, these networks without batch norm diverge.
 STEPS = EPOCHS * (TRAIN_SIZE // BATCH_SIZE)
@@ -48,7 +48,7 @@ RAMP_STEPS = float(STEPS)
 BURN_IN_STEPS = float(STEPS // 4)
 REFRESH_STEPS = TRAIN_SIZE // BATCH_SIZE
 # The design claims: one beta per disagreement, since their gradients differ in size.
-BETAS = {"skl": CODISTILL_SKL, "l1": 1.0, "ce": CODISTILL_CE, "ce_both": 0.6}
+BETAS = {"skl": CODISTILL_SKL, "l1": 2.0, "ce": CODISTILL_CE, "ce_both": 2.0}
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 
