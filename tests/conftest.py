@@ -50,6 +50,20 @@ def compilation_cache(tmp_path_factory):
     cache.reset_cache()
 
 
+@pytest.fixture(scope="module")
+def quick_to_compile(compilation_cache):
+    """XLA hardly optimises, for tests that compile for seconds and run for none.
+
+    Not for tests of bits or of speed.
+    """
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, True)
+    yield compilation_cache
+    jax.config.update(name, before)
+    jax.clear_caches()  # what was compiled so is for no other module
+
+
 def pytest_collection_modifyitems(items):
     accelerated = any(d.platform in ("gpu", "tpu") for d in jax.devices())
     skip = pytest.mark.skip(reason="needs a GPU or a TPU")

@@ -161,7 +161,7 @@ SHOWS = {
 
 
 @pytest.fixture
-def quick_to_compile(compilation_cache, monkeypatch):
+def quick_kernels(compilation_cache, monkeypatch):
     """Kernels compile a program once, all notebooks together, and hardly optimise."""
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compilation_cache))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -170,7 +170,7 @@ def quick_to_compile(compilation_cache, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.usefixtures("quick_kernels")
 @each_notebook
 def test_it_runs_and_shows_what_it_promises(path, tmp_path):
     SHOWS[path.stem](run(read(path), tmp_path), tmp_path)

@@ -231,7 +231,7 @@ def shrunk(config):
 
 
 @pytest.fixture(scope="module")
-def trained_methods():
+def trained_methods(quick_to_compile):
     """Trains a method, after its teacher; each once, whoever asks."""
     done = {}
 
@@ -307,7 +307,7 @@ def two_updates(config, images, out, *names):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compilation_cache")
+@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "digits"])
 def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
     config = preset(f"{name}:tiny")
@@ -315,7 +315,7 @@ def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compilation_cache")
+@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     ("name", "rows"),
     [

@@ -21,7 +21,7 @@ from churn_jax.training.config import TrainConfig
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Interrupted
 
-pytestmark = pytest.mark.usefixtures("compilation_cache")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
