@@ -93,8 +93,10 @@ class ResNetV2(nn.Module):
 
     Notes:
         As in the public PyTorch model the stride is in the first block of a stage and
-        in its 3x3 convolution. The `reproducibility` paper names ResNet-v2-50 and
-        says neither where its strides are nor how batch norm is set. The running
+        in its 3x3 convolution. The `reproducibility` paper (Appendix A) speaks of "the
+        stride of the first convolution filter within each block", which may mean the
+        1x1 convolution before it: parameters and shapes are the same, the function is
+        not. It does not say how batch norm is set. The running
         variance is that of the batch (divided by n, not n - 1), as in every Flax
         network.
 

@@ -5,11 +5,11 @@ drawn where they are decoded, so the step augments no further.
 
 The recipe is the paper's for ImageNet. The paper gives none for iNaturalist: there it
 is ours, ImageNet's again, with its top-10 regulariser, which the paper has on ImageNet
-alone. Ours, too: the examples that validate, the ramp, Anil et
-al.'s refresh and burn-in, the weight of the distilled ensemble. The network computes in
-bfloat16, as is usual on a TPU (the paper's runs were on TPUv3, it does not say):
-weights, losses and metrics are float32 all the same, and `--model.dtype float32`
-changes it.
+alone. Ours, too: the examples that validate, the ramp, Anil et al.'s refresh and
+burn-in, the weight of the distilled ensemble, the convolution that has the stride (see
+`ResNetV2`). The network computes in bfloat16, as is usual on a TPU (the paper's runs
+were on TPUv3, it does not say): weights, losses and metrics are float32 all the same,
+and `--model.dtype float32` changes it.
 """
 
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
