@@ -2,8 +2,8 @@
 
 What the paper does not say is ours and named here: how many examples validate, how long
 the linear ramp is, how often Anil et al.'s copies are refreshed and when their burn-in
-ends, the weight of the distilled ensemble. The paper trains on all 50,000 examples; a
-study keeps some for validation.
+ends, the weight of the distilled ensemble, the padding of the crops. The paper trains
+on all 50,000 examples; a study keeps some for validation.
 """
 
 from typing import Any
