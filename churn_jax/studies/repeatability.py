@@ -10,6 +10,7 @@ several and compares what they leave in their folders.
 """
 
 import dataclasses
+import io
 import json
 import sys
 import time
@@ -248,7 +249,7 @@ def _updates(session: Session, state: TrainState, steps, folder: Path | None):
     """The state after the last of `steps`, all checksums, and the seconds it took."""
     step, began = make_step(session.program), time.perf_counter()
     checksums: list[Any] = [checksum(state.params)]
-    _keep(folder, 0, state)
+    keep_weights(folder, 0, state)
     inputs = None
     for done in range(steps[-1]):
         epoch, position = divmod(done, session.steps_per_epoch)
@@ -262,18 +263,22 @@ def _updates(session: Session, state: TrainState, steps, folder: Path | None):
         if done % _IN_FLIGHT == 0:
             jax.block_until_ready(checksums[-1])
         if done + 1 in steps:
-            _keep(folder, done + 1, state)
+            keep_weights(folder, done + 1, state)
     numbers = np.array(jax.device_get(checksums), np.uint32)
     return state, numbers, time.perf_counter() - began
 
 
-def _keep(folder: Path | None, step: int, state: TrainState) -> None:
+def keep_weights(folder: Path | None, step: int, state: TrainState) -> None:
+    """Writes all weights after `step` updates as one vector; no folder, no file."""
     if folder is None:
         return
     leaves = jax.tree.leaves(fetch(state.params))
     vector = np.concatenate([np.ravel(leaf).astype(np.float32) for leaf in leaves])
+    # Not straight into the file: NumPy would not say why it could not be written.
+    whole = io.BytesIO()
+    np.save(whole, vector)
     with replace_file(weights_file(folder, step)) as file:
-        np.save(file, vector)
+        file.write(whole.getbuffer())
 
 
 def _main(arguments: list[str]) -> None:

@@ -1,6 +1,8 @@
 """One launch is the engine's own training, recorded; one flipped bit is one bit."""
 
 import dataclasses
+import resource
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.repeatability import (
     Launch,
     Recording,
+    keep_weights,
     log_spaced,
     record,
     weights_file,
@@ -151,3 +154,16 @@ def test_a_flipped_bit_is_one_weight_at_first_and_spreads(launches):
 
     assert differing(0) == 1
     assert differing(12) > 1
+
+
+def test_a_full_disk_is_named(tmp_path):
+    """Else `doctor` says "85002 requested and 2016 written", and no more."""
+    state = SimpleNamespace(params={"kernel": jnp.zeros(10_000)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            keep_weights(tmp_path, 0, state)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
