@@ -131,7 +131,7 @@ def remarks(result: SweepResult) -> list[str]:
             seeds = ", ".join(map(str, point.validation.stopped))
             out.append(
                 f"{point.name}: runs stopped because something was not finite "
-                f"(seeds {seeds}); its numbers are over the others."
+                f"(counted from 0: {seeds}); its numbers are over the others."
             )
         if point.missing:
             out.append(f"{point.name} has no numbers: {point.missing}.")
