@@ -24,6 +24,7 @@ __all__ = [
     "changed_settings",
     "entry_of",
     "hardware",
+    "surroundings",
     "versions",
 ]
 
@@ -108,28 +109,35 @@ def changed_settings(
     ]
 
 
+def surroundings(dataset) -> dict[str, Any]:
+    """Where, when and on what data a launch trains, for the record of its folder."""
+    return {
+        "versions": versions(),
+        "devices": [str(d) for d in jax.devices()],
+        "hardware": hardware(),
+        "data": {
+            "name": dataset.name,
+            "fingerprint": dataset.fingerprint,
+            "num_classes": dataset.num_classes,
+            "train": len(dataset.train),
+            "validation": len(dataset.validation),
+            "test": len(dataset.test),
+        },
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
 class StudyFolder:
     """`study.json` and the folders of the methods."""
 
     def __init__(self, out: Path, config: StudyConfig, dataset, command: str):
         self.out, self.path, self.config = out, out / "study.json", config
         config_json = resolved(config)
-        self.record = {
+        self.record: dict[str, Any] = {
             "name": config.name,
             "title": config.title,
             "config": config_json,
-            "versions": versions(),
-            "devices": [str(d) for d in jax.devices()],
-            "hardware": hardware(),
-            "data": {
-                "name": dataset.name,
-                "fingerprint": dataset.fingerprint,
-                "num_classes": dataset.num_classes,
-                "train": len(dataset.train),
-                "validation": len(dataset.validation),
-                "test": len(dataset.test),
-            },
-            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            **surroundings(dataset),
             "command": command,
             "baseline": config.baseline,
             "published": config.published,

@@ -1,7 +1,6 @@
 """`sweep.json`, the checkpoints of a sweep's programs and its points' predictions."""
 
 import dataclasses
-import datetime
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +19,7 @@ from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import (
     StudyError,
     changed_settings,
-    hardware,
-    versions,
+    surroundings,
 )
 from churn_jax.studies.grid import Axis, Point, is_baseline, stacked
 from churn_jax.studies.inputs import deployed_logits
@@ -64,18 +62,7 @@ class SweepFolder:
             "name": config.name,
             "title": f"{config.title}: sweep",
             "config": resolved(config),
-            "versions": versions(),
-            "devices": [str(d) for d in jax.devices()],
-            "hardware": hardware(),
-            "data": {
-                "name": dataset.name,
-                "fingerprint": dataset.fingerprint,
-                "num_classes": dataset.num_classes,
-                "train": len(dataset.train),
-                "validation": len(dataset.validation),
-                "test": len(dataset.test),
-            },
-            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            **surroundings(dataset),
             "baseline": None,
             "axes": [],
             "points": [],
