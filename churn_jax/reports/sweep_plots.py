@@ -28,9 +28,13 @@ PANELS = (
     ("churn", "Churn %", 100),
     ("confidence", "Confidence", 1),
 )
+PERCENT = {quantity for quantity, _, scale in PANELS if scale == 100}
 NAMES = {"validation": "Validation", "test": "Test"}
 LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
 DPI = 200
+BROKEN = (
+    0.9  # of the best accuracy: points below it, or with stopped runs, set no scale
+)
 
 
 class Figure:
@@ -65,12 +69,20 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
         The figures; axes without any number have none.
     """
     shown = [axis for axis in result.axes if _any(axis)]
+    broken = [p.name for p in _points(result, shown) if not _steady(result, p)]
+    aside = (
+        f" Out of the frame, since runs broke down there (the table has them): "
+        f"{', '.join(broken)}."
+        if broken
+        else ""
+    )
     figures = [
         Figure(
             f"curves-{axis.name}",
             axis.title,
             "Bars and bands: one standard error (churn: leaving one seed out). Band: "
-            "the baseline. Dotted line: the value chosen on the validation split.",
+            "the baseline. Dotted line: the value chosen on the validation split."
+            + aside,
             (4.8, 4.9),
             lambda figure, axis=axis: _curves(figure, result, axis),
         )
@@ -83,7 +95,7 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
                 f"Accuracy against churn, {split}",
                 "One line per coefficient, through its values in order; up and left is "
                 "better. Bars: one standard error. Ringed: chosen on the validation "
-                "split.",
+                "split." + aside,
                 (4.8, 4.4),
                 lambda figure, split=split: _trade_off(figure, result, shown, split),
             )
@@ -99,6 +111,51 @@ def _estimate(point: PointResult, split: str, quantity: str) -> Estimate | None:
     summary = point.on(split)
     found = None if summary is None else getattr(summary, quantity)
     return found if found is not None and np.isfinite(found.mean) else None
+
+
+def _points(result: SweepResult, shown) -> list[PointResult]:
+    """The baseline and every point of the axes shown, each once."""
+    found = {p.name: p for axis in shown for p in axis.points if p.validation}
+    if result.baseline is not None and result.baseline.validation is not None:
+        found.setdefault(result.baseline.name, result.baseline)
+    return list(found.values())
+
+
+def _steady(result: SweepResult, point: PointResult) -> bool:
+    """Whether all runs of a point went well, so that figures are scaled to it."""
+    known = [p for axis in result.axes for p in axis.points]
+    known = [*known, *([result.baseline] if result.baseline else [])]
+    best = max(p.validation.accuracy.mean for p in known if p.validation)
+    summary = point.validation
+    if summary is None or summary.stopped:
+        return False
+    return summary.accuracy.mean >= BROKEN * best
+
+
+def _frame(found: list[Estimate], scale: float) -> tuple[float, float] | None:
+    """Limits that hold estimates with their errors, and a margin."""
+    ends = [
+        scale * (e.mean + sign * np.nan_to_num(e.stderr))
+        for e in found
+        for sign in (-1, 1)
+    ]
+    if not ends or min(ends) == max(ends):
+        return None
+    margin = 0.1 * (max(ends) - min(ends))
+    return min(ends) - margin, max(ends) + margin
+
+
+def _scaled_to_steady(
+    result: SweepResult, points: list[PointResult], splits, quantity: str
+) -> tuple[float, float] | None:
+    """Limits for one quantity; None where every point is steady: Matplotlib's do."""
+    steady = [p for p in points if p.validation and _steady(result, p)]
+    if not steady or len(steady) == len([p for p in points if p.validation]):
+        return None
+    found = [_estimate(p, split, quantity) for p in steady for split in splits]
+    return _frame(
+        [e for e in found if e is not None], 100 if quantity in PERCENT else 1
+    )
 
 
 def _curves(figure, result: SweepResult, axis: AxisResult) -> str:
@@ -127,6 +184,9 @@ def _curves(figure, result: SweepResult, axis: AxisResult) -> str:
         if axis.choice.value is not None:
             axes.axvline(axis.choice.value, color=INK, linewidth=1.0, linestyle=":")
         axes.set_title(title, fontsize=10)
+        frame = [*points, *([result.baseline] if result.baseline else [])]
+        if limits := _scaled_to_steady(result, frame, SPLITS, quantity):
+            axes.set_ylim(*limits)
         if log:
             _log_scale(axes, values)
     for axes in panels[1]:
@@ -198,6 +258,7 @@ def _trade_off(figure, result: SweepResult, shown, split: str) -> str:
                 textcoords="offset points",
                 color=colour(i),
                 fontsize=8,
+                annotation_clip=True,
             )
             if point.name == axis.choice.point:
                 axes.plot(left, up, "o", ms=13, mfc="none", mec=INK, mew=1.2)
@@ -219,5 +280,10 @@ def _trade_off(figure, result: SweepResult, shown, split: str) -> str:
     axes.set_xlabel("Churn %   (less is better)")
     axes.set_ylabel("Accuracy %")
     axes.margins(0.1)
+    everything = _points(result, shown)
+    if limits := _scaled_to_steady(result, everything, (split,), "churn"):
+        axes.set_xlim(*limits)
+    if limits := _scaled_to_steady(result, everything, (split,), "accuracy"):
+        axes.set_ylim(*limits)
     legend(figure, axes)
     return f"Accuracy against churn on the {split} split, one line per coefficient"
