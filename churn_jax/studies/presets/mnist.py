@@ -91,13 +91,13 @@ def _paper_rows() -> tuple[MethodSpec, ...]:
 
 def mnist() -> StudyConfig:
     """All methods on MNIST."""
-    title = f"Churn on MNIST, {TRAIN_SIZE} training examples"
+    title = f"Churn on MNIST, {TRAIN_SIZE:,} training examples"
     return _study("mnist", title, _paper_rows())
 
 
 def fashion_mnist() -> StudyConfig:
     """All methods on Fashion-MNIST."""
-    title = f"Churn on Fashion-MNIST, {TRAIN_SIZE} training examples"
+    title = f"Churn on Fashion-MNIST, {TRAIN_SIZE:,} training examples"
     return _study("fashion_mnist", title, _paper_rows(), data="fashion_mnist")
 
 
