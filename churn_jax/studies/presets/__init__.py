@@ -21,6 +21,7 @@ from churn_jax.studies.presets.mnist import (
     cross_sample_mnist,
     fashion_mnist,
     mnist,
+    mnist_long,
     table1_mnist,
     table3_mnist,
     table6_mnist,
@@ -33,6 +34,7 @@ __all__ = ["PRESETS", "preset", "tiny"]
 PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "digits": digits,
     "mnist": mnist,
+    "mnist-long": mnist_long,
     "fashion_mnist": fashion_mnist,
     "table1-mnist": table1_mnist,
     "table3-mnist": table3_mnist,
