@@ -28,7 +28,6 @@ PANELS = (
     ("churn", "Churn %", 100),
     ("confidence", "Confidence", 1),
 )
-PERCENT = {quantity for quantity, _, scale in PANELS if scale == 100}
 NAMES = {"validation": "Validation", "test": "Test"}
 LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
 DPI = 200
@@ -69,7 +68,7 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
         The figures; axes without any number have none.
     """
     shown = [axis for axis in result.axes if _any(axis)]
-    broken = [p.name for p in _points(result, shown) if not _steady(result, p)]
+    broken = _broken(result, shown) if shown else []
     aside = (
         f" Out of the frame, since runs broke down there (the table has them): "
         f"{', '.join(broken)}."
@@ -84,7 +83,7 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
             "the baseline. Dotted line: the value chosen on the validation split."
             + aside,
             (4.8, 4.9),
-            lambda figure, axis=axis: _curves(figure, result, axis),
+            lambda figure, axis=axis: _curves(figure, result, axis, broken),
         )
         for axis in shown
     ]
@@ -97,7 +96,9 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
                 "better. Bars: one standard error. Ringed: chosen on the validation "
                 "split." + aside,
                 (4.8, 4.4),
-                lambda figure, split=split: _trade_off(figure, result, shown, split),
+                lambda figure, split=split: _trade_off(
+                    figure, result, shown, split, broken
+                ),
             )
         )
     return tuple(figures)
@@ -113,30 +114,33 @@ def _estimate(point: PointResult, split: str, quantity: str) -> Estimate | None:
     return found if found is not None and np.isfinite(found.mean) else None
 
 
-def _points(result: SweepResult, shown) -> list[PointResult]:
-    """The baseline and every point of the axes shown, each once."""
-    found = {p.name: p for axis in shown for p in axis.points if p.validation}
-    if result.baseline is not None and result.baseline.validation is not None:
-        found.setdefault(result.baseline.name, result.baseline)
-    return list(found.values())
+def _broken(result: SweepResult, shown) -> list[str]:
+    """Names of the points at which runs broke down; figures are not scaled to them."""
+    found = {p.name: p.validation for axis in shown for p in axis.points}
+    if result.baseline is not None:
+        found.setdefault(result.baseline.name, result.baseline.validation)
+    known = {name: s for name, s in found.items() if s is not None}
+    accuracy = {name: s.accuracy.mean for name, s in known.items()}
+    best = np.nanmax(list(accuracy.values()))
+    return [
+        name
+        for name, summary in known.items()
+        if summary.stopped or not accuracy[name] >= BROKEN * best
+    ]
 
 
-def _steady(result: SweepResult, point: PointResult) -> bool:
-    """Whether all runs of a point went well, so that figures are scaled to it."""
-    known = [p for axis in result.axes for p in axis.points]
-    known = [*known, *([result.baseline] if result.baseline else [])]
-    best = max(p.validation.accuracy.mean for p in known if p.validation)
-    summary = point.validation
-    if summary is None or summary.stopped:
-        return False
-    return summary.accuracy.mean >= BROKEN * best
-
-
-def _frame(found: list[Estimate], scale: float) -> tuple[float, float] | None:
-    """Limits that hold estimates with their errors, and a margin."""
+def _frame(
+    points: list[PointResult], broken: list[str], splits, quantity: str, scale: float
+) -> tuple[float, float] | None:
+    """Limits that hold the sound points with their errors; None: Matplotlib's do."""
+    if not any(p.name in broken for p in points):
+        return None
+    sound = [p for p in points if p.name not in broken]
+    found = [_estimate(p, split, quantity) for p in sound for split in splits]
     ends = [
         scale * (e.mean + sign * np.nan_to_num(e.stderr))
         for e in found
+        if e is not None
         for sign in (-1, 1)
     ]
     if not ends or min(ends) == max(ends):
@@ -145,20 +149,7 @@ def _frame(found: list[Estimate], scale: float) -> tuple[float, float] | None:
     return min(ends) - margin, max(ends) + margin
 
 
-def _scaled_to_steady(
-    result: SweepResult, points: list[PointResult], splits, quantity: str
-) -> tuple[float, float] | None:
-    """Limits for one quantity; None where every point is steady: Matplotlib's do."""
-    steady = [p for p in points if p.validation and _steady(result, p)]
-    if not steady or len(steady) == len([p for p in points if p.validation]):
-        return None
-    found = [_estimate(p, split, quantity) for p in steady for split in splits]
-    return _frame(
-        [e for e in found if e is not None], 100 if quantity in PERCENT else 1
-    )
-
-
-def _curves(figure, result: SweepResult, axis: AxisResult) -> str:
+def _curves(figure, result: SweepResult, axis: AxisResult, broken) -> str:
     """Entropy, accuracy, churn and confidence against the coefficient."""
     panels = figure.subplots(2, 2, sharex=True)
     values = [p.value for p in axis.points if p.value]
@@ -184,8 +175,8 @@ def _curves(figure, result: SweepResult, axis: AxisResult) -> str:
         if axis.choice.value is not None:
             axes.axvline(axis.choice.value, color=INK, linewidth=1.0, linestyle=":")
         axes.set_title(title, fontsize=10)
-        frame = [*points, *([result.baseline] if result.baseline else [])]
-        if limits := _scaled_to_steady(result, frame, SPLITS, quantity):
+        framed = [*points, *([result.baseline] if result.baseline else [])]
+        if limits := _frame(framed, broken, SPLITS, quantity, scale):
             axes.set_ylim(*limits)
         if log:
             _log_scale(axes, values)
@@ -216,7 +207,7 @@ def _log_scale(axes, values: list[float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _trade_off(figure, result: SweepResult, shown, split: str) -> str:
+def _trade_off(figure, result: SweepResult, shown, split: str, broken) -> str:
     """Accuracy against churn, one line per axis, the baseline as a star."""
     axes = figure.add_subplot()
     for i, axis in enumerate(shown):
@@ -280,10 +271,11 @@ def _trade_off(figure, result: SweepResult, shown, split: str) -> str:
     axes.set_xlabel("Churn %   (less is better)")
     axes.set_ylabel("Accuracy %")
     axes.margins(0.1)
-    everything = _points(result, shown)
-    if limits := _scaled_to_steady(result, everything, (split,), "churn"):
+    framed = [p for axis in shown for p in axis.points]
+    framed += [result.baseline] if result.baseline else []
+    if limits := _frame(framed, broken, (split,), "churn", 100):
         axes.set_xlim(*limits)
-    if limits := _scaled_to_steady(result, everything, (split,), "accuracy"):
+    if limits := _frame(framed, broken, (split,), "accuracy", 100):
         axes.set_ylim(*limits)
     legend(figure, axes)
     return f"Accuracy against churn on the {split} split, one line per coefficient"

@@ -144,6 +144,17 @@ def test_networks_that_learned_nothing_are_no_candidates(folder):
     assert choice.reason == "no candidates, because they learned little: skl.beta=10"
 
 
+def test_figures_are_not_scaled_to_points_that_broke_down(folder):
+    # One class for everything, next to points with 90 % accuracy and more.
+    one = 4.0 * np.eye(4, dtype=np.float32)[np.zeros((SEEDS, 40), int)]
+    path = folder / "points" / "skl.beta=10" / "validation.npz"
+    whole = sweep_figures(reports.collect_sweep(folder))
+    assert not any("Out of the frame" in figure.caption for figure in whole)
+    save_predictions(path, Predictions(np.arange(40), LABELS, one, {}))
+    for figure in sweep_figures(reports.collect_sweep(folder)):
+        assert figure.caption.endswith("(the table has them): skl.beta=10.")
+
+
 def test_an_unknown_criterion_is_refused():
     with pytest.raises(ValueError, match="criterion must be one of"):
         choose("a", [], None, "luck")
