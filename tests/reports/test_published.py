@@ -8,14 +8,16 @@ from churn_jax.reports.published import Published, published, published_keys, ta
 from churn_jax.studies.presets import PRESETS, preset
 
 PAPER = "reproducibility"
+AD = "anti-distillation"
+KEYS = [key for key in published_keys() if key.startswith(f"{PAPER}/")]
 DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
-WHOLE = [k for k in published_keys() if k.split("/")[1] in ("table2", "table7")]
+WHOLE = [k for k in KEYS if k.split("/")[1] in ("table2", "table7")]
 
 
 def test_every_table_of_the_first_paper_is_there():
-    tables = [key.split("/")[1] for key in published_keys()]
+    tables = [key.split("/")[1] for key in KEYS]
     assert {f"table{n}" for n in range(1, 8)} <= set(tables)
-    assert [k.split("/")[2] for k in published_keys() if "table2" in k] == list(DATA)
+    assert [k.split("/")[2] for k in KEYS if "table2" in k] == list(DATA)
     rows = [f"{PAPER}/table2/{data}" for data in DATA]
     counted = sum(len(_as_printed("Table 2", key)) for key in rows)
     assert counted == 29
@@ -41,7 +43,7 @@ def test_churn_is_the_mixture_of_its_two_slices(key):
 
 @pytest.mark.parametrize(
     "key",
-    [k for k in published_keys() if k.split("/")[1] in ("table3", "table5", "table7")],
+    [k for k in KEYS if k.split("/")[1] in ("table3", "table5", "table7")],
 )
 def test_tables_agree_where_they_overlap(key):
     ours, theirs = published(f"{PAPER}/table2/{key.split('/')[2]}"), published(key)
@@ -54,15 +56,19 @@ def test_tables_agree_where_they_overlap(key):
     assert shared >= 8
 
 
-def test_doubtful_cells_are_exactly_those_known():
-    found = {
-        (key.removeprefix(f"{PAPER}/"), method, metric)
+def doubtful_cells(paper):
+    return {
+        (key.removeprefix(f"{paper}/"), method, metric)
         for key in published_keys()
+        if key.startswith(f"{paper}/")
         for method, row in published(key).items()
         for metric, number in row.items()
         if number.doubtful
     }
-    assert found == {
+
+
+def test_doubtful_cells_are_exactly_those_known():
+    assert doubtful_cells(PAPER) == {
         ("table1/cifar10", "off", "churn"),
         ("table1/cifar10", "off_init", "churn"),
         *(
@@ -107,12 +113,64 @@ def test_numbers_are_those_printed(key, method, metric, mean, std, source):
 
 def test_means_and_deviations_are_in_the_right_unit():
     settings = {"training_cost", "inference_cost", "alpha", "beta", "temperature"}
-    for key in published_keys():
+    for key in KEYS:
         for method, row in published(key).items():
             for metric, number in row.items():
                 assert (number.std is None) == (metric in settings), (key, method)
                 if number.std is not None:
                     assert 0 < number.std < 0.1 and 0 < number.mean < 1, (key, method)
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "metric", "mean", "source"),
+    [
+        ("table1/mnist", "baseline", "accuracy", 0.992, "Table 1"),
+        ("table1/mnist", "baseline", "prediction_difference", 0.0777, "Table 1"),
+        ("table1/mnist", "ad_0_05", "label_prediction_difference", 0.0051, "Table 1"),
+        ("table1/mnist", "ad_1", "hamming_prediction_difference", 0.0057, "Table 1"),
+        ("table2/mnist", "ensemble_6", "prediction_difference_2", 0.0236, "Table 2"),
+        ("table2/mnist", "ad_8", "prediction_difference", 0.0009, "Table 2"),
+        ("table3/clicks", "correlation_1_s10", "log_loss_change", 0.00907, "Table 3"),
+        ("table3/clicks", "correlation_5_s5", "rank_loss_change", 0.00324, "Table 3"),
+        (
+            "table3/clicks",
+            "covariance_1_s1",
+            "positive_prediction_difference",
+            0.0612,
+            "Table 3",
+        ),
+    ],
+)
+def test_numbers_of_the_second_paper_are_those_printed(
+    key, method, metric, mean, source
+):
+    number = published(f"{AD}/{key}")[method][metric]
+    assert (number.mean, number.std, number.source) == (mean, None, source)
+
+
+def test_tables_of_the_second_paper_agree_and_their_doubts_are_told():
+    one, two = published(f"{AD}/table1/mnist"), published(f"{AD}/table2/mnist")
+    for first, second in (("baseline", "ensemble_2"), ("ad_0_5", "ad_2")):
+        for metric, number in two[second].items():
+            printed = dataclasses.replace(number, source="Table 1")
+            assert one[first][metric] == printed, (first, metric)
+    shifted = {
+        (f"ad_0_{i}", metric)
+        for i in (1, 2)
+        for metric in set(one["baseline"]) - {"nll"}
+    }
+    signs = {
+        (row, "log_loss_change")
+        for row in ("correlation_0_5_s1", "covariance_1_s1", "difference_1_s1")
+    }
+    assert doubtful_cells(AD) == {
+        *(("table1/mnist", row, metric) for row, metric in shifted),
+        *(("table1/mnist", row, "nll") for row in one),
+        *(("table3/clicks", row, metric) for row, metric in signs),
+    }
+    assert "ascending order" in one["ad_0_1"]["accuracy"].note
+    assert "summed" in one["ad_0_1"]["nll"].note
+    assert len(published(f"{AD}/table3/clicks")) == 12
 
 
 @pytest.mark.parametrize("name", [n for n in PRESETS if preset(n).published])

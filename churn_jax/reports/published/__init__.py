@@ -2,8 +2,9 @@
 
 The numbers are in `<paper>.json`, one object per table and data set, as they are
 printed: percent where the paper prints percent, `[mean, standard deviation]`, and a
-third entry with the reason where a cell must not be relied upon. Here they become
-fractions, the unit of every measured number. A published number is context, never a
+third entry with the reason where a cell must not be relied upon, or with the name of a
+reason that many cells share. Here they become fractions, the unit of every measured
+number. A published number is context, never a
 target: it comes from other hardware, and often from other data.
 """
 
@@ -23,7 +24,8 @@ class Published:
 
     Attributes:
         mean: over the paper's runs; shares (accuracy, churn, ECE, ...) as fractions.
-        std: standard deviation over those runs; None for a setting or a cost.
+        std: standard deviation over those runs; None for a setting or a cost, and in
+            papers that print none.
         doubtful: whether the cell must not be relied upon.
         note: why it is doubtful; empty otherwise.
         source: where it is printed, such as `"Table 2"`.
@@ -43,7 +45,7 @@ class PublishedTable:
     Attributes:
         key: such as `"reproducibility/table2/cifar10"`.
         title: data set and network.
-        runs: how many runs the paper has per row.
+        runs: how many runs the paper has per row; 0 where it does not say.
         citation: authors, title, year.
         url: where the paper is.
         rows: method name to metric to `Published`; names as in the presets.
@@ -69,7 +71,7 @@ def published_keys() -> tuple[str, ...]:
 
     Example:
         >>> published_keys()[0]
-        'reproducibility/table1/cifar10'
+        'anti-distillation/table1/mnist'
     """
     files = resources.files(__name__).iterdir()
     papers = sorted(f.name[:-5] for f in files if f.name.endswith(".json"))
@@ -91,8 +93,8 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
     Returns:
         Rows named like the methods of the presets (`baseline`, `codistill_skl`, ...;
         with `_wd0` for weight decay 0 in `table3`); metrics named like the fields of a
-        `MethodSummary`, besides `training_cost`, `inference_cost`, `alpha`, `beta` and
-        `temperature`.
+        `MethodSummary`, besides costs, coefficients (`beta`, `strength`, ...) and what
+        only a stream of clicks has.
 
     Raises:
         ValueError: there is no such table; the message has the closest keys.
@@ -107,6 +109,8 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
     References:
         [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [anti-distillation] Table 1 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
     return table(key).rows
 
@@ -140,7 +144,9 @@ def table(key: str) -> PublishedTable:
         for method, cells in paper["tables"][part]["rows"].items():
             row = rows.setdefault(method, {})
             for metric, cell in cells.items():
-                row.setdefault(metric, _cell(cell, metric in paper["percent"], part))
+                percent = metric in paper["percent"]
+                number = _cell(cell, percent, part, paper.get("notes", {}))
+                row.setdefault(metric, number)
     return PublishedTable(
         key=key,
         title=entry["title"],
@@ -151,10 +157,13 @@ def table(key: str) -> PublishedTable:
     )
 
 
-def _cell(cell: float | list, percent: bool, part: str) -> Published:
+def _cell(
+    cell: float | list, percent: bool, part: str, notes: Mapping[str, str]
+) -> Published:
     parts = cell if isinstance(cell, list) else [cell]
     mean, std = parts[0], parts[1] if len(parts) > 1 else None
     note = parts[2] if len(parts) > 2 else ""
+    note = notes.get(note, note)
     if percent:
         mean, std = _fraction(mean), None if std is None else _fraction(std)
     where = part.partition("/")[0]
