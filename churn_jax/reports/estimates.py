@@ -2,19 +2,21 @@
 
 Numbers of single runs carry the standard deviation over runs and `std / sqrt(R)`.
 Numbers of pairs of runs are averaged over all unordered pairs; pairs share runs, so
-their standard error leaves out one run at a time.
+their standard error leaves out one run at a time. So does that of numbers of all runs as one
+set, the prediction differences of the second paper.
 """
 
 import dataclasses
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
 from churn_jax.analysis.significance import jackknife_stderr
 
-__all__ = ["Estimate", "over_pairs", "over_runs", "relative_difference"]
+__all__ = ["Estimate", "over_pairs", "over_runs", "over_sets"]
 
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
@@ -24,11 +26,12 @@ class Estimate:
     """A mean with its spread; NaN where there are too few runs for it.
 
     Attributes:
-        mean: over runs, or over all unordered pairs of runs.
+        mean: over runs, or over all unordered pairs of runs; or the number of the set
+            of all runs.
         std: standard deviation over those runs (dividing by `R - 1`) or those pairs
             (dividing by their number, as `summarize_pairs` does).
         stderr: standard error of `mean`: `std / sqrt(R)` over runs, the
-            leave-one-run-out jackknife over pairs.
+            leave-one-run-out jackknife over pairs and of sets.
     """
 
     mean: float
@@ -67,32 +70,76 @@ def _summarize_each(stack):
     return jax.vmap(metrics.summarize_pairs)(stack)
 
 
-def relative_difference(logits: np.ndarray) -> Estimate:
-    """`Delta^r` of all runs together; its jackknife leaves one run out of the set.
+def over_sets(
+    logits: np.ndarray, labels: np.ndarray
+) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
+    """Numbers of all runs together: how far they spread around their mean prediction.
+
+    The jackknife leaves one run out of the set, `stderr`; `std` is `stderr * sqrt(R)`.
 
     Args:
         logits: `[R, N, C]`.
+        labels: `[N]` class ids below C.
+
+    Returns:
+        The prediction differences by their field in a `MethodSummary`, and the values
+        without each run in turn, `[R]`, for paired tests. NaN with one run; no
+        standard error and no values without a run with two.
+
+    Example:
+        >>> probs = np.array([[[0.75, 0.25]], [[0.25, 0.75]]])
+        >>> found, without = over_sets(np.log(probs), np.array([0]))
+        >>> f"{found['prediction_difference'].mean:.4f}", without
+        ('0.5000', {})
     """
-    runs = len(logits)
-    if runs < 2:
-        return Estimate(np.nan, np.nan, np.nan)
-    value = _relative_of(logits)
-    if runs < 3:
-        return Estimate(value, np.nan, np.nan)
-    without = [_relative_of(np.delete(logits, r, axis=0)) for r in range(runs)]
-    stderr = jackknife_stderr(np.array(without))
-    return Estimate(value, stderr * np.sqrt(runs), stderr)
-
-
-_relative = jax.jit(metrics.relative_prediction_difference)
-
-
-def _relative_of(logits) -> float:
-    """`Delta^r` over blocks of examples, so that large sets fit; it is a mean."""
     runs, examples, num_classes = logits.shape
+    if runs < 2:
+        return dict.fromkeys(_OF_SETS, Estimate(np.nan, np.nan, np.nan)), {}
+    labels = labels.astype(np.int32)
     size = max(1, BLOCK_NUMBERS // (runs * num_classes))
-    total = 0.0
-    for start in range(0, examples, size):
+    totals = dict.fromkeys(_OF_SETS, 0.0)
+    for start in range(0, examples, size):  # means, so they add up over blocks
         block = logits[:, start : start + size]
-        total += float(_relative(block)) * block.shape[1]
-    return total / examples
+        values = jax.device_get(_set_values(block, labels[start : start + size]))
+        for name, value in values.items():
+            totals[name] = totals[name] + value.astype(np.float64) * block.shape[1]
+    values = {name: np.asarray(total) / examples for name, total in totals.items()}
+    without = {name: value[1:] for name, value in values.items() if runs > 2}
+    estimates = {}
+    for name, value in values.items():
+        stderr = jackknife_stderr(without[name]) if without else np.nan
+        std = float(stderr * np.sqrt(runs))
+        estimates[name] = Estimate(float(value[0]), std, float(stderr))
+    return estimates, without
+
+
+_OF_SETS = {
+    "prediction_difference": lambda logits, _: metrics.prediction_difference(logits),
+    "prediction_difference_2": lambda logits, _: metrics.prediction_difference(
+        logits, order=2
+    ),
+    "relative_prediction_difference": lambda logits, _: (
+        metrics.relative_prediction_difference(logits)
+    ),
+    "label_prediction_difference": metrics.label_prediction_difference,
+}
+
+
+@jax.jit
+def _set_values(logits, labels):
+    """Of all runs, then without each in turn: `[R + 1]`, or `[1]` of two runs."""
+
+    def of(logits):
+        return {name: metric(logits, labels) for name, metric in _OF_SETS.items()}
+
+    runs = logits.shape[0]
+    whole = jax.tree.map(jnp.atleast_1d, of(logits))
+    if runs == 2:
+        return whole
+
+    def without(run):  # one at a time: never [R, R, N, C]
+        others = jnp.arange(runs - 1)
+        return of(logits[others + (others >= run)])
+
+    parts = jax.lax.map(without, jnp.arange(runs))
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), whole, parts)

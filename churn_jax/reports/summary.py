@@ -13,7 +13,7 @@ from churn_jax.reports.estimates import (
     Estimate,
     over_pairs,
     over_runs,
-    relative_difference,
+    over_sets,
 )
 
 __all__ = ["BOUNDS", "Curves", "MethodSummary", "summarize"]
@@ -72,11 +72,16 @@ class MethodSummary:
         churn_incorrect: churn on the examples one run gets wrong, over both directions.
         nfr: share of examples one run gets right and the other wrong, over both.
         hamming_prediction_difference: mean pairwise churn under its other name.
-        relative_prediction_difference: over the set of all runs; `stderr` by the
-            jackknife and `std = stderr * sqrt(R)`.
+        prediction_difference: Delta_1, and as all that follow over the set of all
+            runs; `stderr` by the jackknife and `std = stderr * sqrt(R)`.
+        prediction_difference_2: Delta_2.
+        relative_prediction_difference: Delta^r.
+        label_prediction_difference: Delta^L.
         run_values: run-level names to `[R]`.
         pair_values: pair-level names to `[R, R]`, symmetric; besides the estimates
             above, those of `BOUNDS`.
+        set_values: set-level names to `[R]`, the number without run r; empty with
+            fewer than three runs.
         curves: what the plots need.
     """
 
@@ -97,9 +102,13 @@ class MethodSummary:
     churn_incorrect: Estimate
     nfr: Estimate
     hamming_prediction_difference: Estimate
+    prediction_difference: Estimate
+    prediction_difference_2: Estimate
     relative_prediction_difference: Estimate
+    label_prediction_difference: Estimate
     run_values: Mapping[str, np.ndarray]
     pair_values: Mapping[str, np.ndarray]
+    set_values: Mapping[str, np.ndarray]
     curves: Curves
 
 
@@ -162,17 +171,19 @@ def summarize(
     matrices = _pair_level(predictions, runs)
     estimates = {name: over_runs(v) for name, v in values.items()}
     estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
+    of_sets, without = over_sets(predictions.logits[runs], predictions.labels)
     return MethodSummary(
         runs=tuple(runs),
         stopped=tuple(left_out),
         examples=examples,
         num_classes=num_classes,
         hamming_prediction_difference=estimates["churn"],
-        relative_prediction_difference=relative_difference(predictions.logits[runs]),
         run_values=values,
         pair_values=matrices,
+        set_values=without,
         curves=curves,
         **estimates,
+        **of_sets,
     )
 
 

@@ -100,27 +100,42 @@ def test_pair_numbers_are_means_over_all_ordered_pairs(noisy, summary, name, met
     np.testing.assert_allclose(getattr(summary, name).mean, expected, rtol=2e-6)
 
 
-def test_relative_prediction_difference_leaves_one_run_out_of_the_set(noisy, summary):
-    got = summary.relative_prediction_difference
+SET_LEVEL = {
+    "prediction_difference": lambda p, _: np.abs(p - p.mean(0)).sum(-1),
+    "prediction_difference_2": lambda p, _: np.sqrt(((p - p.mean(0)) ** 2).sum(-1)),
+    "relative_prediction_difference": lambda p, _: (
+        np.abs(p - p.mean(0)) / p.mean(0)
+    ).sum(-1),
+    "label_prediction_difference": lambda p, y: (np.abs(p / p.mean(0) - 1))[
+        :, np.arange(len(y)), y
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SET_LEVEL)
+def test_prediction_differences_leave_one_run_out_of_the_set(noisy, summary, name):
+    got = getattr(summary, name)
     probs = np.exp(noisy.logits - noisy.logits.max(-1, keepdims=True), dtype=np.float64)
     probs /= probs.sum(-1, keepdims=True)
 
     def delta(p):
-        mean = p.mean(0)
-        return np.mean(np.sum(np.abs(p - mean) / mean, axis=-1))
+        return SET_LEVEL[name](p, noisy.labels).mean()
 
     without = np.array([delta(np.delete(probs, r, 0)) for r in range(4)])
     stderr = np.sqrt(3 / 4 * np.sum((without - without.mean()) ** 2))
     np.testing.assert_allclose(got.mean, delta(probs), rtol=1e-5)
+    np.testing.assert_allclose(summary.set_values[name], without, rtol=1e-5)
     np.testing.assert_allclose(got.stderr, stderr, rtol=1e-3)  # float32 differences
     np.testing.assert_allclose(got.std, 2 * got.stderr)
 
 
 def test_large_sets_in_blocks_give_the_same_number(noisy, summary, monkeypatch):
-    whole = summary.relative_prediction_difference.mean
     monkeypatch.setattr(f"{MODULE}.BLOCK_NUMBERS", 4 * 5 * 7)  # blocks of 7 examples
-    parts = summarize(noisy).relative_prediction_difference.mean
-    np.testing.assert_allclose(parts, whole, rtol=1e-6)
+    parts = summarize(noisy)
+    for name, without in summary.set_values.items():
+        whole, part = getattr(summary, name), getattr(parts, name)
+        np.testing.assert_allclose(part.mean, whole.mean, rtol=1e-6)
+        np.testing.assert_allclose(parts.set_values[name], without, rtol=1e-6)
 
 
 def test_a_stopped_run_changes_nothing_but_the_count(noisy, summary):
@@ -156,6 +171,8 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     assert np.isfinite(two.churn.mean) and np.isnan(two.churn.stderr)
     assert np.isnan(two.churn.std)  # one pair has no spread, not a spread of zero
     assert np.isnan(two.relative_prediction_difference.stderr)
+    assert two.prediction_difference.mean > 0 and not two.set_values
+    assert np.isnan(one.prediction_difference.mean)
 
 
 def test_nothing_to_summarize_and_foreign_labels_are_refused(noisy):
