@@ -1,12 +1,25 @@
 """Training losses: per example, float32, from logits.
 
 No function here averages, masks or stops a gradient; the caller does, where a reader
-can see it. Nothing heavier than JAX and optax is imported.
+can see it. The penalties between members are the exception: they couple the examples of
+a batch, so they take the mask and return one float32 scalar over the global batch.
+Nothing heavier than JAX and optax is imported.
 """
 
 from churn_jax.losses.classification import binary_logits, cross_entropy
 from churn_jax.losses.codistillation import cross_entropy_between, l1, symmetric_kl
+from churn_jax.losses.decorrelation import (
+    correlation_penalty,
+    covariance_penalty,
+    residual_correlation_penalty,
+)
+from churn_jax.losses.differences import (
+    cross_entropy_difference_penalty,
+    difference_penalty,
+    inverse_difference_penalty,
+)
 from churn_jax.losses.distillation import distillation_kl
+from churn_jax.losses.moments import MomentState, running_correlation_penalty
 from churn_jax.losses.regularizers import (
     entropy,
     renormalized_entropy,
@@ -15,14 +28,22 @@ from churn_jax.losses.regularizers import (
 )
 
 __all__ = [
+    "MomentState",
     "binary_logits",
+    "correlation_penalty",
+    "covariance_penalty",
     "cross_entropy",
     "cross_entropy_between",
+    "cross_entropy_difference_penalty",
+    "difference_penalty",
     "distillation_kl",
     "entropy",
+    "inverse_difference_penalty",
     "l1",
     "renormalized_entropy",
     "renormalized_uniform_symmetric_kl",
+    "residual_correlation_penalty",
+    "running_correlation_penalty",
     "symmetric_kl",
     "uniform_symmetric_kl",
 ]
