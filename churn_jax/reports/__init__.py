@@ -9,6 +9,9 @@ from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.html import render, write_report
 from churn_jax.reports.report import Missing, Report, Row, collect
+from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
+from churn_jax.reports.stream_html import write_stream
+from churn_jax.reports.stream_tables import print_stream
 from churn_jax.reports.summary import MethodSummary, summarize
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.reports.sweep_html import write_sweep
@@ -23,18 +26,23 @@ __all__ = [
     "Report",
     "ReportError",
     "Row",
+    "StreamReport",
     "SweepResult",
     "collect",
+    "collect_stream",
     "collect_sweep",
     "compare_with_baseline",
     "csv_table",
+    "is_stream",
     "markdown_table",
     "print_report",
+    "print_stream",
     "print_sweep",
     "render",
     "summarize",
     "write",
     "write_report",
+    "write_stream",
     "write_sweep",
 ]
 

@@ -1,0 +1,282 @@
+"""What one row of a stream study measured, and how it differs from the baseline.
+
+Log loss, rank loss and calibration are numbers of single runs; a prediction difference
+is one number of all runs together, with its value without each run in turn for the
+jackknife. Replica `r` of every row has the same seeds, so rows are compared run by run.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from churn_jax.analysis.significance import Difference, holm, jackknife_stderr
+from churn_jax.reports.estimates import Estimate, over_runs
+
+__all__ = [
+    "DIFFERENCES",
+    "LOSSES",
+    "Change",
+    "StreamChange",
+    "StreamNumbers",
+    "compare_streams",
+    "interval",
+    "jackknife_change",
+    "paired_change",
+]
+
+LOSSES = ("log_loss", "rank_loss", "calibration")
+"""Numbers of single runs; rank loss is one minus the area under the ROC curve."""
+
+DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "label_pd", "hamming")
+"""Numbers of all runs together: Delta^r_1, Delta_1, Delta_2, Delta^L, Delta^H."""
+
+COVERAGE = 0.95
+_ROUNDING = 1e-12  # a standard error below this share of the numbers is rounding
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamNumbers:
+    """Scores of one row over one part of a stream.
+
+    Attributes:
+        runs: numbers of the replicas that finished, ascending.
+        per_run: name in `LOSSES` to `[A]`, one number per finished replica.
+        whole: name in `DIFFERENCES` to the value over all finished replicas.
+        without: the same names to `[A]` values that leave one of them out.
+    """
+
+    runs: tuple[int, ...]
+    per_run: Mapping[str, np.ndarray]
+    whole: Mapping[str, float]
+    without: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(
+        cls, totals: Mapping[str, Any], stopped: tuple[int, ...] = ()
+    ) -> "StreamNumbers":
+        """From the totals that progressive validation leaves.
+
+        Args:
+            totals: `log_loss`, `auc`, `calibration` of every replica `[R]`; a number
+                `d` and the list `d_loo [R]` for each `d` in `DIFFERENCES`.
+            stopped: replicas that count nowhere.
+
+        Raises:
+            ValueError: a number is missing, or not one per replica.
+        """
+        losses = {name: _vector(totals, name) for name in ("log_loss", "calibration")}
+        losses["rank_loss"] = 1.0 - _vector(totals, "auc")
+        without = {name: _vector(totals, f"{name}_loo") for name in DIFFERENCES}
+        sizes = {name: len(v) for name, v in (losses | without).items()}
+        if len(set(sizes.values())) != 1:
+            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ValueError(
+                f"every number must have one entry per replica; got {told}"
+            )
+        replicas = len(losses["log_loss"])
+        runs = [r for r in range(replicas) if r not in stopped]
+        return cls(
+            runs=tuple(runs),
+            per_run={name: losses[name][runs] for name in LOSSES},
+            whole={name: _scalar(totals, name) for name in DIFFERENCES},
+            without={name: without[name][runs] for name in DIFFERENCES},
+        )
+
+    def estimate(self, name: str) -> Estimate:
+        """Mean over runs with its spread, or the value over all runs.
+
+        Of a prediction difference there is no spread over runs: `std` is NaN and
+        `stderr` the jackknife's.
+        """
+        if name in LOSSES:
+            values = self.per_run[name]
+            return over_runs(values) if len(values) else Estimate(*[np.nan] * 3)
+        stderr = np.nan
+        if len(self.runs) > 2:
+            stderr = jackknife_stderr(self.without[name])
+        return Estimate(self.whole[name], np.nan, stderr)
+
+
+def _vector(totals: Mapping[str, Any], name: str) -> np.ndarray:
+    if name not in totals:
+        raise ValueError(f"the totals lack {name}")
+    values = [np.nan if v is None else v for v in np.ravel(totals[name]).tolist()]
+    return np.asarray(values, np.float64)
+
+
+def _scalar(totals: Mapping[str, Any], name: str) -> float:
+    values = _vector(totals, name)
+    if len(values) != 1:
+        raise ValueError(f"{name} must be one number; got {len(values)}")
+    return float(values[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A number of a row against the baseline's.
+
+    Attributes:
+        absolute: row minus baseline.
+        relative: the same as a share of the baseline's.
+    """
+
+    absolute: Difference
+    relative: Difference
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamChange:
+    """A row against the baseline, run by run.
+
+    Attributes:
+        changes: names of `LOSSES` and `DIFFERENCES` to their `Change`.
+        p_holm: of the relative prediction difference, Holm-adjusted over the rows.
+    """
+
+    changes: Mapping[str, Change]
+    p_holm: float
+
+
+def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:
+    """Of a number of single runs: mean of the runs' own differences and ratios.
+
+    `d = 1/R sum_r (a_r - b_r)` and `1/R sum_r (a_r / b_r - 1)`, each with standard
+    error `std / sqrt(R)`.
+
+    Args:
+        row: `[R]`, a run's number.
+        baseline: `[R]`, the same seeds.
+
+    Example:
+        >>> change = paired_change(np.array([1.1, 2.4]), np.array([1.0, 2.0]))
+        >>> round(change.relative.difference, 3), round(change.relative.stderr, 3)
+        (0.15, 0.05)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = row / baseline - 1.0
+    parts = []
+    for values, scale in ((row - baseline, _scale(row, baseline)), (ratios, 1.0)):
+        found = over_runs(values) if len(values) else Estimate(*[np.nan] * 3)
+        parts.append(_tested(found.mean, found.stderr, len(values), scale))
+    return Change(*parts)
+
+
+def jackknife_change(
+    value: float, without: np.ndarray, base_value: float, base_without: np.ndarray
+) -> Change:
+    """Of a number of all runs together; run `r` is left out of both sides at once.
+
+    Args:
+        value: over all runs of the row.
+        without: `[R]`, without run `r`.
+        base_value: the baseline's.
+        base_without: `[R]`, likewise and in the same order.
+
+    Example:
+        >>> change = jackknife_change(
+        ...     3.0, np.array([3.0, 3.5, 2.5]), 6.0, np.array([6.0, 7.0, 5.0])
+        ... )
+        >>> change.absolute.difference, change.relative.difference
+        (-3.0, -0.5)
+        >>> round(change.absolute.stderr, 4), change.relative.stderr
+        (0.5774, 0.0)
+
+    References:
+        [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
+        Annals of Statistics 1981. https://doi.org/10.1214/aos/1176345462
+    """
+    runs = len(without)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.float64(value) / np.float64(base_value) - 1.0
+        ratios = without / base_without - 1.0
+    parts = []
+    for whole, parts_without, scale in (
+        (value - base_value, without - base_without, max(abs(value), abs(base_value))),
+        (float(relative), ratios, 1.0),
+    ):
+        stderr = jackknife_stderr(parts_without) if runs > 2 else np.nan
+        parts.append(_tested(whole, stderr, runs, scale))
+    return Change(*parts)
+
+
+def _tested(difference: float, stderr: float, runs: int, scale: float) -> Difference:
+    """With Student's t on `runs - 1` degrees of freedom; `scale` is of the numbers."""
+    if not np.isfinite(stderr) or not np.isfinite(difference):
+        return Difference(difference, np.nan, np.nan, np.nan, runs)
+    noise = _ROUNDING * scale
+    if stderr <= noise:  # every run says the same
+        if abs(difference) <= noise:
+            return Difference(0.0, 0.0, 0.0, 1.0, runs)
+        return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
+    t = difference / stderr
+    p = 2.0 * special.stdtr(runs - 1, -abs(t))
+    return Difference(float(difference), float(stderr), float(t), float(p), runs)
+
+
+def _scale(*arrays: np.ndarray) -> float:
+    return max(float(np.max(np.abs(a), initial=0.0)) for a in arrays)
+
+
+def interval(difference: Difference) -> tuple[float, float]:
+    """The 95 % interval of a difference, by Student's t; NaN where it has no error.
+
+    Example:
+        >>> low, high = interval(Difference(1.0, 0.1, 10.0, 0.01, runs=3))
+        >>> round(low, 3), round(high, 3)
+        (0.57, 1.43)
+    """
+    if difference.runs < 2 or not np.isfinite(difference.stderr):
+        return np.nan, np.nan
+    half = special.stdtrit(difference.runs - 1, (1 + COVERAGE) / 2) * difference.stderr
+    return float(difference.difference - half), float(difference.difference + half)
+
+
+def compare_streams(
+    numbers: Mapping[str, StreamNumbers], baseline: str
+) -> dict[str, StreamChange]:
+    """Every row against the baseline; empty when the baseline is not there.
+
+    Args:
+        numbers: row to its numbers; run `r` of each shares its seeds.
+        baseline: the row that the others are compared with.
+
+    Returns:
+        One `StreamChange` per other row. Where other runs stopped on the two sides, the
+        prediction differences are of different sets of runs: their change is given
+        without an error, for leaving a run out has no counterpart.
+    """
+    if baseline not in numbers:
+        return {}
+    base = numbers[baseline]
+    found = {
+        name: _changes(row, base) for name, row in numbers.items() if name != baseline
+    }
+    adjusted = holm([changes["relative_pd"].absolute.p for changes in found.values()])
+    return {
+        name: StreamChange(changes, float(p))
+        for (name, changes), p in zip(found.items(), adjusted, strict=True)
+    }
+
+
+def _changes(row: StreamNumbers, base: StreamNumbers) -> dict[str, Change]:
+    shared = [r for r in row.runs if r in base.runs]
+    ours = [row.runs.index(r) for r in shared]
+    theirs = [base.runs.index(r) for r in shared]
+    changes = {
+        name: paired_change(row.per_run[name][ours], base.per_run[name][theirs])
+        for name in LOSSES
+    }
+    same = row.runs == base.runs
+    for name in DIFFERENCES:
+        # With no run left out there is a change, but no error of it.
+        keep = slice(None) if same else slice(0)
+        changes[name] = jackknife_change(
+            row.whole[name],
+            row.without[name][keep],
+            base.whole[name],
+            base.without[name][keep],
+        )
+    return changes
