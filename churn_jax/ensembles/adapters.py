@@ -21,10 +21,21 @@ __all__ = ["Network", "Outputs", "from_function", "from_linen", "from_nnx"]
 
 @struct.dataclass
 class Outputs:
-    """What a network returns: `logits [..., C]` and, if it has them, `features`."""
+    """What a network returns; everything but `logits` is optional.
+
+    Attributes:
+        logits: `[..., C]`.
+        features: input of the last layer, `[..., D]`.
+        part: output of one part of the network, such as the deep one of a wide and
+            deep network, `[B, ...]` per network (`[K, B, ...]` with K heads).
+        gate: log-weights with which members are mixed, not normalised, `[B]` per
+            network (`[K, B]` with K heads).
+    """
 
     logits: jax.Array
     features: jax.Array | None = None
+    part: jax.Array | None = None
+    gate: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +69,8 @@ def _as_outputs(raw: Any) -> Outputs:
     if isinstance(raw, Outputs):
         return raw
     if hasattr(raw, "logits"):
-        return Outputs(raw.logits, getattr(raw, "features", None))
+        names = ("features", "part", "gate")
+        return Outputs(raw.logits, *(getattr(raw, name, None) for name in names))
     return Outputs(raw)
 
 

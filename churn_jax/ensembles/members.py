@@ -1,7 +1,8 @@
 """Members: one variables tree with a leading `M` axis, and committees of such trees.
 
 A committee is a tuple of *groups*, one per architecture, each a stacked tree; their
-logits are concatenated along the member axis in group order.
+logits are concatenated along the member axis in group order. A group may instead hold
+the gate, which weights the members and is none itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,23 +27,33 @@ stack = slots.stack
 
 
 class Group(tuple):
-    """`(network, size)`: `size` independently weighted networks of one kind."""
+    """`(network, size, gate)`: `size` independently weighted networks of one kind.
+
+    Args:
+        network: of every slot.
+        size: S, how many.
+        gate: the networks are no members but weight them: each gives `[B, K]`
+            log-weights, and the S x K of them belong to the committee's members in
+            order. One network for all M (S = 1), or one per member (K = 1), which can
+            be sharded as the members are.
+    """
 
     __slots__ = ()
 
-    def __new__(cls, network: Network, size: int):
+    def __new__(cls, network: Network, size: int = 1, gate: bool = False):
         """Checks that the size is positive."""
         if size < 1:
             raise ValueError(f"a group needs at least one network; got {size}")
-        return super().__new__(cls, (network, size))
+        return super().__new__(cls, (network, size, gate))
 
     network = property(lambda self: self[0])
     size = property(lambda self: self[1])
+    gate = property(lambda self: self[2])
 
     @property
     def members(self) -> int:
-        """Members that this group yields, `size` times the network's heads."""
-        return self.size * self.network.heads
+        """Members that this group yields, `size` times the network's heads; or 0."""
+        return 0 if self.gate else self.size * self.network.heads
 
 
 def init_members(
@@ -117,7 +128,17 @@ def _flatten_heads(outputs: Outputs) -> Outputs:
     if features is not None:
         own = features.shape[1:3] == heads and features.ndim == 4
         features = flat(features) if own else jnp.repeat(features, heads[0], axis=0)
-    return Outputs(flat(outputs.logits), features)
+    own = {"part": outputs.part, "gate": outputs.gate}
+    for name, leaf in own.items():
+        if leaf is None:
+            continue
+        if leaf.shape[1:3] != heads:
+            raise ValueError(
+                f"a network with {heads[0]} heads must return a {name} of every head, "
+                f"[{heads[0]}, {heads[1]}, ...]; got {leaf.shape[1:]}"
+            )
+        own[name] = flat(leaf)
+    return Outputs(flat(outputs.logits), features, **own)
 
 
 def _check_heads(network: Network, count: int, shape: tuple[int, ...]) -> None:
@@ -136,6 +157,7 @@ def apply_committee(
     *,
     member_axis: str | None = None,
     key: jax.Array | None = None,
+    extras: tuple[str, ...] = (),
     **kwargs,
 ) -> tuple[Outputs, list[PyTree]]:
     """Applies every group and concatenates the members' outputs.
@@ -147,21 +169,19 @@ def apply_committee(
         member_axis: inside `shard_map`, the mesh axis over which every group's
             networks are sharded; logits are gathered over it.
         key: dropout key; every network of the committee draws from its own.
+        extras: `features` or `part`, to be gathered from all groups and devices like
+            the logits; a committee of one group that is not sharded over members has
+            them anyway.
         **kwargs: passed to `apply_members`.
 
     Returns:
-        `(Outputs(logits [M, B, C]), model_states)`. Features are kept only for a
-        committee of one group that is not sharded over members.
+        `(Outputs(logits [M, B, C], features, part, gate [M, B]), model_states)`; what
+        no network returns, or nobody asked for, is None.
 
     Raises:
-        ValueError: a network has another number of heads than it says.
+        ValueError: a network has another number of heads than it says, or members'
+            extras differ in form.
     """
-
-    def gather(leaf):
-        if member_axis is None:
-            return leaf
-        return jax.lax.all_gather(leaf, member_axis, tiled=True, to="invarying")
-
     results = []
     for position, (group, v) in enumerate(zip(groups, variables, strict=True)):
         count = len(v) if isinstance(v, list) else jax.tree.leaves(v)[0].shape[0]
@@ -172,11 +192,54 @@ def apply_committee(
             group_key = jax.random.fold_in(key, position)
             keys = jax.vmap(jax.random.fold_in, (None, 0))(group_key, slot)
         result = apply_members(group.network.apply, v, x, keys=keys, **kwargs)
-        _check_heads(group.network, count, result[0].logits.shape)
+        if not group.gate:
+            _check_heads(group.network, count, result[0].logits.shape)
         results.append(result)
-    logits = [gather(outputs.logits) for outputs, _ in results]
+
+    def gather(leaf):
+        if member_axis is None:
+            return leaf
+        return jax.lax.all_gather(leaf, member_axis, tiled=True, to="invarying")
+
+    answers = [outputs for outputs, _ in results]
     states = [state for _, state in results]
-    if len(logits) == 1:
-        features = results[0][0].features if member_axis is None else None
-        return Outputs(logits[0], features), states
-    return Outputs(jnp.concatenate(logits)), states
+    networks = [(g, o) for g, o in zip(groups, answers) if not g.gate]
+    alone = len(networks) == 1 and member_axis is None
+    carried = {
+        name: _concatenated(name, networks, gather)
+        for name in ("features", "part")
+        if alone or name in extras
+    }
+    logits = [gather(outputs.logits) for _, outputs in networks]
+    together = logits[0] if len(logits) == 1 else jnp.concatenate(logits)
+    gates = [gather(_weights(o.logits)) for g, o in zip(groups, answers) if g.gate]
+    gate = gates[0] if gates else _concatenated("gate", networks, gather)
+    if gate is not None and gate.shape != together.shape[:2]:
+        raise ValueError(
+            f"the gate must give one log-weight per member and example, "
+            f"{together.shape[:2]}; got {gate.shape}"
+        )
+    return Outputs(together, gate=gate, **carried), states
+
+
+def _weights(raw: jax.Array) -> jax.Array:
+    """Log-weights of S gate networks, `[S, B, K]` to `[S x K, B]`."""
+    if raw.ndim != 3:
+        raise ValueError(f"a gate network must return [B, K]; got {raw.shape[1:]}")
+    return jnp.moveaxis(raw, 2, 1).reshape(-1, raw.shape[1])
+
+
+def _concatenated(name: str, networks, gather) -> jax.Array | None:
+    """One kind of output of all members, `[M, B, ...]`; None where there is none."""
+    leaves = {g.network.name: getattr(o, name) for g, o in networks}
+    parts = [getattr(o, name) for _, o in networks]
+    if all(part is None for part in parts):
+        return None
+    if any(part is None for part in parts):
+        without = [n for n, leaf in leaves.items() if leaf is None]
+        raise ValueError(f"{', '.join(without)} returns no {name}; others do")
+    forms = {n: leaf.shape[2:] for n, leaf in leaves.items()}
+    if len({part.shape[2:] for part in parts}) > 1:
+        raise ValueError(f"members must agree in the form of their {name}; got {forms}")
+    gathered = [gather(part) for part in parts]
+    return gathered[0] if len(gathered) == 1 else jnp.concatenate(gathered)

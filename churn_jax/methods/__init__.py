@@ -1,5 +1,6 @@
 """Training methods: members plus losses plus, for some, a teacher. All pure."""
 
+from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.base import Batch, LossOutput, Method, Ramp, deploy
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
@@ -7,6 +8,7 @@ from churn_jax.methods.erm import ERM, MinimumEntropy
 
 __all__ = [
     "ERM",
+    "AntiDistillation",
     "Batch",
     "Codistillation",
     "EnsembleDistillation",

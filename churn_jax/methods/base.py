@@ -15,7 +15,7 @@ import numpy as np
 from flax import struct
 from jax.typing import ArrayLike
 
-from churn_jax.ensembles import Outputs, average_logits, average_probs
+from churn_jax.ensembles import Outputs, average_logits, average_probs, gate
 from churn_jax.typing import Logits, PyTree
 
 __all__ = [
@@ -29,10 +29,11 @@ __all__ = [
     "coefficient",
     "deploy",
     "forward",
+    "forward_outputs",
     "static",
 ]
 
-DEPLOYMENTS = ("member", "mean_probs", "mean_logits")
+DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
 MEMBER_SAMPLES = ("shared", "bootstrap")
 
 
@@ -130,19 +131,19 @@ class Apply(Protocol):
     """`apply(variables, images, train=True) -> (Outputs(logits [M, B, C]), state)`."""
 
     def __call__(
-        self, variables: PyTree, images: jax.Array, train: bool = True
+        self,
+        variables: PyTree,
+        images: jax.Array,
+        train: bool = True,
+        extras: tuple[str, ...] = (),
     ) -> tuple[Outputs, PyTree]:
-        """Applies all members of the replica."""
+        """Applies all members of the replica; `extras` are `features` or `part`."""
 
 
 def forward(
     apply: Apply, variables: PyTree, batch: Batch
 ) -> tuple[Logits, jax.Array, PyTree]:
     """All members' logits of the batch, with the rows of padding hidden.
-
-    A masked mean keeps padding out of the value, not out of the gradient: where a
-    masked row is not finite, its zero cotangent becomes `0 * nan`. So padding enters
-    the network as zeros and leaves it as zeros.
 
     Args:
         apply: of all members.
@@ -152,9 +153,34 @@ def forward(
     Returns:
         `(logits [M, B, C], labels [M, B], model_state)`.
     """
-    outputs, model_state = apply(variables, batch.hide(batch.images, axis=0))
-    logits = batch.hide(outputs.logits, axis=-2)
-    return logits, jnp.broadcast_to(batch.labels, logits.shape[:-1]), model_state
+    outputs, labels, model_state = forward_outputs(apply, variables, batch)
+    return outputs.logits, labels, model_state
+
+
+def forward_outputs(
+    apply: Apply, variables: PyTree, batch: Batch, extras: tuple[str, ...] = ()
+) -> tuple[Outputs, jax.Array, PyTree]:
+    """Like `forward`, with everything that members return besides logits.
+
+    A masked mean keeps padding out of the value, not out of the gradient: where a
+    masked row is not finite, its zero cotangent becomes `0 * nan`. So padding enters
+    the network as zeros and leaves it as zeros.
+
+    Args:
+        apply: of all members.
+        variables: of all members.
+        batch: the batch.
+        extras: which of `features` and `part` are gathered from all members.
+
+    Returns:
+        `(Outputs(logits [M, B, C], ...), labels [M, B], model_state)`.
+    """
+    asked: dict[str, Any] = {"extras": extras} if extras else {}
+    images = batch.hide(batch.images, axis=0)
+    outputs, model_state = apply(variables, images, **asked)
+    outputs = jax.tree.map(lambda leaf: batch.hide(leaf, axis=1), outputs)
+    labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
+    return outputs, labels, model_state
 
 
 Teacher = Callable[..., Logits]
@@ -206,7 +232,8 @@ class Method:
     Attributes:
         members: M, networks per replica that train together.
         deploy: what a replica predicts with: `member` (number `deployed_member`),
-            `mean_probs` or `mean_logits` of its members.
+            `mean_probs` or `mean_logits` of its members, or `gate`, their mixture
+            with learned weights, for methods that train a gate.
         deployed_member: which peer, for `deploy="member"`, counted from 0.
     """
 
@@ -216,6 +243,8 @@ class Method:
 
     # Whether another method's trained replicas teach this one.
     needs_teacher = False
+    # Whether the method trains the weights that `deploy="gate"` mixes members with.
+    trains_gate = False
     # Whether each member has a bootstrap of the training set to itself.
     member_sample = "shared"
 
@@ -230,6 +259,11 @@ class Method:
         if self.deploy not in DEPLOYMENTS:
             raise ValueError(
                 f"deploy must be one of {', '.join(DEPLOYMENTS)}; got {self.deploy!r}"
+            )
+        if self.deploy == "gate" and not self.trains_gate:
+            raise ValueError(
+                f"{type(self).__name__} trains no gate; deploy='gate' needs a method "
+                "that does, such as AntiDistillation"
             )
         if not 0 <= self.deployed_member < self.members:
             raise ValueError(
@@ -269,10 +303,28 @@ class Method:
         return 1.0 if self.deploy == "member" else float(self.members)
 
 
-def deploy(method: Method, logits: Logits) -> Logits:
-    """The deployed prediction of a replica, `[M, ..., C]` to `[..., C]`."""
+def deploy(
+    method: Method, logits: Logits, log_weights: jax.Array | None = None
+) -> Logits:
+    """The deployed prediction of a replica, `[M, ..., C]` to `[..., C]`.
+
+    Args:
+        method: says what is deployed.
+        logits: `[M, ..., C]`.
+        log_weights: of the members, `[M, ...]`, for `deploy="gate"`.
+
+    Raises:
+        ValueError: a gate is deployed and the committee has none.
+    """
     if method.deploy == "mean_probs":
         return average_probs(logits)
     if method.deploy == "mean_logits":
         return average_logits(logits)
+    if method.deploy == "gate":
+        if log_weights is None:
+            raise ValueError(
+                "deploy='gate' needs a gate in the committee: a Group(..., gate=True), "
+                "or networks whose outputs have .gate"
+            )
+        return gate(logits, log_weights)
     return logits[method.deployed_member].astype(jnp.float32)

@@ -57,7 +57,7 @@ def make_predict(
             )
             if every_member:
                 return outputs.logits.astype(jnp.float32)
-            return deploy(method, outputs.logits)
+            return deploy(method, outputs.logits, outputs.gate)
 
         mapping = "vmap" if program.mapping == "vmap" else "unroll"
         return slots.map_slots(one, (params, model_state), count=count, mapping=mapping)

@@ -59,12 +59,22 @@ class Run:
     stream: int = 0
 
     def __post_init__(self):
-        """Checks that the committee has as many members as the method couples."""
+        """Checks that the committee is the one that the method trains."""
         members = sum(group.members for group in self.groups)
         if members != self.method.members:
             raise ValueError(
                 f"{self.name}: the method has {self.method.members} members, the "
                 f"committee {members}"
+            )
+        gates = sum(group.gate for group in self.groups)
+        if gates > 1 or (gates and self.method.deploy != "gate"):
+            raise ValueError(
+                f"{self.name}: the committee has {gates} gate group(s); "
+                + (
+                    "it can have one"
+                    if gates > 1
+                    else f"deploy={self.method.deploy!r} would not train it"
+                )
             )
 
 

@@ -144,7 +144,7 @@ def test_unknown_ramp_is_refused():
     ("options", "message"),
     [
         ({"members": 0}, "members must be at least 1; got 0"),
-        ({"deploy": "vote"}, "member, mean_probs, mean_logits; got 'vote'"),
+        ({"deploy": "vote"}, "member, mean_probs, mean_logits, gate; got 'vote'"),
         ({"deployed_member": 1}, "below members=1; got 1"),
         ({"members": 3, "deployed_member": -1}, "below members=3; got -1"),
         ({"deployed_member": "all"}, "deployed_member must be a whole.*got 'all'"),
