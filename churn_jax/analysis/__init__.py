@@ -12,6 +12,7 @@ from churn_jax.analysis.significance import (
     leave_one_run_out,
     mcnemar_exact,
     paired_jackknife_test,
+    paired_leave_one_out_test,
     paired_t_test,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "leave_one_run_out",
     "mcnemar_exact",
     "paired_jackknife_test",
+    "paired_leave_one_out_test",
     "paired_t_test",
     "tempered_logistic_loss",
 ]

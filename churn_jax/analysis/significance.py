@@ -17,6 +17,7 @@ __all__ = [
     "leave_one_run_out",
     "mcnemar_exact",
     "paired_jackknife_test",
+    "paired_leave_one_out_test",
     "paired_t_test",
 ]
 
@@ -149,6 +150,52 @@ def paired_jackknife_test(
     pairs = runs * (runs - 1)
     difference = float(delta.sum() / pairs) if runs > 1 else np.nan
     stderr = jackknife_stderr(leave_one_run_out(delta)) if runs > 2 else np.nan
+    return _difference(difference, stderr, runs, _scale(method, baseline))
+
+
+def paired_leave_one_out_test(
+    value_method: float,
+    value_baseline: float,
+    without_method: np.ndarray,
+    without_baseline: np.ndarray,
+) -> Difference:
+    """Do two methods differ in a number of all their runs, such as Delta_1?
+
+    As `paired_jackknife_test`, for a number that is no mean over pairs: run `r` is left
+    out of both sets at once, `t = difference / stderr` with `R - 1` degrees of freedom.
+
+    Args:
+        value_method: of all the method's runs as one set.
+        value_baseline: of all the baseline's runs.
+        without_method: `[R]`, entry `r` without run `r`.
+        without_baseline: `[R]`, the same runs in the same order.
+
+    Returns:
+        The `Difference`; with fewer than three runs its stderr, t and p are NaN.
+
+    Raises:
+        ValueError: the arrays are not `[R]` of one length.
+
+    Example:
+        >>> left_out = np.array([0.08, 0.10, 0.09])
+        >>> test = paired_leave_one_out_test(0.05, 0.09, left_out - 0.04, left_out)
+        >>> round(test.difference, 4), test.p
+        (-0.04, 0.0)
+
+    References:
+        [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
+        Annals of Statistics 1981. https://doi.org/10.1214/aos/1176345462
+    """
+    method = np.asarray(without_method, np.float64)
+    baseline = np.asarray(without_baseline, np.float64)
+    if method.ndim != 1 or method.shape != baseline.shape:
+        raise ValueError(
+            "without_method and without_baseline must both be [R]; got "
+            f"{method.shape} and {baseline.shape}"
+        )
+    runs = len(method)
+    stderr = jackknife_stderr(method - baseline) if runs > 2 else np.nan
+    difference = float(value_method - value_baseline)
     return _difference(difference, stderr, runs, _scale(method, baseline))
 
 

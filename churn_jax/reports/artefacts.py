@@ -84,6 +84,8 @@ class StudyInfo:
             of the plan.
         facts: the whole file, for everything that is only displayed.
         published: key of the paper's numbers for the same rows; empty without.
+        columns: what its tables show, fields of a `MethodSummary`; empty for those of
+            the first paper.
     """
 
     folder: Path
@@ -93,6 +95,7 @@ class StudyInfo:
     methods: tuple[MethodInfo, ...]
     facts: Mapping[str, Any]
     published: str = ""
+    columns: tuple[str, ...] = ()
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -145,7 +148,13 @@ def read_study(run_dir) -> StudyInfo:
         methods=methods,
         facts=facts,
         published=str(facts.get("published") or ""),
+        columns=_columns(facts.get("config")),
     )
+
+
+def _columns(config) -> tuple[str, ...]:
+    found = config.get("columns") if isinstance(config, Mapping) else None
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _entries(facts: Mapping) -> list:

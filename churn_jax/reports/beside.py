@@ -8,21 +8,13 @@ import dataclasses
 import math
 from html import escape
 
-from churn_jax.reports.cells import percent
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
+from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
 
 __all__ = ["Beside", "BesideRow", "beside", "html_section"]
 
-METRICS = (
-    ("accuracy", "Accuracy %"),
-    ("churn", "Churn %"),
-    ("surrogate_churn", "SChurn %"),
-    ("churn_correct", "Churn correct %"),
-    ("churn_incorrect", "Churn incorrect %"),
-    ("ece", "ECE %"),
-)
 ABSENT = "–"
 
 
@@ -49,14 +41,14 @@ class Beside:
 
     Attributes:
         table: the published one.
-        metrics: name and heading of every quantity that the paper prints.
+        metrics: every quantity that the paper prints and that is measured.
         rows: those of the study, then those that only the paper has.
         notes: why cells are doubtful, each once; cells refer to them from 1.
         caption: what is compared with what.
     """
 
     table: PublishedTable
-    metrics: tuple[tuple[str, str], ...]
+    metrics: tuple[Quantity, ...]
     rows: tuple[BesideRow, ...]
     notes: tuple[str, ...]
     caption: str
@@ -67,14 +59,16 @@ class Beside:
         if number is None:
             return ABSENT
         std = math.nan if number.std is None else number.std
-        text = percent(Estimate(number.mean, std, math.nan))
+        text = QUANTITIES[metric].write(Estimate(number.mean, std, math.nan))
         if number.doubtful:
             text += f" doubtful [{self.notes.index(number.note) + 1}]"
         return text
 
     def measured_cell(self, row: BesideRow, metric: str) -> str:
         """`5.80 ± 0.21`, or a dash."""
-        return percent(row.measured[metric]) if metric in row.measured else ABSENT
+        if metric not in row.measured:
+            return ABSENT
+        return QUANTITIES[metric].write(row.measured[metric])
 
 
 def beside(report: Report) -> Beside | None:
@@ -92,13 +86,13 @@ def beside(report: Report) -> Beside | None:
         return None  # `Report.remarks` says so
     found = table(report.study.published)
     printed = {metric for row in found.rows.values() for metric in row}
-    metrics = tuple(m for m in METRICS if m[0] in printed)
+    metrics = tuple(q for q in QUANTITIES.values() if q.name in printed)
     rows = [
         BesideRow(
             name=row.info.name,
             label=row.info.label,
             paper=dict(found.rows.get(row.info.name, {})),
-            measured={name: getattr(row.summary, name) for name, _ in metrics},
+            measured={q.name: getattr(row.summary, q.name) for q in metrics},
         )
         for row in report.rows
     ]
@@ -107,20 +101,22 @@ def beside(report: Report) -> Beside | None:
     rows += [
         BesideRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
-        if name not in measured and any(metric in paper for metric, _ in metrics)
+        if name not in measured and any(q.name in paper for q in metrics)
     ]
     notes = dict.fromkeys(
-        row.paper[metric].note
+        row.paper[q.name].note
         for row in rows
-        for metric, _ in metrics
-        if metric in row.paper and row.paper[metric].doubtful
+        for q in metrics
+        if q.name in row.paper and row.paper[q.name].doubtful
     )
     data = report.study.facts.get("data")
     ours = data.get("name") if isinstance(data, dict) else None
+    spread = any(n.std is not None for row in found.rows.values() for n in row.values())
     caption = (
-        f"Paper: {found.citation}, {_where(found)}, {found.title}, mean ± standard "
-        f"deviation over {found.runs} runs. Measured: this study"
-        f"{f', on {ours}' if ours else ''}. Published numbers are context, not targets."
+        f"Paper: {found.citation}, {_where(found)}, {found.title}, "
+        f"{'mean ± standard deviation ' if spread else ''}over {found.runs} runs. "
+        f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "
+        "context, not targets."
     )
     return Beside(found, metrics, tuple(rows), tuple(notes), caption)
 
@@ -134,7 +130,7 @@ def _where(found: PublishedTable) -> str:
         number.source: None
         for row in found.rows.values()
         for metric, number in row.items()
-        if metric in dict(METRICS)
+        if metric in QUANTITIES
     }
     return ", ".join(sources)
 
@@ -145,16 +141,16 @@ def html_section(report: Report) -> str:
     if found is None:
         return ""
     head = "".join(
-        f'<th scope="colgroup" colspan="2">{escape(heading)}</th>'
-        for _, heading in found.metrics
+        f'<th scope="colgroup" colspan="2">{escape(metric.heading)}</th>'
+        for metric in found.metrics
     )
     kinds = '<th scope="col">paper</th><th scope="col">measured</th>'
     lines = []
     for row in found.rows:
         cells = "".join(
-            f'<td class="paper">{_html_cell(found, row, metric)}</td>'
-            f"<td>{escape(found.measured_cell(row, metric))}</td>"
-            for metric, _ in found.metrics
+            f'<td class="paper">{_html_cell(found, row, metric.name)}</td>'
+            f"<td>{escape(found.measured_cell(row, metric.name))}</td>"
+            for metric in found.metrics
         )
         lines.append(f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>')
     notes = "".join(f"<li>Doubtful: {escape(note)}.</li>" for note in found.notes)

@@ -4,7 +4,7 @@ import math
 
 from churn_jax.reports.estimates import Estimate
 
-__all__ = ["number", "percent", "times"]
+__all__ = ["number", "of_set", "percent", "times"]
 
 
 def percent(estimate: Estimate) -> str:
@@ -15,6 +15,11 @@ def percent(estimate: Estimate) -> str:
 def number(estimate: Estimate) -> str:
     """`0.213 ± 0.004`."""
     return _plus_minus(estimate.mean, estimate.std, 3)
+
+
+def of_set(estimate: Estimate) -> str:
+    """`0.0777 ± 0.0012`, the standard error: a set of runs has no spread of its own."""
+    return _plus_minus(estimate.mean, estimate.stderr, 4)
 
 
 def _plus_minus(mean: float, spread: float, digits: int) -> str:

@@ -9,6 +9,7 @@ from churn_jax.analysis.significance import (
     Difference,
     holm,
     paired_jackknife_test,
+    paired_leave_one_out_test,
     paired_t_test,
 )
 from churn_jax.reports.summary import MethodSummary
@@ -29,17 +30,30 @@ class Comparison:
         churn_p: its p-value, Holm-adjusted over the methods of the study.
         accuracy: difference of accuracy, method minus baseline.
         accuracy_p: its p-value, Holm-adjusted over the methods of the study.
+        prediction_difference: difference of Delta_1 of all runs; not tested unless both
+            sides have the same runs.
+        prediction_difference_p: its p-value, Holm-adjusted over the methods.
     """
 
     churn: Difference
     churn_p: float
     accuracy: Difference
     accuracy_p: float
+    prediction_difference: Difference = UNTESTED
+    prediction_difference_p: float = np.nan
 
     @property
     def churn_verdict(self) -> str:
         """One clause, for example `"reduces churn by 2.1 ± 0.3 points (p = 0.001)"`."""
         return _verdict(self.churn, self.churn_p, "churn", ("reduces", "increases"))
+
+    @property
+    def prediction_difference_verdict(self) -> str:
+        """For Delta_1: `"reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)"`."""
+        found, words = self.prediction_difference, ("reduces", "increases")
+        if found.runs == 0:
+            return "Δ₁ is not tested, since the rows do not have the same runs"
+        return _verdict(found, self.prediction_difference_p, "Δ₁", words, points=False)
 
     @property
     def accuracy_verdict(self) -> str:
@@ -53,7 +67,8 @@ def compare_with_baseline(
 ) -> dict[str, Comparison]:
     """Every method against the baseline, with Holm's adjustment over the methods.
 
-    Only runs that finished on both sides are paired.
+    Only runs that finished on both sides are paired. Delta_1 is a number of a whole set
+    of runs, so it is compared only where both sets are of the same runs.
 
     Args:
         summaries: method name to its summary; run `r` of each shares its seeds.
@@ -69,11 +84,19 @@ def compare_with_baseline(
     if baseline not in summaries:
         return {}
     base = summaries[baseline]
-    churn, accuracy = {}, {}
+    churn, accuracy, spread = {}, {}, {}
     for name, summary in summaries.items():
         if name == baseline:
             continue
         shared = [r for r in summary.runs if r in base.runs]
+        spread[name] = UNTESTED
+        if summary.runs == base.runs:
+            spread[name] = paired_leave_one_out_test(
+                summary.prediction_difference.mean,
+                base.prediction_difference.mean,
+                summary.set_values["prediction_difference"],
+                base.set_values["prediction_difference"],
+            )
         ours = [summary.runs.index(r) for r in shared]
         theirs = [base.runs.index(r) for r in shared]
         if not shared:
@@ -88,21 +111,27 @@ def compare_with_baseline(
         )
     churn_p = holm([d.p for d in churn.values()])
     accuracy_p = holm([d.p for d in accuracy.values()])
+    spread_p = holm([d.p for d in spread.values()])
     return {
-        name: Comparison(churn[name], float(c), accuracy[name], float(a))
-        for name, c, a in zip(churn, churn_p, accuracy_p, strict=True)
+        name: Comparison(
+            churn[name], float(c), accuracy[name], float(a), spread[name], float(s)
+        )
+        for name, c, a, s in zip(churn, churn_p, accuracy_p, spread_p, strict=True)
     }
 
 
-def _verdict(difference: Difference, p: float, what: str, words) -> str:
+def _verdict(
+    difference: Difference, p: float, what: str, words, points: bool = True
+) -> str:
     if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
         return f"too few runs to test {what} ({difference.runs} in common)"
     said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    digits = 1 if 100 * difference.stderr >= 0.1 else 2
-    error = f"{100 * difference.stderr:.{digits}f}"
+    scale, unit = (100, " points") if points else (1, "")
+    digits = 4 if not points else 1 if 100 * difference.stderr >= 0.1 else 2
+    error = f"{scale * difference.stderr:.{digits}f}"
     if p < SIGNIFICANT:
         verb = words[difference.difference > 0]
-        size = f"{100 * abs(difference.difference):.{digits}f}"
-        return f"{verb} {what} by {size} ± {error} points ({said})"
-    size = f"{100 * difference.difference:+.{digits}f}"
-    return f"no detectable effect on {what} ({size} ± {error} points, {said})"
+        size = f"{scale * abs(difference.difference):.{digits}f}"
+        return f"{verb} {what} by {size} ± {error}{unit} ({said})"
+    size = f"{scale * difference.difference:+.{digits}f}"
+    return f"no detectable effect on {what} ({size} ± {error}{unit}, {said})"

@@ -2,8 +2,8 @@
 
 Numbers of single runs carry the standard deviation over runs and `std / sqrt(R)`.
 Numbers of pairs of runs are averaged over all unordered pairs; pairs share runs, so
-their standard error leaves out one run at a time. So does that of numbers of all runs as one
-set, the prediction differences of the second paper.
+their standard error leaves out one run at a time. So does that of numbers of all runs
+as one set, the prediction differences of the second paper.
 """
 
 import dataclasses
@@ -83,18 +83,22 @@ def over_sets(
 
     Returns:
         The prediction differences by their field in a `MethodSummary`, and the values
-        without each run in turn, `[R]`, for paired tests. NaN with one run; no
-        standard error and no values without a run with two.
+        without each run in turn, `[R]`, for paired tests; NaN where fewer than two runs
+        are left.
 
     Example:
         >>> probs = np.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> found, without = over_sets(np.log(probs), np.array([0]))
-        >>> f"{found['prediction_difference'].mean:.4f}", without
-        ('0.5000', {})
+        >>> f"{found['prediction_difference'].mean:.4f}"
+        '0.5000'
+        >>> without["prediction_difference"]
+        array([nan, nan])
     """
     runs, examples, num_classes = logits.shape
+    unknown = np.full(runs, np.nan)
     if runs < 2:
-        return dict.fromkeys(_OF_SETS, Estimate(np.nan, np.nan, np.nan)), {}
+        none = Estimate(np.nan, np.nan, np.nan)
+        return dict.fromkeys(_OF_SETS, none), dict.fromkeys(_OF_SETS, unknown)
     labels = labels.astype(np.int32)
     size = max(1, BLOCK_NUMBERS // (runs * num_classes))
     totals = dict.fromkeys(_OF_SETS, 0.0)
@@ -104,12 +108,12 @@ def over_sets(
         for name, value in values.items():
             totals[name] = totals[name] + value.astype(np.float64) * block.shape[1]
     values = {name: np.asarray(total) / examples for name, total in totals.items()}
-    without = {name: value[1:] for name, value in values.items() if runs > 2}
-    estimates = {}
+    estimates, without = {}, {}
     for name, value in values.items():
-        stderr = jackknife_stderr(without[name]) if without else np.nan
+        without[name] = value[1:] if runs > 2 else unknown
+        stderr = jackknife_stderr(without[name])
         std = float(stderr * np.sqrt(runs))
-        estimates[name] = Estimate(float(value[0]), std, float(stderr))
+        estimates[name] = Estimate(float(value[0]), std, stderr)
     return estimates, without
 
 

@@ -44,10 +44,23 @@ GLOSSARY = (
         "Distance of two models' probabilities, between 0 and 2.",
     ),
     (
-        "Relative prediction difference",
-        "[anti-distillation] Eq. 1, relative form",
+        "Prediction difference Δ₁, Δ₂",
+        "[anti-distillation] Eq. 1",
+        "Δₚ = 1/N Σₙ 1/M Σₘ (Σ_ℓ |Pₙₘ(ℓ) − P̄ₙ(ℓ)|ᵖ)^(1/p)",
+        "Distance of each of M runs' probabilities from the mean of all runs.",
+    ),
+    (
+        "Relative Δʳ, label Δᴸ",
+        "[anti-distillation] Sec. 3",
         "1/N Σₙ 1/M Σₘ Σ_ℓ |Pₙₘ(ℓ) − P̄ₙ(ℓ)| / P̄ₙ(ℓ)",
-        "Distance of each run from the mean of all runs, relative to that mean.",
+        "Δ₁ relative to the mean probability: over all classes, and of the observed "
+        "label alone.",
+    ),
+    (
+        "Hamming Δᴴ",
+        "[anti-distillation] Sec. 3",
+        "2 / (M (M − 1)) Σ_{m < k} P[ŷₘ ≠ ŷₖ]",
+        "Share of labels that two runs predict differently: the mean pairwise churn.",
     ),
     (
         "NFR",

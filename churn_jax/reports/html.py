@@ -8,7 +8,7 @@ from pathlib import Path
 
 from churn_jax.predictions import replace_file
 from churn_jax.reports import ambiguous, beside, bounds, plots, sizes
-from churn_jax.reports.cells import number, percent, times
+from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.page import (
@@ -20,8 +20,9 @@ from churn_jax.reports.page import (
     run_section,
     scrolling_table,
 )
+from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, Row, collect
-from churn_jax.reports.tables import COLUMNS
+from churn_jax.reports.tables import columns
 
 __all__ = ["render", "write_report"]
 
@@ -33,7 +34,7 @@ FIGURES = (
     ),
     (
         plots.accuracy_against_churn,
-        "Accuracy against churn",
+        "Accuracy against reproducibility",
         "Down and right is worse, up and left is better. Bars: one standard error.",
     ),
     (
@@ -149,8 +150,9 @@ def _tone(row: Row) -> str:
 
 
 def _main_table(report: Report) -> str:
-    rows = [[column.cell(row) for column in COLUMNS] for row in report.rows]
-    table = scrolling_table([c.header for c in COLUMNS], rows, "main")
+    shown = columns(report)
+    rows = [[column.cell(row) for column in shown] for row in report.rows]
+    table = scrolling_table([c.header for c in shown], rows, "main")
     return f'<p class="soft">{escape(report.caption)}</p>{table}'
 
 
@@ -171,22 +173,14 @@ def _figures(report: Report) -> str:
     )
 
 
-DETAILS = (
-    ("L1", "l1", number),
-    ("NFR %", "nfr", percent),
-    ("Confidence", "confidence", number),
-    ("Entropy, nats", "entropy", number),
-    ("Brier", "brier", number),
-    ("Relative prediction difference", "relative_prediction_difference", number),
-)
-
-
 def _methods(report: Report) -> str:
     out = ['<section><h2>Methods</h2><div class="grid">']
     for row in report.rows:
         facts = _method_facts(row)
-        facts |= {
-            label: show(getattr(row.summary, name)) for label, name, show in DETAILS
+        facts |= {  # what the table has no column for
+            quantity.heading: quantity.write(getattr(row.summary, quantity.name))
+            for quantity in QUANTITIES.values()
+            if quantity not in report.columns
         }
         out.append(
             f'<div class="card"><h3>{escape(row.info.label)}</h3>'

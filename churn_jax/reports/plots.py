@@ -32,17 +32,19 @@ FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
 
 
 def accuracy_against_churn(report: Report) -> str:
-    """Accuracy against churn, one marker per method, with standard errors."""
+    """Accuracy against churn, or Delta_1 where a study is about it; standard errors."""
+    about = report.headline
     with drawing(5.4, 4.0) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
-            accuracy, churn = row.summary.accuracy, row.summary.churn
-            if not np.isfinite(churn.mean):
+            accuracy = row.summary.accuracy
+            difference = getattr(row.summary, about.name)
+            if not np.isfinite(difference.mean):
                 continue
             axes.errorbar(
-                100 * churn.mean,
+                about.scale * difference.mean,
                 100 * accuracy.mean,
-                xerr=error_bar(100 * churn.stderr),
+                xerr=error_bar(about.scale * difference.stderr),
                 yerr=error_bar(100 * accuracy.stderr),
                 fmt=marker(i),
                 color=colour(i),
@@ -51,11 +53,12 @@ def accuracy_against_churn(report: Report) -> str:
                 alpha=0.85,
                 label=short_label(row.info.label),
             )
-        axes.set_xlabel("Churn %   (less is better)")
+        axes.set_xlabel(f"{about.heading}   (less is better)")
         axes.set_ylabel("Accuracy %")
         axes.margins(0.15)
         legend(figure, axes)
-        return done("Accuracy against churn of every method, with standard errors")
+        what = about.heading.removesuffix(" %")
+        return done(f"Accuracy against {what} of every method, with standard errors")
 
 
 def pairwise_churn(report: Report) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import (
     Predictions,
     PredictionsError,
@@ -20,14 +21,23 @@ from churn_jax.reports.artefacts import (
 from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.factors import cross_sample_sentences, fixed_seed_sentences
 from churn_jax.reports.published import published_keys
+from churn_jax.reports.quantities import (
+    DEFAULT_COLUMNS,
+    QUANTITIES,
+    Quantity,
+    headline,
+)
 from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 
 CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
-    "of runs (churn). Δ churn: percentage points against {baseline}, ± standard error "
-    "that leaves one run out at a time; p: two-sided, Holm-adjusted over the methods."
+    "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, ± standard error that "
+    "leaves one run out at a time; p: two-sided, Holm-adjusted over the methods."
+)
+SETS = (
+    "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± standard error. "
 )
 
 
@@ -40,23 +50,32 @@ class Row:
         summary: its numbers.
         comparison: against the baseline; None for the baseline or without one.
         history: its training curves.
+        headline: what it is compared in, beside accuracy.
     """
 
     info: MethodInfo
     summary: MethodSummary
     comparison: Comparison | None
     history: History
+    headline: str = "churn"
+
+    @property
+    def change(self) -> Difference | None:
+        """Of the headline against the baseline."""
+        return self.comparison and getattr(self.comparison, self.headline)
+
+    @property
+    def change_p(self) -> float | None:
+        """The p-value of `change`, Holm-adjusted over the methods."""
+        return self.comparison and getattr(self.comparison, f"{self.headline}_p")
 
     @property
     def verdict(self) -> str:
-        """One sentence: the effect on churn, then on accuracy."""
+        """One sentence: the effect on churn or Delta_1, then on accuracy."""
         if self.comparison is None:
             return ""
-        churn, accuracy = (
-            self.comparison.churn_verdict,
-            self.comparison.accuracy_verdict,
-        )
-        return f"{churn[0].upper()}{churn[1:]}; {accuracy}."
+        first = getattr(self.comparison, f"{self.headline}_verdict")
+        return f"{first[0].upper()}{first[1:]}; {self.comparison.accuracy_verdict}."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,11 +123,29 @@ class Report:
         return self.study.baseline
 
     @property
+    def columns(self) -> tuple[Quantity, ...]:
+        """What the tables show of each row, without names that are unknown here."""
+        named = [QUANTITIES[n] for n in self.study.columns if n in QUANTITIES]
+        return tuple(named) or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
+
+    @property
+    def headline(self) -> Quantity:
+        """What rows are compared in, beside accuracy."""
+        return headline(tuple(quantity.name for quantity in self.columns))
+
+    @property
     def caption(self) -> str:
         """What the table's numbers are."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
-        return CAPTION.format(runs=runs or "0", baseline=self.baseline_label)
+        churn = self.headline.name == "churn"
+        return CAPTION.format(
+            runs=runs or "0",
+            baseline=self.baseline_label,
+            what="churn" if churn else "of Δ₁",
+            unit="percentage points" if churn else "difference",
+            sets="" if churn else SETS,
+        )
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -127,6 +164,11 @@ class Report:
         key = self.study.published
         if key and key not in published_keys():
             out.append(f"The study names published numbers {key!r}, unknown here.")
+        out += [
+            f"The study names a column {name!r}, unknown here."
+            for name in self.study.columns
+            if name not in QUANTITIES
+        ]
         return tuple(out)
 
     @property
@@ -204,12 +246,13 @@ def collect(run_dir) -> Report:
                 meta={},
             )
     comparisons = compare_with_baseline(summaries, study.baseline)
+    about = Report(study, (), ()).headline.name
     rows, missing = [], []
     for info in study.methods:
         if info.name in summaries:
             history = read_history(study.method_folder(info.name) / "metrics.jsonl")
             summary, versus = summaries[info.name], comparisons.get(info.name)
-            rows.append(Row(info, summary, versus, history))
+            rows.append(Row(info, summary, versus, history, about))
         else:
             missing.append(Missing(info, reasons[info.name]))
     if reference is None:

@@ -80,8 +80,8 @@ class MethodSummary:
         run_values: run-level names to `[R]`.
         pair_values: pair-level names to `[R, R]`, symmetric; besides the estimates
             above, those of `BOUNDS`.
-        set_values: set-level names to `[R]`, the number without run r; empty with
-            fewer than three runs.
+        set_values: set-level names to `[R]`, the number without run r; NaN with fewer
+            than three runs.
         curves: what the plots need.
     """
 

@@ -1,7 +1,7 @@
 """The table of a study: Markdown, CSV and the terminal.
 
-Columns follow Table 2 of the first paper. Percentages in the text forms, plain
-fractions at full precision in the CSV.
+Columns follow Table 2 of the first paper unless the study names its own. Percentages in
+the text forms, plain fractions at full precision in the CSV, which has every quantity.
 """
 
 import csv
@@ -16,47 +16,37 @@ from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
 from churn_jax.reports.artefacts import MethodInfo
-from churn_jax.reports.beside import METRICS, Beside, beside
-from churn_jax.reports.cells import number, percent, times
+from churn_jax.reports.beside import Beside, beside
+from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.published import Published
+from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
-    "COLUMNS",
-    "QUANTITIES",
     "Column",
+    "columns",
     "csv_table",
     "markdown_table",
     "print_report",
 ]
 
-QUANTITIES = (
-    "accuracy",
-    "churn",
-    "surrogate_churn",
-    "churn_correct",
-    "churn_incorrect",
-    "ece",
-    "nll",
-    "brier",
-    "confidence",
-    "entropy",
-    "l1",
-    "nfr",
-    "hamming_prediction_difference",
-    "relative_prediction_difference",
-)
-"""Names of the `Estimate` fields of a `MethodSummary`, in the order of the CSV."""
-
 
 def _points(difference: Difference | None) -> str:
+    return _signed(difference, 100, 2)
+
+
+def _plain(difference: Difference | None) -> str:
+    return _signed(difference, 1, 4)
+
+
+def _signed(difference: Difference | None, scale: float, digits: int) -> str:
     if difference is None or not math.isfinite(difference.difference):
         return "–"
-    mean = f"{100 * difference.difference:+.2f}"
+    mean = f"{scale * difference.difference:+.{digits}f}"
     if not math.isfinite(difference.stderr):
         return mean
-    return f"{mean} ± {100 * difference.stderr:.2f}"
+    return f"{mean} ± {scale * difference.stderr:.{digits}f}"
 
 
 def _p(p: float | None) -> str:
@@ -80,28 +70,41 @@ class Column:
     narrow: bool = False
 
 
-COLUMNS: Sequence[Column] = (
+_FIRST: Sequence[Column] = (
     Column("Method", lambda row: row.info.label, narrow=True),
     Column("Training cost", lambda row: times(row.info.training_cost)),
     Column("Inference cost", lambda row: times(row.info.inference_cost)),
-    Column("Accuracy %", lambda row: percent(row.summary.accuracy), narrow=True),
-    Column("Churn %", lambda row: percent(row.summary.churn), narrow=True),
-    Column("SChurn %", lambda row: percent(row.summary.surrogate_churn)),
-    Column("Churn correct %", lambda row: percent(row.summary.churn_correct)),
-    Column("Churn incorrect %", lambda row: percent(row.summary.churn_incorrect)),
-    Column("ECE %", lambda row: percent(row.summary.ece)),
-    Column("NLL", lambda row: number(row.summary.nll)),
-    Column(
-        "Δ churn",
-        lambda row: _points(row.comparison.churn if row.comparison else None),
-        narrow=True,
-    ),
-    Column(
-        "p",
-        lambda row: _p(row.comparison.churn_p if row.comparison else None),
-        narrow=True,
-    ),
 )
+
+
+def columns(report: Report) -> tuple[Column, ...]:
+    """The columns of the study's text tables.
+
+    Args:
+        report: from `collect`.
+
+    Returns:
+        Method and costs, the quantities the study chose, and the comparison.
+    """
+    about = report.headline
+    points = about.name == "churn"
+    return (
+        *_FIRST,
+        *(_quantity(quantity) for quantity in report.columns),
+        Column(
+            "Δ churn" if points else f"Δ of {about.heading}",
+            lambda row: _points(row.change) if points else _plain(row.change),
+            narrow=True,
+        ),
+        Column("p", lambda row: _p(row.change_p), narrow=True),
+    )
+
+
+def _quantity(quantity: Quantity) -> Column:
+    def cell(row: Row) -> str:
+        return quantity.write(getattr(row.summary, quantity.name))
+
+    return Column(quantity.heading, cell, quantity.narrow)
 
 
 def markdown_table(report: Report) -> str:
@@ -114,10 +117,11 @@ def markdown_table(report: Report) -> str:
         The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
     """
     lines = [f"# {_markdown(report.study.title)}", ""]
-    lines.append("| " + " | ".join(c.header for c in COLUMNS) + " |")
-    lines.append("|" + "|".join([":--"] + ["--:"] * (len(COLUMNS) - 1)) + "|")
+    shown = columns(report)
+    lines.append("| " + " | ".join(c.header for c in shown) + " |")
+    lines.append("|" + "|".join([":--"] + ["--:"] * (len(shown) - 1)) + "|")
     for row in report.rows:
-        cells = (_markdown(column.cell(row)) for column in COLUMNS)
+        cells = (_markdown(column.cell(row)) for column in shown)
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", _markdown(report.caption)]
     if verdicts := [row for row in report.rows if row.verdict]:
@@ -144,15 +148,15 @@ def _training_lines(report: Report) -> list[str]:
 
 def _beside_lines(found: Beside) -> list[str]:
     """The paper's numbers and ours, two columns per quantity."""
-    heads = [f"{heading}, {kind}" for _, heading in found.metrics for kind in _KINDS]
+    heads = [f"{q.heading}, {kind}" for q in found.metrics for kind in _KINDS]
     lines = ["", "## Beside the paper", "", "| Method | " + " | ".join(heads) + " |"]
     lines.append("|" + "|".join([":--"] + ["--:"] * len(heads)) + "|")
     for row in found.rows:
         cells = [row.label]
-        for metric, _ in found.metrics:
+        for metric in found.metrics:
             cells += [
-                found.paper_cell(row, metric),
-                found.measured_cell(row, metric),
+                found.paper_cell(row, metric.name),
+                found.measured_cell(row, metric.name),
             ]
         lines.append("| " + " | ".join(_markdown(cell) for cell in cells) + " |")
     lines += ["", _markdown(found.caption)]
@@ -173,6 +177,14 @@ def _markdown(text: str) -> str:
     return " ".join(text.split())
 
 
+# Columns of the CSV and the field of a `Comparison` that each is of.
+DIFFERENCES = (
+    ("delta_churn", "churn"),
+    ("delta_accuracy", "accuracy"),
+    ("delta_prediction_difference", "prediction_difference"),
+)
+
+
 def csv_table(report: Report) -> str:
     """The study for programs: one line per method, fractions at full precision.
 
@@ -191,11 +203,11 @@ def csv_table(report: Report) -> str:
     fields += ["runs", "stopped_runs", "examples", "classes"]
     for name in QUANTITIES:
         fields += [name, f"{name}_std", f"{name}_stderr"]
-    for name in ("delta_churn", "delta_accuracy"):
+    for name, *_ in DIFFERENCES:
         fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
     fields.append("verdict")
     found = beside(report)
-    names = [name for name, _ in (found.metrics if found else METRICS[:0])]
+    names = [quantity.name for quantity in (found.metrics if found else ())]
     for name in names:
         fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]
     paper = {row.name: row.paper for row in found.rows} if found else {}
@@ -232,10 +244,9 @@ def _csv_row(row: Row) -> dict:
         out[f"{name}_std"] = _full(estimate.std)
         out[f"{name}_stderr"] = _full(estimate.stderr)
     if (versus := row.comparison) is not None:
-        for name, difference, holm_p in (
-            ("delta_churn", versus.churn, versus.churn_p),
-            ("delta_accuracy", versus.accuracy, versus.accuracy_p),
-        ):
+        for name, field in DIFFERENCES:
+            difference = getattr(versus, field)
+            holm_p = getattr(versus, f"{field}_p")
             out[name] = _full(difference.difference)
             out[f"{name}_stderr"] = _full(difference.stderr)
             out[f"{name}_p"] = _full(difference.p)
@@ -266,13 +277,12 @@ def print_report(report: Report, console: Console | None = None) -> None:
     """
     console = console or Console()
     wide = console.width >= 150
-    columns = [c for c in COLUMNS if wide or c.narrow]
+    shown = [c for c in columns(report) if wide or c.narrow]
     table = Table(title=Text(report.study.title), caption=Text(report.caption))
-    for column in columns:
-        first = column is COLUMNS[0]
-        table.add_column(column.header, justify="left" if first else "right")
+    for i, column in enumerate(shown):
+        table.add_column(column.header, justify="right" if i else "left")
     for row in report.rows:
-        table.add_row(*(Text(column.cell(row)) for column in columns))
+        table.add_row(*(Text(column.cell(row)) for column in shown))
     console.print(table)
     for row in report.rows:
         if row.verdict:

@@ -11,6 +11,7 @@ import numpy as np
 from churn_jax import models
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import Method
+from churn_jax.reports.quantities import check_columns
 from churn_jax.training.config import TrainConfig
 
 __all__ = [
@@ -99,6 +100,7 @@ class MethodSpec:
             path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
         train_size: keep so many training examples for this row, a prefix of the
             study's training split in its fixed order; None keeps all.
+        model: network of this row instead of the study's; None is the study's.
     """
 
     name: str
@@ -109,6 +111,7 @@ class MethodSpec:
     models: tuple[tuple[str, int], ...] = ()
     train: tuple[tuple[str, Any], ...] = ()
     train_size: int | None = None
+    model: ModelConfig | None = None
 
     def config(self, train: TrainConfig) -> TrainConfig:
         """How this row is trained: the study's `train` with the row's changes.
@@ -131,7 +134,8 @@ class MethodSpec:
         return train
 
     def groups(self, model: ModelConfig, num_classes: int) -> tuple[Group, ...]:
-        """The committee of one replica."""
+        """The committee of one replica; `model` is the study's."""
+        model = self.model or model
         if not self.models:
             return (Group(model.build(num_classes), self.method.members),)
         return tuple(
@@ -186,6 +190,9 @@ class StudyConfig:
         baseline: name of the row that the others are compared with.
         published: `<paper>/<table>/<data set>`, the printed numbers that reports show
             beside ours; empty where there are none.
+        columns: of the tables and figures, fields of a `MethodSummary`; empty is those
+            of the first paper. With `prediction_difference` among them, rows are
+            compared in it instead of in churn.
     """
 
     name: str
@@ -196,9 +203,11 @@ class StudyConfig:
     methods: tuple[MethodSpec, ...]
     baseline: str = "baseline"
     published: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""
+        check_columns(self.columns)
         names = [spec.name for spec in self.methods]
         if len(set(names)) != len(names):
             raise ValueError(f"two methods have one name: {', '.join(names)}")

@@ -85,6 +85,7 @@ _FREE = (
     "data.threads",
     "data.workers",
     "methods",
+    "columns",
     "published",
     "title",
 )
@@ -190,7 +191,7 @@ class StudyFolder:
         """Whether the row was trained before, but otherwise than it would be now."""
         entry = self.entry(spec.name)
         settings = self.settings(spec)
-        defaults = {"train": [], "train_size": None, "teacher": None}
+        defaults = {"train": [], "train_size": None, "teacher": None, "model": None}
         return bool(entry) and any(
             entry.get(key, defaults.get(key)) != value
             for key, value in settings.items()
@@ -217,13 +218,15 @@ class StudyFolder:
         if spec.teacher is not None:
             taught_by = self.config.spec(spec.teacher)
             found = {"name": taught_by.name, **self.settings(taught_by)}
-            # As recorded before rows could have a training of their own.
-            teacher = {k: v for k, v in found.items() if v or not k.startswith("train")}
+            # As recorded before rows could have a training or a network of their own.
+            own = ("train", "train_size", "model")
+            teacher = {k: v for k, v in found.items() if v or k not in own}
         return {
             "method": resolved(spec.method),
             "teacher": teacher,
             "train": resolved(spec.train),
             "train_size": spec.train_size,
+            "model": resolved(spec.model),
         }
 
     def rows_of(

@@ -229,7 +229,7 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     baseline, method = config.spec(config.baseline), spec.method
     if not isinstance(baseline.method, ERM) or baseline.method.members != 1:
         return False
-    if spec.models or spec.teacher is not None:
+    if spec.models or spec.model != baseline.model or spec.teacher is not None:
         return False
     if spec.train_size != baseline.train_size:
         return False
@@ -259,6 +259,7 @@ def programs(
         key = (
             jax.tree.structure(spec.method),
             spec.models,
+            spec.model,
             spec.teacher,
             spec.train_size,
             _without_rates(spec.config(config.train)),

@@ -36,7 +36,7 @@ def test_a_study_without_published_numbers_shows_nothing_new(report):
 def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
     found = beside(seeds)
     assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
-    assert [m for m, _ in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
+    assert [m.name for m in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
     base, off, mine = found.rows[:3]
     assert found.paper_cell(base, "churn") == "5.81 ± 0.08"
     assert found.measured_cell(base, "accuracy") == "83.33 ± 5.77"
