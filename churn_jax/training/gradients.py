@@ -26,9 +26,9 @@ __all__ = [
 
 
 def _forward(program: Program, key: jax.Array):
-    """`apply(variables, images, train)` of all members, gathered over the mesh."""
+    """`apply(variables, images, train, extras)` of all members, over the whole mesh."""
 
-    def apply(variables, images, train=True):
+    def apply(variables, images, train=True, extras=()):
         extra: dict[str, Any] = {"axis_name": DATA, "key": key} if train else {}
         return apply_committee(
             program.groups,
@@ -37,6 +37,7 @@ def _forward(program: Program, key: jax.Array):
             member_axis=MEMBER,
             mapping=program.member_mapping,
             train=train,
+            extras=extras,
             **extra,
         )
 
