@@ -6,6 +6,7 @@ from churn_jax.ensembles.adapters import (
     from_function,
     from_linen,
     from_nnx,
+    with_inputs,
 )
 from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
 from churn_jax.ensembles.members import (
@@ -32,4 +33,5 @@ __all__ = [
     "init_members",
     "stack",
     "take_member",
+    "with_inputs",
 ]

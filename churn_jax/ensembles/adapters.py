@@ -6,17 +6,27 @@ where `variables = {"params": ..., **model_state}` and only `params` is trained.
 """
 
 import dataclasses
+import functools
 import inspect
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx, struct
 
 from churn_jax.typing import PRNGKey, PyTree
 
-__all__ = ["Network", "Outputs", "from_function", "from_linen", "from_nnx"]
+__all__ = [
+    "Network",
+    "Outputs",
+    "from_function",
+    "from_linen",
+    "from_nnx",
+    "with_inputs",
+]
 
 
 @struct.dataclass
@@ -212,3 +222,75 @@ def from_function(
         return _as_outputs(apply(variables["params"], x)), {}
 
     return Network(wrapped_init, wrapped_apply, heads, name)
+
+
+def with_inputs(
+    network: Network,
+    inputs: Sequence[int] | Callable[[jax.Array], jax.Array],
+    *,
+    name: str | None = None,
+) -> Network:
+    """A network that sees a part or a view of the input: components may differ in it.
+
+    Args:
+        network: what is wrapped.
+        inputs: columns of the flattened example (of an image in row, column, channel
+            order), so that the network is given `[B, len(inputs)]`; or a function of
+            the whole batch `[B, ...]`.
+        name: default is the network's, with how many columns and a short hash of them,
+            or with the function's name. A checkpoint knows the network by it.
+
+    Returns:
+        A `Network` of the batch that all components are given.
+
+    Raises:
+        ValueError: no column, a negative one, or one twice; when the network meets an
+            example, one that the example does not have.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> whole = from_function(lambda key, x: {}, lambda params, x: x)
+        >>> half = with_inputs(whole, range(2), name="left half")
+        >>> half.apply({"params": {}}, jnp.arange(8.0).reshape(2, 4))[0].logits
+        Array([[0., 1.],
+               [4., 5.]], dtype=float32)
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    if callable(inputs):
+        view: Callable[[jax.Array], jax.Array] = inputs
+        label = getattr(inputs, "__name__", "view")
+    else:
+        columns = np.asarray(list(inputs), np.int64)
+        if not columns.size or columns.min() < 0:
+            raise ValueError(
+                f"inputs must be columns, counted from 0; got {columns.tolist()[:8]}"
+            )
+        if len(np.unique(columns)) < columns.size:
+            raise ValueError("inputs must name every column once")
+        view = functools.partial(_columns, columns, network.name)
+        label = f"{columns.size} inputs {zlib.crc32(columns.tobytes()):08x}"
+
+    def init(key, x):
+        return network.init(key, view(x))
+
+    def apply(variables, x, **kwargs):
+        return network.apply(variables, view(x), **kwargs)
+
+    return dataclasses.replace(
+        network, init=init, apply=apply, name=name or f"{network.name} on {label}"
+    )
+
+
+def _columns(columns: np.ndarray, name: str, x: jax.Array) -> jax.Array:
+    """Some columns of flattened examples, `[B, ...]` to `[B, D]`."""
+    flat = x.reshape(x.shape[0], -1)
+    if columns.max() >= flat.shape[1]:
+        raise ValueError(
+            f"{name} is to see column {columns.max()}, but an example has "
+            f"{flat.shape[1]}, counted from 0"
+        )
+    return flat[:, columns]

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from churn_jax import losses
@@ -17,19 +18,28 @@ from churn_jax.methods.base import (
 )
 from churn_jax.typing import Logits
 
-__all__ = ["GATES", "PENALTIES", "POINTS", "TRAIN_ON", "AntiDistillation"]
+__all__ = [
+    "GATES",
+    "LABEL_LOSSES",
+    "PENALTIES",
+    "POINTS",
+    "TRAIN_ON",
+    "AntiDistillation",
+]
 
 PENALTIES = (
     "correlation",
     "covariance",
     "residual_correlation",
+    "orthogonalized",
     "difference",
     "inverse_difference",
-    "orthogonalized",
+    "cross_entropy_difference",
 )
 POINTS = ("logits", "probabilities", "part", "features")
 TRAIN_ON = ("components", "ensemble", "both")
 GATES = ("input", "constant")
+LABEL_LOSSES = ("cross_entropy", "label_smoothing", "squared_error", "focal")
 
 
 @struct.dataclass
@@ -45,8 +55,9 @@ class AntiDistillation(Method):
     Attributes:
         strength: lambda. The paper: 0.02 to 1 on MNIST, 0.5 to 5 on clicks.
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
-            `residual_correlation` (Eq. 4), `difference` (Eq. 7), `inverse_difference`
-            (its reciprocal), `orthogonalized` (Gram-Schmidt, then the correlation).
+            `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
+            correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
+            or `cross_entropy_difference`; see the losses of these names.
         on: what is penalised: `logits`, `probabilities` (the paper found no gain),
             `part`, the output of a part of every network (`Outputs.part`), or
             `features`.
@@ -56,6 +67,11 @@ class AntiDistillation(Method):
         train_on: what the label loss is of: `components`, each of its own output, so
             that no gradient passes from the ensemble's output to them; `ensemble`, the
             deployed output; `both`, their sum.
+        component_losses: the label loss of each component, M of `cross_entropy`,
+            `label_smoothing`, `squared_error` and `focal`; empty is cross-entropy for
+            all. The ensemble's output is trained by cross-entropy.
+        common_only: where components have samples of their own, the penalty is over the
+            examples of the batch that all of them hold, not over the whole batch.
         gate: what the weights of `deploy="gate"` depend on: the `input`, or nothing
             (`constant`). A study builds that gate; a `Run` brings its own.
 
@@ -68,6 +84,11 @@ class AntiDistillation(Method):
         The correlation penalty grows with the fourth power of the logits. With
         momentum SGD it diverges at the paper's lambda; the paper uses AdaGrad. A
         replica that diverges is stopped and the penalty named.
+        `residual_correlation` as printed pulls components together: see the loss.
+        Components with samples of their own need "a non-empty intersection training
+        set, on which AD training loss can be applied"; a penalty needs no label, so by
+        default it is over every example of the batch, and over the intersection with
+        `common_only`. A batch whose intersection is empty has no penalty.
 
     References:
         [anti-distillation] Eq. 6 -- Shamir and Coviello, Anti-Distillation: Improving
@@ -86,6 +107,8 @@ class AntiDistillation(Method):
     epsilon: float = static(1e-3)
     ramp: Ramp = Ramp()
     train_on: str = static("components")
+    component_losses: tuple[str, ...] = static(())
+    common_only: bool = static(False)
     gate: str = static("input")
     member_sample: str = static("shared")
 
@@ -110,6 +133,27 @@ class AntiDistillation(Method):
                     f"{name} must be one of {', '.join(allowed)}; got "
                     f"{getattr(self, name)!r}"
                 )
+        given = self.component_losses
+        if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
+            raise ValueError(
+                f"component_losses must be some of {', '.join(LABEL_LOSSES)}; got "
+                f"{given!r}"
+            )
+        if given and len(given) != self.members:
+            raise ValueError(
+                f"component_losses must name one loss per member, {self.members}; got "
+                f"{len(given)}"
+            )
+        if given and self.train_on == "ensemble":
+            raise ValueError(
+                "component_losses are for components that train on their own labels; "
+                "train_on='ensemble' trains their mixture"
+            )
+        if self.penalty == "cross_entropy_difference" and self.on != "logits":
+            raise ValueError(
+                f"cross_entropy_difference is between predictions and needs "
+                f"on='logits'; got {self.on!r}"
+            )
         if self.deploy == "member" and self.train_on != "components":
             raise ValueError(
                 f"train_on={self.train_on!r} trains the ensemble's output, but "
@@ -131,9 +175,11 @@ class AntiDistillation(Method):
         logits, log_weights, terms = outputs.logits, outputs.gate, {}
         total = jnp.float32(0.0)
         if self.train_on != "ensemble":
-            values = losses.cross_entropy(logits, labels)
-            terms["cross_entropy"] = jnp.sum(batch.member_mean(values))
-            total = total + terms["cross_entropy"]
+            values = component_values(self.component_losses, logits, labels)
+            plain = set(self.component_losses) <= {"cross_entropy"}
+            name = "cross_entropy" if plain else "label_loss"
+            terms[name] = jnp.sum(batch.member_mean(values))
+            total = total + terms[name]
         if self.train_on != "components" or self.deploy == "gate":
             # Section 2: "gradients are normally not allowed to propagate from the
             # ensemble output to each component".
@@ -159,14 +205,34 @@ class AntiDistillation(Method):
 
     def _penalty(self, signal, batch: Batch) -> jax.Array:
         """`L_AD` over the global batch, a scalar."""
-        where = {"mask": batch.mask, "axis_name": batch.axis_name}
-        if self.penalty == "orthogonalized":
-            signal = losses.orthogonalize(signal, **where)
-            return losses.correlation_penalty(signal, **where)
-        if self.penalty == "difference":
-            return losses.difference_penalty(signal, order=self.order, **where)
+        mask = batch.mask
+        if self.common_only and batch.member_weights is not None:
+            mask = mask * jnp.all(batch.member_weights > 0, axis=0)
+        options = {"mask": mask, "axis_name": batch.axis_name}
+        if self.penalty in ("difference", "inverse_difference"):
+            options["order"] = self.order
         if self.penalty == "inverse_difference":
-            return losses.inverse_difference_penalty(
-                signal, order=self.order, epsilon=self.epsilon, **where
-            )
-        return getattr(losses, f"{self.penalty}_penalty")(signal, **where)
+            options["epsilon"] = self.epsilon
+        name = self.penalty
+        if name == "orthogonalized":
+            name = "orthogonalized_correlation"
+        return getattr(losses, f"{name}_penalty")(signal, **options)
+
+
+def component_values(
+    names: tuple[str, ...], logits: Logits, labels: jax.Array
+) -> jax.Array:
+    """Every component's own label loss per example, `[M, B]` float32.
+
+    Args:
+        names: one of `LABEL_LOSSES` per component; empty is cross-entropy for all.
+        logits: `[M, B, C]`.
+        labels: `[M, B]`.
+    """
+    if not names:
+        return losses.cross_entropy(logits, labels)
+    kinds = sorted(set(names))
+    rows = [np.flatnonzero([n == kind for n in names]) for kind in kinds]
+    parts = [getattr(losses, k)(logits[r], labels[r]) for k, r in zip(kinds, rows)]
+    # Back to the components' order.
+    return jnp.concatenate(parts)[np.argsort(np.concatenate(rows))]

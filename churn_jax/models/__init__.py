@@ -9,6 +9,7 @@ from churn_jax.models.convert import (
     to_hugging_face,
     to_timm,
 )
+from churn_jax.models.gate import Gate
 from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import BasicBlock, ResNet
 from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
@@ -18,6 +19,7 @@ from churn_jax.models.zoo import available, create
 __all__ = [
     "MLP",
     "BasicBlock",
+    "Gate",
     "ImageNetBlock",
     "ImageNetResNet",
     "LeNet5",
