@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from churn_jax.analysis.significance import Difference, holm, jackknife_stderr
+from churn_jax.analysis.significance import (
+    Difference,
+    holm,
+    jackknife_stderr,
+    paired_leave_one_out_test,
+    paired_t_test,
+)
 from churn_jax.reports.estimates import Estimate, over_runs
 
 __all__ = [
@@ -34,7 +40,7 @@ DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "label_pd", "hamming")
 """Numbers of all runs together: Delta^r_1, Delta_1, Delta_2, Delta^L, Delta^H."""
 
 COVERAGE = 0.95
-_ROUNDING = 1e-12  # a standard error below this share of the numbers is rounding
+UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +161,13 @@ def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:
         >>> round(change.relative.difference, 3), round(change.relative.stderr, 3)
         (0.15, 0.05)
     """
+    if not len(row):
+        return Change(UNTESTED, UNTESTED)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = row / baseline - 1.0
-    parts = []
-    for values, scale in ((row - baseline, _scale(row, baseline)), (ratios, 1.0)):
-        found = over_runs(values) if len(values) else Estimate(*[np.nan] * 3)
-        parts.append(_tested(found.mean, found.stderr, len(values), scale))
-    return Change(*parts)
+        ratios = row / baseline
+    return Change(
+        paired_t_test(row, baseline), paired_t_test(ratios, np.ones_like(ratios))
+    )
 
 
 def jackknife_change(
@@ -188,36 +194,13 @@ def jackknife_change(
         [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
         Annals of Statistics 1981. https://doi.org/10.1214/aos/1176345462
     """
-    runs = len(without)
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.float64(value) / np.float64(base_value) - 1.0
-        ratios = without / base_without - 1.0
-    parts = []
-    for whole, parts_without, scale in (
-        (value - base_value, without - base_without, max(abs(value), abs(base_value))),
-        (float(relative), ratios, 1.0),
-    ):
-        stderr = jackknife_stderr(parts_without) if runs > 2 else np.nan
-        parts.append(_tested(whole, stderr, runs, scale))
-    return Change(*parts)
-
-
-def _tested(difference: float, stderr: float, runs: int, scale: float) -> Difference:
-    """With Student's t on `runs - 1` degrees of freedom; `scale` is of the numbers."""
-    if not np.isfinite(stderr) or not np.isfinite(difference):
-        return Difference(difference, np.nan, np.nan, np.nan, runs)
-    noise = _ROUNDING * scale
-    if stderr <= noise:  # every run says the same
-        if abs(difference) <= noise:
-            return Difference(0.0, 0.0, 0.0, 1.0, runs)
-        return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
-    t = difference / stderr
-    p = 2.0 * special.stdtr(runs - 1, -abs(t))
-    return Difference(float(difference), float(stderr), float(t), float(p), runs)
-
-
-def _scale(*arrays: np.ndarray) -> float:
-    return max(float(np.max(np.abs(a), initial=0.0)) for a in arrays)
+        ratio = float(np.float64(value) / np.float64(base_value))
+        ratios = without / base_without
+    return Change(
+        paired_leave_one_out_test(value, base_value, without, base_without),
+        paired_leave_one_out_test(ratio, 1.0, ratios, np.ones_like(ratios)),
+    )
 
 
 def interval(difference: Difference) -> tuple[float, float]:

@@ -108,18 +108,17 @@ class StreamColumn:
 
 
 COLUMNS = (
-    StreamColumn("Row", lambda row, part: row.info.label, narrow=True),
-    StreamColumn("AD type", lambda row, part: row.penalty.replace("_", " ")),
+    StreamColumn("AD type", lambda row, part: row.info.label, narrow=True),
     StreamColumn("λ", lambda row, part: f"{row.strength:g}"),
     StreamColumn("s", lambda row, part: f"{row.input_scale:g}"),
-    StreamColumn("Log loss", _number("log_loss", 5)),
     StreamColumn("Log loss change %", _loss_change("log_loss"), narrow=True),
     StreamColumn("Rank loss change %", _loss_change("rank_loss")),
-    StreamColumn("Calibration", _number("calibration", 3)),
     StreamColumn("Δʳ₁", _number("relative_pd", 4), narrow=True),
     StreamColumn("Δʳ₁ change %", _pd_change("relative_pd"), narrow=True),
     StreamColumn("Δ₁", _number("pd_1", 5)),
     StreamColumn("Δᴴ", _number("hamming", 5)),
+    StreamColumn("Log loss", _number("log_loss", 4)),
+    StreamColumn("Calibration", _number("calibration", 3)),
 )
 
 
@@ -168,7 +167,7 @@ def markdown_stream(report: StreamReport) -> str:
     for part in report.parts:
         lines += ["", f"## {PART_TITLES[part]}", ""]
         lines.append("| " + " | ".join(c.header for c in COLUMNS) + " |")
-        lines.append("|:--|:--|" + "--:|" * (len(COLUMNS) - 2))
+        lines.append("|:--|" + "--:|" * (len(COLUMNS) - 1))
         for row in report.rows:
             if part in row.numbers:
                 cells = (_markdown(column.cell(row, part)) for column in COLUMNS)
