@@ -19,7 +19,12 @@ from churn_jax.losses.differences import (
     inverse_difference_penalty,
 )
 from churn_jax.losses.distillation import distillation_kl
+from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
 from churn_jax.losses.moments import MomentState, running_correlation_penalty
+from churn_jax.losses.orthogonalization import (
+    orthogonalize,
+    orthogonalized_correlation_penalty,
+)
 from churn_jax.losses.regularizers import (
     entropy,
     renormalized_entropy,
@@ -38,12 +43,17 @@ __all__ = [
     "difference_penalty",
     "distillation_kl",
     "entropy",
+    "focal",
     "inverse_difference_penalty",
     "l1",
+    "label_smoothing",
+    "orthogonalize",
+    "orthogonalized_correlation_penalty",
     "renormalized_entropy",
     "renormalized_uniform_symmetric_kl",
     "residual_correlation_penalty",
     "running_correlation_penalty",
+    "squared_error",
     "symmetric_kl",
     "uniform_symmetric_kl",
 ]
