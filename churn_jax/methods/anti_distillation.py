@@ -112,8 +112,6 @@ class AntiDistillation(Method):
     gate: str = static("input")
     member_sample: str = static("shared")
 
-    trains_gate = True
-
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()

@@ -243,8 +243,9 @@ class Method:
 
     # Whether another method's trained replicas teach this one.
     needs_teacher = False
-    # Whether the method trains the weights that `deploy="gate"` mixes members with.
-    trains_gate = False
+    # What the trained weights depend on that `deploy="gate"` mixes members with; empty
+    # for methods that train none.
+    gate = ""
     # Whether each member has a bootstrap of the training set to itself.
     member_sample = "shared"
 
@@ -260,7 +261,7 @@ class Method:
             raise ValueError(
                 f"deploy must be one of {', '.join(DEPLOYMENTS)}; got {self.deploy!r}"
             )
-        if self.deploy == "gate" and not self.trains_gate:
+        if self.deploy == "gate" and not self.gate:
             raise ValueError(
                 f"{type(self).__name__} trains no gate; deploy='gate' needs a method "
                 "that does, such as AntiDistillation"
