@@ -2,10 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["SHORT_FORMS", "SHORT_FORMS_HELP", "configured", "written_out"]
+__all__ = [
+    "SHORT_FORMS",
+    "SHORT_FORMS_HELP",
+    "configured",
+    "with_coefficients",
+    "written_out",
+]
 
 # Short forms of the options that are used most.
 SHORT_FORMS = {
@@ -24,8 +30,14 @@ SHORT_FORMS_HELP = (
 )
 
 
-def written_out(argv: Sequence[str]) -> list[str]:
+def written_out(
+    argv: Sequence[str], short_forms: Mapping[str, str] = SHORT_FORMS
+) -> list[str]:
     """Short options written out, `--mesh replica=4,data=2` as one option per axis.
+
+    Args:
+        argv: the words after the preset.
+        short_forms: what they stand for.
 
     Example:
         >>> written_out(["--epochs=3", "--mesh", "replica=2", "--fresh"])
@@ -43,7 +55,7 @@ def written_out(argv: Sequence[str]) -> list[str]:
             for axis, size in dataclasses.asdict(shape).items():
                 words += [f"--train.mesh.{axis}", str(size)]
         else:
-            words.append(SHORT_FORMS.get(name, name) + equals + value)
+            words.append(short_forms.get(name, name) + equals + value)
     return words
 
 
@@ -59,12 +71,30 @@ def configured(config, options: Any):
         ValueError: a text of `set` is not a coefficient and a finite number.
     """
     model = options.model
-    if model.name != config.model.name and model.features == config.model.features:
-        model = dataclasses.replace(model, features=())  # they were the other net's
+    if model.name != config.model.name:  # what the other network had is not this one's
+        own = {
+            field: empty
+            for field, empty in (("features", ()), ("init", ""))
+            if getattr(model, field) == getattr(config.model, field)
+        }
+        model = dataclasses.replace(model, **own)
     config = dataclasses.replace(
         config, data=options.data, model=model, train=options.train
     )
-    for assignment in options.set:
+    return with_coefficients(config, options.set)
+
+
+def with_coefficients(config, assignments: Sequence[str]):
+    """The preset with the coefficients that `--set` names.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        assignments: texts such as `codistill_ce.beta=0.2`.
+
+    Raises:
+        ValueError: a text is not a coefficient and a finite number.
+    """
+    for assignment in assignments:
         path, equals, value = assignment.partition("=")
         if not equals:
             raise ValueError(

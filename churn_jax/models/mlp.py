@@ -8,14 +8,28 @@ import jax.numpy as jnp
 from churn_jax.models.base import ModelOutput, check_images
 from churn_jax.typing import Array
 
-__all__ = ["MLP"]
+__all__ = ["INITS", "MLP"]
+
+# Kernels of the hidden layers and of the last one.
+_KERNELS = {
+    "he": (nn.initializers.he_normal(), nn.initializers.lecun_normal()),
+    "uniform": (nn.initializers.glorot_uniform(),) * 2,
+    "truncated_normal": (nn.initializers.lecun_normal(),) * 2,
+}
+INITS = tuple(_KERNELS)
 
 
 class MLP(nn.Module):
     """Dense layers with ReLU between them, then a dense layer of C logits.
 
-    Images are flattened in row, column, channel order. Hidden kernels are He-normal
-    (fan-in), the last one LeCun-normal, biases zero.
+    Images are flattened in row, column, channel order. Biases start at zero, kernels
+    as `kernel_init` says:
+
+    * `he`: hidden kernels truncated He-normal, variance `2 / fan_in`; the last one
+      LeCun-normal, `1 / fan_in`.
+    * `uniform`: all kernels `U(-a, a)` with `a = sqrt(6 / (fan_in + fan_out))`.
+    * `truncated_normal`: all kernels truncated normal (at two standard deviations of
+      the normal that is cut) of variance `1 / fan_in`.
 
     Attributes:
         features: widths of the hidden layers; empty for a linear model.
@@ -23,6 +37,13 @@ class MLP(nn.Module):
         dtype: what the network computes in; parameters and logits are float32.
         axis_name: accepted so that every network of the zoo can be given one; there
             is no batch norm, so it changes nothing.
+        kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
+
+    Notes:
+        Anti-distillation trains on MNIST from uniform weights and zero biases
+        (section 5.1), whose range is not printed: the limit is Glorot's, our choice.
+        `truncated_normal` is its click networks' (section 5.2), "normalized by the
+        layer width", which we read as the number of inputs of the layer.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -32,12 +53,31 @@ class MLP(nn.Module):
         >>> logits, features = model.apply(variables, images)
         >>> logits.shape, features.shape
         ((2, 10), (2, 32))
+
+    References:
+        [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
     """
 
     features: tuple[int, ...]
     num_classes: int
     dtype: Any = jnp.float32
     axis_name: str | None = None
+    kernel_init: str = "he"
+
+    def __post_init__(self):
+        if self.kernel_init not in _KERNELS:
+            raise ValueError(
+                f"kernel_init must be one of {', '.join(INITS)}; got "
+                f"{self.kernel_init!r}"
+            )
+        super().__post_init__()
+
+    @property
+    def input_params(self) -> tuple[str, ...]:
+        """Top-level parameters of the layer that sees the input."""
+        return ("dense1",) if self.features else ("head",)
 
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
@@ -50,13 +90,16 @@ class MLP(nn.Module):
         del train  # nothing here behaves differently
         check_images(x, min_rank=2, max_rank=4)
         x = x.reshape(x.shape[0], -1).astype(self.dtype)
+        hidden, last = _KERNELS[self.kernel_init]
         for layer, width in enumerate(self.features, start=1):
             x = nn.Dense(
                 width,
                 dtype=self.dtype,
-                kernel_init=nn.initializers.he_normal(),
+                kernel_init=hidden,
                 name=f"dense{layer}",
             )(x)
             x = nn.relu(x)
-        logits = nn.Dense(self.num_classes, dtype=self.dtype, name="head")(x)
+        logits = nn.Dense(
+            self.num_classes, dtype=self.dtype, kernel_init=last, name="head"
+        )(x)
         return ModelOutput(logits.astype(jnp.float32), x.astype(jnp.float32))

@@ -58,7 +58,7 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
             (ResNets), `stages` and `width` (those for 224 pixels), `layout` (LeNet5),
-            `features` (MLP, default two layers of 256).
+            `features` and `kernel_init` (MLP, default two layers of 256).
 
     Returns:
         A Linen module `(images, train) -> ModelOutput`.

@@ -58,12 +58,15 @@ class ModelConfig:
         features: hidden widths of the MLP; empty keeps the network's own.
         dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
         remat: recompute activations in the backward pass (ResNets).
+        init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
+            keeps the network's own.
     """
 
     name: str = "mlp"
     features: tuple[int, ...] = ()
     dtype: str = "float32"
     remat: bool = False
+    init: str = ""
 
     def build(self, num_classes: int):
         """The `Network`.
@@ -80,8 +83,12 @@ class ModelConfig:
             overrides["features"] = self.features
         if self.remat:
             overrides["remat"] = True
+        if self.init:
+            overrides["kernel_init"] = self.init
         module = models.create(self.name, num_classes=num_classes, **overrides)
-        return from_linen(module, name=self.name)
+        # The shapes of a checkpoint do not tell how its weights started; the name does.
+        name = f"{self.name}-{self.init}" if self.init else self.name
+        return from_linen(module, name=name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,15 +141,31 @@ class MethodSpec:
         return train
 
     def groups(self, model: ModelConfig, num_classes: int) -> tuple[Group, ...]:
-        """The committee of one replica; `model` is the study's."""
+        """The committee of one replica; `model` is the study's.
+
+        A method that deploys a gate gets one: linear in the flattened input, or
+        constant, with separate weights for every member.
+        """
         model = self.model or model
+        gate = ()
+        if self.method.deploy == "gate":
+            kind = self.method.gate
+            module = models.Gate(1, constant=kind == "constant")
+            network = from_linen(module, name=f"{kind} gate")
+            gate = (Group(network, self.method.members, gate=True),)
         if not self.models:
-            return (Group(model.build(num_classes), self.method.members),)
-        return tuple(
-            Group(
-                dataclasses.replace(model, name=name, features=()).build(num_classes), n
+            return (Group(model.build(num_classes), self.method.members), *gate)
+        return (
+            tuple(
+                Group(
+                    dataclasses.replace(model, name=name, features=()).build(
+                        num_classes
+                    ),
+                    n,
+                )
+                for name, n in self.models
             )
-            for name, n in self.models
+            + gate
         )
 
 

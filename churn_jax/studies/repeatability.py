@@ -87,7 +87,9 @@ class Launch:
         if self.data_dir:
             source = dataclasses.replace(source, data_dir=self.data_dir)
         if self.model and self.model != network.name:
-            network = dataclasses.replace(network, name=self.model, features=())
+            network = dataclasses.replace(
+                network, name=self.model, features=(), init=""
+            )
         if self.batch_size:
             train = dataclasses.replace(train, batch_size=self.batch_size)
         config = dataclasses.replace(config, data=source, model=network, train=train)

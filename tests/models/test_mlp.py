@@ -64,3 +64,45 @@ def test_bfloat16_computes_low_and_answers_in_float32(rng):
 def test_bad_input_is_refused(x, error, message):
     with pytest.raises(error, match=message):
         MLP(features=(4,), num_classes=2).init(jax.random.key(0), x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gains"),
+    # Variance of a kernel's entries, as a multiple of 1 / fan_in, hidden and last.
+    [("he", (2.0, 1.0)), ("uniform", None), ("truncated_normal", (1.0, 1.0))],
+)
+def test_kernels_start_with_the_variance_that_is_asked_for(kind, gains):
+    model = MLP(features=(200,), num_classes=50, kernel_init=kind)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 100)))["params"]
+    for number, name in enumerate(("dense1", "head")):
+        kernel = np.asarray(params[name]["kernel"], np.float64)
+        assert not np.any(params[name]["bias"])
+        fan_in, fan_out = kernel.shape
+        if gains is None:
+            limit = np.sqrt(6 / (fan_in + fan_out))
+            # Of 10,000 draws the largest is within a thousandth of the limit, and a
+            # uniform variable's fourth moment is 9/5 of its squared variance.
+            assert 0.999 * limit < np.abs(kernel).max() <= limit
+            variance = limit**2 / 3
+            kurtosis = np.mean(kernel**4) / np.mean(kernel**2) ** 2
+            np.testing.assert_allclose(kurtosis, 9 / 5, rtol=0.05)
+        else:
+            variance = gains[number] / fan_in
+            # Cut at two standard deviations of a normal that the cut makes narrower.
+            widest = np.abs(kernel).max() / np.sqrt(variance)
+            np.testing.assert_allclose(widest, 2 / 0.8796, rtol=0.01)
+        np.testing.assert_allclose(kernel.var(), variance, rtol=0.05)
+        np.testing.assert_allclose(kernel.mean(), 0.0, atol=5 * kernel.std() / 100)
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises(ValueError, match="he, uniform, truncated_normal; got 'ones'"):
+        MLP(features=(4,), num_classes=2, kernel_init="ones")
+
+
+@pytest.mark.parametrize(("features", "layer"), [((4, 3), "dense1"), ((), "head")])
+def test_the_input_layer_is_the_one_that_has_a_row_per_input(features, layer):
+    model = MLP(features=features, num_classes=2)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 7)))["params"]
+    assert model.input_params == (layer,)
+    assert params[layer]["kernel"].shape[0] == 7

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -118,11 +119,28 @@ def test_committee_of_several_architectures_is_in_the_order_given():
         ({"dtype": "float16"}, "float32 or bfloat16; got 'float16'"),
         ({"remat": True}, "'mlp' has no field 'remat'"),
         ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
+        ({"init": "ones"}, "he, uniform, truncated_normal; got 'ones'"),
+        ({"name": "lenet5", "init": "he"}, "'lenet5' has no field 'kernel_init'"),
     ],
 )
 def test_bad_networks_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(**options).build(10)
+
+
+def test_how_the_weights_start_is_the_networks_and_is_in_its_name():
+    x = jnp.ones((1, 4))
+    own, he, uniform = (
+        ModelConfig(features=(8,), init=init).build(10)
+        for init in ("", "he", "uniform")
+    )
+    assert (own.name, he.name, uniform.name) == ("mlp", "mlp-he", "mlp-uniform")
+    start = [
+        network.init(jax.random.key(0), x)["params"]["dense1"]["kernel"]
+        for network in (own, he, uniform)
+    ]
+    np.testing.assert_array_equal(start[0], start[1])
+    assert np.abs(start[2]).max() <= np.sqrt(6 / 12) and np.any(start[2] != start[0])
 
 
 def test_resolved_configuration_is_json_and_names_its_methods():
