@@ -15,6 +15,13 @@ from churn_jax.metrics.churn import (
     churn_by_correctness,
     surrogate_churn,
 )
+from churn_jax.metrics.clicks import (
+    AUCState,
+    CalibrationRatioState,
+    calibration_ratio,
+    log_loss,
+    roc_auc,
+)
 from churn_jax.metrics.confidence import (
     ConfidenceState,
     EntropyState,
@@ -60,10 +67,13 @@ from churn_jax.metrics.scoring import (
     negative_log_likelihood,
 )
 from churn_jax.metrics.state import LongSum, MeanState, RateState
+from churn_jax.metrics.temperature import fit_temperature
 
 __all__ = [
+    "AUCState",
     "AccuracyState",
     "BrierState",
+    "CalibrationRatioState",
     "ChurnByCorrectness",
     "ChurnByCorrectnessState",
     "ChurnState",
@@ -91,6 +101,7 @@ __all__ = [
     "backward_error_compatibility",
     "backward_trust_compatibility",
     "brier_score",
+    "calibration_ratio",
     "churn",
     "churn_bound_from_confidence",
     "churn_bound_from_confidence_sum",
@@ -98,10 +109,12 @@ __all__ = [
     "churn_by_correctness",
     "error_rate",
     "expected_calibration_error",
+    "fit_temperature",
     "flip_rank",
     "hamming_prediction_difference",
     "l1_distance",
     "label_prediction_difference",
+    "log_loss",
     "negative_flip_rate",
     "negative_log_likelihood",
     "pairwise",
@@ -112,6 +125,7 @@ __all__ = [
     "prediction_entropy",
     "relative_negative_flip_rate",
     "relative_prediction_difference",
+    "roc_auc",
     "summarize_pairs",
     "surrogate_churn",
 ]
