@@ -1,0 +1,293 @@
+"""Arrow columns as rows of embedding tables, standardised numbers and 0/1 labels.
+
+There is no loop over examples: every column of a block is dictionary-encoded, and only
+its different words are looked at one by one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from churn_jax.data.splits import DataError
+from churn_jax.data.tables.hashing import WordRows, mix, share_of, stable_hash
+from churn_jax.data.tables.schema import Numeric, TableSchema
+from churn_jax.data.tables.sources import Block
+
+__all__ = ["Chunk", "Encoder", "HoldOut", "Labels", "TimeOrder"]
+
+_SHOWN = 5  # other labels named in a message
+_CACHED = 2**16  # groups
+
+
+class Chunk(NamedTuple):
+    """Some successive examples.
+
+    Attributes:
+        ids: `[N, F]` int32, rows within each field's own table.
+        numeric: `[N, D]` float32.
+        labels: `[N]` int32, 0 or 1.
+        keys: `[N]` int64, the examples' ids.
+    """
+
+    ids: np.ndarray
+    numeric: np.ndarray
+    labels: np.ndarray
+    keys: np.ndarray
+
+    def take(self, rows) -> "Chunk":
+        """Some of the examples: a mask `[N]`, or a slice."""
+        return Chunk(*(array[rows] for array in self))
+
+
+def words_of(array: pa.Array) -> tuple[list[str | None], np.ndarray]:
+    """The different words of a column, and where each row's word is among them.
+
+    Args:
+        array: `[N]` of any plain type; 1, 1.0 and "1" are the same word.
+
+    Returns:
+        Words, the last of which is None for a missing value; `[N]` places.
+    """
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    words = array.dictionary.cast(pa.string()).to_pylist()
+    places = array.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    return [*words, None], places
+
+
+class Encoder:
+    """Turns blocks into input arrays."""
+
+    def __init__(self, schema: TableSchema):
+        self._schema = schema
+        self._tables = [WordRows(f, schema.missing) for f in schema.categorical]
+
+    def ids(self, block: Block) -> np.ndarray:
+        """`[N, F]` int32."""
+        ids = np.empty((len(block), len(self._tables)), np.int32)
+        for f, (field, table) in enumerate(
+            zip(self._schema.categorical, self._tables, strict=True)
+        ):
+            words, places = words_of(block.columns[field.name])
+            ids[:, f] = table.rows(words)[places]
+        return ids
+
+    def numeric(self, block: Block) -> np.ndarray:
+        """`[N, D]` float32; raises `DataError` where a value is no finite number."""
+        schema = self._schema
+        numbers = np.empty((len(block), len(schema.numeric)), np.float32)
+        for d, field in enumerate(schema.numeric):
+            values = numbers_of(block, field.name, schema.missing)
+            _refuse(block, field, values, np.isinf(values), "is not finite")
+            if field.transform == "log1p":
+                low = values <= -1
+                _refuse(block, field, values, low, "has no log1p, it must be above -1")
+                values = np.log1p(values)
+            numbers[:, d] = np.nan_to_num((values - field.mean) / field.std)
+        return numbers
+
+
+def _refuse(block: Block, field: Numeric, values, wrong, why: str) -> None:
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataError(
+            f"{block.where}: row {block.row + at}: column {field.name!r}: "
+            f"{values[at]:g} {why}"
+        )
+
+
+def numbers_of(block: Block, column: str, missing: tuple[str, ...]) -> np.ndarray:
+    """A column as float64 `[N]`, NaN where it is missing.
+
+    Raises:
+        DataError: a word of it is not a number.
+    """
+    array = block.columns[column]
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    elif pa.types.is_temporal(array.type):
+        array = _ticks(array)
+    elif _is_text(array):
+        words, places = words_of(array)
+        return np.array([_number(block, column, words, places, missing, i)
+                         for i in range(len(words))])[places]  # fmt: skip
+    try:
+        numbers = array.cast(pa.float64(), safe=False)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{block.where}: column {column!r} holds {array.type}, not numbers"
+        ) from error
+    return numbers.to_numpy(zero_copy_only=False)
+
+
+def _number(block: Block, column: str, words, places, missing, i: int) -> float:
+    word = words[i]
+    if word is None or word.strip() in missing:
+        return np.nan
+    try:
+        return float(word)
+    except ValueError as error:
+        at = block.row + int(np.argmax(places == i))
+        raise DataError(
+            f"{block.where}: row {at}: column {column!r}: {word!r} is not a number"
+        ) from error
+
+
+def _ticks(array: pa.Array) -> pa.Array:
+    """Dates and times as integers."""
+    width = pa.int32() if array.type.bit_width == 32 else pa.int64()
+    return array.cast(width).cast(pa.int64())
+
+
+def _is_text(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+class Labels:
+    """Turns the label's column into 0 and 1, and remembers whether there was a 1."""
+
+    def __init__(self, schema: TableSchema):
+        self._schema = schema
+        self._positive, self._missing = set(schema.positive), set(schema.missing)
+        self._seen: set[str] = set()
+        self.any_positive = False
+
+    def labels(self, block: Block) -> np.ndarray:
+        """`[N]` int32; raises `DataError` where a label is missing."""
+        words, places = words_of(block.columns[self._schema.label])
+        classes = np.empty(len(words), np.int32)
+        for i, word in enumerate(words):
+            bare = None if word is None else word.strip()
+            if bare is None or bare in self._missing:
+                classes[i] = -1
+                continue
+            classes[i] = bare in self._positive
+            if not classes[i] and len(self._seen) < _SHOWN:
+                self._seen.add(bare)
+        labels = classes[places]
+        if len(labels) and labels.min() < 0:
+            raise DataError(
+                f"{block.where}: row {block.row + int(np.argmin(labels))} has no label "
+                f"in column {self._schema.label!r}"
+            )
+        self.any_positive |= bool(labels.any())
+        return labels
+
+    def check(self, where: str) -> None:
+        """To be called at the end of the stream.
+
+        Raises:
+            DataError: no label was positive.
+        """
+        if not self.any_positive:
+            raise DataError(
+                f"{where}: no row has a positive label: column {self._schema.label!r} "
+                f"holds {', '.join(map(repr, sorted(self._seen)))}, but the schema "
+                f"says {', '.join(map(repr, self._schema.positive))}"
+            )
+
+
+class TimeOrder:
+    """Checks that the time column never decreases, across blocks and files."""
+
+    def __init__(self, schema: TableSchema):
+        self._column, self._missing = schema.time, set(schema.missing)
+        self._last, self._is_text = None, None
+
+    def check(self, block: Block) -> None:
+        """Raises `DataError`, naming the row and both values, where it does."""
+        if self._column is None:
+            return
+        times = block.columns[self._column]
+        text = _is_text(times)
+        if text:
+            times = times.cast(pa.string())
+            empty = pc.is_in(times, value_set=pa.array(sorted(self._missing)))
+            times = pc.if_else(empty, None, times)
+        if times.null_count:
+            at = times.is_null().to_pylist().index(True)
+            raise DataError(
+                f"{block.where}: row {block.row + at} has no time in column "
+                f"{self._column!r}"
+            )
+        if text:
+            shown, times = times, _as_numbers(times)
+            text = pa.types.is_string(times.type)
+        else:
+            shown = times
+        if self._is_text is None:
+            self._is_text = text
+        elif self._is_text != text:
+            raise DataError(
+                f"{block.where}: column {self._column!r} holds numbers in some rows "
+                f"and text in others, from row {block.row} on"
+            )
+        value = times[0].as_py()
+        if self._last is not None and value < self._last[0]:
+            self._refuse(block, 0, self._last[1], shown[0].as_py())
+        falls = pc.less(times[1:], times[:-1])
+        if pc.any(falls).as_py():
+            at = falls.index(True).as_py()
+            self._refuse(block, at + 1, shown[at].as_py(), shown[at + 1].as_py())
+        self._last = times[-1].as_py(), shown[-1].as_py()
+
+    def _refuse(self, block: Block, at: int, before, after) -> None:
+        raise DataError(
+            f"{block.where}: row {block.row + at}: the stream must be in time order, "
+            f"but column {self._column!r} goes back from {before} to {after}"
+        )
+
+
+def _as_numbers(texts: pa.Array) -> pa.Array:
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return texts.cast(kind)
+        except pa.ArrowException:
+            continue
+    return texts
+
+
+class HoldOut:
+    """Which rows are held out: a share of the groups, or of the rows without one.
+
+    A row without a value of its group is a group of its own.
+    """
+
+    def __init__(self, schema: TableSchema, share: float):
+        if not 0 <= share < 1:
+            raise DataError(f"holdout must be a share from 0 to below 1; got {share}")
+        self._group, self._missing = schema.group, set(schema.missing)
+        self.share = share
+        self._known: dict[str, int] = {}
+
+    def mask(self, block: Block, keys: np.ndarray) -> np.ndarray:
+        """Bool `[N]`.
+
+        Args:
+            block: has the group's column if there is one.
+            keys: `[N]` numbers of the rows in the stream.
+        """
+        if not self.share:
+            return np.zeros(len(keys), bool)
+        hashes = mix(keys)
+        if self._group is not None:
+            words, places = words_of(block.columns[self._group])
+            of_words = np.array([self._hash(w) for w in words], np.uint64)
+            alone = np.array([w is None or w.strip() in self._missing for w in words])
+            hashes = np.where(alone[places], hashes, of_words[places])
+        return share_of(hashes, self.share)
+
+    def _hash(self, word: str | None) -> int:
+        if word is None:
+            return 0
+        known = self._known.get(word)
+        if known is None:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            known = self._known[word] = stable_hash("held out", word.strip())
+        return known

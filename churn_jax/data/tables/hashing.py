@@ -1,0 +1,98 @@
+"""Words to rows of embedding tables, and rows held out, the same on every machine.
+
+Python's own `hash` of text differs from process to process; these do not.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from churn_jax.data.tables.schema import Categorical
+
+__all__ = ["WordRows", "mix", "share_of", "stable_hash"]
+
+_CACHED = 2**15  # words per field: some 4 MB
+
+
+def stable_hash(field: str, word: str) -> int:
+    """64 bits of BLAKE2b of a field's name and a word.
+
+    The field's name is hashed too, so that two fields do not collide alike.
+
+    Example:
+        >>> stable_hash("site", "a") % 1000, stable_hash("page", "a") % 1000
+        (479, 884)
+    """
+    text = f"{field}\0{word}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def mix(numbers: np.ndarray) -> np.ndarray:
+    """Integers to 64 random-looking bits each, one to one (SplitMix64's finalizer).
+
+    Args:
+        numbers: `[N]` integers.
+
+    Returns:
+        `[N]` uint64.
+
+    Example:
+        >>> len(np.unique(mix(np.arange(1000))))
+        1000
+    """
+    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def share_of(hashes: np.ndarray, share: float) -> np.ndarray:
+    """Which of uniform 64-bit hashes `[N]` fall into the lowest `share`: bool `[N]`."""
+    return hashes < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+
+
+class WordRows:
+    """Rows of the table of one categorical field, of words as they come.
+
+    Hashes of the words seen last are kept, at most 32,768, so that memory does not grow
+    with the stream.
+
+    Example:
+        >>> words = WordRows(Categorical("colour", vocabulary=("red",)), missing=("?",))
+        >>> words.rows(["red", "blue", "?"]).tolist()
+        [1, 0, 0]
+    """
+
+    def __init__(self, field: Categorical, missing: Sequence[str]):
+        self._field, self._missing = field, frozenset(missing)
+        self._known: dict[str | None, int] = {}
+        self._vocabulary = {w: i + 1 for i, w in enumerate(field.vocabulary)}
+
+    def rows(self, words: Sequence[str | None]) -> np.ndarray:
+        """The row of every word; a missing word has one of its own, or row 0.
+
+        Args:
+            words: N words, best each once.
+
+        Returns:
+            `[N]` int32.
+        """
+        known = self._known
+        found = [known.get(word, -1) for word in words]
+        for i, row in enumerate(found):
+            if row < 0:
+                if len(known) >= _CACHED:
+                    known.clear()
+                found[i] = known[words[i]] = self._row(words[i])
+        return np.array(found, np.int32)
+
+    def _row(self, word: str | None) -> int:
+        if word is None or (bare := word.strip()) in self._missing:
+            return 0 if self._vocabulary else self._hashed("")
+        if self._vocabulary:
+            return self._vocabulary.get(bare, 0)
+        return self._hashed(bare)
+
+    def _hashed(self, word: str) -> int:
+        return stable_hash(self._field.name, word) % self._field.buckets
