@@ -27,6 +27,26 @@ def cross_entropy(logits, labels):
     return -np.log(np.take_along_axis(p, np.asarray(labels)[..., None], -1))[..., 0]
 
 
+def label_smoothing(logits, labels, smoothing=0.1):
+    """Cross-entropy with (1 - s) onehot + s / C."""
+    p, classes = softmax(logits), np.shape(logits)[-1]
+    target = (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+    return -np.sum(target * np.log(p), axis=-1)
+
+
+def squared_error(logits, labels):
+    """Brier: sum_c (f_c - onehot_c)^2."""
+    p = softmax(logits)
+    return np.sum((p - np.eye(p.shape[-1])[labels]) ** 2, axis=-1)
+
+
+def focal(logits, labels, gamma=2.0):
+    """Lin et al., Eq. 4: -(1 - f_y)^gamma log f_y."""
+    p = softmax(logits)
+    mine = np.take_along_axis(p, np.asarray(labels)[..., None], -1)[..., 0]
+    return -((1 - mine) ** gamma) * np.log(mine)
+
+
 def entropy(logits, top_k=None):
     """[reproducibility] Eq. 6: H(f) = -sum_j f_j log f_j."""
     p = largest(softmax(logits), top_k)
@@ -78,3 +98,85 @@ def distillation_kl(*, student_logits, teacher_logits, temperature=1.0):
     teacher = softmax(np.asarray(teacher_logits, np.float64) / tau)
     student = softmax(np.asarray(student_logits, np.float64) / tau)
     return tau**2 * kl(teacher, student)
+
+
+def by_class(outputs):
+    """`[M, B, ...]` in float64 as one matrix `[M, B]` per trailing index."""
+    z = np.asarray(outputs, np.float64)
+    z = z.reshape(*z.shape[:2], -1)
+    return [z[:, :, c] for c in range(z.shape[-1])]
+
+
+def off_diagonal(matrix):
+    """[anti-distillation] Eq. 5: half of ||A||_F^2 - ||diag(A)||_F^2."""
+    return 0.5 * (np.sum(matrix**2) - np.sum(np.diag(matrix) ** 2))
+
+
+def correlation_penalty(outputs):
+    """[anti-distillation] Eqs. 2, 5."""
+    return sum(off_diagonal(z @ z.T / z.shape[1]) for z in by_class(outputs))
+
+
+def covariance_penalty(outputs):
+    """[anti-distillation] Eqs. 3, 5."""
+    return sum(off_diagonal(np.cov(z, bias=True)) for z in by_class(outputs))
+
+
+def residual_correlation_penalty(outputs):
+    """[anti-distillation] Eqs. 4, 5."""
+    return correlation_penalty(np.asarray(outputs, np.float64) - np.mean(outputs, 0))
+
+
+def orthogonalized_correlation_penalty(outputs):
+    """[anti-distillation] Sec. 4, from a QR factorisation: <q_i, z_j> = R_ii R_ij."""
+    total = 0.0
+    for z in by_class(outputs):
+        r = np.linalg.qr(z.T)[1]
+        total += np.sum(np.triu(np.diag(r)[:, None] * r / z.shape[1], 1) ** 2)
+    return total
+
+
+def ordered_pairs(outputs):
+    z = np.asarray(outputs, np.float64)
+    return [(a, b) for i, a in enumerate(z) for j, b in enumerate(z) if i != j]
+
+
+def difference_penalty(outputs, order=2):
+    """[anti-distillation] Eq. 7, any norm."""
+    return -np.mean(
+        [np.sum(np.abs(a - b) ** order) / len(a) for a, b in ordered_pairs(outputs)]
+    )
+
+
+def inverse_difference_penalty(outputs, order=2, epsilon=1e-3):
+    """[anti-distillation] Sec. 4: 1 / (|L'| + epsilon)."""
+    return 1.0 / (np.abs(difference_penalty(outputs, order)) + epsilon)
+
+
+def cross_entropy_difference_penalty(logits):
+    """Minus the mean cross-entropy of ordered pairs of members."""
+    return -np.mean(
+        [
+            np.sum(cross_entropy_between(target_logits=a, logits=b)) / len(a)
+            for a, b in ordered_pairs(logits)
+        ]
+    )
+
+
+def running_correlation_penalty(batches, decay, centred=False):
+    """[anti-distillation] Sec. 4: Eq. 5 of all batches so far, newest last.
+
+    Batch s of t weighs `(1 - d) d^(t - s) / (1 - d^t)`; written over the whole history,
+    around the weighted mean of all of it where `centred`.
+    """
+    weights = decay ** np.arange(len(batches))[::-1]
+    weights = weights / weights.sum()
+    total = 0.0
+    for history in zip(*map(by_class, batches)):
+        means = [z.mean(1, keepdims=True) for z in history]
+        centre = sum(w * m for w, m in zip(weights, means)) if centred else 0.0
+        shifted = [z - centre for z in history]
+        total += off_diagonal(
+            sum(w * z @ z.T / z.shape[1] for w, z in zip(weights, shifted))
+        )
+    return total

@@ -1,7 +1,10 @@
-"""The table of losses under test: one row per formula, two logit arguments each.
+"""The tables of losses under test, so that every test is written once.
 
-A row's `loss` and `reference` take `(logits_a, logits_b)`. Losses of one prediction
-ignore the second, so that every test is written once.
+`CASES`: one row per formula, two logit arguments each. A row's `loss` and `reference`
+take `(logits_a, logits_b)`; losses of one prediction ignore the second.
+
+`PENALTIES`: one row per batch-coupled loss. `loss` takes `(outputs, mask, axis_name)`,
+`reference` the valid outputs only.
 """
 
 import dataclasses
@@ -23,6 +26,7 @@ class Case:
     reference: Callable
     pair: bool = False
     symmetric: bool = False
+    labelled: bool = False
     scale: float = 1.0  # what multiplies a divergence of order 1, and its rounding
 
 
@@ -31,6 +35,17 @@ def single(name, **options):
     label = ",".join([name, *(f"{k}={v}" for k, v in options.items())])
     return Case(
         label, lambda a, b: loss(a, **options), lambda a, b: expected(a, **options)
+    )
+
+
+def labelled(name, **options):
+    """One label for every example, so that the row also makes sense inside vmap."""
+    loss, expected = getattr(losses, name), getattr(reference, name)
+    return Case(
+        ",".join([name, *(f"{k}={v}" for k, v in options.items())]),
+        lambda a, b: loss(a, jnp.full(a.shape[:-1], 3, jnp.int32), **options),
+        lambda a, b: expected(a, np.full(a.shape[:-1], 3), **options),
+        labelled=True,
     )
 
 
@@ -49,12 +64,10 @@ def distillation(temperature):
 
 
 CASES = [
-    # One label for every example, so that the row also makes sense inside vmap.
-    Case(
-        "cross_entropy",
-        lambda a, b: losses.cross_entropy(a, jnp.full(a.shape[:-1], 3, jnp.int32)),
-        lambda a, b: reference.cross_entropy(a, np.full(a.shape[:-1], 3)),
-    ),
+    labelled("cross_entropy"),
+    labelled("label_smoothing", smoothing=0.2),
+    labelled("squared_error"),
+    labelled("focal", gamma=1.5),
     single("entropy"),
     single("entropy", top_k=1),
     single("entropy", top_k=3),
@@ -82,4 +95,71 @@ CASES = [
     distillation(1.0),
     distillation(4.0),
     distillation(0.5),
+]
+
+
+MEMBERS, BATCH, OUTPUTS = 3, 24, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Penalty:
+    name: str
+    loss: Callable
+    reference: Callable
+    coupled: bool = True  # its value is no mean over examples
+    ordered: bool = False  # the order of three members matters
+    power: int | None = 4  # what c times the outputs do to it; None: no power of c
+    divided_by: float = 1.0  # the share that is taken out of the gradient
+
+
+def penalty(name, *, coupled=True, ordered=False, power=4, **options):
+    loss, expected = getattr(losses, name), getattr(reference, name)
+    return Penalty(
+        ",".join([name, *(f"{k}={v}" for k, v in options.items())]),
+        lambda z, mask=None, axis_name=None: loss(z, mask, axis_name, **options),
+        lambda z: expected(z, **options),
+        coupled=coupled,
+        ordered=ordered,
+        power=power,
+    )
+
+
+EARLIER = [
+    np.random.default_rng(seed).normal(1.0, 1.5, (MEMBERS, 16, OUTPUTS))
+    for seed in (100, 101)
+]
+
+
+def running(decay, centred):
+    """The running penalty after two earlier batches; unlike the others, no power."""
+
+    def loss(z, mask=None, axis_name=None):
+        state = losses.MomentState.empty(MEMBERS, (OUTPUTS,))
+        for batch in EARLIER:
+            state = state.update(jnp.asarray(batch, jnp.float32), decay)
+        return losses.running_correlation_penalty(
+            z, state, decay, mask, axis_name, centred
+        ).penalty
+
+    return Penalty(
+        f"running_correlation_penalty,decay={decay},centred={centred}",
+        loss,
+        lambda z: reference.running_correlation_penalty([*EARLIER, z], decay, centred),
+        power=None,
+        divided_by=(1.0 - decay) / (1.0 - decay**3),
+    )
+
+
+PENALTIES = [
+    penalty("correlation_penalty"),
+    penalty("covariance_penalty"),
+    penalty("residual_correlation_penalty"),
+    penalty("orthogonalized_correlation_penalty", ordered=True),
+    penalty("difference_penalty", coupled=False, power=2),
+    penalty("difference_penalty", coupled=False, power=1, order=1),
+    penalty("difference_penalty", coupled=False, power=None, order=2.5),
+    penalty("inverse_difference_penalty", power=None, epsilon=0.1),
+    penalty("cross_entropy_difference_penalty", coupled=False, power=None),
+    running(0.5, centred=False),
+    running(0.9, centred=True),
 ]

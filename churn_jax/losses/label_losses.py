@@ -1,0 +1,133 @@
+"""Label losses besides cross-entropy, for components that learn by different ones."""
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+
+from churn_jax._checks import check_labels, check_logits
+from churn_jax.divergences import log_probs
+from churn_jax.typing import Labels, Logits, PerExample
+
+__all__ = ["focal", "label_smoothing", "squared_error"]
+
+
+def label_smoothing(
+    logits: Logits, labels: Labels, smoothing: ArrayLike = 0.1
+) -> PerExample:
+    """Cross-entropy with a smoothed label, in nats.
+
+    `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+        smoothing: s, in [0, 1]; 0 is plain cross-entropy.
+
+    Returns:
+        `[...]` float32, at least the entropy of the smoothed label.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{label_smoothing(logits, jnp.array([1]), 0.3)[0]:.4f}"
+        '1.3170'
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    log_f = log_probs(logits)
+    hard = optax.softmax_cross_entropy_with_integer_labels(log_f, jnp.asarray(labels))
+    smoothing = jnp.asarray(smoothing, jnp.float32)
+    return (1.0 - smoothing) * hard - smoothing * jnp.mean(log_f, axis=-1)
+
+
+def squared_error(logits: Logits, labels: Labels) -> PerExample:
+    """Squared distance of the predicted distribution from the label (Brier).
+
+    `sum_c (f(c) - onehot(label)(c))^2` with `f = softmax(logits)`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+
+    Returns:
+        `[...]` float32, from 0 to 2.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{squared_error(logits, jnp.array([0]))[0]:.4f}"
+        '0.3750'
+
+    Notes:
+        Summed over classes, as the Brier score is; with two classes twice the squared
+        error of the positive probability. It is bounded, and so is its gradient.
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    probs = jnp.exp(log_probs(logits))
+    target = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.float32)
+    return jnp.sum(jnp.square(probs - target), axis=-1)
+
+
+def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
+    """Cross-entropy that counts the less, the surer the right prediction is.
+
+    `-(1 - f_y)^gamma log f_y` with `f = softmax(logits)`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+        gamma: static, 0 for cross-entropy, else at least 1.
+
+    Returns:
+        `[...]` float32, at least 0.
+
+    Raises:
+        ValueError: the shapes do not fit, or gamma is between 0 and 1 or negative.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{focal(logits, jnp.array([0]))[0]:.4f}"
+        '0.1733'
+
+    Notes:
+        `1 - f_y` is the sum of the other classes' probabilities, not a difference, so
+        it keeps its digits near a sure prediction. With gamma below 1 the derivative
+        of the weight is unbounded there, so it is refused.
+
+    References:
+        [focal] Eq. 4 -- Lin et al., Focal Loss for Dense Object Detection, 2017.
+        https://arxiv.org/abs/1708.02002
+    """
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    if not (gamma == 0 or gamma >= 1):
+        raise ValueError(f"gamma must be 0 or at least 1; got {gamma}")
+    log_f = log_probs(logits)
+    hard = optax.softmax_cross_entropy_with_integer_labels(log_f, jnp.asarray(labels))
+    mine = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.bool_)
+    others = jnp.sum(jnp.where(mine, 0.0, jnp.exp(log_f)), axis=-1)
+    if gamma == 0:
+        return hard
+    return hard * others**gamma
