@@ -11,6 +11,7 @@ import numpy as np
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import (
     ERM,
+    AntiDistillation,
     Batch,
     Codistillation,
     EnsembleDistillation,
@@ -29,6 +30,7 @@ class Case:
     reference: Callable  # (logits, labels, fixed, **coefficients) -> [B]
     coefficients: dict  # of both
     terms: frozenset[str]
+    steepest: float = 1e5  # gradient in a logit where logits are of size 1e4
 
 
 def draw(seed, *shape, scale=2.0):
@@ -101,6 +103,21 @@ def _minimum_entropy(kind, top_k, members=1):
     )
 
 
+def _anti_distillation(penalty, members=2, *, logged=None, strength=0.2, **structure):
+    about = " ".join([penalty, *map(str, structure.values())])
+    known = {k: v for k, v in structure.items() if k != "members"}
+    return Case(
+        f"AntiDistillation {about} M={members}",
+        AntiDistillation(
+            members=members, penalty=penalty, strength=strength, **structure
+        ),
+        partial(reference.anti_distillation, penalty_of=penalty, **known),
+        {"strength": strength},
+        frozenset({penalty, *(logged or ["cross_entropy"])}),
+        steepest=1e14,  # the third power of the logits
+    )
+
+
 CASES = [
     case("ERM M=1", ERM, reference.erm, ["cross_entropy"], members=1),
     case("ERM M=3", ERM, reference.erm, ["cross_entropy"], members=3),
@@ -120,6 +137,30 @@ CASES = [
     _codistillation("cross_entropy", update="independent", refresh_steps=5),
     _codistillation("skl", 3, alpha=0.2, update="independent"),
     _codistillation("l1", 4, update="independent"),
+    _anti_distillation("orthogonalized", 3, strength=0.05),
+    _anti_distillation(
+        "correlation",
+        train_on="both",
+        deploy="mean_logits",
+        logged=["cross_entropy", "ensemble_cross_entropy"],
+    ),
+    _anti_distillation(
+        "inverse_difference",
+        3,
+        order=1,
+        epsilon=0.1,
+        train_on="ensemble",
+        strength=2.0,
+        logged=["ensemble_cross_entropy"],
+    ),
+    _anti_distillation(
+        "covariance",
+        4,
+        on="probabilities",
+        component_losses=("focal", "squared_error", "cross_entropy", "label_smoothing"),
+        strength=50.0,
+        logged=["label_loss"],
+    ),
 ]
 
 
