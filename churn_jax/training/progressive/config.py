@@ -1,0 +1,292 @@
+"""What is trained on a stream, how, and what comes out: plain records."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.methods import Method
+from churn_jax.models.click import ClickModel
+from churn_jax.predictions import replace_file
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.run import Stopped
+from churn_jax.training.seeds import Seeds
+
+__all__ = [
+    "StreamConfig",
+    "StreamResult",
+    "StreamRun",
+    "load_result",
+    "save_result",
+    "stream_identity",
+]
+
+# Where and how fast training runs; its results do not depend on them.
+_FREE = ("mesh", "checkpoint_every_seconds")
+
+
+def _adagrad() -> OptimizerConfig:
+    return OptimizerConfig(
+        name="adagrad",
+        learning_rate=0.02,
+        momentum=0.0,
+        nesterov=False,
+        weight_decay=0.0,
+        adagrad_accumulator=0.1,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamConfig:
+    """How replicas are trained in one pass over a stream.
+
+    Attributes:
+        replicas: R.
+        seed_numbers: one number per replica; empty numbers them from 0.
+        batch_size: B, examples per update and replica.
+        window: W, examples inside which replicas differ in order; a multiple of
+            `batch_size`. Scores are compared window by window.
+        optimizer: `adagrad`, or `sgd` without momentum, with a constant schedule:
+            what else there is would touch every row of every table at every update.
+            Weight decay is of the towers' kernels, not of the tables.
+        seeds: the paper's replicas start from equal weights (`init="fixed"`) and
+            differ by the order inside a window (`order="varied"`).
+        mesh: the member axis must be 1; tables are sharded over data.
+        warm_examples: the first part of the stream, rounded up to whole windows, in
+            which all replicas are replica number 0; metrics begin after it.
+        report_every_windows: windows per line of metrics. From the 512th line on
+            lines cover ever more windows, so that a long stream has few.
+        checkpoint_every_seconds: time between checkpoints.
+
+    Raises:
+        ValueError: numbers do not fit each other.
+    """
+
+    replicas: int = 10
+    seed_numbers: tuple[int, ...] = ()
+    batch_size: int = 256
+    window: int = 8192
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=_adagrad)
+    seeds: Seeds = Seeds(init="fixed", order="varied")
+    mesh: MeshShape = MeshShape()
+    warm_examples: int = 0
+    report_every_windows: int = 1
+    checkpoint_every_seconds: float = 60.0
+
+    def __post_init__(self):
+        """Checks that the numbers fit each other."""
+        for name in ("replicas", "batch_size", "window", "report_every_windows"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1; got {getattr(self, name)}"
+                )
+        if self.warm_examples < 0:
+            raise ValueError(
+                f"warm_examples must be at least 0; got {self.warm_examples}"
+            )
+        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
+            raise ValueError(
+                f"seed_numbers must be empty or {self.replicas} numbers, one per "
+                f"replica; got {len(self.seed_numbers)}"
+            )
+        if self.window % self.batch_size:
+            raise ValueError(
+                f"window {self.window} is not a multiple of batch_size "
+                f"{self.batch_size}"
+            )
+        if self.mesh.member != 1:
+            raise ValueError(
+                f"a stream's mesh has no member axis; got {self.mesh.member} devices "
+                "along it. Use replica and data"
+            )
+        if self.replicas % self.mesh.replica:
+            raise ValueError(
+                f"{self.replicas} replicas cannot be sharded over a replica axis of "
+                f"{self.mesh.replica} devices"
+            )
+        if self.batch_size % self.mesh.data:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by the mesh's data "
+                f"axis, {self.mesh.data}"
+            )
+        _check_optimizer(self.optimizer)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seed number of every replica."""
+        return self.seed_numbers or tuple(range(self.replicas))
+
+    @property
+    def warm_windows(self) -> int:
+        """Windows of the shared start."""
+        return -(-self.warm_examples // self.window)
+
+
+def _check_optimizer(optimizer: OptimizerConfig) -> None:
+    """Only updates that leave untouched rows as they are."""
+    plain = optimizer.name == "sgd" and optimizer.momentum == 0.0
+    if optimizer.name != "adagrad" and not plain:
+        raise ValueError(
+            "a stream is trained by adagrad, or by sgd with momentum 0, which leave "
+            f"rows that are not in the batch as they are; got {optimizer.name} with "
+            f"momentum {optimizer.momentum}"
+        )
+    if optimizer.schedule != "constant" or optimizer.warmup_epochs:
+        raise ValueError(
+            "a stream has no epochs, so its learning rate is constant; got schedule "
+            f"{optimizer.schedule!r} with {optimizer.warmup_epochs} warmup_epochs"
+        )
+    if optimizer.clip_norm is not None:
+        raise ValueError(
+            f"a stream's gradients are not clipped; got clip_norm {optimizer.clip_norm}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamRun:
+    """What to train: a method and its click model.
+
+    Attributes:
+        name: folder and messages.
+        method: with coefficients as numbers or one per replica; `input_scale`, where
+            it has one, scales the variance of the initial embeddings.
+        model: its components must be the method's members.
+        config: see `StreamConfig`.
+
+    Raises:
+        ValueError: the model's components are not the method's members, the method
+            needs a teacher, or the gate is deployed but not there.
+    """
+
+    name: str
+    method: Method
+    model: ClickModel
+    config: StreamConfig = StreamConfig()
+
+    def __post_init__(self):
+        """Checks that the model suits the method."""
+        if self.model.components != self.method.members:
+            raise ValueError(
+                f"{self.name}: the method has {self.method.members} members, the "
+                f"click model {self.model.components} components"
+            )
+        if self.method.needs_teacher or self.method.stale_steps:
+            raise ValueError(
+                f"{self.name}: {type(self.method).__name__} follows another set of "
+                "weights, which a stream does not keep"
+            )
+        if self.method.deploy == "gate" and not self.model.gate:
+            raise ValueError(
+                f"{self.name}: the method deploys a gate, the click model has none; "
+                "set gate=True"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamResult:
+    """What progressive validation measured.
+
+    Attributes:
+        examples: of the stream, all of them learned.
+        counted: of them, scored into the totals: those after the warm start.
+        seconds: over all launches.
+        parameters: trained numbers per replica.
+        stopped: replicas frozen because something was not finite; they are left out
+            of the prediction differences from that window on, and their own numbers
+            are nan.
+        totals: after the warm start. Per replica `log_loss`, `auc`, `auc_error` (how
+            far the AUC's bins can be off at most) and `calibration`, all `[R]`; over
+            replicas `relative_pd`, `pd_1`, `pd_2`, `hamming`, `label_pd`, each with
+            `<name>_loo [R]`, the value without replica r.
+        curve: the same for each segment of the stream, with `examples` learned by
+            its end and `counted`, those scored in it; terms of the loss under
+            `term/<name>`.
+        holdout: the same on the part of the stream that is held out; `{}` without.
+        identity: what it was trained as.
+    """
+
+    examples: int
+    counted: int
+    seconds: float
+    parameters: int
+    stopped: tuple[Stopped, ...]
+    totals: dict[str, np.ndarray]
+    curve: list[dict[str, Any]]
+    holdout: dict[str, np.ndarray]
+    identity: str = ""
+
+
+def stream_identity(run: StreamRun, fingerprint: str) -> str:
+    """What a checkpoint must have been trained as, to be continued by `run`.
+
+    Args:
+        run: what is trained.
+        fingerprint: of the stream.
+
+    Returns:
+        JSON text; equal texts mean equal training.
+    """
+    with np.printoptions(threshold=sys.maxsize):
+        flat = {
+            "data": fingerprint,
+            "method": repr(run.method),
+            "model": repr(run.model),
+        }
+        for field in dataclasses.fields(run.config):
+            if field.name not in _FREE:
+                flat[field.name] = repr(getattr(run.config, field.name))
+    return json.dumps(flat, sort_keys=True)
+
+
+def save_result(path: Path, result: StreamResult) -> None:
+    """Writes a result as JSON, whole or not at all; nan is null.
+
+    Raises:
+        OSError: the file could not be written.
+    """
+    fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    fields["stopped"] = [dataclasses.asdict(s) for s in result.stopped]
+    with replace_file(path) as file:
+        file.write((json.dumps(_plain(fields), indent=1) + "\n").encode())
+
+
+def load_result(path: Path) -> StreamResult:
+    """Reads what `save_result` wrote.
+
+    Raises:
+        ValueError: the file is missing or no such result.
+    """
+    try:
+        fields = json.loads(Path(path).read_text())
+        fields["stopped"] = tuple(Stopped(**s) for s in fields["stopped"])
+        for name in ("totals", "holdout"):
+            fields[name] = _arrays(fields[name])
+        fields["curve"] = [_arrays(entry) for entry in fields["curve"]]
+        return StreamResult(**fields)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the result of a stream ({error})") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _arrays(entry: dict[str, Any]) -> dict[str, Any]:
+    """Lists as float64 arrays, null as nan, counts as they are."""
+
+    def restored(value):
+        if isinstance(value, list):
+            return np.asarray(value, np.float64)
+        return np.nan if value is None else value
+
+    return {name: restored(value) for name, value in entry.items()}

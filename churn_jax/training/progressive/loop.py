@@ -1,0 +1,422 @@
+"""The loop over a stream: windows, lines of metrics, checkpoints; one pass."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.partition import REPLICA, fetch, place, replicate
+from churn_jax.training.progressive.config import (
+    StreamResult,
+    StreamRun,
+    save_result,
+    stream_identity,
+)
+from churn_jax.training.progressive.metrics import StreamMetrics
+from churn_jax.training.progressive.state import (
+    StreamInputs,
+    init_inputs,
+    init_stream,
+    make_program,
+    parameter_count,
+)
+from churn_jax.training.progressive.step import (
+    Examples,
+    make_score,
+    make_step,
+    term_names,
+)
+from churn_jax.training.run import Interrupted, Stopped, stopped_replicas
+from churn_jax.training.state import TrainState
+from churn_jax.training.writers import MetricsWriter, read_metrics
+
+__all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
+
+# Lines of metrics before lines begin to cover more windows.
+_LINES = 512
+
+
+class Stream(Protocol):
+    """What is learned from: `TableStream` of `churn_jax.data.tables`, or alike."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the stream's contents."""
+        ...
+
+    def windows(self, size: int, *, start: int = 0, part: str = "train") -> Iterator:
+        """Windows of constant shape, the last one padded."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamProgress:
+    """What the loop reports after a segment of the stream.
+
+    Attributes:
+        name: of the run.
+        examples: learned so far.
+        seconds: over all launches.
+        log_loss: of the segment, mean over living replicas; nan in the warm start.
+        relative_pd: of the segment.
+        stopped: replicas frozen so far.
+    """
+
+    name: str
+    examples: int
+    seconds: float
+    log_loss: float
+    relative_pd: float
+    stopped: tuple[Stopped, ...]
+
+
+def segment_length(windows: int, shortest: int) -> int:
+    """Windows that the line of metrics covers which begins after `windows` of them.
+
+    `shortest` for the first 512 lines; after that it doubles whenever the stream has
+    become twice as long, so that n windows give about `512 + 256 log2(n / 512)` lines.
+    """
+    longer = max(windows // (_LINES * shortest), 1)
+    return shortest << (longer.bit_length() - 1)
+
+
+def run_stream(
+    run: StreamRun,
+    stream: Stream,
+    directory: Path | None = None,
+    *,
+    on_progress: Callable[[StreamProgress], None] = lambda progress: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    stop: threading.Event | None = None,
+) -> StreamResult:
+    """Trains R replicas in one pass; continues from `directory` where it can.
+
+    Args:
+        run: what to train.
+        stream: where examples come from, in time order.
+        directory: for checkpoints, `metrics.jsonl` and `result.json`; None keeps
+            nothing.
+        on_progress: called after every line of metrics.
+        on_note: called with sentences about what was restored or stopped.
+        stop: when set, the loop saves a checkpoint after the window and raises.
+
+    Returns:
+        A `StreamResult`.
+
+    Raises:
+        Interrupted: `stop` was set; the checkpoint is written.
+        CheckpointError: `directory` holds something else.
+        ValueError: model and stream do not fit, or the stream holds no example.
+    """
+    loop = _Loop(run, stream, directory, on_progress, on_note)
+    try:
+        loop.learn(stop or threading.Event())
+        result = loop.result()
+    finally:
+        loop.close()
+    if directory is not None and jax.process_index() == 0:
+        save_result(Path(directory) / "result.json", result)
+    return result
+
+
+class _Loop:
+    """The mutable part of a launch: state, metrics, clock and files."""
+
+    def __init__(self, run: StreamRun, stream: Stream, directory, on_progress, on_note):
+        self.began = time.perf_counter()
+        self.run, self.stream = run, stream
+        self.on_progress, self.on_note = on_progress, on_note
+        _check_schema(run, stream)
+        self.program = make_program(run)
+        self.inputs: StreamInputs = init_inputs(run, self.program)
+        state = init_stream(run, self.program, self.inputs)
+        self.terms = term_names(self.program, state, self.inputs)
+        sums = np.zeros((run.config.replicas, 1 + len(self.terms)), np.float32)
+        sums = place(sums, self.program.mesh, P(REPLICA))
+        self.state = state.replace(dense=state.dense.replace(sums=sums))
+        self.parameters = parameter_count(run, state)
+        self.total, self.segment = self._nothing(), self._nothing()
+        self.windows = self.examples = self.counted = 0
+        self.lines = self.segment_start = self.segment_counted = 0
+        self.earlier_seconds = 0.0
+        self.identity = stream_identity(run, stream.fingerprint)
+        self.curve: list[dict[str, Any]] = []
+        self.checkpoints = self.writer = None
+        self.path = None if directory is None else Path(directory)
+        if self.path is not None:
+            self._restore(self.path)
+        self.step = make_step(self.program)
+        self.compute = jax.jit(StreamMetrics.compute)
+        self.merge = jax.jit(StreamMetrics.merge)
+        self.saved = time.perf_counter()
+
+    def _nothing(self) -> StreamMetrics:
+        """No sums, each in memory of its own: they are donated."""
+        empty = fetch(StreamMetrics.empty(self.run.config.replicas))
+        return replicate(empty, self.program.mesh)
+
+    def _tree(self):
+        return {"state": self.state, "total": self.total, "segment": self.segment}
+
+    def _restore(self, path: Path) -> None:
+        self.checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
+            self._tree(),
+        )
+        try:
+            restored = self.checkpoints.restore(like)
+            if restored is not None:
+                for name, part in restored.tree.items():
+                    setattr(self, name, part)
+                for name, value in restored.meta["progress"].items():
+                    setattr(self, name, value)
+                if restored.skipped:
+                    self.on_note(
+                        f"{'; '.join(restored.skipped)}; going on from the checkpoint "
+                        f"before, example {self.examples}"
+                    )
+            if jax.process_index() == 0:
+                self.writer = MetricsWriter(path, resume_epoch=self.lines)
+        except BaseException:
+            self.checkpoints.close()
+            raise
+
+    def seconds(self) -> float:
+        return self.earlier_seconds + time.perf_counter() - self.began
+
+    def learn(self, stop: threading.Event) -> None:
+        """Learns what is left of the stream."""
+        every = self.run.config.checkpoint_every_seconds
+        running = None
+        size = self.run.config.window
+        # What is dispatched runs while the next window is read; two are in memory.
+        for window in self.stream.windows(size, start=self.examples):
+            _check_window(self.run, window)
+            given = replicate(Examples.of(window), self.program.mesh)
+            if running is not None:
+                jax.block_until_ready(running)
+            self.state, self.segment, running = self.step(
+                self.state, self.segment, self.inputs, given, np.int32(self.windows)
+            )
+            learned = int(np.sum(window.mask > 0))
+            if self.windows >= self.run.config.warm_windows:
+                self.counted += learned
+            self.examples += learned
+            self.windows += 1
+            length = segment_length(
+                self.segment_start, self.run.config.report_every_windows
+            )
+            if self.windows - self.segment_start >= length:
+                if not self._report():
+                    break
+            if _any_process(stop.is_set()):
+                self.save()
+                raise Interrupted(
+                    f"{self.run.name} stopped after {self.examples:,} examples"
+                )
+            if _any_process(time.perf_counter() - self.saved > every):
+                self.save()
+        if not self.examples:
+            raise ValueError(f"{self.run.name}: the stream holds no example")
+        self.save()
+        if self.windows > self.segment_start:
+            self._report()
+
+    def _report(self) -> bool:
+        """Writes a line of metrics and begins the next; whether any replica lives."""
+        self.lines += 1
+        small = _small(self.state.dense)
+        figures = _without_stopped(fetch(self.compute(self.segment)), small.alive)
+        means = small.sums / np.maximum(small.updates, 1.0)[:, None]
+        means[small.updates == 0] = np.nan
+        names = ("loss", *(f"term/{name}" for name in self.terms))
+        record = {
+            "epoch": self.lines,
+            "step": self.windows,
+            "seconds": round(self.seconds(), 3),
+            "examples": self.examples,
+            "counted": self.counted - self.segment_counted,
+            "train": dict(zip(names, means.T)),
+            "validation": figures,
+        }
+        if self.writer is not None:
+            self.writer.write(record)
+        elif self.path is None:
+            self.curve.append(_flat(record))
+        self.total = self.merge(self.total, self.segment)
+        self.segment = self._nothing()
+        self.state = self.state.replace(dense=_new_segment(self.state.dense))
+        self.segment_start, self.segment_counted = self.windows, self.counted
+        alive = small.alive
+        stopped = stopped_replicas(small, self.terms)
+        log_loss = np.mean(figures["log_loss"][alive]) if alive.any() else np.nan
+        self.on_progress(
+            StreamProgress(
+                self.run.name,
+                self.examples,
+                self.seconds(),
+                float(log_loss),
+                float(figures["relative_pd"]),
+                stopped,
+            )
+        )
+        if not alive.any():
+            self.on_note(
+                f"{self.run.name}: every replica has stopped, the first by its "
+                f"{stopped[0].term}; the rest of the stream is not read"
+            )
+        return bool(alive.any())
+
+    def result(self) -> StreamResult:
+        """The figures of the whole stream, then those of the held-out part."""
+        small = _small(self.state.dense)
+        totals = fetch(self.compute(self.total))
+        curve = self.curve
+        if self.path is not None:
+            lines = read_metrics(self.path / "metrics.jsonl")
+            curve = [_flat(line) for line in lines]
+        return StreamResult(
+            examples=self.examples,
+            counted=self.counted,
+            seconds=self.seconds(),
+            parameters=self.parameters,
+            stopped=stopped_replicas(small, self.terms),
+            totals=_without_stopped(totals, small.alive),
+            curve=curve,
+            holdout=self._held_out(small.alive),
+            identity=self.identity,
+        )
+
+    def _held_out(self, alive: np.ndarray) -> dict[str, Any]:
+        metrics, running, examples = self._nothing(), None, 0
+        score = None
+        for window in self.stream.windows(self.run.config.window, part="holdout"):
+            _check_window(self.run, window)
+            score = score or make_score(self.program)
+            given = replicate(Examples.of(window), self.program.mesh)
+            if running is not None:
+                jax.block_until_ready(running)
+            metrics, running = score(self.state, metrics, self.inputs, given)
+            examples += int(np.sum(window.mask > 0))
+        if not examples:
+            return {}
+        figures = _without_stopped(fetch(self.compute(metrics)), alive)
+        return {"examples": examples, **figures}
+
+    def save(self) -> None:
+        """Writes a checkpoint and returns when it is on the disk."""
+        self.saved = time.perf_counter()
+        if self.checkpoints is None:
+            return
+        names = (
+            "windows",
+            "examples",
+            "counted",
+            "lines",
+            "segment_start",
+            "segment_counted",
+        )
+        progress = {name: getattr(self, name) for name in names}
+        progress["earlier_seconds"] = self.seconds()
+        self.checkpoints.save(self.windows, self._tree(), {"progress": progress})
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+
+def _any_process(flag: bool) -> bool:
+    """Whether any process says so: saving takes all of them."""
+    if jax.process_count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def _small(dense: TrainState) -> TrainState:
+    """The towers' state without its trees, on the host."""
+    return fetch(
+        dataclasses.replace(
+            dense, params=(), model_state=(), opt_state=(), peers=(), ema=()
+        )
+    )
+
+
+def _new_segment(dense: TrainState) -> TrainState:
+    return dataclasses.replace(
+        dense, sums=jnp.zeros_like(dense.sums), updates=jnp.zeros_like(dense.updates)
+    )
+
+
+def _without_stopped(figures: dict[str, Any], alive: np.ndarray) -> dict[str, Any]:
+    """Figures by replica with nan for those that stopped."""
+    kept = {}
+    for name, value in figures.items():
+        value = np.asarray(value, np.float64)
+        kept[name] = np.where(alive, value, np.nan) if value.ndim else float(value)
+    return kept
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of metrics as an entry of `StreamResult.curve`."""
+    entry: dict[str, Any] = {
+        "examples": int(record["examples"]),
+        "counted": int(record["counted"]),
+    }
+    for part in ("train", "validation"):
+        for name, value in record[part].items():
+            array = np.asarray(value, np.float64)  # null is nan
+            entry[name] = array if array.ndim else float(array)
+    return entry
+
+
+def _check_schema(run: StreamRun, stream: Stream) -> None:
+    """The stream has the model's features, where it says which ones it has."""
+    schema = getattr(stream, "schema", None)
+    if schema is None:
+        return
+    sizes, numeric = tuple(schema.sizes), len(schema.numeric)
+    if sizes != run.model.sizes or numeric != run.model.numeric:
+        raise ValueError(
+            f"{run.name}: the model has tables of {run.model.sizes} rows and "
+            f"{run.model.numeric} numeric features, the stream {sizes} and {numeric}"
+        )
+
+
+def _check_window(run: StreamRun, window) -> None:
+    """Shapes, ids and labels of one window."""
+    size, model = run.config.window, run.model
+    for name, expected in (
+        ("ids", (size, len(model.sizes))),
+        ("numeric", (size, model.numeric)),
+        ("labels", (size,)),
+        ("mask", (size,)),
+    ):
+        shape = np.shape(getattr(window, name))
+        if shape != expected:
+            raise ValueError(
+                f"{run.name}: a window's {name} must have shape {expected}; got {shape}"
+            )
+    valid = np.asarray(window.mask) > 0
+    ids = np.asarray(window.ids)[valid]
+    beyond = ((ids < 0) | (ids >= np.asarray(model.sizes))).any(axis=0)
+    if beyond.any():
+        field = int(np.flatnonzero(beyond)[0])
+        raise ValueError(
+            f"{run.name}: an id of field {field} is outside of its table of "
+            f"{model.sizes[field]} rows"
+        )
+    if not np.isin(np.asarray(window.labels)[valid], (0, 1)).all():
+        raise ValueError(f"{run.name}: labels must be 0 or 1")

@@ -1,0 +1,223 @@
+"""What changes while a stream is learned, and what does not."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.models.click import ClickModel, ClickNetwork, init_table
+from churn_jax.training.initialize import init_coefficients, init_state
+from churn_jax.training.optim import make_schedule
+from churn_jax.training.partition import DATA, REPLICA, make_mesh
+from churn_jax.training.program import Program
+from churn_jax.training.progressive.config import StreamRun
+from churn_jax.training.state import Coefficients, TrainState
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "StreamInputs",
+    "StreamProgram",
+    "StreamState",
+    "init_inputs",
+    "init_stream",
+    "make_program",
+    "parameter_count",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamProgram:
+    """Everything about a run on a stream that is compiled.
+
+    Attributes:
+        model: the click model.
+        engine: what the towers' update takes from the engine: optimiser and mesh.
+        window: W.
+        warm_windows: windows in which all replicas take replica number 0's order.
+    """
+
+    model: ClickModel
+    engine: Program
+    window: int
+    warm_windows: int
+
+    @property
+    def mesh(self) -> Mesh:
+        """`("replica", "member", "data")`."""
+        return self.engine.mesh
+
+    @property
+    def batch_size(self) -> int:
+        """B, over all data shards."""
+        return self.engine.batch_size
+
+    @property
+    def network(self) -> ClickNetwork:
+        """The towers."""
+        return ClickNetwork(self.model)
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of the fused table, padded to a multiple of the data axis."""
+        shards = self.mesh.shape[DATA]
+        return -(-self.model.rows // shards) * shards
+
+    def as_params(self, groups: tuple[PyTree, ...]) -> dict[str, PyTree]:
+        """The network's parameters from the engine's groups, towers then gate."""
+        params = {"towers": groups[0]}
+        if self.model.gate:
+            params["gate"] = jax.tree.map(lambda leaf: leaf[0], groups[1])
+        return params
+
+
+@struct.dataclass
+class StreamState:
+    """Everything that is learned; checkpointed whole.
+
+    Attributes:
+        dense: the towers `[R, K, ...]` and, as a second group `[R, 1, ...]`, the gate,
+            with all that the engine keeps per replica.
+        tables: `[R, V, width]` float32, the fused tables.
+        accumulators: AdaGrad's, likewise; `()` for plain gradient descent.
+    """
+
+    dense: TrainState
+    tables: jax.Array
+    accumulators: PyTree
+
+    @classmethod
+    def specs(cls) -> "StreamState":
+        """How each field lies on the mesh: rows of the tables over `data`."""
+        table: Any = P(REPLICA, DATA)
+        return cls(dense=TrainState.specs(), tables=table, accumulators=table)
+
+
+@struct.dataclass
+class StreamInputs:
+    """Constants of a replica; leaves `[R]`, never donated.
+
+    Attributes:
+        order_key: typed keys of the order inside a window.
+        warm_key: likewise, of replica number 0.
+        augment_key: typed keys of what methods draw.
+        sample_key: typed keys of the members' own samples.
+        coefficients: see `Coefficients`.
+    """
+
+    order_key: jax.Array
+    warm_key: jax.Array
+    augment_key: jax.Array
+    sample_key: jax.Array
+    coefficients: Coefficients
+
+
+def make_program(run: StreamRun, devices=None) -> StreamProgram:
+    """The program of a run.
+
+    Raises:
+        ValueError: there are fewer devices than the mesh has.
+    """
+    config = run.config
+    engine = Program(
+        groups=(),
+        optimizer=config.optimizer,
+        schedule=make_schedule(config.optimizer, steps_per_epoch=1, total_steps=1),
+        batch_size=config.batch_size,
+        mesh=make_mesh(config.mesh, devices),
+        convolutional=False,
+    )
+    return StreamProgram(run.model, engine, config.window, config.warm_windows)
+
+
+def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
+    """Keys and coefficients of every replica on the mesh.
+
+    Raises:
+        ValueError: an array of coefficients has another length than R.
+    """
+    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
+    coefficients = init_coefficients(
+        run.method, run.config.optimizer, run.config.replicas, program.mesh
+    )
+
+    def build():
+        return (
+            seeds.keys("order", numbers),
+            seeds.keys("order", np.zeros_like(numbers)),
+            seeds.keys("augment", numbers),
+            seeds.keys("sample", numbers),
+        )
+
+    per_replica = NamedSharding(program.mesh, P(REPLICA))
+    keys = jax.jit(build, out_shardings=per_replica)()
+    return StreamInputs(*keys, coefficients=coefficients)
+
+
+def init_stream(
+    run: StreamRun, program: StreamProgram, inputs: StreamInputs
+) -> StreamState:
+    """The state before the first update, born with the sharding that it keeps.
+
+    The engine's `sums` have no terms yet; `make_step` says how many there are.
+    """
+    model, config = run.model, run.config
+    numbers = np.asarray(config.numbers)
+    if config.warm_windows:
+        # All replicas are one until the warm start ends.
+        numbers = np.zeros_like(numbers)
+    example = (
+        jnp.zeros(
+            (model.tables, 1, len(model.sizes), model.embedding_dim + model.wide)
+        ),
+        jnp.zeros((1, model.numeric)),
+    )
+
+    def towers():
+        keys = config.seeds.keys("init", numbers)
+        params = jax.vmap(
+            lambda key: program.network.init(jax.random.fold_in(key, 0), *example)
+        )(keys)["params"]
+        groups = [{"params": params["towers"]}]
+        if model.gate:
+            gate = jax.tree.map(lambda leaf: leaf[:, None], params["gate"])
+            groups.append({"params": gate})
+        return jax.tree.map(
+            lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(groups)
+        )
+
+    def tables(scale):
+        keys = config.seeds.keys("init", numbers)
+        return jax.vmap(
+            lambda key, s: init_table(
+                model, jax.random.fold_in(key, 1), s, rows=program.table_rows
+            )
+        )(keys, scale)
+
+    mesh = program.mesh
+    slots = NamedSharding(mesh, TrainState.specs().params)
+    rows = NamedSharding(mesh, P(REPLICA, DATA))
+    scale = getattr(inputs.coefficients.method, "input_scale", None)
+    if scale is None:
+        scale = jnp.ones(config.replicas, jnp.float32)
+    made = jax.jit(tables, out_shardings=rows)(scale)
+    accumulators: PyTree = ()
+    if config.optimizer.name == "adagrad":
+        start = config.optimizer.adagrad_accumulator
+        accumulators = jax.jit(
+            lambda: jnp.full(made.shape, start, jnp.float32), out_shardings=rows
+        )()
+    variables = jax.jit(towers, out_shardings=slots)()
+    dense = init_state(program.engine, variables, config.replicas, terms=0)
+    return StreamState(dense, made, accumulators)
+
+
+def parameter_count(run: StreamRun, state: StreamState) -> int:
+    """Trained numbers of one replica, padding rows not counted."""
+    leaves = jax.tree.leaves(state.dense.params)
+    dense = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
+    return dense + run.model.rows * run.model.width

@@ -1,0 +1,346 @@
+"""One window of a stream in one program: score every batch, then learn it.
+
+Written for the replicas of one device inside one `shard_map`, as the engine's step is.
+The forward pass that scores a batch is the one whose gradient is taken.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.ensembles import Outputs
+from churn_jax.methods import Batch, LossOutput, deploy
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
+from churn_jax.training.progressive.embeddings import (
+    adagrad,
+    descend,
+    look_up,
+    sum_by_row,
+)
+from churn_jax.training.progressive.state import (
+    StreamInputs,
+    StreamProgram,
+    StreamState,
+)
+from churn_jax.training.seeds import member_counts
+from churn_jax.training.steps import _replica_update
+from churn_jax.typing import Array
+
+__all__ = [
+    "Examples",
+    "make_score",
+    "make_step",
+    "term_names",
+    "window_order",
+]
+
+
+class Examples(NamedTuple):
+    """A window of the stream as the compiled step takes it, the same on every device.
+
+    Attributes:
+        ids: `[W, F]` int32, rows within each field's own table.
+        numeric: `[W, D]` float32.
+        labels: `[W]` int32 in {0, 1}.
+        mask: `[W]` float32, 0 for padding.
+        first: uint32, place of the first example in the stream.
+    """
+
+    ids: Array
+    numeric: Array
+    labels: Array
+    mask: Array
+    first: Array
+
+    @classmethod
+    def of(cls, window) -> "Examples":
+        """From a `Window` of `churn_jax.data.tables`, still on the host."""
+        # Beyond 2^32 examples the number that draws members' samples starts again.
+        first = np.uint32(window.first % 2**32)
+        return cls(window.ids, window.numeric, window.labels, window.mask, first)
+
+
+def window_order(key: Array, number: Array, mask: Array) -> Array:
+    """In which order a replica visits the examples of a window, `[W]` int32.
+
+    A pure function of (order seed, window number); padding comes last.
+    """
+    bits = jax.random.bits(jax.random.fold_in(key, number), mask.shape, "uint32")
+    bits = jnp.where(mask > 0, bits >> 1, jnp.uint32(2**31))
+    return jnp.argsort(bits).astype(jnp.int32)
+
+
+def _gathered(leaf):
+    """Over the mesh's member axis of one device: equal there, and known to be."""
+    return jax.lax.all_gather(leaf, MEMBER, tiled=True, to="invarying")
+
+
+def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
+    """All components on this device's share of a batch."""
+    given = program.model.split_rows(rows)
+    out = program.network.apply({"params": program.as_params(params)}, given, numeric)
+    leaves = (out.logits, out.features, out.part, out.gate)
+    return Outputs(*(None if leaf is None else _gathered(leaf) for leaf in leaves))
+
+
+def _score(method, outputs: Outputs) -> Array:
+    """Logit of the positive label of the deployed prediction, `[B]`."""
+    deployed = deploy(method, outputs.logits, outputs.gate)
+    return deployed[..., 1] - deployed[..., 0]
+
+
+def _learn(program: StreamProgram, state, inputs, rows, numeric, labels, mask, place):
+    """Scores, `LossOutput`, gradients and whether they are finite; no R axis."""
+    method = inputs.coefficients.method
+    step_key = jax.random.fold_in(inputs.augment_key, state.step)
+    base = jax.random.fold_in(step_key, 0)
+    share = mask.shape[0]
+    position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
+    weights = None
+    if method.member_sample == "bootstrap":
+        weights = member_counts(inputs.sample_key, method.members, place)
+    batch = Batch(numeric, labels, mask, keys, DATA, weights)
+
+    def objective(params, rows):
+        seen = []
+
+        def apply(variables, images, train=True, extras=()):
+            del train, extras  # nothing depends on it; every output is at hand
+            outputs = _forward(program, variables, batch.hide(rows, axis=0), images)
+            seen.append(outputs)
+            return outputs, state.model_state
+
+        out = method.loss(
+            apply,
+            params,
+            batch,
+            teacher=None,
+            step=state.step,
+            key=jax.random.fold_in(step_key, 1),
+        )
+        return out.loss, (out, _score(method, seen[0]))
+
+    (_, (out, scores)), (dense, sparse) = jax.value_and_grad(
+        objective, argnums=(0, 1), has_aux=True
+    )(state.params, rows)
+    bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(dense))
+    bad = jax.lax.psum(bad, MEMBER)
+    finite = bad + jax.lax.psum(jnp.sum(~jnp.isfinite(sparse)), DATA) == 0
+    out = LossOutput(out.loss, dict(out.terms), state.model_state)
+    return scores, out, dense, sparse, finite
+
+
+def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive):
+    """The rows of the batch, of the replicas that go on."""
+    summed = sum_by_row(gradients, ids, state.tables.shape[1], alive)
+    rate = inputs.coefficients.learning_rate
+    if program.engine.optimizer.name == "adagrad":
+        return adagrad(state.tables, state.accumulators, summed, rate)
+    return descend(state.tables, summed, rate), ()
+
+
+def _take(program: StreamProgram, window, order: Array, batch: Array):
+    """Batch number `batch` of every replica: ids of all of it, the rest of our share.
+
+    Returns:
+        `ids [R, B, F]` in the fused table, `numeric [R, b, D]`, `labels [R, b]`, `mask
+        [R, b]` and `place [R, b]`, the examples' places in the window.
+    """
+    size = program.batch_size
+    share = size // program.mesh.shape[DATA]
+    chosen = jax.lax.dynamic_slice_in_dim(order, batch * size, size, axis=1)
+    first = batch * size + jax.lax.axis_index(DATA) * share
+    place = jax.lax.dynamic_slice_in_dim(order, first, share, axis=1)
+    offsets = jnp.asarray(program.model.offsets, jnp.int32)
+    ids = window.ids[chosen] + offsets[None, None]
+    return ids, window.numeric[place], window.labels[place], window.mask[place], place
+
+
+def _batches(program: StreamProgram, mask: Array) -> Array:
+    """How many batches hold an example."""
+    valid = jnp.sum((mask > 0).astype(jnp.int32))
+    return (valid + program.batch_size - 1) // program.batch_size
+
+
+def _no_scores(program: StreamProgram, replicas: int) -> Array:
+    """Zeros `[R, batches, b]`, this device's own."""
+    shards = program.mesh.shape[DATA]
+    shape = (replicas, program.window // program.batch_size)
+    zeros = jnp.zeros((*shape, program.batch_size // shards), jnp.float32)
+    return jax.lax.pcast(zeros, (REPLICA, DATA), to="varying")
+
+
+def _put_back(scores: Array, order: Array) -> Array:
+    """Scores `[R, batches, b]` at the places of their examples, of all replicas."""
+    scores = jax.lax.all_gather(scores, DATA, axis=2, tiled=True, to="invarying")
+    flat = scores.reshape(scores.shape[0], -1)
+    placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(flat, order)
+    return jax.lax.all_gather(placed, REPLICA, axis=0, tiled=True, to="invarying")
+
+
+def _everyones(alive: Array) -> Array:
+    return jax.lax.all_gather(alive, REPLICA, axis=0, tiled=True, to="invarying")
+
+
+def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
+    """Learns a window; `(state, metrics, scores [R, W])`."""
+    warm = number < program.warm_windows
+    keys = jax.random.wrap_key_data(
+        jnp.where(
+            warm,
+            jax.random.key_data(inputs.warm_key),
+            jax.random.key_data(inputs.order_key),
+        )
+    )
+    order = jax.vmap(window_order, (0, None, None))(keys, number, window.mask)
+
+    def body(batch, carry):
+        state, scores = carry
+        ids, numeric, labels, mask, place = _take(program, window, order, batch)
+        rows = look_up(state.tables, ids)
+        learned = jax.vmap(lambda *args: _learn(program, *args))(
+            state.dense,
+            inputs,
+            rows,
+            numeric,
+            labels,
+            mask,
+            window.first + place.astype(jnp.uint32),
+        )
+        scored, out, dense, sparse, finite = learned
+        moved = jax.vmap(lambda *args: _replica_update(program.engine, *args))(
+            state.dense, inputs, out, dense, finite
+        )
+        # Tables are not selected from: a stopped replica's rows are not written.
+        tables = _update_tables(program, state, inputs, ids, sparse, moved.alive)
+        scores = jax.lax.dynamic_update_slice_in_dim(
+            scores, scored[:, None], batch, axis=1
+        )
+        return StreamState(moved, *tables), scores
+
+    scores = _no_scores(program, order.shape[0])
+    state, scores = jax.lax.fori_loop(
+        0, _batches(program, window.mask), body, (state, scores)
+    )
+    scores = _put_back(scores, order)
+    counted = jnp.where(warm, jnp.zeros_like(window.mask), window.mask)
+    metrics = metrics.update(
+        scores, window.labels, counted, _everyones(state.dense.alive)
+    )
+    return state, metrics, scores
+
+
+def _local_scores(program: StreamProgram, state, metrics, inputs, window):
+    """Scores a window and learns nothing; `(metrics, scores [R, W])`."""
+    replicas = state.tables.shape[0]
+    order = jnp.broadcast_to(
+        jnp.arange(program.window, dtype=jnp.int32), (replicas, program.window)
+    )
+
+    def body(batch, scores):
+        ids, numeric, _, _, _ = _take(program, window, order, batch)
+        rows = look_up(state.tables, ids)
+
+        def one(dense, method, rows, numeric):
+            return _score(method, _forward(program, dense.params, rows, numeric))
+
+        scored = jax.vmap(one)(state.dense, inputs.coefficients.method, rows, numeric)
+        return jax.lax.dynamic_update_slice_in_dim(
+            scores, scored[:, None], batch, axis=1
+        )
+
+    scores = jax.lax.fori_loop(
+        0, _batches(program, window.mask), body, _no_scores(program, replicas)
+    )
+    scores = _put_back(scores, order)
+    metrics = metrics.update(
+        scores, window.labels, window.mask, _everyones(state.dense.alive)
+    )
+    return metrics, scores
+
+
+def make_step(program: StreamProgram, *, donate: bool = True):
+    """Compiles the step of a window.
+
+    Args:
+        program: what to train.
+        donate: update the tables in place; the state and metrics passed in are gone.
+
+    Returns:
+        `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`;
+        `window` is `Examples`, `number` (int32) counts windows from 0, and `scores
+        [R, W]` are those given before learning, at the examples' places.
+    """
+
+    def local(state, metrics, inputs, window, number):
+        return _local_window(program, state, metrics, inputs, window, number)
+
+    sharded = jax.shard_map(
+        local,
+        mesh=program.mesh,
+        in_specs=(StreamState.specs(), P(), P(REPLICA), P(), P()),
+        out_specs=(StreamState.specs(), P(), P()),
+        check_vma=True,
+    )
+    return jax.jit(sharded, donate_argnums=(0, 1) if donate else ())
+
+
+def make_score(program: StreamProgram):
+    """Compiles `score(state, metrics, inputs, window) -> (metrics, scores [R, W])`."""
+
+    def local(state, metrics, inputs, window):
+        return _local_scores(program, state, metrics, inputs, window)
+
+    sharded = jax.shard_map(
+        local,
+        mesh=program.mesh,
+        in_specs=(StreamState.specs(), P(), P(REPLICA), P()),
+        out_specs=(P(), P()),
+        check_vma=True,
+    )
+    return jax.jit(sharded)
+
+
+def term_names(
+    program: StreamProgram, state: StreamState, inputs: StreamInputs
+) -> tuple[str, ...]:
+    """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
+    seen = []
+    share = program.batch_size // program.mesh.shape[DATA]
+    model = program.model
+
+    def probe(dense, inputs):
+        def one(dense, inputs):
+            def varying(shape, dtype=jnp.float32):
+                return jax.lax.pcast(
+                    jnp.zeros(shape, dtype), (REPLICA, DATA), to="varying"
+                )
+
+            out = _learn(
+                program,
+                dense,
+                inputs,
+                varying((share, len(model.sizes), model.width)),
+                varying((share, model.numeric)),
+                varying(share, jnp.int32),
+                varying(share),
+                varying(share, jnp.uint32),
+            )[1]
+            seen.append(tuple(sorted(out.terms)))
+            return out.loss
+
+        return jax.vmap(one)(dense, inputs)
+
+    sharded = jax.shard_map(
+        probe,
+        mesh=program.mesh,
+        in_specs=(StreamState.specs().dense, P(REPLICA)),
+        out_specs=P(REPLICA),
+        check_vma=True,
+    )
+    jax.eval_shape(sharded, state.dense, inputs)
+    return seen[0]
