@@ -48,6 +48,7 @@ class MethodInfo:
         train: what the row trains with instead of the study's configuration, by dotted
             path: `{"seeds.init": "fixed"}`.
         train_size: training examples of the row; None for those of the study.
+        model: network of the row; empty for that of the study.
     """
 
     name: str
@@ -64,6 +65,7 @@ class MethodInfo:
     method: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_size: int | None = None
+    model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:
@@ -200,6 +202,7 @@ def _method(entry, path) -> MethodInfo:
         method=_object(entry.get("method")),
         train=_overrides(entry.get("train")),
         train_size=_count(entry.get("train_size")),
+        model=_object(entry.get("model")),
     )
 
 

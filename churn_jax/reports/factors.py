@@ -96,7 +96,7 @@ def differing(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
 def _draws(study: StudyInfo, info: MethodInfo) -> bool:
     """Whether a training set is drawn at all, per run or per member."""
     per_run = training(study, info).get("sample") == "bootstrap"
-    return per_run or info.method.get("member_sample") == "bootstrap"
+    return per_run or info.method.get("member_sample", "shared") != "shared"
 
 
 def _resampled(study: StudyInfo, info: MethodInfo) -> bool:
@@ -105,7 +105,9 @@ def _resampled(study: StudyInfo, info: MethodInfo) -> bool:
 
 
 def changes(info: MethodInfo) -> tuple[str, ...]:
-    """What a row changes in the study's training, besides what varies between runs.
+    """What a row changes in the study's training, data or network.
+
+    What varies between runs is not among it: see `differing`.
 
     Args:
         info: a method.
@@ -120,6 +122,10 @@ def changes(info: MethodInfo) -> tuple[str, ...]:
     ]
     if info.train_size is not None:
         out.append(f"{info.train_size:,} training examples")
+    if info.model:
+        widths = info.model.get("features") or ()
+        name = str(info.model.get("name", "another"))
+        out.append(f"network {' '.join(map(str, (name, *widths)))}")
     return tuple(out)
 
 
@@ -136,7 +142,7 @@ def training_table(
         Headings, then one tuple of texts per row; empty when every row trains as the
         study says.
     """
-    if not any(info.train or info.train_size is not None for info in methods):
+    if not any(i.train or i.train_size is not None or i.model for i in methods):
         return []
     head = ("Method", "Runs share", "Runs differ in", "The row changes")
     out: list[tuple[str, ...]] = [head]

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from churn_jax.predictions import replace_file
-from churn_jax.reports import ambiguous, beside, bounds, plots, sizes
+from churn_jax.reports import ambiguous, beside, bounds, plots, sizes, strengths
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
@@ -30,6 +30,16 @@ FIGURES = (
     (
         sizes.churn_against_training_size,
         "Training-set size",
+        "Bars: one standard error, leaving one run out at a time.",
+    ),
+    (
+        strengths.against_strength,
+        "Strength of the penalty",
+        "Bars and the band around the baseline: one standard error.",
+    ),
+    (
+        strengths.against_members,
+        "Size of the ensemble",
         "Bars: one standard error, leaving one run out at a time.",
     ),
     (

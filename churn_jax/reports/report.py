@@ -62,12 +62,16 @@ class Row:
     @property
     def change(self) -> Difference | None:
         """Of the headline against the baseline."""
-        return self.comparison and getattr(self.comparison, self.headline)
+        if self.comparison is None:
+            return None
+        return getattr(self.comparison, self.headline)
 
     @property
     def change_p(self) -> float | None:
         """The p-value of `change`, Holm-adjusted over the methods."""
-        return self.comparison and getattr(self.comparison, f"{self.headline}_p")
+        if self.comparison is None:
+            return None
+        return getattr(self.comparison, f"{self.headline}_p")
 
     @property
     def verdict(self) -> str:

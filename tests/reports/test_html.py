@@ -16,9 +16,9 @@ from churn_jax.reports.html import FIGURES
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 
-# All but the one about training-set sizes, and those of the sections on ambiguity and
-# on bounds.
-EVERY_STUDY = len(FIGURES) - 1 + 2
+# All but those about training-set sizes, strengths and ensemble sizes, and those of the
+# sections on ambiguity and on bounds.
+EVERY_STUDY = len(FIGURES) - 3 + 2
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
@@ -153,7 +153,7 @@ def test_any_label_can_be_drawn(report, label, draw):
 
 def test_figures_take_the_colour_of_the_page_and_are_reproducible(report):
     drawn = [draw for draw, _, _ in FIGURES if draw(report)]
-    assert len(drawn) == len(FIGURES) - 1
+    assert len(drawn) == EVERY_STUDY - 2  # the two of sections are not among them
     for draw in (*drawn, ambiguity_histogram, bounds_against_churn):
         svg = draw(report)
         assert "currentColor" in svg and figure.INK not in svg

@@ -1,0 +1,130 @@
+"""A study chooses its columns; what it is about follows from them."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from churn_jax import reports
+from churn_jax.analysis.significance import Difference
+from churn_jax.predictions import Predictions
+from churn_jax.reports.beside import beside
+from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.quantities import QUANTITIES, check_columns
+from churn_jax.reports.summary import MethodSummary, summarize
+from tests.reports.conftest import LABELS, three_methods
+from tests.reports.fake_study import noisy_logits, write_study
+
+COLUMNS = ["nll", "accuracy", "prediction_difference", "hamming_prediction_difference"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The three methods, as a study of the second paper's Table 1."""
+    folder = write_study(
+        tmp_path_factory.mktemp("runs"),
+        {**three_methods(), "ad_0_1": three_methods()["steady"]},
+        LABELS,
+        stopped={"halting": [{"replica": 2, "term": "correlation", "step": 3}]},
+        config={"columns": COLUMNS},
+        published="anti-distillation/table1/mnist",
+    )
+    return reports.write(folder)
+
+
+def test_every_quantity_is_a_field_of_a_summary():
+    fields = MethodSummary.__dataclass_fields__
+    assert set(QUANTITIES) <= set(fields)
+    estimates = {n for n, f in fields.items() if f.type is reports.Estimate}
+    assert set(QUANTITIES) == estimates
+
+
+def test_all_forms_follow_the_columns(written):
+    lines = written.files["table.md"].read_text().splitlines()
+    heads = [head.strip() for head in lines[2].strip("|").split("|")]
+    assert heads[3:] == ["NLL", "Accuracy %", "Δ₁", "Δᴴ", "Δ of Δ₁", "p"]
+    steady = [cell.strip() for cell in lines[5].strip("|").split("|")]
+    assert steady[5] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
+    change = written.rows[1].comparison.prediction_difference
+    assert steady[7] == f"{change.difference:+.4f} ± {change.stderr:.4f}"
+    page = written.files["report.html"].read_text()
+    assert '<th scope="col">Δ of Δ₁</th>' in page
+    assert "Accuracy against Δ₁ of every method" in page
+    assert "Churn %" in page  # among the facts of each method
+    rows = list(csv.DictReader(io.StringIO(written.files["table.csv"].read_text())))
+    assert float(rows[1]["delta_prediction_difference"]) == change.difference
+    assert rows[1]["paper_prediction_difference"] == ""
+    assert rows[3]["paper_prediction_difference"] == "0.0036"
+
+
+def test_rows_are_judged_by_what_the_study_is_about(written):
+    verdict = written.rows[1].verdict
+    assert "Δ₁" in verdict and "churn" not in verdict and "accuracy" in verdict
+    assert "set, ± standard error" in written.caption
+    halting = written.rows[2].verdict  # one of its three runs stopped
+    assert halting.startswith("Δ₁ is not tested, since the rows do not have the same")
+
+
+def test_published_numbers_have_their_own_form(written):
+    found = beside(written)
+    rows = {row.name: row for row in found.rows}
+    base = rows["baseline"]
+    assert found.paper_cell(base, "prediction_difference") == "0.0777"
+    assert found.paper_cell(base, "accuracy") == "99.20"
+    assert "doubtful" in found.paper_cell(rows["ad_0_1"], "prediction_difference")
+    assert [m.name for m in found.metrics][-1] == "hamming_prediction_difference"
+    assert "mean ± standard deviation" not in found.caption
+    assert "over 20 runs" in found.caption
+
+
+def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
+    folder = write_study(
+        tmp_path,
+        {"baseline": three_methods()["baseline"]},
+        LABELS,
+        config={"columns": ["accuracy", "charm"]},
+    )
+    report = reports.collect(folder)
+    assert [quantity.name for quantity in report.columns] == ["accuracy"]
+    assert report.remarks == ("The study names a column 'charm', unknown here.",)
+    with pytest.raises(ValueError, match="no column 'charm' can be shown; known: acc"):
+        check_columns(("accuracy", "charm"))
+
+
+def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():
+    labels = np.random.default_rng(5).integers(0, 5, 60)
+    runs = np.random.default_rng(6).normal(size=(4, 60, 5))
+
+    def predictions(own):
+        rng = np.random.default_rng(1)
+        logits = noisy_logits(rng, labels, 4, 5, own=own, runs=runs)
+        return Predictions(np.arange(60), labels, logits)
+
+    base, calm = predictions(1.0), predictions(0.5)
+    summaries = {"baseline": summarize(base), "calm": summarize(calm)}
+    found = compare_with_baseline(summaries, "baseline")["calm"]
+    a, b = summaries["calm"], summaries["baseline"]
+    assert found.prediction_difference.difference == (
+        a.prediction_difference.mean - b.prediction_difference.mean
+    )
+    left = a.set_values["prediction_difference"] - b.set_values["prediction_difference"]
+    stderr = np.sqrt(3 / 4 * np.sum((left - left.mean()) ** 2))
+    assert found.prediction_difference.stderr == pytest.approx(stderr)
+    # Paired, the two are told apart better than each is known.
+    assert stderr < b.prediction_difference.stderr
+    assert found.prediction_difference_verdict.startswith("reduces Δ₁ by 0.")
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "runs", "expected"),
+    [
+        (-0.0741, 0.0001, 20, "reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)"),
+        (0.0003, 0.8, 20, "no detectable effect on Δ₁ (+0.0003 ± 0.0012, p = 0.800)"),
+        (0.0741, 0.001, 2, "too few runs to test Δ₁ (2 in common)"),
+    ],
+)
+def test_verdicts_on_delta_1(difference, p, runs, expected):
+    found = Difference(difference, 0.0012, difference / 0.0012, p, runs)
+    comparison = Comparison(found, p, found, p, found, p)
+    assert comparison.prediction_difference_verdict == expected
