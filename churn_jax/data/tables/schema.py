@@ -209,6 +209,8 @@ class TableSchema:
         Example:
             >>> TableSchema.load("adult").positive
             ('>50K',)
+            >>> TableSchema.load("adult").positive
+            ('>50K',)
         """
         path = pathlib.Path(source)
         if path.suffix != ".toml":

@@ -23,7 +23,7 @@ from churn_jax.data.tables.schema import TableSchema, check_columns
 
 __all__ = ["Block", "Source", "find_sources"]
 
-_BLOCK_BYTES = 4 * 2**20  # of a CSV file, at a time
+_BLOCK_BYTES = 8 * 2**20  # of a CSV file, at a time
 _BLOCK_ROWS = 2**15  # of anything else
 _ENDS = 2**20  # bytes at either end of a file that its fingerprint covers
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
