@@ -43,6 +43,7 @@ from churn_jax.metrics.flips import (
     positive_flip_rate,
     relative_negative_flip_rate,
 )
+from churn_jax.metrics.leave_one_out import leave_one_model_out
 from churn_jax.metrics.pairs import PairMetric, PairSummary, pairwise, summarize_pairs
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
@@ -50,12 +51,21 @@ from churn_jax.metrics.prediction_difference import (
     PositivePredictionDifferenceState,
     PredictionDifferenceState,
     RelativePredictionDifferenceState,
+    WeightedPredictionDifferenceState,
     hamming_prediction_difference,
     label_prediction_difference,
     positive_prediction_difference,
     prediction_difference,
     relative_prediction_difference,
+    weighted_prediction_difference,
 )
+from churn_jax.metrics.prediction_divergence import (
+    JSPredictionDifferenceState,
+    KLPredictionDifferenceState,
+    js_prediction_difference,
+    kl_prediction_difference,
+)
+from churn_jax.metrics.scores import ScoreDifferenceState, score_difference
 from churn_jax.metrics.scoring import (
     AccuracyState,
     BrierState,
@@ -84,6 +94,8 @@ __all__ = [
     "FlipRates",
     "FlipState",
     "HammingPredictionDifferenceState",
+    "JSPredictionDifferenceState",
+    "KLPredictionDifferenceState",
     "L1DistanceState",
     "LabelPredictionDifferenceState",
     "LongSum",
@@ -95,7 +107,9 @@ __all__ = [
     "PredictionDifferenceState",
     "RateState",
     "RelativePredictionDifferenceState",
+    "ScoreDifferenceState",
     "SurrogateChurnState",
+    "WeightedPredictionDifferenceState",
     "accuracy",
     "ambiguity",
     "backward_error_compatibility",
@@ -112,8 +126,11 @@ __all__ = [
     "fit_temperature",
     "flip_rank",
     "hamming_prediction_difference",
+    "js_prediction_difference",
+    "kl_prediction_difference",
     "l1_distance",
     "label_prediction_difference",
+    "leave_one_model_out",
     "log_loss",
     "negative_flip_rate",
     "negative_log_likelihood",
@@ -126,6 +143,8 @@ __all__ = [
     "relative_negative_flip_rate",
     "relative_prediction_difference",
     "roc_auc",
+    "score_difference",
     "summarize_pairs",
     "surrogate_churn",
+    "weighted_prediction_difference",
 ]
