@@ -2,6 +2,7 @@ import dataclasses
 import difflib
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -77,7 +78,8 @@ def test_full_form_builds_its_network_and_schedule(name):
     run = Run(name, baseline.method, groups, baseline.config(config.train))
     program, _ = make_program(run, shape, steps_per_epoch=100)
     rates = [float(program.schedule(100 * epoch)) for epoch in (0, 20, 50)]
-    assert rates[0] < 1.0 >= max(rates) > 0.0
+    constant = run.config.optimizer.schedule == "constant"
+    assert 1.0 >= max(rates) > 0.0 and (rates[0] == 1.0) == constant
 
 
 _SHAPES = {
@@ -101,7 +103,7 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
     # Table 6's inner columns cannot be assigned to rows.
     unassigned = {"column2", "column3"}
     assert known - unassigned <= rows
-    assert rows - known <= {"init", "data"}
+    assert rows - known <= {"init", "data", "ensemble_1", "wide"}
 
 
 def test_cifar_recipe_is_the_papers():
@@ -127,6 +129,57 @@ def test_imagenet_recipe_is_the_papers():
     assert (optimizer.warmup_epochs, optimizer.step_epochs) == (5, (30, 60, 80))
     for name in ("entropy", "uniform_skl", "codistill_skl_entropy"):
         assert config.spec(name).method.top_k == 10
+
+
+def test_anti_distillation_recipe_is_the_papers():
+    config = preset("ad-table1")
+    train, optimizer = config.train, config.train.optimizer
+    assert (train.epochs, train.replicas) == (150, 20)
+    assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
+    assert (optimizer.adagrad_accumulator, optimizer.schedule) == (0.1, "constant")
+    assert optimizer.weight_decay == 0.0
+    assert (config.model.features, config.model.init) == ((1200, 1200), "uniform")
+    assert config.data.train_size is None
+    for name in ("ad-table1", "ad-mnist"):
+        rows = preset(name).methods
+        strengths = [s.method.strength for s in rows[1:]]
+        assert strengths == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+        assert {s.method.members for s in rows} == {2}
+        assert {s.method.deploy for s in rows} == {"mean_probs"}
+    for size in (2, 4, 6, 8):
+        with_penalty = preset("ad-table2").spec(f"ad_{size}").method
+        assert (with_penalty.members, with_penalty.strength) == (size, 0.5)
+        assert preset("ad-table2").spec(f"ensemble_{size}").method.members == size
+
+
+@pytest.mark.parametrize("name", [n for n in PRESETS if n.startswith("ad-")])
+def test_anti_distillation_studies_are_about_prediction_differences(name):
+    config = preset(name)
+    assert config.columns[2:] == (
+        "prediction_difference",
+        "prediction_difference_2",
+        "label_prediction_difference",
+        "hamming_prediction_difference",
+    )
+    for spec in config.methods:
+        seeds = spec.config(config.train).seeds
+        fixed = [f for f in ("init", "order") if getattr(seeds, f) == "fixed"]
+        assert fixed == [f for f in ("init", "order") if spec.name.endswith(f"_{f}")]
+
+
+def test_the_wide_network_has_the_ensembles_number_of_weights():
+    config = preset("ad-mnist-losses")
+
+    def weights(name):
+        spec = config.spec(name)
+        (group,) = spec.groups(config.model, 10)
+        images = np.zeros((1, 28, 28, 1), np.float32)
+        shapes = jax.eval_shape(group.network.init, jax.random.key(0), images)
+        count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+        return group.members * count
+
+    assert weights("wide") == pytest.approx(weights("ad"), rel=0.005)
+    assert config.spec("wide").method.members == 1
 
 
 def test_co_distill_ce_of_the_papers_tables_is_anils():
@@ -323,6 +376,7 @@ def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
         ("train-size-mnist", ["baseline_8000"]),
         ("claims-mnist", ["l1_independent_linear"]),
         ("cross-sample-mnist", ["twin_bootstrap"]),
+        ("ad-mnist-losses", ["orthogonalized", "wide"]),
     ],
 )
 def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):

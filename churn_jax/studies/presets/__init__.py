@@ -5,6 +5,14 @@ import difflib
 from collections.abc import Callable
 
 from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.presets.anti_distillation import (
+    ad_mnist,
+    ad_mnist_init,
+    ad_mnist_losses,
+    ad_mnist_size,
+    ad_table1,
+    ad_table2,
+)
 from churn_jax.studies.presets.cifar import (
     cifar10,
     cifar10_resnet32,
@@ -52,6 +60,12 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "table6": table6,
     "imagenet": imagenet,
     "inaturalist2018": inaturalist2018,
+    "ad-mnist": ad_mnist,
+    "ad-mnist-size": ad_mnist_size,
+    "ad-mnist-losses": ad_mnist_losses,
+    "ad-mnist-init": ad_mnist_init,
+    "ad-table1": ad_table1,
+    "ad-table2": ad_table2,
 }
 
 # The smallest network of a family stands for it.

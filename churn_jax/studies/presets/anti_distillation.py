@@ -1,0 +1,306 @@
+"""Anti-distillation on MNIST: the paper's Tables 1 and 2, and forms a CPU can train.
+
+The paper's: two components of 1200 x 1200, biases at zero, uniform weights, 150 epochs
+of AdaGrad at 0.02 with accumulators at 0.1, the penalty on each of the 10 logits, mean
+of the components' probabilities, 20 runs. Not in the paper, hence ours: the batch size,
+the range of the weights (Glorot's), ReLU, the schedule (none), the last `VALIDATION`
+training images held out. The CPU forms have the same optimiser on narrower networks and
+fewer images; every strength in them but the paper's is ours.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+
+__all__ = [
+    "ad_mnist",
+    "ad_mnist_init",
+    "ad_mnist_losses",
+    "ad_mnist_size",
+    "ad_table1",
+    "ad_table2",
+    "matched_width",
+]
+
+# Tables 1 and 2.
+STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+STRENGTH = 0.5  # of Table 2
+SIZES = (2, 4, 6, 8)
+PAPER_WIDTH = 1200
+PAPER_EPOCHS = 150
+REPLICAS = 20
+LEARNING_RATE = 0.02
+BATCH_SIZE = 100
+VALIDATION = 5000
+
+# The CPU forms.
+WIDTH = 128
+EPOCHS = 40
+TRAIN_SIZE = 5000
+MNIST_STRENGTHS = STRENGTHS
+MNIST_STRENGTH = 0.1  # where only one is trained
+MNIST_SIZES = (1, 2, 4, 6, 8)
+# Penalties differ in size, so each has a strength of its own.
+LOSSES = {
+    "covariance": 0.1,
+    "residual_correlation": 0.1,
+    "difference": 0.01,
+    "inverse_difference": 0.1,
+    "orthogonalized": 0.1,
+    "cross_entropy_difference": 0.01,
+}
+DIFFERENCE_L1 = 0.01
+PROBABILITIES = 0.1
+
+COLUMNS = (
+    "nll",
+    "accuracy",
+    "prediction_difference",
+    "prediction_difference_2",
+    "label_prediction_difference",
+    "hamming_prediction_difference",
+)
+_PENALTIES = {
+    "covariance": ("Covariance", "Eq. 3"),
+    "residual_correlation": ("Residual correlation", "Eq. 4"),
+    "difference": ("Squared difference", "Eq. 7"),
+    "inverse_difference": ("Inverse difference", "Sec. 4"),
+    "orthogonalized": ("Gram-Schmidt, correlation", "Sec. 4"),
+    "cross_entropy_difference": ("Cross-entropy between components", "Sec. 4"),
+}
+
+
+def matched_width(
+    width: int, members: int, *, inputs: int = 784, classes: int = 10
+) -> int:
+    """Width of one network with two hidden layers and an ensemble's parameter count.
+
+    Solves `W^2 + (inputs + classes + 2) W + classes = members * (the same of width)`,
+    rounded.
+
+    Args:
+        width: of both hidden layers of a component.
+        members: components.
+        inputs: numbers per example.
+        classes: C.
+
+    Example:
+        >>> matched_width(1200, 2)
+        1850
+    """
+    linear = inputs + classes + 2
+    wanted = members * (width * (width + linear) + classes) - classes
+    return round((math.sqrt(linear * linear + 4 * wanted) - linear) / 2)
+
+
+def _study(
+    name: str,
+    title: str,
+    methods: tuple[MethodSpec, ...],
+    *,
+    baseline: str = "baseline",
+    published: str = "",
+) -> StudyConfig:
+    """The paper's recipe at full size; `_small` makes it a CPU's."""
+    return StudyConfig(
+        name=name,
+        title=title,
+        data=DataConfig(name="mnist", validation=VALIDATION),
+        model=_model(PAPER_WIDTH),
+        train=TrainConfig(
+            replicas=REPLICAS,
+            epochs=PAPER_EPOCHS,
+            batch_size=BATCH_SIZE,
+            eval_every_epochs=10,
+            optimizer=OptimizerConfig(
+                name="adagrad",
+                learning_rate=LEARNING_RATE,
+                weight_decay=0.0,
+                adagrad_accumulator=0.1,
+            ),
+        ),
+        methods=methods,
+        baseline=baseline,
+        published=published,
+        columns=COLUMNS,
+    )
+
+
+def _small(study: StudyConfig) -> StudyConfig:
+    """The same on fewer images, with narrower networks and fewer epochs."""
+    return dataclasses.replace(
+        study,
+        title=f"{study.title}, {TRAIN_SIZE:,} training examples",
+        data=dataclasses.replace(study.data, train_size=TRAIN_SIZE),
+        model=_model(WIDTH),
+        train=dataclasses.replace(
+            study.train, epochs=EPOCHS, eval_every_epochs=max(EPOCHS // 4, 1)
+        ),
+    )
+
+
+def _model(width: int) -> ModelConfig:
+    return ModelConfig(name="mlp", features=(width, width), init="uniform")
+
+
+def _ensemble(members: int = 2) -> ERM:
+    if members == 1:
+        return ERM()
+    return ERM(members=members, deploy="mean_probs")
+
+
+def _apart(strength: float, **fields: Any) -> AntiDistillation:
+    return AntiDistillation(strength=strength, **fields)
+
+
+def _strengths(strengths: tuple[float, ...]) -> tuple[MethodSpec, ...]:
+    """Table 1: two components without the penalty, then one row for each lambda."""
+    equation = "[anti-distillation] Table 1"
+    return (
+        MethodSpec("baseline", "No AD", _ensemble(), equation),
+        *(
+            MethodSpec(
+                f"ad_{strength:g}".replace(".", "_"),
+                f"AD, λ = {strength:g}",
+                _apart(strength),
+                equation,
+            )
+            for strength in strengths
+        ),
+    )
+
+
+def _sizes(sizes: tuple[int, ...], strength: float) -> tuple[MethodSpec, ...]:
+    """Table 2: J components without the penalty and with it."""
+    equation, rows = "[anti-distillation] Table 2", []
+    for size in sizes:
+        label = f"J = {size}"
+        rows.append(
+            MethodSpec(f"ensemble_{size}", f"No AD, {label}", _ensemble(size), equation)
+        )
+        if size > 1:
+            method = _apart(strength, members=size)
+            rows.append(MethodSpec(f"ad_{size}", f"AD, {label}", method, equation))
+    return tuple(rows)
+
+
+def ad_table1() -> StudyConfig:
+    """Table 1, as large as in the paper: for an accelerator."""
+    return _study(
+        "ad-table1",
+        "Anti-distillation on MNIST: its strength",
+        _strengths(STRENGTHS),
+        published="anti-distillation/table1/mnist",
+    )
+
+
+def ad_table2() -> StudyConfig:
+    """Table 2, as large as in the paper: for an accelerator."""
+    return _study(
+        "ad-table2",
+        "Anti-distillation on MNIST: the number of components",
+        _sizes(SIZES, STRENGTH),
+        baseline="ensemble_2",
+        published="anti-distillation/table2/mnist",
+    )
+
+
+def ad_mnist() -> StudyConfig:
+    """Table 1 for a CPU."""
+    study = _study(
+        "ad-mnist",
+        "Anti-distillation on MNIST: its strength",
+        _strengths(MNIST_STRENGTHS),
+        published="anti-distillation/table1/mnist",
+    )
+    return _small(study)
+
+
+def ad_mnist_size() -> StudyConfig:
+    """Table 2 for a CPU, with a single network and a wide one beside the ensembles."""
+    study = _study(
+        "ad-mnist-size",
+        "Anti-distillation on MNIST: the number of components",
+        (*_sizes(MNIST_SIZES, MNIST_STRENGTH), _wide()),
+        baseline="ensemble_2",
+        published="anti-distillation/table2/mnist",
+    )
+    return _small(study)
+
+
+def _wide() -> MethodSpec:
+    width = matched_width(WIDTH, 2)
+    return MethodSpec(
+        "wide",
+        "One network, parameters of J = 2",
+        ERM(),
+        "[anti-distillation] Sec. 1",
+        model=_model(width),
+    )
+
+
+def ad_mnist_losses() -> StudyConfig:
+    """Sections 4 and 5: other penalties, and the correlation of probabilities."""
+    rows = [
+        MethodSpec("baseline", "No AD", _ensemble(), "[anti-distillation] Table 1"),
+        MethodSpec(
+            "ad", "Correlation", _apart(MNIST_STRENGTH), "[anti-distillation] Eq. 5"
+        ),
+    ]
+    for penalty, strength in LOSSES.items():
+        label, equation = _PENALTIES[penalty]
+        method = _apart(strength, penalty=penalty)
+        rows.append(
+            MethodSpec(penalty, label, method, f"[anti-distillation] {equation}")
+        )
+    absolute = _apart(DIFFERENCE_L1, penalty="difference", order=1)
+    probabilities = _apart(PROBABILITIES, on="probabilities")
+    section = "[anti-distillation] Sec. 4"
+    rows += [
+        MethodSpec("difference_l1", "Absolute difference", absolute, section),
+        MethodSpec(
+            "probabilities",
+            "Correlation of probabilities",
+            probabilities,
+            "[anti-distillation] Sec. 5",
+        ),
+        _wide(),
+    ]
+    title = "Anti-distillation on MNIST: other penalties"
+    return _small(_study("ad-mnist-losses", title, tuple(rows)))
+
+
+_CAUSES = {
+    "init": ("same init", (("seeds.init", "fixed"),)),
+    "order": ("same order", (("seeds.order", "fixed"),)),
+}
+
+
+def ad_mnist_init() -> StudyConfig:
+    """Section 3: what replicas differ in, and whether the penalty helps against it.
+
+    The components of one replica always start differently. With the same initial
+    weights in all replicas they differ by the order of the examples alone.
+    """
+    equation = "[anti-distillation] Sec. 3"
+    rows = [
+        MethodSpec("baseline", "No AD", _ensemble(), equation),
+        MethodSpec("ad", "AD", _apart(MNIST_STRENGTH), equation),
+    ]
+    for cause, (words, train) in _CAUSES.items():
+        rows += [
+            dataclasses.replace(
+                row,
+                name=f"{row.name}_{cause}",
+                label=f"{row.label}, {words}",
+                train=train,
+            )
+            for row in rows[:2]
+        ]
+    title = "Anti-distillation on MNIST: what replicas differ in"
+    return _small(_study("ad-mnist-init", title, tuple(rows)))
