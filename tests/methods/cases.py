@@ -111,7 +111,7 @@ def _anti_distillation(penalty, members=2, *, logged=None, strength=0.2, **struc
         AntiDistillation(
             members=members, penalty=penalty, strength=strength, **structure
         ),
-        partial(reference.anti_distillation, penalty_of=penalty, **known),
+        partial(reference.anti_distillation, penalty=penalty, **known),
         {"strength": strength},
         frozenset({penalty, *(logged or ["cross_entropy"])}),
         steepest=1e14,  # the third power of the logits

@@ -111,60 +111,13 @@ def ensemble_distillation(
     )
 
 
-def _second_moments(z):
-    """[anti-distillation] Eq. 2, `[M, B, C]` to `[C, M, M]`, entry by entry."""
-    members, examples, classes = z.shape
-    matrix = np.zeros((classes, members, members))
-    for c, i, j in np.ndindex(matrix.shape):
-        matrix[c, i, j] = np.sum(z[i, :, c] * z[j, :, c]) / examples
-    return matrix
-
-
-def _frobenius(matrix):
-    """[anti-distillation] Eq. 5 for one matrix: 1/2 (||A||^2 - ||diag A||^2)."""
-    return 0.5 * (np.sum(matrix**2) - np.sum(np.diag(matrix) ** 2))
-
-
-def _gram_schmidt(z):
-    """Correlations of every `z_j` with the residuals of those before it, squared."""
-    total = 0.0
-    for c in range(z.shape[-1]):
-        basis = []
-        for vector in z[..., c]:
-            total += sum((q @ vector / len(vector)) ** 2 for q in basis)
-            basis.append(vector - sum((q @ vector) / (q @ q) * q for q in basis))
-    return total
-
-
-def penalty(z, kind, order=2, epsilon=1e-3):
-    """`L_AD` of section 4 over the examples of `z [M, B, C]`, one per class, summed."""
-    if kind == "correlation":
-        return sum(map(_frobenius, _second_moments(z)))
-    if kind == "covariance":
-        return sum(map(_frobenius, _second_moments(z - z.mean(1, keepdims=True))))
-    if kind == "residual_correlation":
-        return sum(map(_frobenius, _second_moments(z - z.mean(0, keepdims=True))))
-    if kind == "orthogonalized":
-        return _gram_schmidt(z)
-    ordered = list(itertools.permutations(range(len(z)), 2))
-    if kind == "cross_entropy_difference":
-        pairs = [
-            one.cross_entropy_between(target_logits=z[i], logits=z[j])
-            for i, j in ordered
-        ]
-        return -np.mean(np.sum(pairs, axis=0)) / len(ordered)
-    pairs = [np.sum(np.abs(z[i] - z[j]) ** order, axis=-1) for i, j in ordered]
-    distance = np.mean(np.sum(pairs, axis=0)) / len(ordered)
-    return -distance if kind == "difference" else 1 / (distance + epsilon)
-
-
 def anti_distillation(
     logits,
     labels,
     fixed=None,
     *,
     strength,
-    penalty_of="correlation",
+    penalty="correlation",
     on="logits",
     train_on="components",
     deploy="mean_probs",
@@ -185,4 +138,6 @@ def anti_distillation(
             mean = np.mean(logits, axis=0)
         total = total + one.cross_entropy(mean, labels)
     signal = logits if on == "logits" else one.softmax(logits)
-    return total + strength * penalty(signal, penalty_of, **options)
+    if penalty == "orthogonalized":
+        penalty = "orthogonalized_correlation"
+    return total + strength * getattr(one, f"{penalty}_penalty")(signal, **options)
