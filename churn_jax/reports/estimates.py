@@ -133,17 +133,11 @@ _OF_SETS = {
 def _set_values(logits, labels):
     """Of all runs, then without each in turn: `[R + 1]`, or `[1]` of two runs."""
 
-    def of(logits):
+    def of(logits, labels):
         return {name: metric(logits, labels) for name, metric in _OF_SETS.items()}
 
-    runs = logits.shape[0]
-    whole = jax.tree.map(jnp.atleast_1d, of(logits))
-    if runs == 2:
+    whole = jax.tree.map(jnp.atleast_1d, of(logits, labels))
+    if logits.shape[0] == 2:
         return whole
-
-    def without(run):  # one at a time: never [R, R, N, C]
-        others = jnp.arange(runs - 1)
-        return of(logits[others + (others >= run)])
-
-    parts = jax.lax.map(without, jnp.arange(runs))
+    parts = metrics.leave_one_model_out(of, logits, labels=labels)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), whole, parts)
