@@ -60,6 +60,8 @@ class Network:
         name: shown in messages and reports.
         has_convolutions: the mapping on CPU depends on it; None looks at the
             kernels (rank above 2).
+        input_params: top-level names of the parameters that the input meets first;
+            empty where the network does not say.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -67,6 +69,7 @@ class Network:
     heads: int = 1
     name: str = "network"
     has_convolutions: bool | None = None
+    input_params: tuple[str, ...] = ()
 
     def with_convolutions_from(self, params: PyTree) -> bool:
         """Whether this network convolves, from the field or the kernels' rank."""
@@ -95,7 +98,8 @@ def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Netwo
     The module is called as `module(x, train=train)` if its `__call__` takes `train`,
     else as `module(x)`; it returns logits or an object with `.logits`. A field
     `axis_name` is set to the mesh axis whose devices share one batch, so that batch
-    norm sees the global batch.
+    norm sees the global batch. A field or property `input_params` names the layers
+    that see the input.
 
     Args:
         module: an unbound Linen module.
@@ -125,7 +129,13 @@ def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Netwo
         raw, new = call(bound, variables, x, True, rngs=rngs, mutable=list(state))
         return _as_outputs(raw), {**state, **new}
 
-    return Network(init, apply, heads, name or type(module).__name__)
+    return Network(
+        init,
+        apply,
+        heads,
+        name or type(module).__name__,
+        input_params=tuple(getattr(module, "input_params", ())),
+    )
 
 
 def from_nnx(
@@ -172,7 +182,8 @@ def from_nnx(
         outputs = _as_outputs(module(x))
         return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
 
-    return Network(init, apply, heads, label)
+    named = tuple(getattr(template, "input_params", ()))
+    return Network(init, apply, heads, label, input_params=named)
 
 
 def _parts(module: nnx.Module):

@@ -21,6 +21,7 @@ from churn_jax.typing import Logits, PyTree
 __all__ = [
     "DEPLOYMENTS",
     "MEMBER_SAMPLES",
+    "QUIET",
     "Apply",
     "Batch",
     "LossOutput",
@@ -34,7 +35,10 @@ __all__ = [
 ]
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
-MEMBER_SAMPLES = ("shared", "bootstrap")
+MEMBER_SAMPLES = ("shared", "bootstrap", "subset")
+# Metadata of a field that came later: at its default the training is what it was
+# without it, so a checkpoint from before goes on.
+QUIET = {"quiet": True}
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -61,6 +65,8 @@ class Batch:
         axis_name: mesh axis that shares the batch, or None outside of `shard_map`.
         member_weights: `[M, B]` float32, how often each member's own sample of the
             training set holds the example; None is once each.
+        memory: what the last update's `LossOutput.memory` was, `Method.init_memory`
+            before the first; `()` for methods without.
     """
 
     images: jax.Array
@@ -69,6 +75,7 @@ class Batch:
     keys: jax.Array
     axis_name: str | None = struct.field(pytree_node=False, default=None)
     member_weights: jax.Array | None = None
+    memory: PyTree = ()
 
     def sum(self, values: jax.Array) -> jax.Array:
         """Masked sum over the examples of the *global* batch; `[..., B]` to `[...]`."""
@@ -120,11 +127,16 @@ class LossOutput:
         terms: scalars logged under their own names; a non-finite one is named when
             the replica is stopped.
         model_state: what `apply` returned (batch statistics).
+        memory: what the next update is given as `Batch.memory`, of the same structure,
+            shapes and dtypes. Values of the *global* batch and of all members, equal on
+            every device: from `Batch.sum` and `Batch.mean`, or `psum`ed over
+            `Batch.axis_name`. No gradient passes from one update to another.
     """
 
     loss: jax.Array
     terms: Mapping[str, jax.Array]
     model_state: PyTree
+    memory: PyTree = ()
 
 
 class Apply(Protocol):
@@ -246,8 +258,13 @@ class Method:
     # What the trained weights depend on that `deploy="gate"` mixes members with; empty
     # for methods that train none.
     gate = ""
-    # Whether each member has a bootstrap of the training set to itself.
+    # Whether each member has a sample of the training set to itself: `bootstrap`, or a
+    # `subset` where the method has a field `member_share`.
     member_sample = "shared"
+    member_share = 1.0
+    # Factor of the variance of the weights that the input meets first; a coefficient
+    # where the method has a field of that name.
+    input_scale = 1.0
 
     def __post_init__(self):
         """Checks structure; coefficients may be traced and are not looked at."""
@@ -276,6 +293,33 @@ class Method:
                 f"member_sample must be one of {', '.join(MEMBER_SAMPLES)}; got "
                 f"{self.member_sample!r}"
             )
+        if self.member_sample == "subset" and not any(
+            field.name == "member_share" for field in dataclasses.fields(self)
+        ):
+            raise ValueError(
+                f"{type(self).__name__} has no member_share, so its member_sample "
+                "cannot be subset"
+            )
+        if not 0.0 < self.member_share <= 1.0:
+            raise ValueError(
+                f"member_share must be above 0 and at most 1; got {self.member_share}"
+            )
+
+    def init_memory(self, num_classes: int) -> PyTree:
+        """What the method remembers between updates, before the first one.
+
+        A replica's running statistics, for example: arrays whose shapes depend on
+        structure alone. The engine keeps one copy per replica, in every checkpoint,
+        hands it to `loss` as `Batch.memory` and takes `LossOutput.memory` in exchange.
+
+        Args:
+            num_classes: C, the logits' last axis.
+
+        Returns:
+            A tree of arrays without a replica axis; `()` remembers nothing.
+        """
+        del num_classes
+        return ()
 
     def loss(
         self,

@@ -5,6 +5,7 @@ from flax import struct
 
 from churn_jax import losses
 from churn_jax.methods.base import (
+    QUIET,
     LossOutput,
     Method,
     Ramp,
@@ -44,23 +45,38 @@ class ERM(Method):
 
     With `member_sample="bootstrap"` it is bagging: member m trains on its own Poisson
     bootstrap, `L(w_m) = 1/n sum_i k_mi CE(y_i, f(x_i; w_m))`, where the counts `k_mi`
-    are drawn once per member and example from the seed `sample` of the replica.
+    are drawn once per member and example from the seed `sample` of the replica. With
+    `member_sample="subset"` member m trains on its own random share q of the training
+    set: `k_mi` is `1 / q` with probability q, else 0.
 
     Attributes:
-        member_sample: `shared`, or `bootstrap` for a sample of each member's own.
+        member_sample: `shared`, or `bootstrap` or `subset` for a sample of each
+            member's own.
+        member_share: q of `subset`, in (0, 1].
+        input_scale: factor of the variance of the initial weights of the layer that
+            sees the input (the anti-distillation paper's s): they are multiplied by
+            its square root.
 
     Notes:
         Counts are independent Poisson(1) draws. A multinomial bootstrap has the same
         counts conditioned on their sum being N; for N in the thousands the two are
         equivalent (the sum differs from N by about its square root). Poisson counts
         need no table of N numbers per member and no passing over the whole set.
+        Members' shares are drawn independently, example by example, so two of them
+        have `q^2` of the training set in common; an update counts its whole batch, so
+        a member's step is on average as long as on all examples.
 
     References:
         [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
     """
 
     member_sample: str = static("shared")
+    member_share: float = static(1.0, metadata=QUIET)
+    input_scale: float = coefficient(1.0, metadata=QUIET)
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum over members of the mean cross-entropy."""

@@ -1,5 +1,6 @@
 """A replica's batch, its loss and its gradients; several replicas at once."""
 
+import functools
 from typing import Any
 
 import jax
@@ -11,12 +12,13 @@ from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.program import Program
-from churn_jax.training.seeds import member_counts
+from churn_jax.training.seeds import member_weights
 from churn_jax.training.state import ReplicaInputs, Weights
 from churn_jax.training.teachers import TeacherProgram, make_teacher
 from churn_jax.typing import PyTree
 
 __all__ = [
+    "all_finite",
     "all_gradients",
     "followed_peers",
     "replica_gradients",
@@ -64,10 +66,15 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
     if program.augmentation is not None:
         x = augment(x, keys, program.augmentation)
     x = normalize(x, program.mean, program.std)
-    method, weights = inputs.coefficients.method, None
-    if method.member_sample == "bootstrap":
-        weights = member_counts(inputs.sample_key, method.members, indices)
-    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, DATA, weights)
+    method = inputs.coefficients.method
+    weights = member_weights(
+        method.member_sample,
+        inputs.sample_key,
+        method.members,
+        indices,
+        method.member_share,
+    )
+    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, DATA, weights, state.memory)
     dropout = jax.random.fold_in(
         jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
     )
@@ -85,6 +92,27 @@ def followed_peers(program: Program, state) -> PyTree:
 def select(condition, new: PyTree, old: PyTree) -> PyTree:
     """`new` where the scalar `condition` holds, else `old`, leaf by leaf."""
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
+def all_finite(tree: PyTree):
+    """Whether every number of the tree is finite; True where there is none."""
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, leaves, True)
+
+
+def _checked_memory(method, before: PyTree, after: PyTree) -> PyTree:
+    """The memory that an update leaves, in the form in which it was found.
+
+    Raises:
+        ValueError: structure, shapes or dtypes are others; said while tracing.
+    """
+    form = [jax.eval_shape(lambda tree=tree: tree) for tree in (before, after)]
+    if form[0] != form[1]:
+        raise ValueError(
+            f"{type(method).__name__}.loss must return its memory as it found it, "
+            f"{form[0]}; got {form[1]}"
+        )
+    return jax.lax.stop_gradient(after)
 
 
 def _slots(program: Program, tree: PyTree) -> PyTree:
@@ -146,7 +174,9 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(gradients))
     finite = jax.lax.psum(bad, MEMBER) == 0
     new_state = _stacked([_without_params(s) for s in out.model_state])
-    return LossOutput(out.loss, dict(out.terms), new_state), gradients, finite
+    memory = _checked_memory(method, state.memory, out.memory)
+    out = LossOutput(out.loss, dict(out.terms), new_state, memory)
+    return out, gradients, finite
 
 
 def all_gradients(program: Program, state, inputs, teacher, images, labels):
@@ -191,13 +221,15 @@ def vmapped_gradients(program: Program, state, inputs, teacher, images, labels):
         culprits = live & ~jnp.isfinite(out.loss)
         victims = live & jnp.isfinite(out.loss) & ~finite
         again = (done == 0) & jnp.any(culprits) & jnp.any(victims)
-        result = (out.model_state, gradients, finite)
+        result = (out.model_state, out.memory, gradients, finite)
         return live & ~culprits, result, logged, jnp.where(again, 1, 2)
 
     # Zeros like what a pass yields, varying over the same mesh axes.
     zero = jnp.zeros_like(state.sums[:, 0])
     terms = jax.eval_shape(compute, state.alive)[0].terms
-    nothing = jax.tree.map(jnp.zeros_like, (state.model_state, state.params))
+    nothing = jax.tree.map(
+        jnp.zeros_like, (state.model_state, state.memory, state.params)
+    )
     start = (
         state.alive,
         (*nothing, jnp.zeros_like(state.alive)),
@@ -205,5 +237,5 @@ def vmapped_gradients(program: Program, state, inputs, teacher, images, labels):
         jnp.zeros_like(state.step[0]),
     )
     _, result, (loss, terms), _ = jax.lax.while_loop(lambda c: c[3] < 2, turn, start)
-    model_state, gradients, finite = result
-    return LossOutput(loss, terms, model_state), gradients, finite
+    model_state, memory, gradients, finite = result
+    return LossOutput(loss, terms, model_state, memory), gradients, finite

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.methods import Method
 from churn_jax.training.run import Run, Trained
 
 __all__ = ["difference", "identity_of"]
@@ -20,6 +21,8 @@ _FREE = (
     "eval_batch_size",
     "checkpoint_every_seconds",
 )
+# Settings that came later, with the value at which training is what it was before.
+_OFF = {"optimizer.member_rates": "()"}
 _SHOWN = 3  # settings named in a message, and values of an array
 _LONGEST = 40  # characters of one value in a message
 _ABSENT = ast.Name("nothing")
@@ -45,7 +48,7 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
     with np.printoptions(threshold=sys.maxsize):  # every coefficient of a large grid
         flat: dict[str, Any] = {
             "data": fingerprint,
-            "method": repr(run.method),
+            "method": _described(run.method),
             "networks": repr([(g.network.name, g.size) for g in run.groups]),
             "teacher": taught_by,
             "stream": run.stream,
@@ -54,7 +57,21 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
             nested = value if isinstance(value, dict) else {"": value}
             for name, part in nested.items():
                 flat[f"{key}.{name}".rstrip(".")] = repr(part)
+    for name, off in _OFF.items():
+        if flat[name] == off:
+            flat.pop(name)
     return json.dumps(flat, sort_keys=True)
+
+
+def _described(method: Method) -> str:
+    """The method's `repr` without fields that came later and are at their defaults."""
+    shown = []
+    for field in dataclasses.fields(method):
+        value = getattr(method, field.name)
+        if field.metadata.get("quiet") and np.all(np.asarray(value) == field.default):
+            continue
+        shown.append(f"{field.name}={value!r}")
+    return f"{type(method).__qualname__}({', '.join(shown)})"
 
 
 def difference(theirs: str, ours: str) -> str:

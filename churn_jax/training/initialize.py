@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 
-from churn_jax.ensembles import Group
+from churn_jax.ensembles import Group, Network
 from churn_jax.methods import Method
 from churn_jax.training.optim import OptimizerConfig, make_optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, place
@@ -23,6 +24,7 @@ __all__ = [
     "init_state",
     "init_variables",
     "network_parameters",
+    "scale_inputs",
 ]
 
 
@@ -71,6 +73,7 @@ def init_variables(
     mesh,
     *,
     stream: int = 0,
+    input_scale: ArrayLike = 1.0,
 ) -> tuple[PyTree, ...]:
     """Variables of every group, leaves `[R, S, ...]`, sharded over replica and member.
 
@@ -82,9 +85,16 @@ def init_variables(
         mesh: where the leaves live.
         stream: separates methods that must not start from equal weights (a student
             and its teacher); methods that are compared share stream 0.
+        input_scale: factor of the variance of the weights that the input meets first,
+            one number or one per replica; see `scale_inputs`.
+
+    Raises:
+        ValueError: as `scale_inputs` does.
     """
     slots = NamedSharding(mesh, P(REPLICA, MEMBER))
     numbers = jnp.asarray(replicas)
+    scale = _per_replica(input_scale, len(replicas), "input_scale")
+    scaled = bool(np.any(scale != 1.0))
 
     def build():
         root = seeds.keys("init", numbers)
@@ -96,7 +106,11 @@ def init_variables(
                 jax.vmap(jax.random.fold_in, (None, 0)), (0, None)
             )  # [R], [S] -> [R, S]
             init = jax.vmap(jax.vmap(group.network.init, (0, None)), (0, None))
-            variables.append(init(fold(root, index), example))
+            drawn = init(fold(root, index), example)
+            if scaled and not group.gate:
+                params = scale_inputs(group.network, drawn["params"], scale)
+                drawn = {**drawn, "params": params}
+            variables.append(drawn)
             first += group.size
         # A weakly typed leaf would be a strong one after the first update, and the
         # step would be compiled twice.
@@ -107,11 +121,50 @@ def init_variables(
     return jax.jit(build, out_shardings=slots)()
 
 
+def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
+    """Initial weights whose variance at the input is `scale` times what it was.
+
+    Kernels and embeddings of `Network.input_params` are multiplied by the root of
+    `scale`; vectors (biases) stay.
+
+    Args:
+        network: says which parameters the input meets first.
+        params: of R replicas of some networks, leaves `[R, S, ...]`.
+        scale: s, a number or `[R]`.
+
+    Raises:
+        ValueError: the network does not say, or `scale` is negative or not finite.
+
+    References:
+        [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    named = [name for name in network.input_params if name in params]
+    if not named:
+        raise ValueError(
+            f"{network.name} does not say which parameters the input meets first "
+            "(Network.input_params), so their variance cannot be scaled; use "
+            "input_scale 1"
+        )
+    if not np.all(np.isfinite(scale)) or np.any(np.asarray(scale) < 0):
+        raise ValueError(f"input_scale must be finite and not negative; got {scale}")
+    root = jnp.sqrt(jnp.asarray(scale, jnp.float32)).reshape(-1, 1)
+
+    def scaled(leaf):
+        if leaf.ndim < 4:  # replicas, networks and a vector
+            return leaf
+        return leaf * jnp.expand_dims(root, range(2, leaf.ndim)).astype(leaf.dtype)
+
+    return {**params, **{name: jax.tree.map(scaled, params[name]) for name in named}}
+
+
 def init_state(
     program: Program,
     variables: tuple[PyTree, ...],
     replicas: int,
     terms: int,
+    memory: PyTree = (),
 ) -> TrainState:
     """The state before the first update.
 
@@ -120,6 +173,7 @@ def init_state(
         variables: from `init_variables`.
         replicas: R.
         terms: how many terms the method logs.
+        memory: of one replica, from `Method.init_memory`.
     """
     mesh = program.mesh
     params = tuple(v["params"] for v in variables)
@@ -146,6 +200,9 @@ def init_state(
             "stopped_term": np.full(replicas, -1, np.int32),
             "sums": np.zeros((replicas, terms + 1), np.float32),
             "updates": np.zeros(replicas, np.float32),
+            "memory": jax.tree.map(
+                lambda leaf: np.stack([np.asarray(leaf)] * replicas), memory
+            ),
         },
         mesh,
         P(REPLICA),

@@ -301,7 +301,7 @@ def _any_process(flag: bool) -> bool:
 def _small_fields(state: TrainState) -> TrainState:
     """The state without its trees: what is fetched for a log line."""
     return dataclasses.replace(
-        state, params=(), model_state=(), opt_state=(), peers=(), ema=()
+        state, params=(), model_state=(), opt_state=(), peers=(), ema=(), memory=()
     )
 
 

@@ -1,6 +1,7 @@
 """Optimisers and schedules, built inside the step from traced coefficients."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
@@ -40,6 +41,9 @@ class OptimizerConfig:
         final_factor: of `flat_then_linear` and `cosine`.
         adagrad_accumulator: initial accumulator.
         clip_norm: clip each network's gradient to this norm; None does not.
+        member_rates: factors of the learning rate, one per network of a replica (a
+            gate's networks included), in the order of its groups; 0 keeps a network as
+            it starts. Empty is 1 for all.
     """
 
     name: str = "sgd"
@@ -59,6 +63,7 @@ class OptimizerConfig:
     final_factor: float = 0.0
     adagrad_accumulator: float = 0.1
     clip_norm: float | None = None
+    member_rates: tuple[float, ...] = ()
 
     def __post_init__(self):
         """Checks names and ranges."""
@@ -79,6 +84,10 @@ class OptimizerConfig:
             raise ValueError(
                 f"flat_until ({self.flat_until}) must be below linear_until "
                 f"({self.linear_until})"
+            )
+        if not all(0 <= rate < math.inf for rate in self.member_rates):
+            raise ValueError(
+                f"member_rates must be finite and not negative; got {self.member_rates}"
             )
 
 

@@ -72,6 +72,13 @@ class Program:
                     f"{group.size} networks of {group.network.name} cannot be sharded "
                     f"over a member axis of {shape[MEMBER]} devices"
                 )
+        rates = self.optimizer.member_rates
+        networks = sum(group.size for group in self.groups)
+        if rates and len(rates) != networks:
+            raise ValueError(
+                f"member_rates must be empty or one per network of a replica, "
+                f"{networks}; got {len(rates)}"
+            )
 
     @property
     def data_specs(self) -> tuple[P, P]:

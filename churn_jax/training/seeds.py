@@ -8,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-__all__ = ["SAMPLES", "Seeds", "draw_sample", "epoch_order", "member_counts"]
+__all__ = [
+    "SAMPLES",
+    "Seeds",
+    "draw_sample",
+    "epoch_order",
+    "member_counts",
+    "member_subsets",
+    "member_weights",
+]
 
 _FACTORS = ("init", "order", "augment", "sample")
 SAMPLES = ("all", "bootstrap")
@@ -108,11 +116,71 @@ def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Arra
         >>> counts.shape, f"{counts.mean():.1f} {counts.var():.1f}"
         ((2, 10000), '1.0 1.0')
     """
+    table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
+    uniform = _member_uniforms(key, members, examples)
+    return jnp.sum(uniform[..., None] >= table, axis=-1).astype(jnp.float32)
+
+
+def member_subsets(
+    key: jax.Array, members: int, examples: jax.Array, share: float
+) -> jax.Array:
+    """Weights of the examples in each member's own share of the training set, `[M, B]`.
+
+    An example belongs to a member's share with probability `share`, independently of
+    other examples and members, and then weighs `1 / share`: 1 on average. A pure
+    function of key, member and example, like `member_counts`.
+
+    Args:
+        key: of one replica, from `Seeds.keys("sample", ...)`.
+        members: M.
+        examples: `[B]` positions in the training set.
+        share: in (0, 1].
+
+    Returns:
+        `[M, B]` float32, 0 or `1 / share`.
+
+    Example:
+        >>> key = Seeds().keys("sample", [0])[0]
+        >>> weights = member_subsets(key, 2, jnp.arange(10_000), 0.25)
+        >>> weights.max().item(), f"{weights.mean():.1f}"
+        (4.0, '1.0')
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    held = _member_uniforms(key, members, examples) < share
+    return jnp.where(held, jnp.float32(1.0 / share), jnp.float32(0.0))
+
+
+def member_weights(
+    kind: str, key: jax.Array, members: int, examples: jax.Array, share: float
+) -> jax.Array | None:
+    """What `Batch.member_weights` is under a method's `member_sample`.
+
+    Args:
+        kind: `shared`, `bootstrap` or `subset`.
+        key: as in `member_counts`; not looked at where members share one sample.
+        members: M.
+        examples: `[B]`.
+        share: of `subset`.
+
+    Returns:
+        `[M, B]`, or None where all members train on everything.
+    """
+    if kind == "bootstrap":
+        return member_counts(key, members, examples)
+    if kind == "subset":
+        return member_subsets(key, members, examples, share)
+    return None
+
+
+def _member_uniforms(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
+    """One number in [0, 1) per member and example, `[M, B]`."""
     fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
     own = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(members))
-    uniform = jax.vmap(jax.vmap(jax.random.uniform))(fold(own, examples))
-    table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
-    return jnp.sum(uniform[..., None] >= table, axis=-1).astype(jnp.float32)
+    return jax.vmap(jax.vmap(jax.random.uniform))(fold(own, examples))
 
 
 def epoch_order(keys: jax.Array, sample: jax.Array, epoch: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import mapping
+from churn_jax.methods import Method
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.identity import identity_of
@@ -239,7 +240,13 @@ def open_session(
         )
     example = jnp.zeros((1, *image_shape), jnp.float32)
     variables = init_variables(
-        run.groups, config.seeds, numbers, example, mesh, stream=run.stream
+        run.groups,
+        config.seeds,
+        numbers,
+        example,
+        mesh,
+        stream=run.stream,
+        input_scale=run.method.input_scale,
     )
     coefficients = init_coefficients(
         run.method, config.optimizer, config.replicas, mesh
@@ -248,7 +255,8 @@ def open_session(
     taught: PyTree = ()
     if teacher is not None and program.teacher is not None:
         taught = place(teacher.teacher_variables(), mesh, program.teacher.spec)
-    state = init_state(program, variables, config.replicas, terms=0)
+    memory = _memory(run, variables, example)
+    state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)
     # The terms are known only now; the rest of the state is made once.
     sums = np.zeros((config.replicas, 1 + len(terms)), np.float32)
@@ -278,6 +286,18 @@ def open_session(
     return session
 
 
+def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTree:
+    """One replica's memory before the first update."""
+    method = run.method
+    if type(method).init_memory is Method.init_memory:
+        return ()
+    # The number of classes is what a member answers with.
+    group, stacked = next((g, v) for g, v in zip(run.groups, variables) if not g.gate)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), stacked)
+    outputs, _ = jax.eval_shape(group.network.apply, one, example)
+    return method.init_memory(outputs.logits.shape[-1])
+
+
 def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
     seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
     per_replica = NamedSharding(mesh, P(REPLICA))
@@ -293,7 +313,7 @@ def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
         lambda: seeds.keys("augment", numbers), out_shardings=per_replica
     )()
     sample_keys: PyTree = ()
-    if run.method.member_sample == "bootstrap":
+    if run.method.member_sample != "shared":
         sample_keys = jax.jit(
             lambda: seeds.keys("sample", numbers), out_shardings=per_replica
         )()

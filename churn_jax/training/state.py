@@ -52,6 +52,9 @@ class TrainState:
             every few updates; `()` for methods without.
         ema: `Weights`: exponential moving average of the weights and of the batch
             statistics; `()` where it is off.
+        memory: what the method remembers between updates (`Method.init_memory`),
+            leaves `[R, ...]`, the same on all devices of a replica; `()` for methods
+            without.
     """
 
     step: jax.Array
@@ -65,6 +68,7 @@ class TrainState:
     updates: jax.Array
     peers: PyTree = ()
     ema: PyTree = ()
+    memory: PyTree = ()
 
     @classmethod
     def specs(cls) -> "TrainState":
@@ -83,6 +87,7 @@ class TrainState:
             updates=replicas,
             peers=slots,
             ema=slots,
+            memory=replicas,
         )
 
 
@@ -149,6 +154,6 @@ class ReplicaInputs:
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:
-    """The name of what was non-finite: a term, `loss` or `gradient`."""
-    names: tuple[Any, ...] = (*terms, "loss", "gradient")
+    """The name of what was non-finite: a term, `loss`, `gradient` or `memory`."""
+    names: tuple[Any, ...] = (*terms, "loss", "gradient", "memory")
     return names[code]

@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import mapping as slots
 from churn_jax.training.gradients import (
+    all_finite,
     all_gradients,
     followed_peers,
     replica_gradients,
@@ -15,7 +16,7 @@ from churn_jax.training.gradients import (
     vmapped_gradients,
 )
 from churn_jax.training.optim import make_optimizer
-from churn_jax.training.partition import REPLICA
+from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import ReplicaInputs, TrainState, Weights
 from churn_jax.typing import PyTree
@@ -50,32 +51,46 @@ def _average(program: Program, state, weights: Weights) -> PyTree:
     return jax.tree.map(mix, state.ema, weights)
 
 
+def _local_rates(program: Program) -> list[jax.Array]:
+    """`OptimizerConfig.member_rates` of this device's networks, one `[S]` per group."""
+    rates, local, first = jnp.asarray(program.optimizer.member_rates), [], 0
+    for group in program.groups:
+        here = group.size // program.mesh.shape[MEMBER]
+        start = first + jax.lax.axis_index(MEMBER) * here
+        local.append(jax.lax.dynamic_slice(rates, (start,), (here,)))
+        first += group.size
+    return local
+
+
 def _replica_update(program: Program, state, inputs, out, gradients, finite):
     """Applies the optimiser per network, or freezes a replica gone non-finite."""
     coefficients = inputs.coefficients
-    optimizer = make_optimizer(
-        program.optimizer,
-        program.schedule,
-        learning_rate=coefficients.learning_rate,
-        weight_decay=coefficients.weight_decay,
-    )
 
-    def update(gradient, opt_state, params):
+    def update(gradient, opt_state, params, factor=None):
+        rate = coefficients.learning_rate
+        optimizer = make_optimizer(
+            program.optimizer,
+            program.schedule,
+            learning_rate=rate if factor is None else rate * factor,
+            weight_decay=coefficients.weight_decay,
+        )
         updates, opt_state = optimizer.update(gradient, opt_state, params)
         return jax.tree.map(jnp.add, params, updates), opt_state
 
-    moved = [
-        jax.vmap(update)(*group)
-        for group in zip(gradients, state.opt_state, state.params)
-    ]
+    groups = [gradients, state.opt_state, state.params]
+    if program.optimizer.member_rates:
+        groups.append(_local_rates(program))
+    moved = [jax.vmap(update)(*group) for group in zip(*groups)]
     logged = jnp.stack([out.loss, *(out.terms[k] for k in sorted(out.terms))])
     bad = ~jnp.isfinite(logged)
     loss_finite = ~jnp.any(bad)
-    # Terms come first in the code, then the loss, then the gradient.
+    # Terms come first in the code, then the loss, the gradient and the memory.
     terms = len(out.terms)
     code = jnp.where(jnp.any(bad[1:]), jnp.argmax(bad[1:]), terms)
-    code = jnp.where(loss_finite, terms + 1, code).astype(jnp.int32)
-    go = state.alive & loss_finite & finite
+    after = jnp.where(finite, terms + 2, terms + 1)
+    code = jnp.where(loss_finite, after, code).astype(jnp.int32)
+    # What would spoil the next update is refused, so a memory is always finite.
+    go = state.alive & loss_finite & finite & all_finite(out.memory)
     stop = state.alive & ~go
 
     weights = Weights(tuple(p for p, _ in moved), out.model_state)
@@ -91,6 +106,7 @@ def _replica_update(program: Program, state, inputs, out, gradients, finite):
         updates=state.updates + go.astype(jnp.float32),
         peers=select(go, followed_peers(program, state), state.peers),
         ema=select(go, _average(program, state, weights), state.ema),
+        memory=select(go, out.memory, state.memory),
     )
 
 

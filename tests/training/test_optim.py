@@ -211,6 +211,8 @@ def test_constant_schedule_is_one():
         ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
         ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
         ({"momentum": 1.0}, r"in \[0, 1\); got 1.0"),
+        ({"member_rates": (1.0, -1.0)}, r"not negative; got \(1.0, -1.0\)"),
+        ({"member_rates": (float("nan"),)}, "must be finite"),
         ({"flat_until": 0.9}, r"flat_until \(0.9\) must be below linear_until"),
     ],
 )
