@@ -1,5 +1,7 @@
 """Anti-distillation: components of an ensemble that are pushed apart in training."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,8 +74,14 @@ class AntiDistillation(Method):
             all. The ensemble's output is trained by cross-entropy.
         common_only: where components have samples of their own, the penalty is over the
             examples of the batch that all of them hold, not over the whole batch.
+        running: decay of the correlation's (or covariance's) estimate across
+            mini-batches, in [0, 1); 0 is the current batch alone.
         gate: what the weights of `deploy="gate"` depend on: the `input`, or nothing
             (`constant`). A study builds that gate; a `Run` brings its own.
+        member_sample: `shared`, or `bootstrap` or `subset` for a sample of each
+            component's own; see `ERM`.
+        member_share: of `subset`.
+        input_scale: s, the factor of the variance of the weights that see the input.
 
     Notes:
         A sum over components, as Eq. 6 is the loss "of the ensemble component" and
@@ -109,8 +117,11 @@ class AntiDistillation(Method):
     train_on: str = static("components")
     component_losses: tuple[str, ...] = static(())
     common_only: bool = static(False)
+    running: float = static(0.0)
     gate: str = static("input")
     member_sample: str = static("shared")
+    member_share: float = static(1.0)
+    input_scale: float = coefficient(1.0)
 
     def __post_init__(self):
         """Checks structure."""
@@ -152,11 +163,32 @@ class AntiDistillation(Method):
                 f"cross_entropy_difference is between predictions and needs "
                 f"on='logits'; got {self.on!r}"
             )
+        if not 0.0 <= self.running < 1.0:
+            raise ValueError(
+                f"running must be at least 0 and below 1; got {self.running}"
+            )
+        moments = self.penalty in ("correlation", "covariance")
+        if self.running and not (moments and self.on in ("logits", "probabilities")):
+            raise ValueError(
+                "running moments are for the correlation or covariance of logits or "
+                f"probabilities; got penalty={self.penalty!r}, on={self.on!r}"
+            )
+        if self.common_only and self.member_sample == "shared":
+            raise ValueError(
+                "common_only is for members with samples of their own; with "
+                "member_sample='shared' all examples are common"
+            )
         if self.deploy == "member" and self.train_on != "components":
             raise ValueError(
                 f"train_on={self.train_on!r} trains the ensemble's output, but "
                 "deploy='member' has none"
             )
+
+    def init_memory(self, num_classes):
+        """The running moments before the first batch, where there are any."""
+        if not self.running:
+            return ()
+        return losses.MomentState.empty(self.members, (num_classes,))
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Label losses plus the penalty, of one replica."""
@@ -164,9 +196,9 @@ class AntiDistillation(Method):
         extras = (self.on,) if self.on in ("part", "features") else ()
         outputs, labels, model_state = forward_outputs(apply, variables, batch, extras)
         loss, terms = self._label_losses(outputs, labels, batch)
-        apart = self._penalty(self._signal(outputs), batch)
+        apart, memory = self._penalty(self._signal(outputs), batch)
         loss = loss + self.ramp(self.strength, step) * apart
-        return LossOutput(loss, {**terms, self.penalty: apart}, model_state)
+        return LossOutput(loss, {**terms, self.penalty: apart}, model_state, memory)
 
     def _label_losses(self, outputs, labels, batch: Batch):
         """`(sum of the label losses, terms)`."""
@@ -201,12 +233,22 @@ class AntiDistillation(Method):
             )
         return signal
 
-    def _penalty(self, signal, batch: Batch) -> jax.Array:
-        """`L_AD` over the global batch, a scalar."""
+    def _penalty(self, signal, batch: Batch):
+        """`(L_AD over the global batch, what is remembered of it)`."""
         mask = batch.mask
         if self.common_only and batch.member_weights is not None:
             mask = mask * jnp.all(batch.member_weights > 0, axis=0)
-        options = {"mask": mask, "axis_name": batch.axis_name}
+        options: dict[str, Any] = {"mask": mask, "axis_name": batch.axis_name}
+        if self.running:
+            if not isinstance(batch.memory, losses.MomentState):
+                raise ValueError(
+                    f"running={self.running} needs an engine that keeps the method's "
+                    "memory between updates; this one gave none"
+                )
+            centred = self.penalty == "covariance"
+            return losses.running_correlation_penalty(
+                signal, batch.memory, self.running, centred=centred, **options
+            )
         if self.penalty in ("difference", "inverse_difference"):
             options["order"] = self.order
         if self.penalty == "inverse_difference":
@@ -214,7 +256,7 @@ class AntiDistillation(Method):
         name = self.penalty
         if name == "orthogonalized":
             name = "orthogonalized_correlation"
-        return getattr(losses, f"{name}_penalty")(signal, **options)
+        return getattr(losses, f"{name}_penalty")(signal, **options), ()
 
 
 def component_values(

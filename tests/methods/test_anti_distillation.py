@@ -1,0 +1,347 @@
+"""What the table of methods does not hold: parts, gates, samples, memory, refusals."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import (
+    Group,
+    Outputs,
+    apply_committee,
+    from_linen,
+    init_members,
+)
+from churn_jax.methods import ERM, AntiDistillation, Codistillation
+from churn_jax.methods.anti_distillation import PENALTIES
+from churn_jax.studies.config import MethodSpec, ModelConfig
+from tests import reference_losses as one
+from tests.methods.cases import CLASSES, EXAMPLES, batch_of, draw, labels_of
+
+MEMBERS = 3
+LOGITS = draw(0, MEMBERS, EXAMPLES, CLASSES).astype(np.float32)
+LABELS = labels_of(0)
+
+
+def loss_of(method, params, batch=None, apply=None):
+    """`LossOutput` of members whose parameters are their outputs."""
+
+    def known(variables, images, train=True, extras=()):
+        return Outputs(**variables["params"]), {}
+
+    return method.loss(
+        apply or known,
+        {"params": params},
+        batch_of(LABELS) if batch is None else batch,
+        teacher=None,
+        step=jnp.int32(0),
+        key=None,
+    )
+
+
+def term(method, params, batch=None):
+    return loss_of(method, params, batch).terms[method.penalty]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_every_penalty_is_the_one_of_its_name(penalty):
+    name = "orthogonalized_correlation" if penalty == "orthogonalized" else penalty
+    method = AntiDistillation(members=MEMBERS, penalty=penalty)
+    expected = getattr(one, f"{name}_penalty")(LOGITS)
+    np.testing.assert_allclose(
+        term(method, {"logits": LOGITS}), expected, rtol=1e-5, atol=1e-7
+    )
+
+
+def test_order_and_epsilon_reach_the_differences():
+    method = AntiDistillation(members=3, penalty="inverse_difference", order=1)
+    method = method.replace(epsilon=0.5)
+    expected = one.inverse_difference_penalty(LOGITS, order=1, epsilon=0.5)
+    np.testing.assert_allclose(term(method, {"logits": LOGITS}), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("point", ["logits", "probabilities", "part", "features"])
+def test_penalty_is_on_what_it_is_told_to_be(point):
+    outputs = {
+        "logits": LOGITS,
+        "part": draw(1, MEMBERS, EXAMPLES).astype(np.float32),
+        "features": draw(2, MEMBERS, EXAMPLES, 7).astype(np.float32),
+    }
+    signal = one.softmax(LOGITS) if point == "probabilities" else outputs[point]
+    method = AntiDistillation(members=MEMBERS, on=point)
+    out = loss_of(method, outputs)
+    np.testing.assert_allclose(
+        out.terms["correlation"], one.correlation_penalty(signal), rtol=1e-5
+    )
+    label = sum(np.mean(one.cross_entropy(z, LABELS)) for z in LOGITS)
+    np.testing.assert_allclose(out.terms["cross_entropy"], label, rtol=1e-5)
+
+
+def test_a_network_without_the_point_is_named():
+    with pytest.raises(ValueError, match="on='part' needs networks whose outputs"):
+        loss_of(AntiDistillation(members=MEMBERS, on="part"), {"logits": LOGITS})
+
+
+class TestGradients:
+    """Between the ensemble's output and its components."""
+
+    logits, weights = LOGITS, draw(3, MEMBERS, EXAMPLES).astype(np.float32)
+
+    def gradients(self, **structure):
+        method = AntiDistillation(members=MEMBERS, strength=0.0, **structure)
+        params = {"logits": self.logits, "gate": self.weights}
+        return jax.jit(jax.grad(lambda p: loss_of(method, p).loss))(params)
+
+    def alone(self):
+        """Gradient of each component's own cross-entropy: `(f - y) / n`."""
+        return (one.softmax(self.logits) - np.eye(CLASSES)[LABELS]) / EXAMPLES
+
+    def mixed(self):
+        """Gradients of the mixture's cross-entropy, `-log sum_m w_m f_m(y)`."""
+        f, onehot = one.softmax(self.logits), np.eye(CLASSES)[LABELS]
+        w = one.softmax(self.weights.T).T
+        right = np.sum(f * onehot, axis=-1)
+        posterior = w * right / np.sum(w * right, axis=0)
+        return {
+            "logits": posterior[..., None] * (f - onehot) / EXAMPLES,
+            "gate": (w - posterior) / EXAMPLES,
+        }
+
+    def test_none_passes_by_default_while_the_gate_learns(self):
+        got, mixed = self.gradients(deploy="gate"), self.mixed()
+        np.testing.assert_allclose(got["logits"], self.alone(), atol=1e-7)
+        np.testing.assert_allclose(got["gate"], mixed["gate"], atol=1e-7)
+        assert np.abs(mixed["gate"]).max() > 1e-2
+        assert np.abs(mixed["logits"]).max() > 1e-2  # what was stopped
+
+    def test_it_passes_where_the_ensemble_is_trained(self):
+        got, mixed = self.gradients(deploy="gate", train_on="ensemble"), self.mixed()
+        for name in ("logits", "gate"):
+            np.testing.assert_allclose(got[name], mixed[name], atol=1e-7)
+
+    def test_both_add(self):
+        got, mixed = self.gradients(deploy="gate", train_on="both"), self.mixed()
+        np.testing.assert_allclose(
+            got["logits"], self.alone() + mixed["logits"], atol=1e-7
+        )
+        np.testing.assert_allclose(got["gate"], mixed["gate"], atol=1e-7)
+
+    @pytest.mark.parametrize("average", ["mean_probs", "mean_logits"])
+    def test_without_a_gate_each_component_trains_as_it_would_alone(self, average):
+        got = self.gradients(deploy=average)
+        np.testing.assert_allclose(got["logits"], self.alone(), atol=1e-7)
+        np.testing.assert_array_equal(got["gate"], 0.0)
+
+    def test_a_gate_that_no_network_has_is_asked_for(self):
+        method = AntiDistillation(members=MEMBERS, deploy="gate")
+        with pytest.raises(ValueError, match="needs a gate in the committee"):
+            loss_of(method, {"logits": LOGITS})
+
+
+class TestSamples:
+    """Components with samples of their own."""
+
+    weights = np.array(
+        [[2, 1, 0, 1, 0, 3, 1, 0], [1, 1, 1, 0, 0, 1, 2, 1], [1, 4, 1, 1, 0, 1, 0, 1]],
+        np.float32,
+    )
+
+    def batch(self, weights, mask=None):
+        return batch_of(LABELS, mask).replace(member_weights=jnp.asarray(weights))
+
+    def method(self, **structure):
+        return AntiDistillation(
+            members=MEMBERS, member_sample="bootstrap", common_only=True, **structure
+        )
+
+    def test_common_only_is_over_what_all_components_hold(self):
+        rows = [0, 1, 5]
+        got = term(self.method(), {"logits": LOGITS}, self.batch(self.weights))
+        expected = one.correlation_penalty(LOGITS[:, rows])
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+        whole = AntiDistillation(members=MEMBERS, member_sample="bootstrap")
+        got = term(whole, {"logits": LOGITS}, self.batch(self.weights))
+        np.testing.assert_allclose(got, one.correlation_penalty(LOGITS), rtol=1e-5)
+
+    def test_padding_is_not_common(self):
+        mask = np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32)
+        batch = self.batch(self.weights, mask)
+        got = term(self.method(), {"logits": LOGITS}, batch)
+        expected = one.correlation_penalty(LOGITS[:, [0, 5]])
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+    def test_label_losses_keep_their_own_samples(self):
+        out = loss_of(self.method(), {"logits": LOGITS}, self.batch(self.weights))
+        values = [one.cross_entropy(z, LABELS) for z in LOGITS]
+        expected = np.sum(self.weights * values) / EXAMPLES
+        np.testing.assert_allclose(out.terms["cross_entropy"], expected, rtol=1e-5)
+
+    def test_nothing_in_common_is_no_penalty(self):
+        batch = self.batch(np.eye(MEMBERS, EXAMPLES, dtype=np.float32))
+        value, gradient = jax.jit(
+            jax.value_and_grad(lambda z: term(self.method(), {"logits": z}, batch))
+        )(LOGITS)
+        assert value == 0.0
+        np.testing.assert_array_equal(gradient, 0.0)
+
+
+@pytest.mark.parametrize("penalty", ["correlation", "covariance"])
+def test_running_moments_go_from_update_to_update(penalty):
+    method = AntiDistillation(members=MEMBERS, penalty=penalty, running=0.6)
+    batches = [draw(s, MEMBERS, EXAMPLES, CLASSES).astype(np.float32) for s in (1, 2)]
+    memory, values = method.init_memory(CLASSES), []
+    for logits in batches:
+        batch = batch_of(LABELS).replace(memory=memory)
+        out = loss_of(method, {"logits": logits}, batch)
+        memory = out.memory
+        values.append(out.terms[penalty])
+    for t in (1, 2):
+        expected = one.running_correlation_penalty(
+            batches[:t], 0.6, centred=penalty == "covariance"
+        )
+        np.testing.assert_allclose(values[t - 1], expected, rtol=1e-5)
+    assert AntiDistillation().init_memory(CLASSES) == ()
+    with pytest.raises(ValueError, match="needs an engine that keeps"):
+        loss_of(method, {"logits": LOGITS})
+
+
+class WideAndDeep(nn.Module):
+    """A linear model beside a deep one; only the deep one is pushed apart."""
+
+    @nn.compact
+    def __call__(self, x):
+        deep = nn.Dense(CLASSES)(nn.relu(nn.Dense(6, name="hidden")(x)))
+        wide = nn.Dense(CLASSES, name="wide")(x)
+        return Outputs(wide + deep, part=deep)
+
+
+class Towers(nn.Module):
+    """One embedding of the input, shared by separate towers: K heads."""
+
+    heads: int = MEMBERS
+
+    @nn.compact
+    def __call__(self, x):
+        shared = nn.relu(nn.Dense(4, name="shared")(x))
+        Tower = nn.vmap(
+            nn.Dense,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=None,
+            axis_size=self.heads,
+        )
+        return Tower(CLASSES, name="towers")(shared)
+
+
+class TestNetworks:
+    """Parts of components, and parts that components share."""
+
+    x = draw(4, EXAMPLES, 6).astype(np.float32)
+
+    def penalty_gradient(self, group, method):
+        shapes = jax.eval_shape(group.network.init, jax.random.key(0), self.x)
+        rng = np.random.default_rng(0)
+        drawn = jax.tree.map(
+            lambda leaf: np.float32(rng.normal(size=(group.size, *leaf.shape))), shapes
+        )
+
+        def apply(variables, images, train=True, extras=()):
+            return apply_committee((group,), variables, self.x, extras=extras)
+
+        def penalty(variables):
+            batch = batch_of(LABELS)
+            out = method.loss(
+                apply, variables, batch, teacher=None, step=jnp.int32(0), key=None
+            )
+            return out.terms["correlation"], apply(variables, None)[0]
+
+        compiled = jax.jit(jax.value_and_grad(penalty, has_aux=True))
+        (value, outputs), gradient = compiled([drawn])
+        return value, gradient[0]["params"], outputs
+
+    def test_the_deep_part_is_pushed_and_the_wide_one_left_alone(self):
+        group = Group(from_linen(WideAndDeep()), MEMBERS)
+        method = AntiDistillation(members=MEMBERS, on="part")
+        value, gradient, outputs = self.penalty_gradient(group, method)
+        expected = one.correlation_penalty(outputs.part)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        np.testing.assert_array_equal(gradient["wide"]["kernel"], 0.0)
+        hidden = np.abs(gradient["hidden"]["kernel"]).max(axis=(1, 2))
+        assert np.all(hidden > 1e-4)
+
+    def test_towers_over_a_shared_embedding_are_one_network(self):
+        group = Group(from_linen(Towers(), heads=MEMBERS))
+        assert group.members == MEMBERS
+        method = AntiDistillation(members=MEMBERS)
+        value, gradient, outputs = self.penalty_gradient(group, method)
+        assert outputs.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
+        expected = one.correlation_penalty(outputs.logits)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        # One network: the embedding is stored once and moves for all towers.
+        assert gradient["shared"]["kernel"].shape == (1, 6, 4)
+        assert np.abs(gradient["shared"]["kernel"]).max() > 1e-4
+        assert gradient["towers"]["kernel"].shape == (1, MEMBERS, 4, CLASSES)
+        towers = np.abs(gradient["towers"]["kernel"][0]).max(axis=(1, 2))
+        assert np.all(towers > 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["input", "constant"])
+def test_a_study_builds_the_gate_that_the_method_deploys(kind):
+    method = AntiDistillation(members=MEMBERS, deploy="gate", gate=kind)
+    groups = MethodSpec("a", "A", method).groups(ModelConfig(features=(4,)), CLASSES)
+    assert [(g.size, g.gate, g.members) for g in groups] == [
+        (MEMBERS, False, MEMBERS),
+        (MEMBERS, True, 0),
+    ]
+    x = jnp.ones((EXAMPLES, 6))
+    keys = jax.random.split(jax.random.key(0), MEMBERS)
+
+    def initial():
+        trees = [init_members(g.network.init, keys, x) for g in groups]
+        return apply_committee(groups, trees, x, train=False)[0], trees[1]
+
+    outputs, gate = jax.jit(initial)()
+    assert outputs.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
+    # An untrained gate is the plain average.
+    np.testing.assert_array_equal(outputs.gate, np.zeros((MEMBERS, EXAMPLES)))
+    sizes = [leaf.size for leaf in jax.tree.leaves(gate)]
+    assert sum(sizes) == MEMBERS * (7 if kind == "input" else 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": 1}, "at least two; got 1"),
+        ({"penalty": "pearson"}, "penalty must be one of correlation, .*'pearson'"),
+        ({"on": "scores"}, "on must be one of logits, .*'scores'"),
+        ({"train_on": "all"}, "train_on must be one of .*'all'"),
+        ({"gate": "sparse"}, "gate must be one of input, constant; got 'sparse'"),
+        ({"component_losses": ("hinge",) * 2}, "component_losses must be some of"),
+        ({"component_losses": "focal"}, "component_losses must be some of"),
+        ({"component_losses": ("focal",)}, "one loss per member, 2; got 1"),
+        (
+            {"component_losses": ("focal",) * 2, "train_on": "ensemble"},
+            "train_on='ensemble' trains their mixture",
+        ),
+        (
+            {"penalty": "cross_entropy_difference", "on": "part"},
+            "needs on='logits'; got 'part'",
+        ),
+        ({"deploy": "member", "train_on": "both"}, "deploy='member' has none"),
+        ({"running": 1.0}, "at least 0 and below 1; got 1.0"),
+        ({"running": 0.9, "penalty": "difference"}, "running moments are for the"),
+        ({"running": 0.9, "on": "features"}, "running moments are for the"),
+        ({"common_only": True}, "all examples are common"),
+        ({"member_sample": "subset", "member_share": 0.0}, "above 0 and at most 1"),
+    ],
+)
+def test_structure_is_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        AntiDistillation(**options)
+
+
+@pytest.mark.parametrize("method", [ERM, Codistillation])
+def test_methods_that_train_no_gate_cannot_deploy_one(method):
+    with pytest.raises(ValueError, match=f"{method.__name__} trains no gate"):
+        method(members=2, deploy="gate")
