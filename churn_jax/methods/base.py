@@ -27,6 +27,7 @@ __all__ = [
     "LossOutput",
     "Method",
     "Ramp",
+    "at_rest",
     "coefficient",
     "deploy",
     "forward",
@@ -36,9 +37,16 @@ __all__ = [
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
 MEMBER_SAMPLES = ("shared", "bootstrap", "subset")
-# Metadata of a field that came later: at its default the training is what it was
-# without it, so a checkpoint from before goes on.
+# Metadata of a setting that came later and changes nothing at its default: records and
+# identities name it only where it is set, so that those from before still hold.
 QUIET = {"quiet": True}
+
+
+def at_rest(record: Any, field: dataclasses.Field) -> bool:
+    """Whether a record's field is a quiet one (`QUIET`) at its default."""
+    if not field.metadata.get("quiet"):
+        return False
+    return bool(np.all(np.asarray(getattr(record, field.name) == field.default)))
 
 
 def coefficient(default: float, **kwargs) -> Any:

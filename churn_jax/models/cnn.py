@@ -101,6 +101,11 @@ class LeNet5(nn.Module):
             raise ValueError(f"layout must be one of {_LAYOUTS}; got {self.layout!r}")
         super().__post_init__()
 
+    @property
+    def input_params(self) -> tuple[str, ...]:
+        """Top-level parameters of the layer that sees the input."""
+        return ("conv1",)
+
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
         """Logits `[B, C]` and features `[B, 84]` of normalised images `[B, H, W, C]`.

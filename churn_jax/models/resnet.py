@@ -104,6 +104,11 @@ class ResNet(nn.Module):
             )
         super().__post_init__()
 
+    @property
+    def input_params(self) -> tuple[str, ...]:
+        """Top-level parameters of the layer that sees the input."""
+        return ("stem",)
+
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
         """Logits `[B, C]` and pixel means `[B, widths[-1]]` of images `[B, H, W, C]`.

@@ -126,6 +126,11 @@ class ResNetV2(nn.Module):
         check_stages(self.stages, self.width)
         super().__post_init__()
 
+    @property
+    def input_params(self) -> tuple[str, ...]:
+        """Top-level parameters of the layer that sees the input."""
+        return ("stem",)
+
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
         """Logits `[B, C]` and pixel means `[B, D]` of images `[B, H, W, 3]`.

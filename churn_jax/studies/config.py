@@ -11,6 +11,7 @@ import numpy as np
 from churn_jax import models
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import Method
+from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
 from churn_jax.training.config import TrainConfig
 
@@ -66,7 +67,7 @@ class ModelConfig:
     features: tuple[int, ...] = ()
     dtype: str = "float32"
     remat: bool = False
-    init: str = ""
+    init: str = dataclasses.field(default="", metadata=QUIET)
 
     def build(self, num_classes: int):
         """The `Network`.
@@ -329,12 +330,17 @@ def averaged_name(name: str) -> str:
 
 
 def resolved(value: Any) -> Any:
-    """A configuration as JSON values; classes are named."""
+    """A configuration as JSON values; classes are named.
+
+    Settings that came later and are at their defaults (`QUIET`) are left out.
+    """
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return np.asarray(value).tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {
-            f.name: resolved(getattr(value, f.name)) for f in dataclasses.fields(value)
+            f.name: resolved(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if not at_rest(value, f)
         }
         if isinstance(value, Method):
             return {"class": type(value).__name__, **fields}

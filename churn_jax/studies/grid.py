@@ -237,6 +237,8 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
         return False
     if getattr(method, "member_sample", "shared") != "shared":
         return False
+    if method.input_scale != baseline.method.input_scale:
+        return False
     if isinstance(method, MinimumEntropy):
         return method.members == 1 and method.alpha == 0
     if isinstance(method, Codistillation):

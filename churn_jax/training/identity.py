@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.methods import Method
+from churn_jax.methods.base import at_rest
 from churn_jax.training.run import Run, Trained
 
 __all__ = ["difference", "identity_of"]
@@ -21,8 +22,6 @@ _FREE = (
     "eval_batch_size",
     "checkpoint_every_seconds",
 )
-# Settings that came later, with the value at which training is what it was before.
-_OFF = {"optimizer.member_rates": "()"}
 _SHOWN = 3  # settings named in a message, and values of an array
 _LONGEST = 40  # characters of one value in a message
 _ABSENT = ast.Name("nothing")
@@ -39,9 +38,11 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
     Returns:
         JSON text; equal texts mean equal training.
     """
-    config = dataclasses.asdict(run.config)
-    for free in _FREE:
-        config.pop(free)
+    config = {
+        field.name: _settings(getattr(run.config, field.name))
+        for field in dataclasses.fields(run.config)
+        if field.name not in _FREE
+    }
     taught_by = None
     if teacher is not None:
         taught_by = {"name": teacher.run.name, **json.loads(teacher.identity)}
@@ -57,21 +58,24 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
             nested = value if isinstance(value, dict) else {"": value}
             for name, part in nested.items():
                 flat[f"{key}.{name}".rstrip(".")] = repr(part)
-    for name, off in _OFF.items():
-        if flat[name] == off:
-            flat.pop(name)
     return json.dumps(flat, sort_keys=True)
 
 
+def _settings(value: Any) -> Any:
+    """A record's settings by name, those that say nothing left out; or the value."""
+    if not dataclasses.is_dataclass(value):
+        return value
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if not at_rest(value, field)
+    }
+
+
 def _described(method: Method) -> str:
-    """The method's `repr` without fields that came later and are at their defaults."""
-    shown = []
-    for field in dataclasses.fields(method):
-        value = getattr(method, field.name)
-        if field.metadata.get("quiet") and np.all(np.asarray(value) == field.default):
-            continue
-        shown.append(f"{field.name}={value!r}")
-    return f"{type(method).__qualname__}({', '.join(shown)})"
+    """The method's `repr` without settings that say nothing."""
+    shown = ", ".join(f"{name}={v!r}" for name, v in _settings(method).items())
+    return f"{type(method).__qualname__}({shown})"
 
 
 def difference(theirs: str, ours: str) -> str:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
 
+from churn_jax.methods.base import QUIET
 from churn_jax.typing import PyTree
 
 __all__ = ["OptimizerConfig", "make_optimizer", "make_schedule"]
@@ -63,7 +64,7 @@ class OptimizerConfig:
     final_factor: float = 0.0
     adagrad_accumulator: float = 0.1
     clip_norm: float | None = None
-    member_rates: tuple[float, ...] = ()
+    member_rates: tuple[float, ...] = dataclasses.field(default=(), metadata=QUIET)
 
     def __post_init__(self):
         """Checks names and ranges."""
