@@ -34,6 +34,29 @@ def brier_score(logits, labels):
     return np.mean(np.sum((probs - target) ** 2, -1))
 
 
+def _log_odds(logits):
+    return np.float64(logits[..., 1]) - np.float64(logits[..., 0])
+
+
+def roc_auc(logits, labels):
+    z = _log_odds(logits)
+    if len(set(labels)) < 2:
+        return np.nan
+    pairs = [np.sign(p - n) for p in z[labels == 1] for n in z[labels == 0]]
+    return np.mean(0.5 + 0.5 * np.array(pairs))
+
+
+def binned_roc_auc(logits, labels, num_bins, limit):
+    """`roc_auc` of the scores rounded down to their bin."""
+    place = np.floor((_log_odds(logits) + limit) * num_bins / (2 * limit))
+    z = np.clip(place, 0, num_bins - 1)
+    return roc_auc(np.stack([0 * z, z], -1), labels)
+
+
+def calibration_ratio(logits, labels):
+    return np.sum(softmax(logits)[:, 1]) / np.sum(labels == 1)
+
+
 def expected_calibration_error(logits, labels, num_bins=15):
     confidence = softmax(logits).max(-1)
     correct = np.argmax(logits, -1) == labels
@@ -116,6 +139,34 @@ def prediction_difference(logits, order=1):
     return _over_models(
         logits, lambda p, q, n: np.sum(np.abs(p - q) ** order) ** (1 / order)
     )
+
+
+def weighted_prediction_difference(logits, order=1):
+    if order == np.inf:
+        return _over_models(logits, lambda p, q, n: np.max(q * np.abs(p - q)))
+    return _over_models(
+        logits, lambda p, q, n: np.sum((q * np.abs(p - q)) ** order) ** (1 / order)
+    )
+
+
+def kl_prediction_difference(logits):
+    pairs = list(itertools.permutations(softmax(logits), 2))
+    return np.mean([np.sum(p * np.log(p / q), -1).mean() for p, q in pairs])
+
+
+def js_prediction_difference(logits):
+    return _over_models(logits, lambda p, q, n: np.sum(p * np.log(p / q)))
+
+
+def score_difference(scores, order=1):
+    s = np.asarray(scores, np.float64)
+    s = s.reshape(*s.shape[:2], -1)
+    distances = [
+        np.linalg.norm(s[m, n] - s[:, n].mean(0), order)
+        for m in range(s.shape[0])
+        for n in range(s.shape[1])
+    ]
+    return np.mean(distances)
 
 
 def relative_prediction_difference(logits):

@@ -160,7 +160,8 @@ def _area(positive, below, not_above, unusable, negatives):
     beaten = 0.5 * below.astype(jnp.float32) + 0.5 * not_above.astype(jnp.float32)
     share = beaten / negatives.astype(jnp.float32)
     positives = jnp.sum(positive, dtype=jnp.int32).astype(jnp.float32)
-    area = jnp.sum(jnp.where(positive > 0, positive / positives * share, 0.0))
+    weight = positive.astype(jnp.float32) / positives
+    area = jnp.sum(jnp.where(positive > 0, weight * share, 0.0))
     known = (positives > 0) & (negatives > 0) & (unusable == 0)
     return jnp.where(known, area, jnp.nan)
 

@@ -16,7 +16,7 @@ N, C, M = 48, 5, 4
 def make_inputs(kind, seed=0, n=N):
     """Float32 logits of related models and labels that they often get right."""
     rng = np.random.default_rng(seed)
-    classes = 2 if kind == "binary models" else C
+    classes = 2 if kind in ("binary models", "clicks") else C
     base = 2 * rng.normal(size=(n, classes))
 
     def model():
@@ -25,7 +25,7 @@ def make_inputs(kind, seed=0, n=N):
     labels = np.argmax(base + 2 * rng.normal(size=base.shape), -1).astype(np.int32)
     if kind == "one":
         return {"logits": model()}
-    if kind == "labelled":
+    if kind in ("labelled", "clicks"):
         return {"logits": model(), "labels": labels}
     if kind == "pair":
         return {"logits_a": model(), "logits_b": model()}
@@ -36,11 +36,16 @@ def make_inputs(kind, seed=0, n=N):
     logits = np.stack([model() for _ in range(M)])
     if kind == "labelled models":
         return {"logits": logits, "labels": labels}
-    return {"logits": logits}
+    return {"scores" if kind == "scores of models" else "logits": logits}
+
+
+def is_floating(name):
+    """Logits and scores, as opposed to labels and masks."""
+    return "logits" in name or name == "scores"
 
 
 def example_axis(name, kind):
-    return 1 if name == "logits" and kind.endswith("models") else 0
+    return 1 if name in ("logits", "scores") and kind.endswith("models") else 0
 
 
 def take(inputs, kind, index):
@@ -58,6 +63,7 @@ class Case:
     select: str | None = None  # field of what the State computes
     differentiable: bool = False
     class_symmetric: bool = True
+    shift_invariant: bool = True
 
     def compute(self, state):
         value = state.compute()
@@ -92,6 +98,24 @@ def _mean_case(name, kind, state, **flags):
     return Case(name, kind, function, mean_reference, empty, **flags)
 
 
+def _binned_auc_case(**settings):
+    """A histogram of scores has no function of whole arrays but its own State."""
+
+    def function(logits, labels, mask=None):
+        state = metrics.AUCState.empty(**settings)
+        return state.update(logits, labels, mask).compute()
+
+    return Case(
+        "AUCState",
+        "clicks",
+        function,
+        functools.partial(ref.binned_roc_auc, **settings),
+        functools.partial(metrics.AUCState.empty, **settings),
+        class_symmetric=False,
+        shift_invariant=False,  # up to rounding, which moves a score across an edge
+    )
+
+
 def _flip_case(name):
     return _case(name, "update", metrics.FlipState, select=name)
 
@@ -104,6 +128,15 @@ CASES = [
     _case("brier_score", "labelled", metrics.BrierState, **SMOOTH),
     _case("expected_calibration_error", "labelled", metrics.ECEState),
     _case("expected_calibration_error", "labelled", metrics.ECEState, {"num_bins": 4}),
+    _case("roc_auc", "clicks", class_symmetric=False),
+    _binned_auc_case(num_bins=30, limit=5.0),
+    _case(
+        "calibration_ratio",
+        "clicks",
+        metrics.CalibrationRatioState,
+        differentiable=True,
+        class_symmetric=False,
+    ),
     _case("churn", "pair", metrics.ChurnState),
     _case("surrogate_churn", "pair", metrics.SurrogateChurnState, **SMOOTH),
     _case(
@@ -126,6 +159,32 @@ CASES = [
             **SMOOTH,
         )
         for order in (1, 2, 3.5, float("inf"))
+    ),
+    _case(
+        "weighted_prediction_difference",
+        "models",
+        metrics.WeightedPredictionDifferenceState,
+        **SMOOTH,
+    ),
+    _case(
+        "score_difference",
+        "scores of models",
+        metrics.ScoreDifferenceState,
+        {"order": 2},
+        differentiable=True,
+        shift_invariant=False,
+    ),
+    _case(
+        "kl_prediction_difference",
+        "models",
+        metrics.KLPredictionDifferenceState,
+        **SMOOTH,
+    ),
+    _case(
+        "js_prediction_difference",
+        "models",
+        metrics.JSPredictionDifferenceState,
+        **SMOOTH,
     ),
     _case(
         "relative_prediction_difference",

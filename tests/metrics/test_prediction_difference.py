@@ -32,6 +32,31 @@ def test_by_hand():
     np.testing.assert_allclose(positive, 1.0, rtol=1e-6)
 
 
+def test_weighted_by_hand():
+    # Weights (1/2, 1/4, 1/4) on differences (1/4, 1/8, 1/8).
+    for order, expected in (
+        (1, 3 / 16),
+        (2, np.sqrt(1 / 64 + 2 / 1024)),
+        (np.inf, 1 / 8),
+    ):
+        actual = metrics.weighted_prediction_difference(LOGITS, order)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_weighting_takes_out_unlikely_labels():
+    # The models differ threefold on label 1, which both hold for unlikely.
+    p = np.array([[[1 - 1e-3, 1e-3]], [[1 - 3e-3, 3e-3]]], np.float32)
+    logits = np.log(p)
+    # Both labels differ by 0.001 from the mean; weights 0.998 and 0.002.
+    actual = metrics.weighted_prediction_difference(logits)
+    np.testing.assert_allclose(actual, 1e-3, rtol=1e-3)
+    np.testing.assert_allclose(metrics.prediction_difference(logits), 2e-3, rtol=1e-3)
+    for order in (1, 2, np.inf):
+        z = make_inputs("models", 1)["logits"]
+        weighted = metrics.weighted_prediction_difference(z, order)
+        assert 0 < weighted < metrics.prediction_difference(z, order)
+
+
 def test_two_binary_models_give_the_difference_of_the_positive_label():
     logits = make_inputs("binary models", 0)["logits"][:2]
     p = ref.softmax(logits)[..., 1]
@@ -53,6 +78,7 @@ def test_equal_models_do_not_differ_and_order_of_models_is_free():
     kinds = {
         "prediction_difference": "models",
         "relative_prediction_difference": "models",
+        "weighted_prediction_difference": "models",
         "positive_prediction_difference": "binary models",
         "hamming_prediction_difference": "models",
     }
@@ -86,6 +112,8 @@ def test_errors():
     logits = make_inputs("models", 0)["logits"]
     with pytest.raises(ValueError, match=r"at least 1.*0\.5"):
         metrics.prediction_difference(logits, 0.5)
+    with pytest.raises(ValueError, match=r"at least 1.*0"):
+        metrics.weighted_prediction_difference(logits, 0)
     with pytest.raises(ValueError, match=r"\[M, N, 2\].*\(4, 48, 5\)"):
         metrics.positive_prediction_difference(logits)
     with pytest.raises(ValueError, match=r"\[M, N, C\].*\(48, 5\)"):
