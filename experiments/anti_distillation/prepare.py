@@ -145,21 +145,29 @@ def _opened(path: pathlib.Path, member: str = "") -> io.TextIOBase:
 
 def write(rows: Rows, out: pathlib.Path) -> int:
     """Writes the file whole or not at all; returns the number of examples."""
-    part, count = out.with_name(out.name + ".part"), -1
-    width = None
+    part = out.with_name(out.name + ".part")
+    try:
+        count = _write(rows, part)
+        os.replace(part, out)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def _write(rows: Rows, part: pathlib.Path) -> int:
+    count, width = -1, None
     with part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for row in rows:
             width = width or len(row)
             if len(row) != width:
                 raise RawError(
-                    f"example {count + 2} has {len(row)} fields instead of {width}"
+                    f"example {count + 1} has {len(row)} fields instead of {width}"
                 )
             writer.writerow(row)
             count += 1
     if count < 1:
         raise RawError("the raw files hold no examples")
-    os.replace(part, out)
     return count
 
 

@@ -4,11 +4,11 @@ There is no loop over examples: every column of a block is dictionary-encoded, a
 its different words are looked at one by one.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from churn_jax.data.splits import DataError
 from churn_jax.data.tables.hashing import WordRows, mix, share_of, stable_hash
@@ -16,6 +16,8 @@ from churn_jax.data.tables.schema import Numeric, TableSchema
 from churn_jax.data.tables.sources import Block
 
 __all__ = ["Chunk", "Encoder", "HoldOut", "Labels", "TimeOrder"]
+
+pc: Any = pyarrow.compute  # whose functions are made when it is imported
 
 _SHOWN = 5  # other labels named in a message
 _CACHED = 2**16  # groups
@@ -197,7 +199,8 @@ class TimeOrder:
 
     def __init__(self, schema: TableSchema):
         self._column, self._missing = schema.time, set(schema.missing)
-        self._last, self._is_text = None, None
+        self._last: tuple[Any, Any] | None = None
+        self._is_text: bool | None = None
 
     def check(self, block: Block) -> None:
         """Raises `DataError`, naming the row and both values, where it does."""

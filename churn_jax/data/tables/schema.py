@@ -209,8 +209,6 @@ class TableSchema:
         Example:
             >>> TableSchema.load("adult").positive
             ('>50K',)
-            >>> TableSchema.load("adult").positive
-            ('>50K',)
         """
         path = pathlib.Path(source)
         if path.suffix != ".toml":

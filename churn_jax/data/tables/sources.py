@@ -10,6 +10,7 @@ import hashlib
 import io
 import pathlib
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -138,10 +139,11 @@ class CsvFile:
         try:
             opened = gzip.open if self.path.suffix == ".gz" else open
             with opened(self.path, "rb") as raw:
-                text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+                # What is not UTF-8 is found with its row later on.
+                text = io.TextIOWrapper(raw, "utf-8-sig", "replace", newline="")
                 rows = csv.reader(text, delimiter=self.schema.delimiter)
                 names = next((row for row in rows if row), [])
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
             raise DataError(
                 f"{self.where}: the header cannot be read ({error})"
             ) from error

@@ -6,6 +6,7 @@ logistic model with an interaction of neighbouring fields, so that there is some
 for embeddings and for towers to learn.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -96,17 +97,31 @@ class SyntheticClicks:
 
     def examples(self, keys: np.ndarray) -> Chunk:
         """The examples of indices `[N]`."""
-        ids = self._ids(keys)
-        numeric = self._numeric(keys)
-        chance = _sigmoid(self._bias() + self._signal(ids, numeric))
+        ids, numeric = self._ids(keys), self._numeric(keys)
+        chance = _sigmoid(_bias(self) + self.signal_of(ids, numeric))
         labels = (self._uniform("label", 0, keys) < chance).astype(np.int32)
         return Chunk(ids, numeric, labels, keys)
 
     def probability(self, keys: np.ndarray) -> np.ndarray:
         """The chance of a click, float64 `[N]`, of the examples of indices `[N]`."""
-        return _sigmoid(
-            self._bias() + self._signal(self._ids(keys), self._numeric(keys))
-        )
+        signal = self.signal_of(self._ids(keys), self._numeric(keys))
+        return _sigmoid(_bias(self) + signal)
+
+    def signal_of(self, ids: np.ndarray, numeric: np.ndarray) -> np.ndarray:
+        """The true log-odds less the bias, float64 `[N]`.
+
+        Args:
+            ids: `[N, F]` words.
+            numeric: `[N, D]` numbers.
+        """
+        weights = [
+            np.sqrt(12.0) * (self._uniform("weight", f, ids[:, f]) - 0.5)
+            for f in range(ids.shape[1])
+        ]
+        total = numeric.sum(axis=1, dtype=np.float64)
+        for f, weight in enumerate(weights):
+            total += weight + weight * weights[(f + 1) % len(weights)]
+        return self.signal * total / np.sqrt(2 * ids.shape[1] + numeric.shape[1])
 
     def _uniform(self, kind: str, index: int, numbers: np.ndarray) -> np.ndarray:
         """Float64 in `[0, 1)`, a pure function of the seed and the arguments."""
@@ -129,36 +144,24 @@ class SyntheticClicks:
             numbers[:, d] = np.sqrt(12.0) * (self._uniform("number", d, keys) - 0.5)
         return numbers
 
-    def _signal(self, ids: np.ndarray, numeric: np.ndarray) -> np.ndarray:
-        """Log-odds less the bias, `[N]`."""
-        weights = [
-            np.sqrt(12.0) * (self._uniform("weight", f, ids[:, f]) - 0.5)
-            for f in range(ids.shape[1])
-        ]
-        total = numeric.sum(axis=1, dtype=np.float64)
-        for f, weight in enumerate(weights):
-            total += weight + weight * weights[(f + 1) % len(weights)]
-        return self.signal * total / np.sqrt(2 * ids.shape[1] + numeric.shape[1])
-
-    def _bias(self) -> float:
-        """The one that gives the rate on the first examples, by bisection."""
-        known = self.__dict__.get("_known_bias")
-        if known is None:
-            keys = np.arange(_SEEN, dtype=np.int64)
-            signal = self._signal(self._ids(keys), self._numeric(keys))
-            low, high = -100.0, 100.0
-            for _ in range(50):
-                known = (low + high) / 2
-                above = _sigmoid(known + signal).mean() > self.rate
-                low, high = (low, known) if above else (known, high)
-            object.__setattr__(self, "_known_bias", known)
-        return known
-
     def _held_out(self, keys: np.ndarray) -> np.ndarray:
         if not self.holdout:
             return np.zeros(len(keys), bool)
         stream = mix(np.array([self.seed * 8 + _KINDS["held out"]]))
         return share_of(mix(keys.astype(np.uint64) ^ stream), self.holdout)
+
+
+@functools.lru_cache(maxsize=16)
+def _bias(clicks: SyntheticClicks) -> float:
+    """The one that gives the rate on the first indices, by bisection."""
+    first = clicks._ids(keys := np.arange(_SEEN)), clicks._numeric(keys)
+    signal = clicks.signal_of(*first)
+    low, high = -100.0, 100.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        above = _sigmoid(middle + signal).mean() > clicks.rate
+        low, high = (low, middle) if above else (middle, high)
+    return (low + high) / 2
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
