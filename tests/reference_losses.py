@@ -124,7 +124,8 @@ def covariance_penalty(outputs):
 
 def residual_correlation_penalty(outputs):
     """[anti-distillation] Eqs. 4, 5."""
-    return correlation_penalty(np.asarray(outputs, np.float64) - np.mean(outputs, 0))
+    z = np.asarray(outputs, np.float64)
+    return correlation_penalty(z - z.mean(axis=0))
 
 
 def orthogonalized_correlation_penalty(outputs):

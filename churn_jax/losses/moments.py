@@ -95,7 +95,7 @@ def gather_examples(
     if mask is None:
         valid = jnp.ones((1, size, 1), jnp.bool_)
     else:
-        valid = (jnp.asarray(mask) != 0).reshape(1, size, 1)
+        valid = jnp.asarray(mask).astype(jnp.bool_).reshape(1, size, 1)
     count = sum_over_devices(jnp.sum(valid, dtype=jnp.float32), axis_name)
     # Selected, not multiplied: what a padded row holds reaches neither value nor
     # gradient, nan and inf included.

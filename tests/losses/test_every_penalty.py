@@ -1,0 +1,285 @@
+"""What holds for every penalty between members: one scalar over the global batch.
+
+All penalties share one compiled program per transform; each test looks at its own.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from tests.losses.cases import BATCH, MEMBERS, OUTPUTS, PENALTIES
+
+pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+
+every_penalty = pytest.mark.parametrize("case", PENALTIES, ids=lambda c: c.name)
+
+FEATURES = 4
+UNEVEN = np.arange(BATCH) % 7 < 4  # leaves 1 to 3 of each device's 3 examples
+EVERY = np.ones(BATCH, bool)
+
+
+def draw(seed, shape=(MEMBERS, BATCH, OUTPUTS), scale=1.5):
+    rng = np.random.default_rng(seed)
+    # Members share a part, as members that learn one task do.
+    shared = rng.normal(0.5, 1.0, (1, *shape[1:]))
+    return np.asarray((shared + rng.normal(size=shape)) * scale, np.float32)
+
+
+@jax.jit
+def everything(z, mask):
+    """Value, gradient and one directional derivative of every penalty."""
+    tangent = jnp.cos(jnp.arange(z.size, dtype=jnp.float32)).reshape(z.shape)
+    tangent = tangent.astype(z.dtype)
+    results = {}
+    for case in PENALTIES:
+        loss = functools.partial(case.loss, mask=mask)
+        value, grad = jax.value_and_grad(loss)(z)
+        slope = jax.jvp(loss, (z,), (tangent,))[1]
+        results[case.name] = (value, grad, slope, tangent)
+    return results
+
+
+def evaluate(case, z, mask=EVERY):
+    return everything(z, np.asarray(mask, np.float32))[case.name]
+
+
+def close(actual, expected, rtol=1e-5):
+    # Sums of 24 products, squared: a few float32 ulp, doubled by each square. Entries
+    # that nearly vanish carry the rounding of the largest.
+    largest = np.max(np.abs(expected), initial=0.1)
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=3e-6 * largest)
+
+
+@every_penalty
+def test_equals_the_float64_reference(case):
+    for seed in range(3):
+        for scale in (0.3, 3.0):
+            z = draw(seed, scale=scale)
+            value = evaluate(case, z)[0]
+            assert value.shape == () and value.dtype == jnp.float32
+            close(value, case.reference(z))
+
+
+@every_penalty
+def test_gradient_equals_a_float64_difference_of_the_reference(case):
+    z = draw(3)
+    exact = np.asarray(z, np.float64)
+    step = 1e-5
+    expected = np.empty(exact.shape)
+    for at in np.ndindex(exact.shape):
+        above, below = exact.copy(), exact.copy()
+        above[at] += step
+        below[at] -= step
+        expected[at] = (case.reference(above) - case.reference(below)) / (2 * step)
+    _, grad, slope, tangent = evaluate(case, z)
+    close(grad * case.divided_by, expected)
+    close(slope * case.divided_by, np.vdot(expected, tangent), rtol=1e-4)
+
+
+@every_penalty
+def test_padding_reaches_neither_value_nor_gradient(case):
+    z = draw(4)
+    value, gradient, *_ = evaluate(case, z, UNEVEN)
+    close(value, case.reference(z[:, UNEVEN]))
+    assert np.any(gradient[:, UNEVEN])
+    for filler in (0.0, 1e30, np.nan, np.inf):
+        padded = np.where(UNEVEN[None, :, None], z, np.float32(filler))
+        again, grad, *_ = evaluate(case, padded, UNEVEN)
+        np.testing.assert_array_equal(again, value)
+        np.testing.assert_array_equal(grad[:, ~UNEVEN], 0.0)
+        np.testing.assert_array_equal(grad[:, UNEVEN], gradient[:, UNEVEN])
+
+
+@every_penalty
+def test_a_batch_of_padding_has_no_gradient(case):
+    z = draw(5)
+    value, grad, *_ = evaluate(case, z, ~EVERY)
+    assert np.isfinite(value)
+    np.testing.assert_array_equal(grad, np.zeros(z.shape))
+
+
+@every_penalty
+def test_no_mask_and_a_mask_of_bools_are_those_of_ones(case):
+    z = jnp.asarray(draw(6))
+    for mask in (None, jnp.asarray(EVERY)):
+        close(jax.jit(case.loss)(z, mask), case.reference(z))
+
+
+def network(weights, features):
+    """The outputs of M tiny networks that a batch shares; `[M, B, OUTPUTS]`."""
+    product = jnp.einsum("bd,mdk->mbk", features, weights, precision="highest")
+    return 2.0 * jnp.tanh(product + 0.3)
+
+
+def everything_of_weights(weights, features, mask, axis_name=None):
+    """Value and gradient in the networks' weights, of every penalty."""
+    return {
+        case.name: jax.value_and_grad(
+            lambda w, case=case: case.loss(network(w, features), mask, axis_name)
+        )(weights)
+        for case in PENALTIES
+    }
+
+
+def sharded(weights, features, mask):
+    data = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+    return jax.jit(everything_of_weights)(
+        weights, jax.device_put(features, data), jax.device_put(mask, data)
+    )
+
+
+def shard_map(weights, features, mask):
+    step = jax.shard_map(
+        functools.partial(everything_of_weights, axis_name="data"),
+        mesh=Mesh(np.array(jax.devices()), ("data",)),
+        in_specs=(P(), P("data"), P("data")),
+        out_specs=P(),
+    )
+    return jax.jit(step)(weights, features, mask)
+
+
+def per_device(mapped):
+    """`pmap` and `vmap`: value and gradient inside, gradients averaged over devices."""
+
+    def transform(weights, features, mask):
+        def step(features, mask):
+            results = everything_of_weights(weights, features, mask, "data")
+            return {k: (v, jax.lax.pmean(g, "data")) for k, (v, g) in results.items()}
+
+        shards = [x.reshape(8, BATCH // 8, *x.shape[1:]) for x in (features, mask)]
+        results = jax.device_get(mapped(step, axis_name="data")(*shards))
+        for value, _ in results.values():
+            np.testing.assert_array_equal(value, np.full(8, value[0]))
+        return jax.tree.map(lambda x: x[0], results)
+
+    return transform
+
+
+TRANSFORMS = {
+    "sharded": sharded,
+    "shard_map": shard_map,
+    "vmap": per_device(lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))),
+    "pmap": per_device(jax.pmap),
+}
+
+
+@pytest.fixture(scope="module")
+def task(quick_to_compile):
+    rng = np.random.default_rng(7)
+    weights = rng.normal(size=(MEMBERS, FEATURES, OUTPUTS)).astype(np.float32)
+    features = rng.normal(size=(BATCH, FEATURES)).astype(np.float32)
+    mask = UNEVEN.astype(np.float32)
+    return (weights, features, mask), jax.jit(everything_of_weights)(
+        weights, features, mask
+    )
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        "sharded",
+        "shard_map",
+        pytest.param("vmap", marks=pytest.mark.slow),
+        pytest.param("pmap", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
+def test_value_and_gradient_are_those_of_the_global_batch(task, transform):
+    (weights, features, mask), expected = task
+    results = TRANSFORMS[transform](weights, features, mask)
+    for case in PENALTIES:
+        value, grad = results[case.name]
+        close(value, case.reference(network(weights, features)[:, UNEVEN]))
+        assert np.any(grad)
+        close(grad, expected[case.name][1])
+
+
+def test_mapped_over_replicas_equals_one_by_one():
+    replicas = np.stack([draw(8), draw(9)])
+    mask = UNEVEN.astype(np.float32)
+
+    @jax.jit
+    @jax.vmap
+    def mapped(z):
+        return {case.name: case.loss(z, mask) for case in PENALTIES}
+
+    values = mapped(replicas)
+    for case in PENALTIES:
+        expected = [case.reference(z[:, UNEVEN]) for z in replicas]
+        close(values[case.name], expected)
+
+
+@every_penalty
+def test_the_mean_of_per_device_penalties_is_another_number(case):
+    z = draw(10)
+    devices = np.arange(BATCH) // 3
+    local = np.mean([evaluate(case, z, devices == d)[0] for d in range(8)])
+    same = np.isclose(local, evaluate(case, z)[0], rtol=1e-4)
+    assert same == (not case.coupled)
+
+
+def test_half_precision_in_float32_out():
+    z = jnp.asarray(draw(11)).astype(jnp.bfloat16)
+    half = everything(z, EVERY.astype(np.float32))
+    full = everything(z.astype(jnp.float32), EVERY.astype(np.float32))
+    for case in PENALTIES:
+        value, grad, *_ = half[case.name]
+        assert value.dtype == jnp.float32 and grad.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(value, full[case.name][0])
+
+
+@every_penalty
+def test_examples_may_come_in_any_order(case, rng):
+    z = draw(12)
+    close(evaluate(case, z[:, rng.permutation(BATCH)])[0], evaluate(case, z)[0])
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in PENALTIES if c.divided_by == 1.0], ids=lambda c: c.name
+)
+def test_the_order_of_members_matters_only_after_gram_schmidt(case):
+    z = draw(13)
+    permuted = evaluate(case, z[[2, 0, 1]])[0]
+    assert np.isclose(permuted, evaluate(case, z)[0], rtol=1e-5) == (not case.ordered)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in PENALTIES if c.power], ids=lambda c: c.name
+)
+def test_grows_with_a_power_of_the_outputs(case):
+    z = draw(14)
+    # 4 is a power of two: every product is exact but for its exponent.
+    np.testing.assert_allclose(
+        evaluate(case, 4.0 * z)[0], 4.0**case.power * evaluate(case, z)[0], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("c", [c for c in PENALTIES if c.power], ids=lambda c: c.name)
+def test_trailing_axes_are_classes_and_add_up(c):
+    z = draw(15, shape=(MEMBERS, BATCH, 2, 2))
+    parts = [c.reference(z[:, :, i, j]) for i in range(2) for j in range(2)]
+    close(jax.jit(c.loss)(z), np.sum(parts))
+    close(jax.jit(c.loss)(z[:, :, 0, 0]), parts[0])
+
+
+@every_penalty
+def test_a_mask_or_outputs_of_another_shape_are_errors(case):
+    z = draw(16)
+    with pytest.raises(ValueError, match=r"mask.*\(24,\).*\(3, 24\)"):
+        case.loss(z, np.ones((3, 24)))
+    with pytest.raises(ValueError, match=r"at least 2 members.*\(1, 24, 2\)"):
+        case.loss(z[:1])
+    with pytest.raises(TypeError, match=r"floating.point"):
+        case.loss(z.astype(np.int32))
+
+
+@pytest.mark.accelerator
+@every_penalty
+def test_reference_on_the_accelerator(case):
+    z = draw(17)
+    close(evaluate(case, z)[0], case.reference(z))

@@ -1,0 +1,196 @@
+"""Running moments: the whole history, bias correction, gradients, padding."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax import losses
+from tests import reference_losses as reference
+
+pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+
+M, B, C = 3, 8, 2
+
+
+def draw(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(rng.normal(size=(M, 1, C)), 1.0, (M, B, C)).astype(np.float32)
+
+
+@jax.jit
+def update(state, z, decay, mask):
+    return state.update(z, decay, mask)
+
+
+@jax.jit
+def penalties(z, state, decay, mask):
+    """The penalty, its gradient and the new state, for both kinds."""
+
+    def one(centred):
+        def loss(z):
+            return losses.running_correlation_penalty(
+                z, state, decay, mask, centred=centred
+            )
+
+        (value, new), grad = jax.value_and_grad(loss, has_aux=True)(z)
+        return value, grad, new
+
+    return one(False), one(True)
+
+
+ALL = np.ones(B, np.float32)
+EMPTY = losses.MomentState.empty(M, (C,))
+
+
+def after(*batches, decay=0.5):
+    state = EMPTY
+    for z in batches:
+        state = update(state, z, decay, ALL)
+    return state
+
+
+def test_worked_by_hand():
+    # Products 1/2 and 3 * 9; decay 1/2: the second weighs 2/3 (1/4 : 1/2 over 3/4).
+    state = losses.MomentState.empty(2)
+    first = jnp.array([[1.0, 2.0], [3.0, -1.0]])
+    second = jnp.array([[3.0, 3.0], [9.0, 9.0]])
+    step = jax.jit(losses.running_correlation_penalty)
+    value, state = step(first, state, 0.5)
+    assert value == 0.25
+    value, state = step(second, state, 0.5)
+    np.testing.assert_allclose(value, (0.5 / 3 + 27 * 2 / 3) ** 2, rtol=1e-6)
+    np.testing.assert_allclose(state.weight, 0.75)
+    np.testing.assert_allclose(state.second[0, 0, 1], 0.5 / 3 + 27 * 2 / 3, rtol=1e-6)
+    np.testing.assert_allclose(state.mean[:, 0, 0], [2.5, 19 / 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.9, 0.999])
+def test_equals_the_weighted_history(decay):
+    batches = [draw(seed) for seed in range(5)]
+    state = after(*batches[:-1], decay=decay)
+    results = penalties(batches[-1], state, decay, ALL)
+    for centred, (value, _, new) in zip((False, True), results):
+        expected = reference.running_correlation_penalty(batches, decay, centred)
+        np.testing.assert_allclose(value, expected, rtol=2e-5)
+        for a, b in zip(
+            jax.tree.leaves(new), jax.tree.leaves(after(*batches, decay=decay))
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_decay_zero_is_the_plain_penalty_exactly():
+    z, state = draw(5), after(draw(6), draw(7))
+    plain = (losses.correlation_penalty, losses.covariance_penalty)
+    for loss, (value, grad, _) in zip(plain, penalties(z, state, 0.0, ALL)):
+        expected, gradient = jax.jit(jax.value_and_grad(loss))(z)
+        np.testing.assert_array_equal(value, expected)
+        np.testing.assert_array_equal(grad, gradient)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_the_first_batch_is_the_plain_penalty_too(decay):
+    z = draw(8)
+    (value, grad, _), _ = penalties(z, EMPTY, decay, ALL)
+    expected, gradient = jax.jit(jax.value_and_grad(losses.correlation_penalty))(z)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(grad, gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_a_stream_of_one_batch_keeps_the_plain_penalty_and_its_gradient():
+    # The gradient is not shrunk by 1 - d: lambda means the same for every decay.
+    z, decay = draw(9), 0.99
+    state = after(*[z] * 20, decay=decay)
+    plain = (losses.correlation_penalty, losses.covariance_penalty)
+    for loss, (value, grad, _) in zip(plain, penalties(z, state, decay, ALL)):
+        expected, gradient = jax.jit(jax.value_and_grad(loss))(z)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        np.testing.assert_allclose(grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_nothing_flows_into_the_state_or_out_of_it():
+    state = after(draw(10))
+
+    def through_old(state):
+        return losses.running_correlation_penalty(draw(11), state, 0.5).penalty
+
+    def through_new(z):
+        new = losses.running_correlation_penalty(z, state, 0.5).state
+        return sum(jnp.sum(x) for x in jax.tree.leaves((new, state.update(z, 0.5))))
+
+    old, new = jax.jit(jax.grad(through_old)), jax.jit(jax.grad(through_new))
+    for grad in (old(state), new(draw(11))):
+        assert all(not np.any(leaf) for leaf in jax.tree.leaves(grad))
+
+
+def test_padding_and_a_batch_without_examples():
+    z, state = draw(12), after(draw(13))
+    mask = (np.arange(B) % 3 > 0).astype(np.float32)
+    padded = np.where(mask[None, :, None] > 0, z, np.float32(np.nan))
+    for (value, grad, new), centred in zip(
+        penalties(padded, state, 0.5, mask), (False, True)
+    ):
+        batches = [draw(13), z[:, mask > 0]]
+        expected = reference.running_correlation_penalty(batches, 0.5, centred)
+        np.testing.assert_allclose(value, expected, rtol=2e-5)
+        assert np.all(np.isfinite(grad)) and not np.any(grad[:, mask == 0])
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(new))
+    for value, grad, new in penalties(padded, state, 0.5, 0.0 * mask):
+        assert np.isfinite(value) and not np.any(grad)
+        for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(state)):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_running_covariance_keeps_its_digits_at_a_large_offset():
+    batches = [draw(seed) for seed in range(14, 17)]
+    offset = [np.asarray(z + 4096.0, np.float32) for z in batches]
+    expected = reference.running_correlation_penalty(offset, 0.5, centred=True)
+    _, (value, _, _) = penalties(offset[-1], after(*offset[:-1]), 0.5, ALL)
+    # E[zz] - E[z]E[z] of numbers near 2^24 would be off by 1.
+    np.testing.assert_allclose(value, expected, rtol=1e-2)
+
+
+def test_the_state_over_devices_is_that_of_the_global_batch():
+    batches = [draw(18), draw(19)]
+    mask = (np.arange(B) % 3 > 0).astype(np.float32)
+
+    def step(first, second, mask):
+        state = EMPTY.update(first, 0.9, mask, "data")
+        return losses.running_correlation_penalty(second, state, 0.9, mask, "data")
+
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    data = P(None, "data")
+    mapped = jax.shard_map(
+        step, mesh=mesh, in_specs=(data, data, P("data")), out_specs=P()
+    )
+    penalty, state = jax.jit(mapped)(*batches, mask)
+    valid = [z[:, mask > 0] for z in batches]
+    expected = reference.running_correlation_penalty(valid, 0.9)
+    np.testing.assert_allclose(penalty, expected, rtol=1e-5)
+    whole = update(update(EMPTY, batches[0], 0.9, mask), batches[1], 0.9, mask)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(whole)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_state_is_a_pytree_with_named_fields():
+    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree.leaves_with_path(EMPTY)]
+    assert paths == [".weight", ".mean", ".second", ".covariance"]
+    changed = dataclasses.replace(EMPTY, weight=jnp.float32(1.0))
+    assert changed.weight == 1.0
+    shapes = [x.shape for x in jax.tree.leaves(losses.MomentState.empty(4, (2, 3)))]
+    assert shapes == [(), (4, 1, 6), (6, 4, 4), (6, 4, 4)]
+
+
+def test_messages():
+    with pytest.raises(
+        ValueError, match=r"decay must be at least 0 and below 1; got 1"
+    ):
+        EMPTY.update(draw(20), 1)
+    with pytest.raises(ValueError, match="3 members and 1 classes; the state is for 3"):
+        EMPTY.update(draw(20)[:, :, 0], 0.5)
+    with pytest.raises(ValueError, match="at least 2 members"):
+        losses.running_correlation_penalty(draw(20)[:1], EMPTY, 0.5)
