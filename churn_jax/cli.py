@@ -13,6 +13,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "study": "train the methods of a preset on some data and report",
     "sweep": "train a grid of coefficients, draw it and pick the best value",
+    "stream": "train click models in one pass over a stream and report",
     "report": "write table and report of a study's folder again",
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
@@ -69,6 +70,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.sweep import sweep
 
         return sweep
+    if name == "stream":
+        from churn_jax.command.stream import stream
+
+        return stream
     if name == "report":
         from churn_jax.command.study import report
 

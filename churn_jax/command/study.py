@@ -142,5 +142,9 @@ def report(argv: Sequence[str]) -> int:
 
     parsed = read_options(Arguments, argv, prog="churn-jax report")
     began = time.perf_counter()
-    _show(parsed.folder, time.perf_counter() - began)
+    from churn_jax import reports
+    from churn_jax.command import stream
+
+    show = stream.show if reports.is_stream(parsed.folder) else _show
+    show(parsed.folder, time.perf_counter() - began)
     return 0

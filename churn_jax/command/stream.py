@@ -1,0 +1,237 @@
+"""`churn-jax stream PRESET`: progressive validation of several methods."""
+
+import dataclasses
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from churn_jax.command.configured import with_coefficients, written_out
+from churn_jax.command.launch import Launch, connect, wait_for_all
+from churn_jax.command.options import read_options
+from churn_jax.command.resuming import set_aside, tell_how_to_go_on
+from churn_jax.command.stopping import check_minutes, stopping
+
+__all__ = ["read_stream", "stream"]
+
+SHORT_FORMS = {
+    "--data": "--data.source",
+    "--schema": "--data.schema",
+    "--holdout": "--data.holdout",
+    "--group": "--data.group",
+    "--data-dir": "--data.data-dir",
+    "--examples": "--data.examples",
+    "--replicas": "--train.replicas",
+    "--batch-size": "--train.batch-size",
+    "--window": "--train.window",
+    "--seed": "--train.seeds.base",
+}
+
+
+def _arguments(config):
+    """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.studies.streams import StreamData, TowerConfig
+    from churn_jax.training.progressive import StreamConfig
+
+    @dataclasses.dataclass(frozen=True)
+    class Arguments:
+        """Options of a stream study.
+
+        Attributes:
+            out: folder of the artefacts. The same folder goes on where it was left.
+            fresh: move what is in the folder aside and start again.
+            only: train these rows only.
+            set: change coefficients, for example `correlation_1_s1.strength=2`.
+            minutes: save and stop after so many, with exit code 3 where something is
+                left to do; the same command goes on.
+            warm_share: share of the stream in which all replicas are one model.
+            launch: several processes.
+            data: which stream.
+            model: which click model.
+            train: how all rows are trained.
+        """
+
+        out: Path = Path("runs") / config.name
+        fresh: bool = False
+        only: tuple[str, ...] = ()
+        set: tuple[str, ...] = ()
+        minutes: float | None = None
+        warm_share: float = config.warm_share
+        launch: Launch = Launch()
+        data: StreamData = config.data
+        model: TowerConfig = config.model
+        train: StreamConfig = config.train
+
+    return Arguments
+
+
+def read_stream(argv: Sequence[str]):
+    """`(StreamStudyConfig, options)` from the command line, defaults of the preset.
+
+    Raises:
+        ValueError: there is no such preset, or an option cannot be.
+    """
+    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams.presets import FORMS
+
+    argv, names = list(argv), ", ".join(STREAM_PRESETS)
+    if argv and argv[0] in ("-h", "--help"):
+        argv = [next(iter(STREAM_PRESETS)), *argv]
+    if not argv or argv[0].startswith("-"):
+        raise ValueError(f"stream needs the name of a preset: {names}")
+    config = stream_preset(argv[0])
+    forms = ", ".join(f":{form}" for form in FORMS)
+    options = read_options(
+        _arguments(config),
+        written_out(argv[1:], SHORT_FORMS),
+        prog=f"churn-jax stream {argv[0]}",
+        description=f"{config.title}. Presets: {names}, each with the forms {forms}. "
+        f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,data=1.",
+    )
+    check_minutes(options.minutes)
+    config = dataclasses.replace(
+        config,
+        data=options.data,
+        model=options.model,
+        train=options.train,
+        warm_share=options.warm_share,
+    )
+    return with_coefficients(config, options.set), options
+
+
+class StreamProgress:
+    """A bar for each row's pass; the first row tells how long the stream is."""
+
+    def __init__(self, config, *, quiet: bool = False):
+        """No bars yet."""
+        self.console = Console(quiet=quiet)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f} examples"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=self.console,
+            disable=not self.console.is_terminal or quiet,
+        )
+        self.examples: int | None = None
+        self.config = config
+        self.task: TaskID | None = None
+        self.label, self.status, self.done = "", "", 0
+        self.frozen: set[tuple[str, int]] = set()
+
+    def __enter__(self):
+        """Starts drawing."""
+        self.bars.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        """Says how the last row ended, and stops drawing."""
+        if error[0] is None:
+            self._end()
+        self.bars.__exit__(*error)
+
+    def start(self, spec, finished: bool) -> None:
+        """A row begins, or was finished before."""
+        self._end()
+        if finished:
+            self.console.print(f"{spec.label}: finished before, kept", highlight=False)
+            return
+        self.label, self.status, self.done = spec.label, "", 0
+        self.task = self.bars.add_task(
+            f"{spec.label:<24}", total=self.examples, status="compiling"
+        )
+
+    def update(self, progress) -> None:
+        """After a stretch of the stream."""
+        self.done = progress.examples
+        self.status = (
+            f"log loss {progress.log_loss:.4f}, Δʳ₁ {progress.relative_pd:.4f}"
+        )
+        if self.task is not None:
+            self.bars.update(self.task, completed=self.done, status=self.status)
+        for stopped in progress.stopped:
+            if (self.label, stopped.replica) not in self.frozen:
+                self.frozen.add((self.label, stopped.replica))
+                self.note(
+                    f"{self.label}: replica {stopped.replica} stopped at update "
+                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
+                )
+
+    def note(self, sentence: str) -> None:
+        """Says something above the bars."""
+        self.console.print(sentence, style="yellow", highlight=False)
+
+    def _end(self) -> None:
+        if self.task is None:
+            return
+        self.bars.update(self.task, visible=False)
+        self.examples = self.done or self.examples
+        self.console.print(
+            f"{self.label}: {self.done:,} examples, last stretch: {self.status}",
+            highlight=False,
+        )
+        self.task = None
+
+
+def stream(argv: Sequence[str]) -> int:
+    """Trains, scores and reports; returns the exit code."""
+    config, options = read_stream(argv)
+    process = connect(options.launch)
+    from churn_jax.studies.streams import run_stream_study
+    from churn_jax.training.run import Interrupted
+
+    out = options.out
+    if options.fresh:
+        if process == 0:
+            set_aside(out)
+        wait_for_all("the old folder is aside")
+    command = shlex.join(["churn-jax", "stream", *argv])
+    began = time.perf_counter()
+    with stopping(options.minutes) as asked:
+        try:
+            with StreamProgress(config, quiet=process != 0) as progress:
+
+                def start(spec, finished: bool) -> None:
+                    progress.start(spec, finished)
+                    if not finished:
+                        asked.begin()
+
+                run_stream_study(
+                    config,
+                    out,
+                    only=options.only,
+                    command=command,
+                    on_start=start,
+                    on_progress=progress.update,
+                    on_note=progress.note,
+                    stop=asked.event,
+                )
+        except (Interrupted, KeyboardInterrupt) as error:
+            if process == 0:
+                tell_how_to_go_on(error, asked, command)
+            return asked.exit_code
+    if process == 0:
+        show(out, time.perf_counter() - began)
+    return 0
+
+
+def show(out: Path, seconds: float) -> None:
+    """Writes the report of a stream study and prints it."""
+    from churn_jax import reports
+
+    written = reports.write_stream(out)
+    reports.print_stream(written)
+    print(f"\n{seconds:.0f} s. Report: {written.files['report.html']}")

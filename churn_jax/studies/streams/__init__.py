@@ -1,0 +1,20 @@
+"""Many rows over one stream of clicks: progressive validation and its presets."""
+
+from churn_jax.studies.streams.config import (
+    StreamData,
+    StreamSpec,
+    StreamStudyConfig,
+    TowerConfig,
+)
+from churn_jax.studies.streams.presets import STREAM_PRESETS, stream_preset
+from churn_jax.studies.streams.run import run_stream_study
+
+__all__ = [
+    "STREAM_PRESETS",
+    "StreamData",
+    "StreamSpec",
+    "StreamStudyConfig",
+    "TowerConfig",
+    "run_stream_study",
+    "stream_preset",
+]

@@ -1,0 +1,272 @@
+"""A stream study as data: which stream, which click model, which rows, how trained."""
+
+import dataclasses
+import difflib
+from typing import Any
+
+from churn_jax.methods import Method
+from churn_jax.models.click import ClickModel
+from churn_jax.studies.config import MethodSpec
+from churn_jax.training.progressive import StreamConfig
+
+__all__ = [
+    "SYNTHETIC",
+    "StreamData",
+    "StreamSpec",
+    "StreamStudyConfig",
+    "TowerConfig",
+    "differs",
+]
+
+SYNTHETIC = "synthetic"
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamData:
+    """Which examples, in which order.
+
+    Attributes:
+        source: `synthetic`, which needs no file; a file `.csv`, `.csv.gz` or
+            `.parquet` in time order; a folder of such files, in the order of their
+            names; or `tfds:NAME/SPLIT`. Empty asks for `--data`.
+        schema: what the columns mean: the name of a schema that comes with the package,
+            or a `.toml` file.
+        holdout: share of the examples that is never learned and scored at the end.
+        group: column whose values are held out together; empty is the schema's.
+        data_dir: where TFDS keeps prepared sets.
+        examples: stop after so many; None goes through the whole stream. A synthetic
+            stream needs a number.
+        fields: categorical fields of a synthetic stream.
+        buckets: rows of each one's table.
+        hint: how to come by the file, for the message that asks for it.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    source: str = SYNTHETIC
+    schema: str = ""
+    holdout: float = 0.0
+    group: str = ""
+    data_dir: str | None = None
+    examples: int | None = None
+    fields: int = 6
+    buckets: int = 1000
+    hint: str = ""
+
+    def __post_init__(self):
+        """Checks ranges."""
+        if not 0.0 <= self.holdout < 1.0:
+            raise ValueError(
+                f"holdout must be at least 0 and below 1; got {self.holdout}"
+            )
+        if self.examples is not None and self.examples < 1:
+            raise ValueError(f"examples must be at least 1; got {self.examples}")
+        for name in ("fields", "buckets"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1; got {getattr(self, name)}"
+                )
+        if self.source == SYNTHETIC and self.examples is None:
+            raise ValueError("a synthetic stream needs its number of examples")
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerConfig:
+    """Which click model; the tables' sizes come from the schema.
+
+    Attributes:
+        embedding_dim: of every field.
+        features: widths of a tower's hidden layers, narrowing.
+        shared_embeddings: all towers read the same tables.
+        wide: adds a linear part to every tower.
+        gate: learns how much each tower weighs.
+        component_fields: fields that each component sees, by position; empty is all.
+    """
+
+    embedding_dim: int = 8
+    features: tuple[int, ...] = (64, 32, 16)
+    shared_embeddings: bool = False
+    wide: bool = False
+    gate: bool = False
+    component_fields: tuple[tuple[int, ...], ...] = ()
+
+    def build(self, sizes: tuple[int, ...], numeric: int, components: int):
+        """The `ClickModel` of a stream.
+
+        Args:
+            sizes: rows of each field's table.
+            numeric: how many numeric features there are.
+            components: towers, the members of the method.
+
+        Raises:
+            ValueError: the numbers do not fit each other.
+
+        Example:
+            >>> TowerConfig(features=(8,)).build((10, 4), 2, 3).rows
+            14
+        """
+        return ClickModel(
+            sizes=sizes,
+            numeric=numeric,
+            components=components,
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamSpec:
+    """One row of the study's table.
+
+    Attributes:
+        name: folder name.
+        label: shown in tables.
+        method: with its coefficients; `input_scale` is the paper's s.
+        equation: where it comes from, `[key] Eq. N`.
+        train: what this row trains with instead of the study's `StreamConfig`, by
+            dotted path: `(("optimizer.learning_rate", 0.05),)`.
+        model: its click model instead of the study's; None is the study's.
+    """
+
+    name: str
+    label: str
+    method: Method
+    equation: str = ""
+    train: tuple[tuple[str, Any], ...] = ()
+    model: TowerConfig | None = None
+
+    def config(self, train: StreamConfig) -> StreamConfig:
+        """How this row is trained: the study's `train` with the row's changes.
+
+        Raises:
+            ValueError: a path is unknown, or a value cannot be; the message names the
+                row.
+
+        Example:
+            >>> from churn_jax.methods import ERM
+            >>> spec = StreamSpec("a", "A", ERM(), train=(("batch_size", 64),))
+            >>> spec.config(StreamConfig()).batch_size
+            64
+        """
+        # The paths of a row work on any dataclass; only this one method is shared.
+        row: Any = MethodSpec(self.name, self.label, self.method, train=self.train)
+        return row.config(train)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamStudyConfig:
+    """A whole stream study.
+
+    Attributes:
+        name: of the preset and of the default output folder.
+        title: heading of the report.
+        data: see `StreamData`.
+        model: see `TowerConfig`.
+        train: see `StreamConfig`; shared by all rows.
+        methods: rows of the table.
+        baseline: name of the row that the others are compared with.
+        published: `<paper>/<table>/<data set>`, the printed numbers that reports show
+            beside ours; empty where there are none.
+        warm_share: share of the stream in which all replicas are one model, where
+            `train.warm_examples` is 0: the warm start from a converged model.
+
+    Raises:
+        ValueError: names repeat, the baseline is missing, or rows have other replicas.
+    """
+
+    name: str
+    title: str
+    data: StreamData
+    model: TowerConfig
+    train: StreamConfig
+    methods: tuple[StreamSpec, ...]
+    baseline: str = "baseline"
+    published: str = ""
+    warm_share: float = 0.0
+
+    def __post_init__(self):
+        """Checks names and every row's training."""
+        names = [spec.name for spec in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two rows have one name: {', '.join(names)}")
+        if self.baseline not in names:
+            raise ValueError(
+                f"the baseline {self.baseline!r} is no row: {', '.join(names)}"
+            )
+        if not 0.0 <= self.warm_share < 1.0:
+            raise ValueError(
+                f"warm_share must be at least 0 and below 1; got {self.warm_share}"
+            )
+        for spec in self.methods:
+            train = spec.config(self.train)
+            if train.numbers != self.train.numbers:
+                raise ValueError(
+                    f"{spec.name} has other replicas than the study; rows are "
+                    "compared run by run"
+                )
+
+    def spec(self, name: str) -> StreamSpec:
+        """The row called `name`.
+
+        Raises:
+            ValueError: there is none; the message has the closest names.
+        """
+        for spec in self.methods:
+            if spec.name == name:
+                return spec
+        names = [spec.name for spec in self.methods]
+        close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ValueError(f"unknown row {name!r}; known: {', '.join(names)}{hint}")
+
+    def select(self, names: tuple[str, ...]) -> tuple[StreamSpec, ...]:
+        """The named rows in the study's order; all if none is named."""
+        wanted = {self.spec(name).name for name in names}
+        return tuple(s for s in self.methods if not wanted or s.name in wanted)
+
+    def with_coefficient(self, path: str, value: float) -> "StreamStudyConfig":
+        """Sets `row.coefficient`, for example `correlation_1_s1.strength`.
+
+        Raises:
+            ValueError: no such row, or it has no such coefficient.
+        """
+        name, _, field = path.partition(".")
+        spec = self.spec(name)
+        known = [
+            f.name
+            for f in dataclasses.fields(spec.method)
+            if f.metadata.get("pytree_node", True)
+            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
+        ]
+        if field not in known:
+            raise ValueError(
+                f"{name} has no coefficient {field!r}; it has: "
+                f"{', '.join(known) or 'none'}"
+            )
+        changes: dict[str, Any] = {field: float(value)}
+        changed = dataclasses.replace(
+            spec, method=dataclasses.replace(spec.method, **changes)
+        )
+        methods = tuple(changed if s is spec else s for s in self.methods)
+        return dataclasses.replace(self, methods=methods)
+
+
+def differs(train: StreamConfig) -> str:
+    """What two replicas of a row differ in, in words.
+
+    Example:
+        >>> differs(StreamConfig(window=4096))
+        'the order of examples inside windows of 4,096'
+    """
+    varied = []
+    if train.seeds.init == "varied":
+        varied.append("the initial weights")
+    if train.seeds.order == "varied":
+        varied.append(f"the order of examples inside windows of {train.window:,}")
+    if not varied:
+        return "nothing that is chosen; what is left is the machine's"
+    text = " and ".join(varied)
+    if train.warm_examples:
+        shared = train.warm_windows * train.window
+        text += f", after {shared:,} examples in which all are one model"
+    return text

@@ -1,0 +1,132 @@
+"""Trains every row of a stream study and leaves its artefacts in one folder."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from churn_jax.studies.folder import StudyError
+from churn_jax.studies.streams.config import StreamSpec, StreamStudyConfig
+from churn_jax.studies.streams.folder import StreamFolder, stream_entry
+from churn_jax.studies.streams.inputs import open_stream
+from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.progressive import StreamRun, run_stream
+from churn_jax.training.run import Interrupted
+
+__all__ = ["run_stream_study"]
+
+
+def run_stream_study(
+    config: StreamStudyConfig,
+    out: Path,
+    *,
+    only: tuple[str, ...] = (),
+    command: str = "",
+    on_start: Callable[[StreamSpec, bool], None] = lambda spec, finished: None,
+    on_progress: Callable[[Any], None] = lambda progress: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    stop: threading.Event | None = None,
+) -> Path:
+    """Trains the rows of a stream study, one pass each; finished ones are kept.
+
+    Args:
+        config: the study.
+        out: its folder; the same folder continues where it was left, in the middle of
+            the stream.
+        only: names of rows; default all.
+        command: recorded in `study.json`.
+        on_start: called with each row and whether it is finished already.
+        on_progress: called after every stretch of the stream.
+        on_note: called with sentences for the user.
+        stop: when set, a checkpoint is written and `Interrupted` raised.
+
+    Returns:
+        `out`.
+
+    Raises:
+        StudyError: `out` holds another study, or there is no data.
+        churn_jax.data.DataError: the data cannot be used.
+        Interrupted: `stop` was set.
+    """
+    selected = config.select(only)
+    stream = open_stream(config.data)
+    config = _with_warm_start(config, stream, on_note)
+    models = {}
+    for spec in selected:  # before the first row trains
+        towers = spec.model or config.model
+        schema, members = stream.schema, spec.method.members
+        models[spec.name] = StreamRun(
+            name=spec.name,
+            method=spec.method,
+            model=towers.build(schema.sizes, len(schema.numeric), members),
+            config=spec.config(config.train),
+        )
+    primary = jax.process_index() == 0
+    out.mkdir(parents=True, exist_ok=True)
+    folder = StreamFolder(out, config, stream, command)
+    if primary:
+        folder.write()
+
+    def trained(spec: StreamSpec):
+        """One pass, or what is left of it."""
+        run, directory = models[spec.name], folder.method_dir(spec.name)
+        arguments = {"on_progress": on_progress, "on_note": on_note, "stop": stop}
+        # One process alone may rename what the others are about to read.
+        alone = jax.process_count() == 1
+        if alone and folder.outdated(spec) and directory.exists():
+            _set_aside(folder, spec, on_note)
+        try:
+            return run_stream(run, stream, directory, **arguments)
+        except OtherConfiguration:
+            # The study's settings agree, so the row's own were changed half-way.
+            if not alone:
+                raise
+        _set_aside(folder, spec, on_note)
+        return run_stream(run, stream, directory, **arguments)
+
+    for spec in selected:
+        if jax.process_count() == 1 and stop is not None and stop.is_set():
+            raise Interrupted(f"stopped before {spec.name}")
+        finished = folder.finished(spec)
+        on_start(spec, finished)
+        if finished:
+            continue
+        result = trained(spec)
+        entry = stream_entry(
+            spec, spec.model or config.model, result, folder.settings(spec)
+        )
+        if primary:
+            folder.write(entry)
+    return out
+
+
+def _set_aside(folder: StreamFolder, spec: StreamSpec, on_note) -> None:
+    aside = folder.set_aside(spec.name)
+    on_note(
+        f"{spec.name} is trained again, because its settings changed; the results of "
+        f"the earlier ones are in {aside}"
+    )
+
+
+def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyConfig:
+    """The study with `warm_share` as a number of examples.
+
+    Raises:
+        StudyError: the shared start leaves nothing to compare.
+    """
+    train = config.train
+    if not config.warm_share or train.warm_examples:
+        return config
+    on_note("counting the examples, for the share that is the warm start")
+    count = stream.count()
+    train = dataclasses.replace(train, warm_examples=int(config.warm_share * count))
+    if train.warm_windows * train.window >= count:
+        raise StudyError(
+            f"a warm start of {train.warm_windows} windows of {train.window} leaves "
+            f"none of the stream's {count} examples to compare; use a smaller "
+            "--train.window"
+        )
+    return dataclasses.replace(config, train=train)

@@ -1,0 +1,93 @@
+"""`churn-jax stream`, from the command line to the report."""
+
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.command.stream import read_stream
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+_ROWS = ["--only", "baseline", "correlation_5_s1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "stream needs the name of a preset: clicks, ad-table3"),
+        (["clciks"], "did you mean clicks?"),
+        (["ad-table3-adult"], "needs --data FILE: python experiments/"),
+        (["ad-table3", "--data", "nowhere.csv", "--schema", "adult"], "does not exist"),
+        (["clicks", "--windows", "3"], "--windows"),
+        (["clicks", "--minutes", "-1"], "--minutes must be a positive number"),
+        (["clicks", "--set", "baseline.strength=1"], "no coefficient 'strength'"),
+        (["clicks", "--batch-size", "100"], "not a multiple of batch_size"),
+        (["clicks:tiny", "--only", "nothing"], "unknown row 'nothing'"),
+        (["clicks", "--holdout", "1.5"], "holdout must be at least 0 and below 1"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(argv, words, capsys, tmp_path):
+    assert main(["stream", *argv, *(["--out", str(tmp_path)] if argv else [])]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
+
+
+def test_short_options_reach_the_study():
+    argv = ["ad-table3-adult", "--data", "a.csv", "--window=512", "--replicas", "4"]
+    argv += ["--set", "difference_1_s1.strength=0.5", "--mesh", "replica=2"]
+    config, options = read_stream([*argv, "--warm-share", "0.25"])
+    assert (config.data.source, config.data.schema) == ("a.csv", "adult")
+    assert (config.train.window, config.train.replicas) == (512, 4)
+    assert config.train.mesh.replica == 2 and config.warm_share == 0.25
+    assert config.spec("difference_1_s1").method.strength == 0.5
+    assert str(options.out) == "runs/ad-table3-adult"
+
+
+@pytest.mark.slow
+def test_a_stream_from_the_first_command_to_the_report(tmp_path, capsys):
+    out = tmp_path / "run"
+    command = ["stream", "clicks:tiny", *_ROWS, "--out", str(out), "--holdout", "0.2"]
+    # The time is over at once: one row is left half done, and the same command goes on.
+    assert main([*command, "--minutes", "1e-9"]) == 3
+    said = capsys.readouterr().out
+    assert "To go on: churn-jax stream clicks:tiny" in said
+    assert not (out / "table.csv").exists()
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "No AD" in said and "report.html" in said
+
+    record = json.loads((out / "study.json").read_text())
+    finished = [m["name"] for m in record["methods"]]
+    assert finished == ["baseline", "correlation_5_s1"]
+    page = (out / "report.html").read_text()
+    assert "it has not finished" in page and "Beside the paper" in page
+    result = json.loads((out / "methods" / "baseline" / "result.json").read_text())
+    assert np.isfinite(result["totals"]["log_loss"]).all()
+    assert result["totals"]["relative_pd"] > 0 and result["holdout"]
+    table = (out / "table.csv").read_text()
+
+    (out / "table.csv").unlink()
+    assert main(command) == 0  # nothing is trained again
+    assert capsys.readouterr().out.count("finished before, kept") == 2
+    assert (out / "table.csv").read_text() == table
+    (out / "table.csv").unlink()
+    assert main(["report", str(out)]) == 0
+    assert (out / "table.csv").read_text() == table
+
+    # What was interrupted is what would have been without.
+    whole = tmp_path / "whole"
+    assert main([*command[:-4], "--holdout", "0.2", "--out", str(whole)]) == 0
+    again = json.loads((whole / "methods" / "baseline" / "result.json").read_text())
+    assert again["totals"] == result["totals"] and again["curve"] == result["curve"]
+
+
+@pytest.mark.slow
+def test_with_weights_and_order_in_common_no_prediction_differs(tmp_path):
+    fixed = ["--train.seeds.order", "fixed", "--only", "baseline"]
+    assert main(["stream", "clicks:tiny", *fixed, "--out", str(tmp_path)]) == 0
+    path = tmp_path / "methods" / "baseline" / "result.json"
+    totals = json.loads(path.read_text())["totals"]
+    assert totals["relative_pd"] == totals["pd_1"] == totals["hamming"] == 0.0
+    assert "nothing that is chosen" in (tmp_path / "report.html").read_text()

@@ -1,0 +1,89 @@
+import dataclasses
+
+import pytest
+
+from churn_jax.methods import ERM
+from churn_jax.studies.streams import StreamData, StreamSpec, stream_preset
+from churn_jax.studies.streams.config import differs
+from churn_jax.training.progressive import StreamConfig
+from churn_jax.training.seeds import Seeds
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"holdout": 1.0}, "holdout must be at least 0 and below 1; got 1.0"),
+        ({"examples": 0}, "examples must be at least 1"),
+        ({"examples": None}, "a synthetic stream needs its number of examples"),
+        ({"fields": 0}, "fields must be at least 1"),
+    ],
+)
+def test_bad_data_is_one_sentence(changes, words):
+    good = StreamData(examples=10)
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(good, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"baseline": "none"}, "the baseline 'none' is no row"),
+        ({"warm_share": 1.0}, "warm_share must be at least 0 and below 1"),
+    ],
+)
+def test_a_bad_study_is_one_sentence(changes, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(stream_preset("clicks"), **changes)
+
+
+def test_rows_have_other_names_and_the_studys_replicas():
+    study = stream_preset("clicks")
+    (first, *_) = study.methods
+    with pytest.raises(ValueError, match="two rows have one name: baseline, baseline"):
+        dataclasses.replace(study, methods=(first, first))
+    fewer = StreamSpec("few", "Few", ERM(), train=(("replicas", 3),))
+    with pytest.raises(ValueError, match="few has other replicas than the study"):
+        dataclasses.replace(study, methods=(first, fewer))
+
+
+def test_a_row_can_train_otherwise_and_a_wrong_path_names_it():
+    spec = StreamSpec("slow", "S", ERM(), train=(("optimizer.learning_rate", 0.001),))
+    assert spec.config(StreamConfig()).optimizer.learning_rate == 0.001
+    wrong = StreamSpec("slow", "S", ERM(), train=(("optimiser.momentum", 0.1),))
+    with pytest.raises(ValueError, match=r"slow: .*did you mean optimizer"):
+        wrong.config(StreamConfig())
+
+
+def test_rows_are_selected_in_the_studys_order():
+    study = stream_preset("clicks")
+    names = ("correlation_5_s1", "baseline")
+    assert [s.name for s in study.select(names)] == ["baseline", "correlation_5_s1"]
+    assert study.select(()) == study.methods
+    with pytest.raises(ValueError, match="did you mean correlation_5_s1"):
+        study.select(("corelation_5_s1",))
+
+
+def test_a_coefficient_is_set_by_its_path():
+    study = stream_preset("clicks").with_coefficient("correlation_1_s1.strength", 2.5)
+    assert study.spec("correlation_1_s1").method.strength == 2.5
+    with pytest.raises(
+        ValueError, match=r"no coefficient 'lambda'; it has: .*strength"
+    ):
+        study.with_coefficient("correlation_1_s1.lambda", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        (Seeds(init="varied", order="fixed"), "the initial weights"),
+        (Seeds(init="varied", order="varied"), "the initial weights and the order"),
+        (Seeds(init="fixed", order="fixed"), "nothing that is chosen"),
+    ],
+)
+def test_what_runs_differ_in_is_said(seeds, words):
+    assert differs(StreamConfig(seeds=seeds)).startswith(words)
+
+
+def test_a_warm_start_is_told_in_whole_windows():
+    train = StreamConfig(window=512, warm_examples=600)
+    assert differs(train).endswith("after 1,024 examples in which all are one model")

@@ -1,0 +1,79 @@
+import difflib
+
+import pytest
+
+from churn_jax.reports.published import published
+from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+from churn_jax.studies.streams.presets import FORMS
+from tests.golden.refresh_streams import FOLDER, path_of, text_of
+
+every_preset = pytest.mark.parametrize("name", STREAM_PRESETS)
+
+
+@every_preset
+def test_preset_is_what_its_golden_file_says(name):
+    frozen = path_of(name).read_text() if path_of(name).exists() else ""
+    lines = difflib.unified_diff(
+        frozen.splitlines(), text_of(name).splitlines(), "golden", "preset", lineterm=""
+    )
+    changed = "\n".join(lines)
+    assert not changed, (
+        f"the stream preset {name} has changed; if that is meant, run\n"
+        f"    python -m tests.golden.refresh_streams\nand commit the file:\n{changed}"
+    )
+
+
+def test_there_is_no_golden_file_of_a_preset_that_is_gone():
+    assert {p.name for p in FOLDER.glob("stream_*.json")} == {
+        path_of(name).name for name in STREAM_PRESETS
+    }
+
+
+@every_preset
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_has_the_rows_of_its_study(name, form):
+    whole, changed = stream_preset(name), stream_preset(f"{name}:{form}")
+    assert changed.methods == whole.methods
+    assert changed.name == f"{whole.name}-{form}"
+    assert changed.train.optimizer == whole.train.optimizer
+
+
+def test_replicas_differ_in_the_order_or_the_initialisation_or_after_half_the_stream():
+    seeds = {f: stream_preset(f"ad-table3{f}").train.seeds for f in ("", ":init")}
+    assert (seeds[""].init, seeds[""].order) == ("fixed", "varied")
+    assert (seeds[":init"].init, seeds[":init"].order) == ("varied", "fixed")
+    warm = stream_preset("ad-table3:warm:tiny")
+    assert warm.warm_share == 0.5 and warm.train.seeds == seeds[""]
+    assert warm == stream_preset("ad-table3:tiny:warm")
+
+
+def test_every_row_of_the_papers_table_is_in_the_study_with_its_lambda_and_s():
+    methods = {s.name: s.method for s in stream_preset("ad-table3").methods}
+    table = published("anti-distillation/table3/clicks")
+    assert set(table) <= set(methods)
+    for name, printed in table.items():
+        assert methods[name].members == 3
+        assert methods[name].input_scale == printed["input_scale"].mean
+        strength = getattr(methods[name], "strength", 0.0)
+        assert strength == printed["strength"].mean
+        assert name.startswith(getattr(methods[name], "penalty", "baseline"))
+
+
+def test_labels_are_different():
+    for name in STREAM_PRESETS:
+        labels = [spec.label for spec in stream_preset(name).methods]
+        assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("clikcs", "did you mean clicks?"),
+        ("clicks:huge", "forms :init, :warm, :tiny"),
+        ("clicks:init:warm", "two different questions"),
+    ],
+)
+def test_an_unknown_preset_is_one_sentence(name, words):
+    with pytest.raises(ValueError, match=r".") as error:
+        stream_preset(name)
+    assert words in str(error.value)
