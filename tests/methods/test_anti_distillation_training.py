@@ -1,0 +1,201 @@
+"""Anti-distillation through the engine: meshes, sweeps, committees, divergence."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import Group, Outputs, from_function, from_linen
+from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.models import MLP, Gate
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.run import stopped_replicas
+from churn_jax.training.seeds import Seeds
+from tests.training import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+ADAGRAD = OptimizerConfig(name="adagrad", learning_rate=0.05, weight_decay=0.0)
+
+
+def _init(key, x):
+    wide, deep = jax.random.split(key)
+    size = x[0].size
+    return {
+        "wide": jax.random.normal(wide, (size, tiny.CLASSES)) / size,
+        "deep": jax.random.normal(deep, (size, tiny.CLASSES)) / size**0.5,
+    }
+
+
+def _apply(params, x):
+    x = x.reshape(x.shape[0], -1)
+    deep = jnp.tanh(x @ params["deep"])
+    return Outputs(x @ params["wide"] + deep, features=x @ params["deep"], part=deep)
+
+
+WIDE_AND_DEEP = from_function(_init, _apply, name="wide and deep")
+GATE = Group(from_linen(Gate(1), name="gate"), 2, gate=True)
+
+
+def run_of(method, groups=None, **options):
+    options = {"optimizer": ADAGRAD, **options}
+    run = tiny.make_run(method, network=WIDE_AND_DEEP, **options)
+    return run if groups is None else dataclasses.replace(run, groups=tuple(groups))
+
+
+def predictions(stepper):
+    """What is deployed of the first eight images, `[R, 8, C]`."""
+    state, program = stepper.states[0], stepper.session.program
+    logits = predict_split(
+        make_predict(program, stepper.run.method),
+        [(state.params, state.model_state)],
+        stepper.session.images[:8],
+        program.mesh,
+        batch_size=8,
+    )
+    return np.asarray(logits)
+
+
+METHODS = {
+    "gate and part": AntiDistillation(
+        deploy="gate", on="part", train_on="both", strength=0.5
+    ),
+    "memory and samples": AntiDistillation(
+        penalty="covariance",
+        running=0.5,
+        member_sample="bootstrap",
+        common_only=True,
+        strength=0.5,
+    ),
+    "features": AntiDistillation(
+        penalty="orthogonalized",
+        on="features",
+        component_losses=("squared_error", "focal"),
+        strength=0.1,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gate and part",
+        pytest.param("memory and samples", marks=pytest.mark.slow),
+        pytest.param("features", marks=pytest.mark.slow),
+    ],
+)
+def test_a_mesh_computes_what_one_device_computes(name):
+    """Replicas, members and examples are all sharded; so is the gate."""
+    method = METHODS[name]
+    groups = [Group(WIDE_AND_DEEP, 2)]
+    if method.deploy == "gate":
+        groups.append(GATE)
+    ends = []
+    for shape in ((1, 1, 1), (2, 2, 2)):
+        run = run_of(method, groups, mesh=MeshShape(*shape))
+        stepper = tiny.stepper(run)
+        first, third = stepper.advance(1), stepper.advance(2)
+        ends.append((first.sums, third.sums, third.params, third.memory, third.alive))
+        ends[-1] += (predictions(stepper),)
+        start = first.params
+    assert tiny.largest_difference(*ends) < 1e-5
+    assert np.all(ends[0][4])
+    # Everything moves: both parts of the networks and the gate.
+    moved = jax.tree.map(lambda a, b: np.max(np.abs(a - b)), start, ends[1][2])
+    assert min(jax.tree.leaves(moved)) > 1e-4
+
+
+@functools.cache
+def swept():
+    """Replicas that differ in lambda alone, from 0 to 0.5."""
+    strengths = np.array([0.0, 0.05, 0.2, 0.5], np.float32)
+    seeds = Seeds(init="fixed", order="fixed", augment="fixed")
+    stepper = tiny.stepper(
+        run_of(AntiDistillation(strength=strengths), seeds=seeds, epochs=8)
+    )
+    states = [stepper.advance(tiny.STEPS_PER_EPOCH) for _ in range(4)]
+    return stepper, states
+
+
+def test_a_sweep_over_lambda_is_one_program():
+    stepper, states = swept()
+    column = 1 + stepper.session.terms.index("correlation")
+    late = states[-1].sums[:, column] - states[-2].sums[:, column]
+    assert np.all(np.diff(late) < 0)  # the stronger, the less correlated
+    assert late[-1] < 0.5 * late[0]
+
+
+def test_lambda_zero_trains_as_the_plain_ensemble_does():
+    _, states = swept()
+    seeds = Seeds(init="fixed", order="fixed", augment="fixed")
+    plain = tiny.stepper(
+        run_of(ERM(members=2, deploy="mean_probs"), seeds=seeds, replicas=1, epochs=8)
+    )
+    theirs = plain.advance(tiny.STEPS_PER_EPOCH)
+    ours = tiny.replica(states[0].params, 0)
+    assert tiny.largest_difference(ours, tiny.replica(theirs.params, 0)) < 1e-5
+
+
+def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():
+    """Momentum SGD: the penalty's gradient grows with the third power of the logits."""
+    momentum = OptimizerConfig(learning_rate=0.1, momentum=0.9, weight_decay=0.0)
+
+    def trained(strengths):
+        method = AntiDistillation(strength=np.asarray(strengths, np.float32))
+        run = run_of(method, optimizer=momentum, epochs=8)
+        stepper = tiny.stepper(run)
+        return stepper.session.terms, stepper.advance(4 * tiny.STEPS_PER_EPOCH)
+
+    terms, state = trained([0.001, 50.0, 0.001, 0.001])
+    (stopped,) = stopped_replicas(state, terms)
+    assert stopped.replica == 1 and stopped.term == "correlation"
+    assert np.all(np.isfinite(state.params[0]["deep"]))  # as before the bad update
+    _, calm = trained([0.001, 0.001, 0.001, 0.001])
+    for r in (0, 2, 3):
+        ours, theirs = (tiny.replica(s.params, r) for s in (state, calm))
+        assert tiny.largest_difference(ours, theirs) == 0.0
+
+
+@pytest.mark.slow
+def test_components_of_different_width_are_pushed_apart():
+    widths = (4, 8)
+    groups = [
+        Group(from_linen(MLP((w,), tiny.CLASSES), name=f"mlp{w}"), 1) for w in widths
+    ]
+    method = AntiDistillation(strength=0.5)
+    stepper = tiny.stepper(run_of(method, groups))
+    before, after = stepper.now(), stepper.advance(3)
+    assert [p["head"]["kernel"].shape[2] for p in after.params] == list(widths)
+    for old, new in zip(before.params, after.params, strict=True):
+        moved = jax.tree.map(lambda a, b: np.max(np.abs(a - b)), old, new)
+        assert min(jax.tree.leaves(moved)) > 1e-4
+    assert np.all(after.alive) and predictions(stepper).shape == (4, 8, tiny.CLASSES)
+    # One group each: features of other forms cannot be compared.
+    apart = method.replace(on="features")
+    with pytest.raises(ValueError, match=r"agree in the form of their features; got"):
+        tiny.stepper(run_of(apart, groups))
+
+
+def test_the_gate_is_no_member_and_needs_a_method_that_trains_it():
+    groups = [Group(WIDE_AND_DEEP, 2), GATE]
+    run = run_of(AntiDistillation(deploy="gate"), groups)
+    assert sum(g.members for g in run.groups) == 2
+    with pytest.raises(ValueError, match="deploy='mean_probs' would not train it"):
+        run_of(AntiDistillation(), groups)
+    with pytest.raises(ValueError, match="2 gate group"):
+        run_of(AntiDistillation(deploy="gate"), [*groups, GATE])
+    with pytest.raises(ValueError, match="needs a gate in the committee"):
+        tiny.session_of(run_of(AntiDistillation(deploy="gate"), groups[:1]))
+    one_for_all = Group(from_linen(Gate(2), name="gate"), 1, gate=True)
+    shared = run_of(
+        AntiDistillation(deploy="gate"),
+        [groups[0], one_for_all],
+        mesh=MeshShape(2, 2, 2),
+    )
+    with pytest.raises(ValueError, match="1 networks of gate cannot be sharded"):
+        tiny.session_of(shared)
