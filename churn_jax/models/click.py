@@ -150,7 +150,7 @@ class ClickOutput(NamedTuple):
         part: `[K, B, 2]` float32, likewise of the deep towers alone; None without a
             wide part, where it would be the same.
         gate: `[K, B]` float32 log-weights of the components; None without a gate.
-        features: None, there for networks that have them.
+        features: `[K, B, D]`, the input of every tower's last layer.
     """
 
     logits: Array
@@ -166,7 +166,7 @@ def _two_classes(scores: Array) -> Array:
 
 
 class _Tower(nn.Module):
-    """One component: `(score, deep score)`, each `[B]`."""
+    """One component: score `[B]`, deep score `[B]` and last hidden layer `[B, D]`."""
 
     model: ClickModel
 
@@ -181,14 +181,14 @@ class _Tower(nn.Module):
             x = nn.relu(nn.Dense(width, kernel_init=_KERNEL, name=f"dense{layer}")(x))
         deep = nn.Dense(1, kernel_init=_KERNEL, name="head")(x)[:, 0]
         if not self.model.wide:
-            return deep, deep
+            return deep, deep, x
         linear = jnp.sum(rows[..., -1], axis=-1)
         if self.model.numeric:
             weights = nn.Dense(
                 1, use_bias=False, kernel_init=nn.initializers.zeros_init(), name="wide"
             )
             linear = linear + weights(numeric)[:, 0]
-        return deep + linear, deep
+        return deep + linear, deep, x
 
 
 class ClickNetwork(nn.Module):
@@ -256,7 +256,7 @@ class ClickNetwork(nn.Module):
             axis_size=model.components,
         )(model, name="towers")
         given = rows[0] if model.shared_embeddings else rows
-        score, deep = towers(given, numeric, seen)
+        score, deep, features = towers(given, numeric, seen)
         weights = None
         if model.gate:
             embedded = jnp.mean(rows[..., : model.embedding_dim], axis=0)
@@ -270,7 +270,7 @@ class ClickNetwork(nn.Module):
             )(jax.lax.stop_gradient(x))
             weights = jax.nn.log_softmax(x.astype(jnp.float32).T, axis=0)
         part = _two_classes(deep) if model.wide else None
-        return ClickOutput(_two_classes(score), part, weights)
+        return ClickOutput(_two_classes(score), part, weights, features)
 
 
 def init_table(

@@ -20,6 +20,7 @@ from churn_jax.typing import PyTree
 __all__ = [
     "all_finite",
     "all_gradients",
+    "checked_memory",
     "followed_peers",
     "replica_gradients",
     "select",
@@ -100,7 +101,7 @@ def all_finite(tree: PyTree):
     return functools.reduce(jnp.logical_and, leaves, True)
 
 
-def _checked_memory(method, before: PyTree, after: PyTree) -> PyTree:
+def checked_memory(method, before: PyTree, after: PyTree) -> PyTree:
     """The memory that an update leaves, in the form in which it was found.
 
     Raises:
@@ -174,7 +175,7 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(gradients))
     finite = jax.lax.psum(bad, MEMBER) == 0
     new_state = _stacked([_without_params(s) for s in out.model_state])
-    memory = _checked_memory(method, state.memory, out.memory)
+    memory = checked_memory(method, state.memory, out.memory)
     out = LossOutput(out.loss, dict(out.terms), new_state, memory)
     return out, gradients, finite
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.training.feed import Feed
-from churn_jax.training.partition import fetch, join, split
+from churn_jax.training.partition import any_process, fetch, join, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import (
     Interrupted,
@@ -154,21 +154,21 @@ class _Loop:
                 self._block(inputs, end - self.done)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
                 if self.done < end:
-                    if _any_process(stop.is_set()):
+                    if any_process(stop.is_set()):
                         self._interrupt(total)
                     if self._checkpoint_is_due():
                         self.save()
             finished = self.done == total
             if (epoch + 1) % config.eval_every_epochs == 0 or finished:
                 on_progress(self.evaluate(epoch + 1))
-            if _any_process(stop.is_set()) and not finished:
+            if any_process(stop.is_set()) and not finished:
                 self._interrupt(total)
             if finished or self._checkpoint_is_due():
                 self.save()
 
     def _checkpoint_is_due(self) -> bool:
         waited = time.perf_counter() - self.saved
-        return _any_process(waited > self.run.config.checkpoint_every_seconds)
+        return any_process(waited > self.run.config.checkpoint_every_seconds)
 
     def _interrupt(self, total: int) -> None:
         self.save()
@@ -266,7 +266,7 @@ class _Loop:
         if self.session.checkpoints is not None:
             self.session.checkpoints.save(
                 self.done,
-                {"state": join(self.states), "best": self.best},
+                {"state": join(self.states).saved(), "best": self.best},
                 {"updates_done": self.done, "seconds": self.seconds()},
             )
 
@@ -283,19 +283,6 @@ def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     numbers = np.asarray(value, np.float64)
     return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
-
-
-def _any_process(flag: bool) -> bool:
-    """Whether any process says so.
-
-    Clocks differ and signals reach one process first, but saving takes all of them:
-    one that went its own way would wait for the others for ever.
-    """
-    if jax.process_count() == 1:
-        return flag
-    from jax.experimental import multihost_utils
-
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def _small_fields(state: TrainState) -> TrainState:

@@ -23,6 +23,7 @@ __all__ = [
     "MEMBER",
     "REPLICA",
     "MeshShape",
+    "any_process",
     "fetch",
     "join",
     "make_mesh",
@@ -85,6 +86,19 @@ def make_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
         )
     grid = np.array(devices[: shape.size]).reshape(dataclasses.astuple(shape))
     return Mesh(grid, (REPLICA, MEMBER, DATA))
+
+
+def any_process(flag: bool) -> bool:
+    """Whether any process says so.
+
+    Clocks differ and signals reach one process first, but saving takes all of them:
+    one that went its own way would wait for the others for ever.
+    """
+    if jax.process_count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:

@@ -21,7 +21,7 @@ from churn_jax.training.program import Program
 from churn_jax.training.state import ReplicaInputs, TrainState, Weights
 from churn_jax.typing import PyTree
 
-__all__ = ["make_step", "term_names"]
+__all__ = ["make_step", "replica_update", "term_names"]
 
 
 def _own_batches(program: Program, inputs: ReplicaInputs, data: tuple):
@@ -62,7 +62,7 @@ def _local_rates(program: Program) -> list[jax.Array]:
     return local
 
 
-def _replica_update(program: Program, state, inputs, out, gradients, finite):
+def replica_update(program: Program, state, inputs, out, gradients, finite):
     """Applies the optimiser per network, or freezes a replica gone non-finite."""
     coefficients = inputs.coefficients
 
@@ -116,7 +116,7 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
     inputs, data = _own_batches(program, inputs, data)
 
     def apply(computed, state, inputs):
-        return _replica_update(program, state, inputs, *computed)
+        return replica_update(program, state, inputs, *computed)
 
     def repeat(update, states):
         if updates == 1:

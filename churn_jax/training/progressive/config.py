@@ -153,7 +153,8 @@ class StreamRun:
     Attributes:
         name: folder and messages.
         method: with coefficients as numbers or one per replica; `input_scale`, where
-            it has one, scales the variance of the initial embeddings.
+            it has one, scales the variance of the initial embeddings. What the method
+            remembers between updates runs on over the whole stream.
         model: its components must be the method's members.
         config: see `StreamConfig`.
 
@@ -179,10 +180,27 @@ class StreamRun:
                 f"{self.name}: {type(self.method).__name__} follows another set of "
                 "weights, which a stream does not keep"
             )
-        if self.method.deploy == "gate" and not self.model.gate:
+        scale = np.asarray(self.method.input_scale)
+        if not np.all(np.isfinite(scale)) or np.any(scale < 0):
+            raise ValueError(
+                f"{self.name}: input_scale must be finite and not negative; got {scale}"
+            )
+        if self.model.shared_embeddings and self.config.optimizer.member_rates:
+            raise ValueError(
+                f"{self.name}: components that share their embeddings cannot learn at "
+                "rates of their own (member_rates)"
+            )
+        if self.method.deploy != "gate":
+            return
+        if not self.model.gate:
             raise ValueError(
                 f"{self.name}: the method deploys a gate, the click model has none; "
                 "set gate=True"
+            )
+        if self.method.gate == "constant":
+            raise ValueError(
+                f"{self.name}: the gate of a click model reads the input; it cannot be "
+                "constant"
             )
 
 

@@ -5,6 +5,7 @@ the leading axis, rows sharded over `data` in contiguous blocks. No operation ha
 result of the size of a table, except the two updates, which happen in place.
 """
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -23,8 +24,8 @@ class Summed(NamedTuple):
     """Gradients with respect to distinct rows.
 
     Attributes:
-        rows: `[R, N]` int32, ascending positions in this device's block; those beyond
-            its end stand for nothing and are dropped by every update.
+        rows: `[R, N]` int32, ascending positions in this device's block; those outside
+            of it are other devices' or stand for nothing, and every update drops them.
         gradients: `[R, N, width]`.
     """
 
@@ -60,46 +61,80 @@ def look_up(tables: Array, ids: Array) -> Array:
     return jax.lax.psum_scatter(rows, DATA, scatter_dimension=1, tiled=True)
 
 
-def sum_by_row(gradients: Array, ids: Array, block: int, alive: Array) -> Summed:
+def sum_by_row(
+    gradients: Array,
+    ids: Array,
+    alive: Array,
+    *,
+    sizes: tuple[int, ...],
+    block: int,
+) -> Summed:
     """Sums the gradients of equal rows, as a dense gradient would.
 
     Args:
         gradients: `[R, B / shards, F, width]`, with respect to what `look_up` gave.
-        ids: `[R, B, F]`, of the global batch.
-        block: rows of this device's block.
+        ids: `[R, B, F]` int32 within each field's own rows, of the global batch.
         alive: `[R]` bool; replicas that are not touch no row.
+        sizes: rows of each field.
+        block: rows of this device's block.
 
     Returns:
         `Summed` with N = B F.
     """
-    replicas, width = gradients.shape[0], gradients.shape[-1]
     if jax.lax.axis_size(DATA) > 1:
         gradients = jax.lax.all_gather(gradients, DATA, axis=1, tiled=True)
-    position = _within_block(ids, block).reshape(replicas, -1)
-    position = jnp.where(alive[:, None], position, block)
-    flat = gradients.reshape(replicas, -1, width)
-    count = position.shape[1]
+    _, batch, fields = ids.shape
+    count, width = batch * fields, gradients.shape[-1]
+    offsets = jnp.asarray((0, *itertools.accumulate(sizes[:-1])), jnp.int32)
+    begin = jax.lax.axis_index(DATA) * block
+    # Behind every row that any device owns, and distinct.
+    beyond = jax.lax.axis_size(DATA) * block + jnp.arange(count, dtype=jnp.int32)
 
-    def one(position, gradients):
-        # Stable: equal rows are added up in the order of the batch.
-        order = jnp.argsort(position)
-        sorted_rows = position[order]
-        first = jnp.concatenate([sorted_rows[:1] >= 0, jnp.diff(sorted_rows) != 0])
+    def one(gradients, ids, alive):
+        # Equal rows become neighbours, in the order of the batch.
+        own, order = _sorted_fields(ids.T, max(sizes))
+        place = order * fields + jnp.arange(fields, dtype=jnp.int32)[:, None]
+        ascending = (own + offsets[:, None]).reshape(-1)
+        first = jnp.concatenate([ascending[:1] >= 0, jnp.diff(ascending) != 0])
         segment = jnp.cumsum(first.astype(jnp.int32)) - 1
         total = jax.ops.segment_sum(
-            gradients[order], segment, count, indices_are_sorted=True
+            gradients.reshape(-1, width)[place.reshape(-1)],
+            segment,
+            count,
+            indices_are_sorted=True,
         )
-        # Beyond the block's end and distinct: dropped, and no two alike.
-        rows = block + jnp.arange(count, dtype=jnp.int32)
-        return Summed(rows.at[segment].set(sorted_rows, indices_are_sorted=True), total)
+        # What other devices own lies before or beyond the block and is dropped, like
+        # the places that are left over; no two are alike.
+        rows = beyond.at[segment].set(ascending) - begin
+        return Summed(jnp.where(alive, rows, beyond), total)
 
-    return jax.vmap(one)(position, flat)
+    return jax.vmap(one)(gradients, ids, alive)
+
+
+def _sorted_fields(ids: Array, largest: int) -> tuple[Array, Array]:
+    """Each field's ids `[F, B]` in ascending order, and where in the batch they were.
+
+    Id and place share one number where they fit: sorting pairs takes XLA several
+    times as long on CPU.
+    """
+    batch = ids.shape[1]
+    place = jax.lax.broadcasted_iota(jnp.int32, ids.shape, 1)
+    if largest * batch <= 2**32:
+        both = ids.astype(jnp.uint32) * jnp.uint32(batch) + place.astype(jnp.uint32)
+        both = jnp.sort(both, axis=1)
+        pair = jnp.divmod(both, jnp.uint32(batch))
+        return pair[0].astype(jnp.int32), pair[1].astype(jnp.int32)
+    return jax.lax.sort((ids, place), dimension=1, is_stable=True, num_keys=1)
 
 
 def _add(tables: Array, rows: Array, change: Array) -> Array:
     def one(table, rows, change):
         return table.at[rows].add(
-            change, mode="drop", unique_indices=True, indices_are_sorted=True
+            change,
+            mode="drop",
+            unique_indices=True,
+            indices_are_sorted=True,
+            wrap_negative_indices=False,
         )
 
     return jax.vmap(one)(tables, rows, change)
@@ -129,9 +164,11 @@ def adagrad(
     # Written before it is read, and never read again as it was: otherwise XLA keeps a
     # copy of the whole table.
     accumulators = _add(accumulators, summed.rows, jnp.square(summed.gradients))
-    total = jax.vmap(lambda a, i: a.at[i].get(mode="fill", fill_value=1.0))(
-        accumulators, summed.rows
-    )
+    total = jax.vmap(
+        lambda a, i: a.at[i].get(
+            mode="fill", fill_value=1.0, wrap_negative_indices=False
+        )
+    )(accumulators, summed.rows)
     scale = jnp.where(total > 0.0, jax.lax.rsqrt(total + _EPSILON), 0.0)
     change = _spread(-rate) * (scale * summed.gradients)
     return _add(tables, summed.rows, change), accumulators

@@ -13,7 +13,13 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.partition import REPLICA, fetch, place, replicate
+from churn_jax.training.partition import (
+    REPLICA,
+    any_process,
+    fetch,
+    place,
+    replicate,
+)
 from churn_jax.training.progressive.config import (
     StreamResult,
     StreamRun,
@@ -199,8 +205,7 @@ class _Loop:
         running = None
         size = self.run.config.window
         # What is dispatched runs while the next window is read; two are in memory.
-        for window in self.stream.windows(size, start=self.examples):
-            _check_window(self.run, window)
+        for window in self._reading(size):
             given = replicate(Examples.of(window), self.program.mesh)
             if running is not None:
                 jax.block_until_ready(running)
@@ -218,18 +223,29 @@ class _Loop:
             if self.windows - self.segment_start >= length:
                 if not self._report():
                     break
-            if _any_process(stop.is_set()):
+            if any_process(stop.is_set()):
                 self.save()
                 raise Interrupted(
                     f"{self.run.name} stopped after {self.examples:,} examples"
                 )
-            if _any_process(time.perf_counter() - self.saved > every):
+            if any_process(time.perf_counter() - self.saved > every):
                 self.save()
         if not self.examples:
             raise ValueError(f"{self.run.name}: the stream holds no example")
         self.save()
         if self.windows > self.segment_start:
             self._report()
+
+    def _reading(self, size: int) -> Iterator:
+        """What is left of the stream; what was learned is saved if it breaks off."""
+        try:
+            for window in self.stream.windows(size, start=self.examples):
+                _check_window(self.run, window)
+                yield window
+        except (ValueError, OSError):
+            if self.examples:
+                self.save()
+            raise
 
     def _report(self) -> bool:
         """Writes a line of metrics and begins the next; whether any replica lives."""
@@ -336,22 +352,10 @@ class _Loop:
             self.checkpoints.close()
 
 
-def _any_process(flag: bool) -> bool:
-    """Whether any process says so: saving takes all of them."""
-    if jax.process_count() == 1:
-        return flag
-    from jax.experimental import multihost_utils
-
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
-
-
 def _small(dense: TrainState) -> TrainState:
     """The towers' state without its trees, on the host."""
-    return fetch(
-        dataclasses.replace(
-            dense, params=(), model_state=(), opt_state=(), peers=(), ema=()
-        )
-    )
+    trees = ("params", "model_state", "opt_state", "peers", "ema", "memory")
+    return fetch(dataclasses.replace(dense, **dict.fromkeys(trees, ())))
 
 
 def _new_segment(dense: TrainState) -> TrainState:

@@ -10,6 +10,7 @@ from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.training.initialize import init_coefficients, init_state
 from churn_jax.training.optim import make_schedule
@@ -17,7 +18,7 @@ from churn_jax.training.partition import DATA, REPLICA, make_mesh
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
 from churn_jax.training.state import Coefficients, TrainState
-from churn_jax.typing import PyTree
+from churn_jax.typing import Array, PyTree
 
 __all__ = [
     "StreamInputs",
@@ -36,7 +37,8 @@ class StreamProgram:
 
     Attributes:
         model: the click model.
-        engine: what the towers' update takes from the engine: optimiser and mesh.
+        engine: what the towers' update takes from the engine: optimiser, mesh, and
+            how many networks there are, towers first, then the gate.
         window: W.
         warm_windows: windows in which all replicas take replica number 0's order.
     """
@@ -66,6 +68,12 @@ class StreamProgram:
         """Rows of the fused table, padded to a multiple of the data axis."""
         shards = self.mesh.shape[DATA]
         return -(-self.model.rows // shards) * shards
+
+    def column_rates(self) -> Array:
+        """`OptimizerConfig.member_rates` of every column of the tables, `[width]`."""
+        rates = jnp.asarray(self.engine.optimizer.member_rates, jnp.float32)
+        each = self.model.width // self.model.tables
+        return jnp.repeat(rates[: self.model.tables], each)
 
     def as_params(self, groups: tuple[PyTree, ...]) -> dict[str, PyTree]:
         """The network's parameters from the engine's groups, towers then gate."""
@@ -116,6 +124,13 @@ class StreamInputs:
     coefficients: Coefficients
 
 
+def _counted(model: ClickModel) -> tuple[Group, ...]:
+    """Towers and gate as the engine counts them; this package applies them itself."""
+    network = from_function(lambda key, x: {}, lambda params, x: x, name="tower")
+    towers = Group(network, model.components)
+    return (towers, Group(network, 1, gate=True)) if model.gate else (towers,)
+
+
 def make_program(run: StreamRun, devices=None) -> StreamProgram:
     """The program of a run.
 
@@ -124,7 +139,7 @@ def make_program(run: StreamRun, devices=None) -> StreamProgram:
     """
     config = run.config
     engine = Program(
-        groups=(),
+        groups=_counted(run.model),
         optimizer=config.optimizer,
         schedule=make_schedule(config.optimizer, steps_per_epoch=1, total_steps=1),
         batch_size=config.batch_size,
@@ -201,9 +216,8 @@ def init_stream(
     mesh = program.mesh
     slots = NamedSharding(mesh, TrainState.specs().params)
     rows = NamedSharding(mesh, P(REPLICA, DATA))
-    scale = getattr(inputs.coefficients.method, "input_scale", None)
-    if scale is None:
-        scale = jnp.ones(config.replicas, jnp.float32)
+    scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
+    scale = jnp.broadcast_to(scale, (config.replicas,))
     made = jax.jit(tables, out_shardings=rows)(scale)
     accumulators: PyTree = ()
     if config.optimizer.name == "adagrad":
@@ -212,7 +226,13 @@ def init_stream(
             lambda: jnp.full(made.shape, start, jnp.float32), out_shardings=rows
         )()
     variables = jax.jit(towers, out_shardings=slots)()
-    dense = init_state(program.engine, variables, config.replicas, terms=0)
+    dense = init_state(
+        program.engine,
+        variables,
+        config.replicas,
+        terms=0,
+        memory=run.method.init_memory(2),
+    )
     return StreamState(dense, made, accumulators)
 
 

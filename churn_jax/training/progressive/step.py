@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import Batch, LossOutput, deploy
+from churn_jax.training.gradients import checked_memory
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive.embeddings import (
     adagrad,
@@ -25,8 +26,8 @@ from churn_jax.training.progressive.state import (
     StreamProgram,
     StreamState,
 )
-from churn_jax.training.seeds import member_counts
-from churn_jax.training.steps import _replica_update
+from churn_jax.training.seeds import member_weights
+from churn_jax.training.steps import replica_update
 from churn_jax.typing import Array
 
 __all__ = [
@@ -100,10 +101,14 @@ def _learn(program: StreamProgram, state, inputs, rows, numeric, labels, mask, p
     share = mask.shape[0]
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
-    weights = None
-    if method.member_sample == "bootstrap":
-        weights = member_counts(inputs.sample_key, method.members, place)
-    batch = Batch(numeric, labels, mask, keys, DATA, weights)
+    weights = member_weights(
+        method.member_sample,
+        inputs.sample_key,
+        method.members,
+        place,
+        method.member_share,
+    )
+    batch = Batch(numeric, labels, mask, keys, DATA, weights, state.memory)
 
     def objective(params, rows):
         seen = []
@@ -130,14 +135,24 @@ def _learn(program: StreamProgram, state, inputs, rows, numeric, labels, mask, p
     bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(dense))
     bad = jax.lax.psum(bad, MEMBER)
     finite = bad + jax.lax.psum(jnp.sum(~jnp.isfinite(sparse)), DATA) == 0
-    out = LossOutput(out.loss, dict(out.terms), state.model_state)
+    memory = checked_memory(method, state.memory, out.memory)
+    out = LossOutput(out.loss, dict(out.terms), state.model_state, memory)
     return scores, out, dense, sparse, finite
 
 
 def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive):
     """The rows of the batch, of the replicas that go on."""
-    summed = sum_by_row(gradients, ids, state.tables.shape[1], alive)
+    summed = sum_by_row(
+        gradients,
+        ids,
+        alive,
+        sizes=program.model.sizes,
+        block=state.tables.shape[1],
+    )
     rate = inputs.coefficients.learning_rate
+    if program.engine.optimizer.member_rates:
+        # A component's own rate is that of its own tables' columns.
+        rate = rate[:, None] * program.column_rates()[None]
     if program.engine.optimizer.name == "adagrad":
         return adagrad(state.tables, state.accumulators, summed, rate)
     return descend(state.tables, summed, rate), ()
@@ -147,17 +162,27 @@ def _take(program: StreamProgram, window, order: Array, batch: Array):
     """Batch number `batch` of every replica: ids of all of it, the rest of our share.
 
     Returns:
-        `ids [R, B, F]` in the fused table, `numeric [R, b, D]`, `labels [R, b]`, `mask
-        [R, b]` and `place [R, b]`, the examples' places in the window.
+        `ids [R, B, F]` within each field's rows, `numeric [R, b, D]`, `labels [R, b]`,
+        `mask [R, b]` and `place [R, b]`, the examples' places in the window.
     """
     size = program.batch_size
     share = size // program.mesh.shape[DATA]
     chosen = jax.lax.dynamic_slice_in_dim(order, batch * size, size, axis=1)
     first = batch * size + jax.lax.axis_index(DATA) * share
     place = jax.lax.dynamic_slice_in_dim(order, first, share, axis=1)
+    return (
+        window.ids[chosen],
+        window.numeric[place],
+        window.labels[place],
+        window.mask[place],
+        place,
+    )
+
+
+def _rows(program: StreamProgram, state, ids: Array) -> Array:
+    """Rows of this device's share of the batch, `[R, b, F, width]`."""
     offsets = jnp.asarray(program.model.offsets, jnp.int32)
-    ids = window.ids[chosen] + offsets[None, None]
-    return ids, window.numeric[place], window.labels[place], window.mask[place], place
+    return look_up(state.tables, ids + offsets[None, None])
 
 
 def _batches(program: StreamProgram, mask: Array) -> Array:
@@ -201,7 +226,7 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
     def body(batch, carry):
         state, scores = carry
         ids, numeric, labels, mask, place = _take(program, window, order, batch)
-        rows = look_up(state.tables, ids)
+        rows = _rows(program, state, ids)
         learned = jax.vmap(lambda *args: _learn(program, *args))(
             state.dense,
             inputs,
@@ -212,7 +237,7 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
             window.first + place.astype(jnp.uint32),
         )
         scored, out, dense, sparse, finite = learned
-        moved = jax.vmap(lambda *args: _replica_update(program.engine, *args))(
+        moved = jax.vmap(lambda *args: replica_update(program.engine, *args))(
             state.dense, inputs, out, dense, finite
         )
         # Tables are not selected from: a stopped replica's rows are not written.
@@ -243,7 +268,7 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
 
     def body(batch, scores):
         ids, numeric, _, _, _ = _take(program, window, order, batch)
-        rows = look_up(state.tables, ids)
+        rows = _rows(program, state, ids)
 
         def one(dense, method, rows, numeric):
             return _score(method, _forward(program, dense.params, rows, numeric))
