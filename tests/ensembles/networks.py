@@ -74,3 +74,28 @@ def affine(inputs, classes=CLASSES):
 
 
 DROPPED, PLAIN = from_linen(Dropped()), from_linen(Plain())
+
+
+def parted(inputs, *, part=True, gate=False, heads=0):
+    """`affine` that also returns a part, log-weights, or both, per head if it has."""
+    base = affine(inputs)
+
+    def apply(params, x):
+        logits = base.apply({"params": params}, x)[0].logits
+        rows = -logits
+        if heads:
+            logits = jnp.stack([logits * (k + 1.0) for k in range(heads)])
+            rows = -logits
+        return Outputs(
+            logits,
+            features=2.0 * rows,
+            part=rows if part else None,
+            gate=jnp.sum(rows, axis=-1) if gate else None,
+        )
+
+    return from_function(
+        lambda key, x: base.init(key, x)["params"],
+        apply,
+        heads=heads or 1,
+        name="parted" if part else "whole",
+    )

@@ -7,7 +7,13 @@ from flax import nnx
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.ensembles import Outputs, from_function, from_linen, from_nnx
+from churn_jax.ensembles import (
+    Outputs,
+    from_function,
+    from_linen,
+    from_nnx,
+    with_inputs,
+)
 from churn_jax.models import create
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, NnxNet, affine
 
@@ -215,3 +221,50 @@ def test_convolutions_are_recognised_by_their_kernels(name, shape, convolutional
     network = from_linen(create(name, num_classes=3))
     params = jax.eval_shape(network.init, KEY, jnp.zeros(shape))["params"]
     assert network.with_convolutions_from(params) is convolutional
+
+
+def test_inputs_may_be_columns_of_the_flattened_example():
+    images = jnp.arange(24.0).reshape(2, 2, 3, 2)
+    network = with_inputs(affine(3), [0, 5, 11])
+    variables = network.init(KEY, images)
+    assert variables["params"]["kernel"].shape == (3, CLASSES)
+    seen = np.asarray(images).reshape(2, 12)[:, [0, 5, 11]]
+    outputs, _ = network.apply(variables, images, train=True, key=KEY)
+    np.testing.assert_allclose(
+        outputs.logits, affine(3).apply(variables, seen)[0].logits, rtol=1e-6
+    )
+
+
+def test_inputs_may_be_a_view(x):
+    def reversed_inputs(x):
+        return x[:, ::-1]
+
+    network = with_inputs(affine(INPUTS), reversed_inputs)
+    variables = network.init(KEY, x)
+    ours = network.apply(variables, x)[0].logits
+    theirs = affine(INPUTS).apply(variables, x[:, ::-1])[0].logits
+    np.testing.assert_array_equal(ours, theirs)
+    assert network.name == "affine on reversed_inputs"
+
+
+def test_networks_with_other_inputs_have_other_names():
+    """A checkpoint knows a network by its name."""
+    names = {
+        with_inputs(affine(2), columns).name for columns in ([0, 1], [0, 2], [1, 0])
+    }
+    assert len(names) == 3 and all(n.startswith("affine on 2 inputs") for n in names)
+    assert with_inputs(affine(2), [0, 1], name="left").name == "left"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], "must be columns"),
+        ([-1, 0], "counted from 0"),
+        ([1, 1], "every column once"),
+        ([0, INPUTS], "column 4, but an example has 4"),
+    ],
+)
+def test_inputs_that_an_example_does_not_have_are_refused(columns, message, x):
+    with pytest.raises(ValueError, match=message):
+        with_inputs(affine(len(columns)), columns).init(KEY, x)
