@@ -328,7 +328,7 @@ def _restore(session: Session, run: Run, directory: Path) -> None:
     )
     like = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
-        {"state": session.state, "best": session.best},
+        {"state": session.state.saved(), "best": session.best},
     )
     try:
         restored = session.checkpoints.restore(like)
@@ -337,7 +337,8 @@ def _restore(session: Session, run: Run, directory: Path) -> None:
         raise
     if restored is None:
         return
-    session.state, session.best = restored.tree["state"], restored.tree["best"]
+    session.state = dataclasses.replace(session.state, **restored.tree["state"])
+    session.best = restored.tree["best"]
     session.done = int(restored.meta["updates_done"])
     session.seconds = float(restored.meta["seconds"])
     if restored.skipped:

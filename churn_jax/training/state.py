@@ -1,5 +1,6 @@
 """The state of training: stacked trees, one entry per replica."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -89,6 +90,16 @@ class TrainState:
             ema=slots,
             memory=replicas,
         )
+
+    def saved(self) -> dict[str, Any]:
+        """The fields by name, as a checkpoint holds them.
+
+        Without an empty memory: checkpoints from before there was one have none.
+        """
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if not jax.tree.leaves(self.memory):
+            del fields["memory"]
+        return fields
 
 
 @struct.dataclass
