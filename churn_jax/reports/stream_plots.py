@@ -58,7 +58,7 @@ def trade_off(report: StreamReport) -> str:
             for row, x, _, y, _ in members:
                 if row.strength:
                     axes.annotate(
-                        f"{row.strength:g}",
+                        f"{row.strength:.2g}",
                         (x, y),
                         xytext=(5, 4),
                         textcoords="offset points",

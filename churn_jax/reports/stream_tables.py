@@ -109,7 +109,7 @@ class StreamColumn:
 
 COLUMNS = (
     StreamColumn("AD type", lambda row, part: row.info.label, narrow=True),
-    StreamColumn("λ", lambda row, part: f"{row.strength:g}"),
+    StreamColumn("λ", lambda row, part: f"{row.strength:.3g}"),
     StreamColumn("s", lambda row, part: f"{row.input_scale:g}"),
     StreamColumn("Log loss change %", _loss_change("log_loss"), narrow=True),
     StreamColumn("Rank loss change %", _loss_change("rank_loss")),

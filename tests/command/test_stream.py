@@ -10,7 +10,7 @@ from churn_jax.command.stream import read_stream
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-_ROWS = ["--only", "baseline", "correlation_5_s1"]
+_ROWS = ["--only", "baseline", "correlation_0_02_s1"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_stream_from_the_first_command_to_the_report(tmp_path, capsys):
 
     record = json.loads((out / "study.json").read_text())
     finished = [m["name"] for m in record["methods"]]
-    assert finished == ["baseline", "correlation_5_s1"]
+    assert finished == ["baseline", "correlation_0_02_s1"]
     page = (out / "report.html").read_text()
     assert "it has not finished" in page and "Beside the paper" in page
     result = json.loads((out / "methods" / "baseline" / "result.json").read_text())

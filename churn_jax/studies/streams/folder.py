@@ -29,6 +29,8 @@ class StreamFolder(StudyFolder):
     Reading, continuing and setting aside are those of every study.
     """
 
+    config: Any  # a StreamStudyConfig, as `spec`s are StreamSpecs
+
     def __init__(self, out: Path, config: StreamStudyConfig, stream, command: str):
         """Reads what is in `out`.
 
@@ -79,7 +81,11 @@ class StreamFolder(StudyFolder):
         left = (f"*/{RESULT}", "*/checkpoints/*")
         return any(any((self.out / "methods").glob(pattern)) for pattern in left)
 
-    def finished(self, spec) -> bool:
+    def outdated(self, spec: Any) -> bool:
+        """Whether the row was trained before, but otherwise than it would be now."""
+        return super().outdated(spec)
+
+    def finished(self, spec: Any) -> bool:
         """Whether the row was trained as it is now and its result is there."""
         if not self.entry(spec.name) or self.outdated(spec):
             return False
@@ -95,7 +101,7 @@ class StreamFolder(StudyFolder):
             self.record["data"]["examples"] = entry["examples"]
         super().write(entry)
 
-    def settings(self, spec) -> dict[str, Any]:
+    def settings(self, spec: Any) -> dict[str, Any]:
         """What decides a row's results: it is trained again when that changes."""
         return {
             "method": resolved(spec.method),

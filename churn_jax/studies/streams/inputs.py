@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,8 +63,8 @@ class FirstExamples:
             left -= valid
 
 
-def open_stream(data: StreamData):
-    """The stream that `data` names.
+def open_stream(data: StreamData) -> Any:
+    """The stream that `data` names, a `TableStream` or the first examples of one.
 
     Raises:
         StudyError: no source is named.
@@ -72,7 +72,7 @@ def open_stream(data: StreamData):
     """
     from churn_jax.data import tables
 
-    if data.source == SYNTHETIC:
+    if data.source == SYNTHETIC and data.examples is not None:
         return tables.synthetic_clicks(
             data.examples, data.fields, data.buckets, holdout=data.holdout
         )

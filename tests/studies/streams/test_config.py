@@ -56,20 +56,22 @@ def test_a_row_can_train_otherwise_and_a_wrong_path_names_it():
 
 def test_rows_are_selected_in_the_studys_order():
     study = stream_preset("clicks")
-    names = ("correlation_5_s1", "baseline")
-    assert [s.name for s in study.select(names)] == ["baseline", "correlation_5_s1"]
+    names = ("correlation_0_02_s1", "baseline")
+    assert [s.name for s in study.select(names)] == ["baseline", "correlation_0_02_s1"]
     assert study.select(()) == study.methods
-    with pytest.raises(ValueError, match="did you mean correlation_5_s1"):
-        study.select(("corelation_5_s1",))
+    with pytest.raises(ValueError, match="did you mean correlation_0_02_s1"):
+        study.select(("corelation_0_02_s1",))
 
 
 def test_a_coefficient_is_set_by_its_path():
-    study = stream_preset("clicks").with_coefficient("correlation_1_s1.strength", 2.5)
-    assert study.spec("correlation_1_s1").method.strength == 2.5
+    study = stream_preset("clicks").with_coefficient(
+        "correlation_0_02_s1.strength", 2.5
+    )
+    assert study.spec("correlation_0_02_s1").method.strength == 2.5
     with pytest.raises(
         ValueError, match=r"no coefficient 'lambda'; it has: .*strength"
     ):
-        study.with_coefficient("correlation_1_s1.lambda", 1.0)
+        study.with_coefficient("correlation_0_02_s1.lambda", 1.0)
 
 
 @pytest.mark.parametrize(

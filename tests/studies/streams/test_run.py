@@ -72,8 +72,8 @@ def test_rows_are_trained_once_and_kept(study, trained, tmp_path):
 
 
 def test_only_the_named_rows_are_trained(study, trained, tmp_path):
-    run_stream_study(study, tmp_path, only=("correlation_1_s1",))
-    assert trained == ["correlation_1_s1"]
+    run_stream_study(study, tmp_path, only=("correlation_0_02_s1",))
+    assert trained == ["correlation_0_02_s1"]
 
 
 def test_a_row_with_a_new_coefficient_is_set_aside_and_trained_again(
@@ -82,21 +82,21 @@ def test_a_row_with_a_new_coefficient_is_set_aside_and_trained_again(
     run_stream_study(study, tmp_path)
     trained.clear()
     notes = []
-    other = study.with_coefficient("correlation_1_s1.strength", 3.0)
+    other = study.with_coefficient("correlation_0_02_s1.strength", 3.0)
     run_stream_study(other, tmp_path, on_note=notes.append)
-    assert trained == ["correlation_1_s1"]
+    assert trained == ["correlation_0_02_s1"]
     assert "trained again, because its settings changed" in notes[0]
-    aside = tmp_path / "methods" / "correlation_1_s1.before"
+    aside = tmp_path / "methods" / "correlation_0_02_s1.before"
     assert (aside / "result.json").exists()
 
 
 def test_a_half_done_row_of_other_settings_is_set_aside(study, trained, tmp_path):
-    left = tmp_path / "methods" / "correlation_1_s1" / "checkpoints" / "strength"
+    left = tmp_path / "methods" / "correlation_0_02_s1" / "checkpoints" / "strength"
     left.parent.mkdir(parents=True)
     left.write_text("7.0")
     notes = []
     run_stream_study(study, tmp_path, on_note=notes.append)
-    assert "correlation_1_s1" in trained and len(notes) == 1
+    assert "correlation_0_02_s1" in trained and len(notes) == 1
 
 
 def test_a_lost_result_is_made_again(study, trained, tmp_path):
