@@ -119,7 +119,7 @@ class MethodSpec:
     models: tuple[tuple[str, int], ...] = ()
     train: tuple[tuple[str, Any], ...] = ()
     train_size: int | None = None
-    model: ModelConfig | None = None
+    model: ModelConfig | None = dataclasses.field(default=None, metadata=QUIET)
 
     def config(self, train: TrainConfig) -> TrainConfig:
         """How this row is trained: the study's `train` with the row's changes.
@@ -227,7 +227,7 @@ class StudyConfig:
     methods: tuple[MethodSpec, ...]
     baseline: str = "baseline"
     published: str = ""
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = dataclasses.field(default=(), metadata=QUIET)
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""

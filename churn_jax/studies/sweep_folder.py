@@ -161,7 +161,7 @@ class SweepFolder:
         settings.pop("method")  # coefficient by coefficient, so that a message is short
         for name, value in resolved(spec.method).items():
             settings[f"{spec.name}.{name}"] = value
-        settings["model"] = repr(self.config.model)
+        settings["model"] = repr(spec.model or self.config.model)
         settings["teacher"] = repr(_teachers(self.config, spec))
         return {
             "name": point.name,
@@ -272,4 +272,5 @@ def _teachers(config: StudyConfig, spec: MethodSpec) -> list[Any]:
         return []
     teacher = config.spec(spec.teacher)
     own = [teacher.name, resolved(teacher.method), resolved(teacher.train)]
+    own += [] if teacher.model is None else [resolved(teacher.model)]
     return [*own, *_teachers(config, teacher)]

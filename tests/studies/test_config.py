@@ -15,6 +15,7 @@ from churn_jax.studies.config import (
     StudyConfig,
     resolved,
 )
+from churn_jax.studies.grid import Point, is_baseline, programs
 from churn_jax.studies.presets import preset
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.seeds import Seeds
@@ -229,3 +230,34 @@ def test_a_coefficient_given_as_an_integer_can_be_changed():
     config = dataclasses.replace(config, methods=(config.spec("baseline"), whole))
     changed = config.with_coefficient("codistill_skl.beta", 0.5)
     assert changed.spec("codistill_skl").method.beta == 0.5
+
+
+def test_a_row_can_have_a_network_of_its_own():
+    own = ModelConfig("mlp", features=(7,))
+    wide = MethodSpec("wide", "Wide", ERM(), model=own)
+    plain = MethodSpec("baseline", "Baseline", ERM())
+    whole = preset("digits")
+    config = dataclasses.replace(whole, methods=(plain, wide))
+    shapes = []
+    for spec in config.methods:
+        (group,) = spec.groups(config.model, 10)
+        images = jnp.zeros((1, 8, 8, 1))
+        built = jax.eval_shape(group.network.init, jax.random.key(0), images)
+        shapes.append(built["params"]["dense1"]["kernel"].shape)
+    assert shapes == [(64, 256), (64, 7)]
+    # Neither is it the baseline under another name, nor part of its program.
+    assert is_baseline(config, plain) and not is_baseline(config, wide)
+    points = [Point(spec.name, "", None, spec) for spec in config.methods]
+    assert [len(part) for part in programs(config, points)] == [1, 1]
+    assert resolved(wide)["model"]["features"] == [7]
+    assert "model" not in resolved(plain)
+
+
+def test_columns_are_checked_and_left_out_of_the_record_where_there_are_none():
+    whole = preset("digits")
+    assert "columns" not in resolved(whole)
+    columns = ("accuracy", "prediction_difference")
+    chosen = dataclasses.replace(whole, columns=columns)
+    assert resolved(chosen)["columns"] == list(columns)
+    with pytest.raises(ValueError, match="no column 'charm' can be shown"):
+        dataclasses.replace(whole, columns=("charm",))

@@ -340,6 +340,22 @@ def test_the_record_names_the_published_numbers(tmp_path):
     Watched(small_study(), tmp_path, "baseline")  # what is compared may change
 
 
+def test_a_row_is_trained_again_when_its_network_changes(tmp_path):
+    config = small_study()
+    Watched(config, tmp_path, "baseline")
+    spec = dataclasses.replace(
+        config.spec("baseline"), model=ModelConfig("mlp", features=(9,))
+    )
+    other = dataclasses.replace(config, methods=(spec,))
+    again = Watched(other, tmp_path, "baseline")
+    assert any("its settings changed" in note for note in again.notes)
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert record["methods"][0]["model"]["features"] == [9]
+    # Columns are shown, not computed: they may be others.
+    shown = dataclasses.replace(other, columns=("accuracy",))
+    assert not Watched(shown, tmp_path, "baseline").notes
+
+
 def test_lost_predictions_are_made_again_from_the_checkpoint(tmp_path):
     Watched(small_study(), tmp_path, "baseline")
     path = tmp_path / "methods/baseline/predictions.npz"

@@ -42,6 +42,7 @@ VALIDATION = 5000
 WIDTH = 128
 EPOCHS = 40
 TRAIN_SIZE = 5000
+WARMUP_EPOCHS = 0.0  # of the learning rate
 MNIST_STRENGTHS = STRENGTHS
 MNIST_STRENGTH = 0.1  # where only one is trained
 MNIST_SIZES = (1, 2, 4, 6, 8)
@@ -56,6 +57,7 @@ LOSSES = {
 }
 DIFFERENCE_L1 = 0.01
 PROBABILITIES = 0.1
+RUNNING = 0.9  # decay of the moments across mini-batches
 
 COLUMNS = (
     "nll",
@@ -139,7 +141,12 @@ def _small(study: StudyConfig) -> StudyConfig:
         data=dataclasses.replace(study.data, train_size=TRAIN_SIZE),
         model=_model(WIDTH),
         train=dataclasses.replace(
-            study.train, epochs=EPOCHS, eval_every_epochs=max(EPOCHS // 4, 1)
+            study.train,
+            epochs=EPOCHS,
+            eval_every_epochs=max(EPOCHS // 4, 1),
+            optimizer=dataclasses.replace(
+                study.train.optimizer, warmup_epochs=WARMUP_EPOCHS
+            ),
         ),
     )
 
@@ -260,8 +267,10 @@ def ad_mnist_losses() -> StudyConfig:
         )
     absolute = _apart(DIFFERENCE_L1, penalty="difference", order=1)
     probabilities = _apart(PROBABILITIES, on="probabilities")
+    running = _apart(MNIST_STRENGTH, running=RUNNING)
     section = "[anti-distillation] Sec. 4"
     rows += [
+        MethodSpec("running", "Correlation, running moments", running, section),
         MethodSpec("difference_l1", "Absolute difference", absolute, section),
         MethodSpec(
             "probabilities",
