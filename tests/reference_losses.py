@@ -164,20 +164,27 @@ def cross_entropy_difference_penalty(logits):
     )
 
 
-def running_correlation_penalty(batches, decay, centred=False):
-    """[anti-distillation] Sec. 4: Eq. 5 of all batches so far, newest last.
+def running_moments(batches, decay):
+    """Decaying means `[C, M]`, second moments and covariances `[C, M, M]`.
 
-    Batch s of t weighs `(1 - d) d^(t - s) / (1 - d^t)`; written over the whole history,
-    around the weighted mean of all of it where `centred`.
+    Batch s of t weighs `(1 - d) d^(t - s) / (1 - d^t)`, written over the whole history;
+    the covariance is around the weighted mean of all of it.
     """
     weights = decay ** np.arange(len(batches))[::-1]
     weights = weights / weights.sum()
-    total = 0.0
+    means, seconds, covariances = [], [], []
     for history in zip(*map(by_class, batches)):
-        means = [z.mean(1, keepdims=True) for z in history]
-        centre = sum(w * m for w, m in zip(weights, means)) if centred else 0.0
-        shifted = [z - centre for z in history]
-        total += off_diagonal(
-            sum(w * z @ z.T / z.shape[1] for w, z in zip(weights, shifted))
-        )
-    return total
+        mean = sum(w * z.mean(1) for w, z in zip(weights, history))
+        for centre, moments in ((0.0, seconds), (mean[:, None], covariances)):
+            shifted = [z - centre for z in history]
+            moments.append(
+                sum(w * z @ z.T / z.shape[1] for w, z in zip(weights, shifted))
+            )
+        means.append(mean)
+    return np.stack(means), np.stack(seconds), np.stack(covariances)
+
+
+def running_correlation_penalty(batches, decay, centred=False):
+    """[anti-distillation] Sec. 4: Eq. 5 of all batches so far, newest last."""
+    _, seconds, covariances = running_moments(batches, decay)
+    return sum(map(off_diagonal, covariances if centred else seconds))

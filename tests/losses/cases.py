@@ -132,11 +132,15 @@ EARLIER = [
 
 def running(decay, centred):
     """The running penalty after two earlier batches; unlike the others, no power."""
+    means, seconds, covariances = reference.running_moments(EARLIER, decay)
+    state = losses.MomentState(
+        weight=np.float32(1.0 - decay**2),
+        mean=np.asarray(means.T[:, None], np.float32),
+        second=np.asarray(seconds, np.float32),
+        covariance=np.asarray(covariances, np.float32),
+    )
 
     def loss(z, mask=None, axis_name=None):
-        state = losses.MomentState.empty(MEMBERS, (OUTPUTS,))
-        for batch in EARLIER:
-            state = state.update(jnp.asarray(batch, jnp.float32), decay)
         return losses.running_correlation_penalty(
             z, state, decay, mask, axis_name, centred
         ).penalty

@@ -10,12 +10,16 @@ from churn_jax import losses
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
 
+difference = jax.jit(losses.difference_penalty, static_argnames="order")
+inverse = jax.jit(losses.inverse_difference_penalty, static_argnames="order")
+cross_entropy = jax.jit(losses.cross_entropy_difference_penalty)
+
 # Example differences: (1,2) 2, 3; (1,3) 1, 2; (2,3) 1, 1.
-Z = jnp.array([[1.0, 2.0], [3.0, -1.0], [2.0, 0.0]])
+Z = np.array([[1.0, 2.0], [3.0, -1.0], [2.0, 0.0]], np.float32)
 
 
 def normal(seed, shape):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -24,20 +28,20 @@ def normal(seed, shape):
 def test_worked_by_hand(order, sums):
     # Both orders of a pair are equal, so the mean over ordered pairs is over three.
     expected = -np.mean(sums) / 2
-    value = losses.difference_penalty(Z, order=order)
+    value = difference(Z, order=order)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
-    inverse = losses.inverse_difference_penalty(Z, order=order, epsilon=0.5)
-    np.testing.assert_allclose(inverse, 1 / (0.5 - expected), rtol=1e-6)
+    reciprocal = inverse(Z, order=order, epsilon=0.5)
+    np.testing.assert_allclose(reciprocal, 1 / (0.5 - expected), rtol=1e-6)
 
 
 def test_k_counts_valid_examples_only():
-    value = losses.difference_penalty(Z, jnp.array([0, 1]))
+    value = difference(Z, jnp.array([0, 1]))
     np.testing.assert_allclose(value, -(9 + 4 + 1) / 3, rtol=1e-6)
 
 
-@pytest.mark.parametrize("order", [1, 1.5, 2, 4])
+@pytest.mark.parametrize("order", [1.5, 2])
 def test_gradients_agree_with_finite_differences(order):
-    for loss in (losses.difference_penalty, losses.inverse_difference_penalty):
+    for loss in (difference, inverse):
         check_grads(
             lambda z, loss=loss: loss(z, order=order),
             (normal(0, (3, 2, 2)),),
@@ -48,41 +52,36 @@ def test_gradients_agree_with_finite_differences(order):
         )
 
 
-@pytest.mark.parametrize("order", [1, 1.5, 2, 4])
+@pytest.mark.parametrize("order", [1, 1.5, 2])
 def test_equal_members_have_no_gradient(order):
-    equal = jnp.broadcast_to(normal(1, (1, 4)), (3, 4))
-    for loss in (losses.difference_penalty, losses.inverse_difference_penalty):
+    equal = np.repeat(normal(1, (1, 4)), 3, axis=0)
+    for loss in (difference, inverse):
         grad = jax.grad(lambda z, loss=loss: loss(z, order=order))(equal)
         np.testing.assert_array_equal(grad, np.zeros((3, 4)))
-    assert losses.difference_penalty(equal, order=order) == 0.0
-    np.testing.assert_allclose(
-        losses.inverse_difference_penalty(equal, order=order), 1e3, rtol=1e-6
-    )
+    assert difference(equal, order=order) == 0.0
+    np.testing.assert_allclose(inverse(equal, order=order), 1e3, rtol=1e-6)
 
 
 def test_a_common_part_changes_nothing():
     z, shared = normal(2, (3, 8, 2)), normal(3, (1, 8, 2))
-    np.testing.assert_allclose(
-        losses.difference_penalty(z + shared), losses.difference_penalty(z), rtol=1e-5
-    )
+    np.testing.assert_allclose(difference(z + shared), difference(z), rtol=1e-5)
 
 
 def test_the_reciprocal_has_large_gradients_near_equality():
-    z = jnp.concatenate([normal(4, (1, 8))] * 2)
-    near, far = z.at[0].add(0.01), z.at[0].add(1.0)
+    z, apart = np.repeat(normal(4, (1, 8)), 2, axis=0), np.float32([[1.0], [0.0]])
+    near, far = z + np.float32(0.01) * apart, z + apart
 
     def largest(loss, x):
-        return jnp.max(jnp.abs(jax.grad(loss)(x)))
+        return np.max(np.abs(jax.grad(loss)(x)))
 
-    plain, inverse = losses.difference_penalty, losses.inverse_difference_penalty
-    assert largest(plain, near) < largest(plain, far)
+    assert largest(difference, near) < largest(difference, far)
     assert largest(inverse, near) > 10 * largest(inverse, far)
 
 
 def test_descending_parts_the_members():
     z = normal(5, (2, 8))
-    for loss in (losses.difference_penalty, losses.inverse_difference_penalty):
-        step = z - 0.1 * jax.grad(loss)(z)
+    for loss in (difference, inverse):
+        step = z - 0.1 * np.asarray(jax.grad(loss)(z))
         assert np.all(np.abs(step[0] - step[1]) > np.abs(z[0] - z[1]))
 
 
@@ -93,9 +92,9 @@ def test_epsilon_may_be_traced():
 
 def test_cross_entropy_worked_by_hand():
     # H((.5,.5), (.8,.2)) = -(ln .8 + ln .2) / 2, H((.8,.2), (.5,.5)) = ln 2.
-    logits = jnp.log(jnp.array([[[0.5, 0.5]], [[0.8, 0.2]]]))
+    logits = np.log(np.array([[[0.5, 0.5]], [[0.8, 0.2]]], np.float32))
     expected = -(-np.log(0.16) / 2 + np.log(2)) / 2
-    value = losses.cross_entropy_difference_penalty(logits)
+    value = cross_entropy(logits)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
@@ -104,7 +103,7 @@ def test_cross_entropy_is_the_kl_and_the_entropies():
     kl = losses.symmetric_kl(logits[0], logits[1]) / 2
     entropies = jnp.mean(losses.entropy(logits), axis=0)
     np.testing.assert_allclose(
-        losses.cross_entropy_difference_penalty(logits),
+        cross_entropy(logits),
         -jnp.mean(kl + entropies),
         rtol=1e-6,
     )
@@ -115,15 +114,15 @@ def test_cross_entropy_of_a_single_score():
     with pytest.raises(ValueError, match="binary_logits"):
         losses.cross_entropy_difference_penalty(scores[..., None])
     binary = losses.binary_logits(scores)
-    assert losses.cross_entropy_difference_penalty(binary) < -np.log(2) / 2
+    assert cross_entropy(binary) < -np.log(2) / 2
 
 
 def test_too_large_outputs_give_minus_inf():
     z = normal(8, (2, 8, 3))
-    assert np.isfinite(losses.difference_penalty(1e12 * z))
-    assert losses.difference_penalty(1e20 * z) == -jnp.inf
-    assert losses.inverse_difference_penalty(1e20 * z) == 0.0
-    assert np.isfinite(losses.cross_entropy_difference_penalty(1e20 * z))
+    assert np.isfinite(difference(np.float32(1e12) * z))
+    assert difference(np.float32(1e20) * z) == -jnp.inf
+    assert inverse(np.float32(1e20) * z) == 0.0
+    assert np.isfinite(cross_entropy(np.float32(1e20) * z))
 
 
 @pytest.mark.parametrize("order", [0, 0.5, -1, float("inf"), float("nan")])

@@ -103,13 +103,6 @@ def test_a_batch_of_padding_has_no_gradient(case):
     np.testing.assert_array_equal(grad, np.zeros(z.shape))
 
 
-@every_penalty
-def test_no_mask_and_a_mask_of_bools_are_those_of_ones(case):
-    z = jnp.asarray(draw(6))
-    for mask in (None, jnp.asarray(EVERY)):
-        close(jax.jit(case.loss)(z, mask), case.reference(z))
-
-
 def network(weights, features):
     """The outputs of M tiny networks that a batch shares; `[M, B, OUTPUTS]`."""
     product = jnp.einsum("bd,mdk->mbk", features, weights, precision="highest")
@@ -168,17 +161,6 @@ TRANSFORMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def task(quick_to_compile):
-    rng = np.random.default_rng(7)
-    weights = rng.normal(size=(MEMBERS, FEATURES, OUTPUTS)).astype(np.float32)
-    features = rng.normal(size=(BATCH, FEATURES)).astype(np.float32)
-    mask = UNEVEN.astype(np.float32)
-    return (weights, features, mask), jax.jit(everything_of_weights)(
-        weights, features, mask
-    )
-
-
 @pytest.mark.parametrize(
     "transform",
     [
@@ -189,16 +171,22 @@ def task(quick_to_compile):
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
-def test_value_and_gradient_are_those_of_the_global_batch(task, transform):
-    (weights, features, mask), expected = task
+def test_value_and_gradient_are_those_of_the_global_batch(transform):
+    rng = np.random.default_rng(7)
+    weights = rng.normal(size=(MEMBERS, FEATURES, OUTPUTS)).astype(np.float32)
+    features = rng.normal(size=(BATCH, FEATURES)).astype(np.float32)
+    mask = UNEVEN.astype(np.float32)
     results = TRANSFORMS[transform](weights, features, mask)
+    outputs, pull_back = jax.vjp(lambda w: network(w, features), weights)
+    expected = everything(outputs, mask)
     for case in PENALTIES:
         value, grad = results[case.name]
-        close(value, case.reference(network(weights, features)[:, UNEVEN]))
+        close(value, case.reference(outputs[:, UNEVEN]))
         assert np.any(grad)
-        close(grad, expected[case.name][1])
+        close(grad, *pull_back(expected[case.name][1]))
 
 
+@pytest.mark.slow
 def test_mapped_over_replicas_equals_one_by_one():
     replicas = np.stack([draw(8), draw(9)])
     mask = UNEVEN.astype(np.float32)
@@ -223,6 +211,7 @@ def test_the_mean_of_per_device_penalties_is_another_number(case):
     assert same == (not case.coupled)
 
 
+@pytest.mark.slow
 def test_half_precision_in_float32_out():
     z = jnp.asarray(draw(11)).astype(jnp.bfloat16)
     half = everything(z, EVERY.astype(np.float32))
@@ -259,12 +248,22 @@ def test_grows_with_a_power_of_the_outputs(case):
     )
 
 
-@pytest.mark.parametrize("c", [c for c in PENALTIES if c.power], ids=lambda c: c.name)
-def test_trailing_axes_are_classes_and_add_up(c):
+def test_trailing_axes_are_classes_and_no_mask_is_one_of_ones():
     z = draw(15, shape=(MEMBERS, BATCH, 2, 2))
-    parts = [c.reference(z[:, :, i, j]) for i in range(2) for j in range(2)]
-    close(jax.jit(c.loss)(z), np.sum(parts))
-    close(jax.jit(c.loss)(z[:, :, 0, 0]), parts[0])
+    cases = [case for case in PENALTIES if case.power]
+
+    @jax.jit
+    def values(z):
+        return [
+            (case.loss(z), case.loss(z, jnp.asarray(EVERY)), case.loss(z[:, :, 0, 0]))
+            for case in cases
+        ]
+
+    for case, (every, masked, first) in zip(cases, values(z)):
+        parts = [case.reference(z[:, :, i, j]) for i in range(2) for j in range(2)]
+        close(every, np.sum(parts))
+        close(masked, np.sum(parts))
+        close(first, parts[0])
 
 
 @every_penalty
