@@ -1,0 +1,163 @@
+"""A window step against the same training written densely."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from churn_jax.ensembles import Outputs, average_probs
+from churn_jax.methods import AntiDistillation, Batch
+from churn_jax.models.click import ClickNetwork
+from churn_jax.training.progressive import state as states
+from churn_jax.training.progressive.metrics import StreamMetrics
+from churn_jax.training.progressive.step import (
+    Examples,
+    make_score,
+    make_step,
+    term_names,
+    window_order,
+)
+from tests.training.progressive.streams import (
+    ArrayStream,
+    adagrad,
+    tiny_model,
+    tiny_run,
+)
+
+RATE = 0.3
+
+
+def ready(run):
+    """`(program, inputs, state)` before the first window."""
+    program = states.make_program(run)
+    inputs = states.init_inputs(run, program)
+    state = states.init_stream(run, program, inputs)
+    terms = term_names(program, state, inputs)
+    sums = jnp.zeros((run.config.replicas, 1 + len(terms)))
+    return program, inputs, state.replace(dense=state.dense.replace(sums=sums))
+
+
+@pytest.fixture(scope="module")
+def run():
+    method = AntiDistillation(members=2, strength=np.array([0.5, 2.0]))
+    return tiny_run(method, tiny_model(wide=True), optimizer=adagrad(RATE))
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return ArrayStream(count=26)  # a window of 16, then one of 10
+
+
+@pytest.fixture(scope="module")
+def learned(run, stream, quick_to_compile):
+    """State before and after two windows, and the scores of both."""
+    program, inputs, state = ready(run)
+    step, metrics = make_step(program, donate=False), StreamMetrics.empty(2)
+    before, scores = state, []
+    for number, window in enumerate(stream.windows(16)):
+        state, metrics, given = step(
+            state, metrics, inputs, Examples.of(window), np.int32(number)
+        )
+        scores.append(np.asarray(given))
+    return program, inputs, before, state, scores
+
+
+def dense_replica(run, program, inputs, state, stream, r):
+    """One replica by autodiff and optax over whole tables, batch after batch."""
+    model, network = run.model, ClickNetwork(run.model)
+    method = jax.tree.map(lambda x: x[r], inputs.coefficients.method)
+    params = {
+        "table": state.tables[r],
+        "towers": jax.tree.map(lambda x: x[r], state.dense.params[0]),
+    }
+    optimizer = optax.adagrad(RATE, initial_accumulator_value=0.1, eps=1e-7)
+    opt_state = optimizer.init(params)
+
+    @jax.jit
+    def update(params, opt_state, ids, numeric, labels, mask):
+        def objective(params):
+            rows = params["table"][ids + jnp.asarray(model.offsets)[None]]
+            out = network.apply(
+                {"params": {"towers": params["towers"]}},
+                model.split_rows(rows),
+                numeric,
+            )
+            keys = jax.random.split(jax.random.key(0), len(mask))
+            result = method.loss(
+                lambda *args, **kwargs: (Outputs(out.logits), ()),
+                params,
+                Batch(numeric, labels, mask, keys),
+                teacher=None,
+                step=0,
+                key=keys[0],
+            )
+            deployed = average_probs(out.logits)
+            return result.loss, deployed[:, 1] - deployed[:, 0]
+
+        (_, scores), gradients = jax.value_and_grad(objective, has_aux=True)(params)
+        changes, opt_state = optimizer.update(gradients, opt_state)
+        return optax.apply_updates(params, changes), opt_state, scores
+
+    all_scores = []
+    for number, window in enumerate(stream.windows(16)):
+        order = window_order(inputs.order_key[r], np.int32(number), window.mask)
+        placed = np.zeros(16, np.float32)
+        for first in range(0, int(window.mask.sum()), 8):
+            chosen = np.asarray(order)[first : first + 8]
+            parts = (getattr(window, n)[chosen] for n in ("ids", "numeric", "labels"))
+            params, opt_state, scores = update(
+                params, opt_state, *parts, window.mask[chosen]
+            )
+            placed[chosen] = scores
+        all_scores.append(placed)
+    return params, opt_state[0].sum_of_squares["table"], all_scores
+
+
+@pytest.mark.parametrize("r", [0, 1])
+def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned, r):
+    program, inputs, before, after, scores = learned
+    params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
+    close = {"rtol": 2e-5, "atol": 1e-6}
+    np.testing.assert_allclose(after.tables[r], params["table"], **close)
+    np.testing.assert_allclose(after.accumulators[r], squares, **close)
+    towers = jax.tree.map(lambda x: x[r], after.dense.params[0])
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, **close), towers, params["towers"]
+    )
+    for number, window in enumerate(stream.windows(16)):
+        valid = window.mask > 0
+        np.testing.assert_allclose(
+            scores[number][r][valid], wanted[number][valid], **close
+        )
+
+
+def test_empty_batches_are_not_learned(learned):
+    _, _, _, after, _ = learned
+    # Two batches of the first window, two of ten examples in the second.
+    np.testing.assert_array_equal(after.dense.step, [4, 4])
+
+
+def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):
+    program, inputs, before, _, scores = learned
+    window = next(stream.windows(16))
+    _, fresh = make_score(program)(
+        before, StreamMetrics.empty(2), inputs, Examples.of(window)
+    )
+    for r in range(2):
+        order = window_order(inputs.order_key[r], np.int32(0), window.mask)
+        first, later = np.asarray(order)[:8], np.asarray(order)[8:]
+        np.testing.assert_allclose(scores[0][r][first], fresh[r][first], rtol=1e-6)
+        assert np.all(scores[0][r][later] != fresh[r][later])
+
+
+def test_an_order_is_a_permutation_with_padding_last():
+    mask = jnp.asarray([1.0] * 5 + [0.0] * 3)
+    keys = jax.random.split(jax.random.key(0), 2)
+    orders = [
+        np.asarray(window_order(k, np.int32(n), mask)) for k in keys for n in (0, 1)
+    ]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(8))
+        np.testing.assert_array_equal(order[5:], [5, 6, 7])
+    assert len({tuple(order) for order in orders}) == 4
