@@ -41,6 +41,8 @@ FIGURES = (
     ),
 )
 
+METHOD_FACTS = ("class", "penalty", "strength", "input_scale", "on", "deploy")
+
 GLOSSARY = (
     (
         "Progressive validation",
@@ -197,7 +199,7 @@ def _rows(report: StreamReport) -> str:
         facts = {
             "Equation": info.equation,
             "Method": ", ".join(
-                f"{k} = {v}" for k, v in info.method.items() if v not in ("", None)
+                f"{k} = {info.method[k]}" for k in METHOD_FACTS if k in info.method
             ),
             "Training of its own": ", ".join(
                 f"{k} = {v}" for k, v in info.train.items()

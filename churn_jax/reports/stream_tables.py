@@ -158,7 +158,8 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
         text = f"{verb} Δʳ₁ {size}, {said}"
     else:
         text = f"No detectable effect on Δʳ₁ ({_with_interval(pd.relative)} %, {said})"
-    return f"{text}; log loss {_signed(loss, 2)} %."
+    digits = 2 if 100 * loss.stderr >= 0.01 else 3
+    return f"{text}; log loss {_signed(loss, digits)} %."
 
 
 def markdown_stream(report: StreamReport) -> str:

@@ -46,6 +46,9 @@ def test_replicas_differ_in_the_order_or_the_initialisation_or_after_half_the_st
     assert (seeds[":init"].init, seeds[":init"].order) == ("varied", "fixed")
     warm = stream_preset("ad-table3:warm:tiny")
     assert warm.warm_share == 0.5 and warm.train.seeds == seeds[""]
+    first = {f: stream_preset(f"ad-table3{f}").train for f in ("", ":init", ":warm")}
+    windows = {form: train.warm_windows for form, train in first.items()}
+    assert windows == {"": 1, ":init": 0, ":warm": 0}
     assert warm == stream_preset("ad-table3:tiny:warm")
 
 
