@@ -35,7 +35,8 @@ def brier_score(logits, labels):
 
 
 def _log_odds(logits):
-    return np.float64(logits[..., 1]) - np.float64(logits[..., 0])
+    logits = np.asarray(logits, np.float64)
+    return logits[..., 1] - logits[..., 0]
 
 
 def roc_auc(logits, labels):

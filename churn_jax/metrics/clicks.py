@@ -160,8 +160,8 @@ def _area(positive, below, not_above, unusable, negatives):
     beaten = 0.5 * below.astype(jnp.float32) + 0.5 * not_above.astype(jnp.float32)
     share = beaten / negatives.astype(jnp.float32)
     positives = jnp.sum(positive, dtype=jnp.int32).astype(jnp.float32)
-    weight = positive.astype(jnp.float32) / positives
-    area = jnp.sum(jnp.where(positive > 0, weight * share, 0.0))
+    each = positive.astype(jnp.float32) * share
+    area = jnp.sum(jnp.where(positive > 0, each, 0.0)) / positives
     known = (positives > 0) & (negatives > 0) & (unusable == 0)
     return jnp.where(known, area, jnp.nan)
 

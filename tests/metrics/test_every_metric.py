@@ -23,6 +23,8 @@ from tests.metrics.cases import (
     take,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 every = pytest.mark.parametrize("case", CASES, ids=str)
 streamed = pytest.mark.parametrize("case", STREAMED, ids=str)
 
