@@ -10,7 +10,7 @@ from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
-from churn_jax.training.partition import DATA, MEMBER
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.seeds import member_weights
 from churn_jax.training.state import ReplicaInputs, Weights
@@ -105,13 +105,24 @@ def checked_memory(method, before: PyTree, after: PyTree) -> PyTree:
     """The memory that an update leaves, in the form in which it was found.
 
     Raises:
-        ValueError: structure, shapes or dtypes are others; said while tracing.
+        ValueError: structure, shapes or dtypes are others, or devices of one replica
+            would remember different things; said while tracing.
     """
-    form = [jax.eval_shape(lambda tree=tree: tree) for tree in (before, after)]
-    if form[0] != form[1]:
+    name = f"{type(method).__name__}.loss"
+    found, left = (
+        jax.tree.map(lambda x: f"{jnp.result_type(x)}{list(jnp.shape(x))}", tree)
+        for tree in (before, after)
+    )
+    if found != left:
         raise ValueError(
-            f"{type(method).__name__}.loss must return its memory as it found it, "
-            f"{form[0]}; got {form[1]}"
+            f"{name} must return its memory as it found it, {found}; got {left}"
+        )
+    types = [jax.typeof(leaf).manual_axis_type for leaf in jax.tree.leaves(after)]
+    axes = {axis for kind in types for axis in kind.varying} - {REPLICA}
+    if axes:
+        raise ValueError(
+            f"{name} must return one memory for the whole replica; its values differ "
+            f"along {', '.join(sorted(axes))} (sum them over the global batch)"
         )
     return jax.lax.stop_gradient(after)
 

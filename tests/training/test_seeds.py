@@ -16,7 +16,13 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import Seeds, draw_sample, epoch_order, member_counts
+from churn_jax.training.seeds import (
+    Seeds,
+    draw_sample,
+    epoch_order,
+    member_counts,
+    member_subsets,
+)
 from tests.training import tiny
 
 LEVELS = ("fixed", "varied")
@@ -227,6 +233,44 @@ def test_member_counts_depend_on_seed_member_and_example_alone():
     assert not np.array_equal(fixed, _counts("fixed", examples=100, base=4))
 
 
+def test_members_shares_are_random_and_independent():
+    share, n = 0.3, 20_000
+    keys = Seeds(3, sample="varied").keys("sample", np.arange(2))
+    rows = np.arange(n)
+    weights = np.stack([member_subsets(key, 2, rows, share) for key in keys])
+    assert set(np.unique(weights)) == {np.float32(0), np.float32(1 / share)}
+    held = (weights > 0).reshape(4, n)
+    within = 4 * (0.25 / n) ** 0.5
+    np.testing.assert_allclose(held.mean(axis=1), share, atol=within)
+    np.testing.assert_allclose(weights.mean(axis=-1), 1.0, atol=within / share)
+    for a in range(4):  # members of one run and of two
+        for b in range(a):
+            common = np.mean(held[a] & held[b])
+            np.testing.assert_allclose(common, share**2, atol=within)
+    some = np.array([70, 3, 3, 99])
+    np.testing.assert_array_equal(
+        member_subsets(keys[0], 1, some, share), weights[0, :1, some].T
+    )
+    assert np.all(np.asarray(member_subsets(keys[0], 2, rows, 1.0)) == 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"member_share": 0.0}, "above 0 and at most 1; got 0.0"),
+        ({"member_share": 1.5}, "above 0 and at most 1; got 1.5"),
+    ],
+)
+def test_a_share_is_a_share(options, message):
+    with pytest.raises(ValueError, match=message):
+        ERM(members=2, member_sample="subset", **options)
+
+
+def test_a_method_without_a_share_has_no_subsets():
+    with pytest.raises(ValueError, match="Codistillation has no member_share"):
+        Codistillation(member_sample="subset")
+
+
 @struct.dataclass
 class CountWitness(ERM):
     """Bagging that logs, for one member and example, how often it was seen to count."""
@@ -267,6 +311,25 @@ def test_the_step_weighs_the_same_sample_in_every_epoch():
                 np.asarray(counts)[1:], counts[:1].repeat(3, 0)
             )
         assert varies(np.asarray(counts)[0])
+
+
+@pytest.mark.slow
+def test_the_step_weighs_the_members_own_shares():
+    run = tiny.make_run(
+        CountWitness(members=2, member_sample="subset", member_share=0.5),
+        network=tiny.LINEAR,
+        seeds=Seeds(3, sample="varied"),
+    )
+    stepper = tiny.stepper(run)
+    names = stepper.session.terms
+    columns = [1 + names.index(f"member {m}") for m in range(2)]
+    seen = stepper.advance(tiny.STEPS_PER_EPOCH).sums[:, columns]
+    keys = run.config.seeds.keys("sample", run.config.numbers)
+    rows = np.arange(tiny.EXAMPLES)
+    weights = np.stack([member_subsets(key, 2, rows, 0.5) for key in keys])
+    powers = np.float32(1.7) ** tiny.dataset().train.labels
+    np.testing.assert_allclose(seen, np.sum(weights * powers, axis=-1), rtol=1e-5)
+    assert varies(seen) and varies(seen[0])
 
 
 def test_augmentation_is_removed_where_its_seed_is_off():

@@ -1,0 +1,142 @@
+"""Members that learn at rates of their own; inputs that start at a larger scale."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import models
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import ERM
+from churn_jax.training.initialize import init_variables
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape, make_mesh
+from churn_jax.training.seeds import Seeds
+from tests.training import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+RATES = (0.5, 0.0, 2.0, 1.0)
+MLP = from_linen(models.create("mlp", num_classes=3, features=(6,)))
+
+
+@functools.cache
+def moved(rates=(), shape=(1, 1, 1), mapping="vmap"):
+    """How far an update of SGD led each of four networks, in two groups."""
+    run = tiny.make_run(
+        ERM(members=4),
+        network=tiny.LINEAR,
+        replicas=2,
+        augmentation=Augmentation(),
+        mesh=MeshShape(*shape),
+        mapping=mapping,
+        optimizer=OptimizerConfig(
+            learning_rate=(0.1, 0.05),
+            momentum=0.0,
+            weight_decay=0.0,
+            member_rates=rates,
+        ),
+    )
+    half = Group(tiny.LINEAR, 2)
+    stepper = tiny.stepper(dataclasses.replace(run, groups=(half, half)))
+    start, first = stepper.now(), stepper.advance(1)
+    kernels = [
+        np.concatenate([np.asarray(g["kernel"]) for g in state.params], axis=1)
+        for state in (start, first)
+    ]
+    return kernels[1] - kernels[0]  # [R, 4, D, C]
+
+
+@pytest.mark.parametrize(
+    ("shape", "mapping"),
+    [
+        ((1, 2, 1), "vmap"),
+        pytest.param((2, 1, 1), "vmap", marks=pytest.mark.slow),
+        pytest.param((1, 2, 2), "unroll", marks=pytest.mark.slow),
+        pytest.param((1, 1, 1), "loop", marks=pytest.mark.slow),
+    ],
+)
+def test_every_network_moves_at_its_own_rate(shape, mapping):
+    plain, own = moved(), moved(RATES, shape, mapping)
+    for slot, rate in enumerate(RATES):
+        expected = rate * plain[:, slot]
+        np.testing.assert_allclose(own[:, slot], expected, rtol=1e-3, atol=1e-6)
+    assert not np.any(own[:, 1])
+    assert all(np.abs(plain[:, slot]).max() > 1e-3 for slot in range(4))
+
+
+def test_there_is_a_rate_for_every_network_or_for_none():
+    run = tiny.make_run(
+        ERM(members=2),
+        network=tiny.LINEAR,
+        optimizer=OptimizerConfig(member_rates=(1.0, 0.5, 0.1)),
+    )
+    with pytest.raises(ValueError, match="one per network of a replica, 2; got 3"):
+        tiny.session_of(run)
+
+
+@functools.cache
+def start(scale=None, gate=False):
+    options = {} if scale is None else {"input_scale": np.float32(scale)}
+    groups = (Group(MLP, 2), Group(MLP, 1, gate=gate))
+    variables = init_variables(
+        groups,
+        Seeds(1, init="fixed"),
+        range(3),
+        jnp.zeros((1, 5)),
+        make_mesh(tiny.ONE),
+        **options,
+    )
+    return jax.device_get([v["params"] for v in variables])
+
+
+def test_the_input_layers_weights_are_scaled_by_the_root_of_s():
+    plain, scaled = start(), start((1.0, 4.0, 9.0), gate=True)
+    ratio = scaled[0]["dense1"]["kernel"] / plain[0]["dense1"]["kernel"]
+    np.testing.assert_allclose(ratio[0], 1.0, rtol=0)
+    np.testing.assert_allclose(ratio[1], 2.0, rtol=1e-6)
+    np.testing.assert_allclose(ratio[2], 3.0, rtol=1e-6)
+    for tree in (plain[0], scaled[0]):
+        del tree["dense1"]["kernel"]
+    assert tiny.bitwise_equal(plain, scaled)  # other layers, biases, the gate
+
+
+def test_a_method_scales_the_inputs_of_its_replicas():
+    scale = np.float32([1.0, 0.0])
+    run = tiny.make_run(ERM(input_scale=scale), network=MLP, replicas=2)
+    state = jax.device_get(tiny.session_of(run).state)
+    kernel = state.params[0]["dense1"]["kernel"]
+    assert np.any(kernel[0]) and not np.any(kernel[1])
+
+
+@pytest.mark.parametrize(
+    ("network", "scale", "message"),
+    [
+        (tiny.LINEAR, 2.0, "function does not say which parameters the input meets"),
+        (MLP, -1.0, "finite and not negative; got"),
+        (MLP, (1.0, 2.0), r"one per replica, \[3\]; got shape \(2,\)"),
+    ],
+)
+def test_inputs_that_cannot_be_scaled_are_named(network, scale, message):
+    with pytest.raises(ValueError, match=message):
+        init_variables(
+            (Group(network, 1),),
+            Seeds(),
+            range(3),
+            jnp.zeros((1, 5)),
+            make_mesh(tiny.ONE),
+            input_scale=scale,
+        )
+
+
+@pytest.mark.parametrize("name", ["lenet5", "resnet8", "resnet18", "resnet_v2_8"])
+def test_networks_of_the_zoo_name_the_layer_that_sees_the_image(name):
+    network = from_linen(models.create(name, num_classes=3))
+    image = jax.ShapeDtypeStruct((1, 32, 32, 7), jnp.float32)
+    params = jax.eval_shape(network.init, jax.random.key(0), image)["params"]
+    (layer,) = network.input_params
+    assert params[layer]["kernel"].shape[-2] == 7

@@ -1,0 +1,168 @@
+"""What a method remembers between updates: kept, sharded, saved, frozen, checked."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+from churn_jax import data, losses
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods import ERM, LossOutput, Method
+from churn_jax.methods.base import coefficient, forward, static
+from churn_jax.training.loop import train
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.state import stopped_term
+from churn_jax.training.steps import term_names
+from tests.integration.test_resume import (
+    assert_bitwise_equal,
+    make_run,
+    with_interruptions,
+)
+from tests.training import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+KEEP = 0.75
+
+
+@struct.dataclass
+class Remembers(Method):
+    """Cross-entropy, weighted by a running frequency of the classes."""
+
+    spoil: str = static("")
+    infinite_at: float = coefficient(-1.0)
+
+    def init_memory(self, num_classes):
+        return {"frequency": jnp.zeros(num_classes), "updates": jnp.int32(0)}
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        logits, labels, model_state = forward(apply, variables, batch)
+        hot = jax.nn.one_hot(batch.labels, logits.shape[-1])
+        now = jnp.mean(hot, 0) if self.spoil == "local" else batch.mean(hot.T)
+        old = batch.memory["frequency"]
+        frequency = KEEP * old + (1 - KEEP) * now
+        weights = 1.0 + jnp.take(old, labels)
+        values = weights * losses.cross_entropy(logits, labels)
+        loss = jnp.sum(batch.mean(values))
+        frequency += jnp.where(step == self.infinite_at, jnp.inf, 0.0)
+        memory = {"frequency": frequency, "updates": batch.memory["updates"] + 1}
+        if self.spoil == "shape":
+            memory["frequency"] = frequency[None]
+        if self.spoil == "nothing":
+            memory = ()
+        return LossOutput(loss, {"weighted": loss}, model_state, memory)
+
+
+def a_run(method=None, *, network=tiny.LINEAR, **options):
+    options = {"replicas": 2, "augmentation": Augmentation(), **options}
+    return tiny.make_run(method or Remembers(members=2), network=network, **options)
+
+
+# Both replicas on every device, and the turns of `vmapped_gradients`.
+MESH = {
+    "mesh": MeshShape(1, 2, 2),
+    "network": dataclasses.replace(tiny.LINEAR, has_convolutions=True),
+}
+WAYS = {"vmap": {}, "mesh": MESH, "loop": {"mapping": "loop"}}
+
+
+@functools.cache
+def history(way="vmap"):
+    stepper = tiny.stepper(a_run(**WAYS[way]))
+    return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(6))]
+
+
+def test_every_update_is_given_what_the_last_one_left():
+    stepper, states = history()
+    labels = tiny.dataset().train.labels
+    expected = np.zeros((2, tiny.CLASSES))
+    for t, state in enumerate(states):
+        np.testing.assert_allclose(state.memory["frequency"], expected, atol=1e-6)
+        assert state.memory["updates"].tolist() == [t, t]
+        order = np.asarray(stepper.session.inputs(t // tiny.STEPS_PER_EPOCH).order)
+        start = t % tiny.STEPS_PER_EPOCH * tiny.BATCH
+        rows = labels[order[:, start : start + tiny.BATCH]]
+        now = np.stack([np.mean(rows == c, axis=1) for c in range(tiny.CLASSES)], 1)
+        expected = KEEP * expected + (1 - KEEP) * now
+    assert states[0].memory["frequency"].dtype == np.float32
+    # Each replica has its own order, so its own memory.
+    assert np.ptp(states[1].memory["frequency"], axis=0).max() > 1e-3
+
+
+@pytest.mark.parametrize("way", ["mesh", pytest.param("loop", marks=pytest.mark.slow)])
+def test_meshes_and_mappings_remember_the_same(way):
+    one, (stepper, other) = history()[1], history(way)
+    for a, b in zip(one, other, strict=True):
+        assert tiny.largest_difference(a.memory, b.memory) < 1e-6
+        assert tiny.largest_difference(a.params, b.params) < 1e-5
+    if way == "mesh":
+        memory = stepper.states[0].memory["frequency"]
+        assert len(memory.sharding.device_set) == 4
+        assert memory.is_fully_replicated  # one replica axis, two members, two shares
+
+
+def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
+    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
+    run, (healthy, states) = a_run(optimizer=rates, **MESH), history("mesh")
+    stepper = tiny.stepper(run, step=healthy.step)
+    early, late = stepper.advance(3), stepper.advance(3)
+    assert late.alive.tolist() == [True, False]
+    stopped = late.stopped_step[1]
+    assert late.memory["updates"].tolist() == [6, stopped] and stopped < 3
+    gone = [tiny.replica(s.memory, 1) for s in (early, late)]
+    assert tiny.bitwise_equal(*gone) and np.isfinite(gone[0]["frequency"]).all()
+    alone = [tiny.replica(s.memory, 0) for s in (late, states[6])]
+    assert tiny.bitwise_equal(*alone)
+
+
+def test_a_memory_that_is_not_finite_stops_the_replica_by_name():
+    """A finite loss, finite gradients, and a next update that would be spoilt."""
+    run = a_run(Remembers(members=2, infinite_at=np.float32([-1, 2])))
+    stepper = tiny.stepper(run, step=history()[0].step)
+    state = stepper.advance(4)
+    assert state.alive.tolist() == [True, False]
+    assert state.stopped_step.tolist() == [-1, 2]
+    code = int(state.stopped_term[1])
+    assert stopped_term(code, stepper.session.terms) == "memory"
+    assert np.isfinite(state.memory["frequency"]).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        ("nothing", r"Remembers.loss must return its memory as it found it, .* \(\)"),
+        ("shape", r"'float32\[5\]'.*; got .*'float32\[1, 5\]'"),
+        ("local", "must return one memory .* differ along data "),
+    ],
+)
+def test_a_memory_of_another_form_is_refused(spoil, message):
+    session, state = history("mesh")[0].session, history("mesh")[1][0]
+    inputs = session.inputs(0)
+    method = inputs.coefficients.method.replace(spoil=spoil)
+    inputs = inputs.replace(coefficients=inputs.coefficients.replace(method=method))
+    with pytest.raises(ValueError, match=message):
+        term_names(session.program, state, inputs, (), session.images, session.labels)
+
+
+def test_methods_without_a_memory_have_none():
+    assert ERM().init_memory(5) == ()
+    state = history()[1][0]
+    assert "memory" in state.saved()
+    assert "memory" not in dataclasses.replace(state, memory=()).saved()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compilation_cache")
+def test_a_resumed_training_remembers(tmp_path):
+    digits = data.load("digits", train_size=128, validation=40)
+    run = make_run(Remembers(), epochs=2, batch_size=4)
+    whole = train(run, digits, directory=tmp_path / "whole")
+    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
+    assert stops == [32]
+    assert_bitwise_equal(whole.last, resumed.last)
+    assert whole.last.memory["updates"].tolist() == [64, 64]
