@@ -37,7 +37,8 @@ def _arguments(config, folder: Path):
             betas: values of beta for --select; default 1/4 to 4 times the preset's.
             alphas: values of alpha for --select, likewise.
             seeds: runs per value; every value has the same seeds.
-            criterion: churn, accuracy or churn-at-accuracy, on the validation split.
+            criterion: churn, accuracy, churn-at-accuracy, prediction-difference or
+                prediction-difference-at-accuracy, on the validation split.
             baseline: train the baseline too, as the value 0 where that is the baseline.
             points_per_program: at most so many values are trained together, to save
                 memory; 0 trains all together.

@@ -2,11 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from churn_jax.reports.cells import number, of_set, percent
 from churn_jax.reports.estimates import Estimate
 
-__all__ = ["DEFAULT_COLUMNS", "QUANTITIES", "Quantity", "check_columns", "headline"]
+__all__ = [
+    "DEFAULT_COLUMNS",
+    "QUANTITIES",
+    "Quantity",
+    "check_columns",
+    "headline",
+    "shown_columns",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +84,21 @@ def headline(columns: tuple[str, ...]) -> Quantity:
     """
     known = "prediction_difference"
     return QUANTITIES[known if known in columns else "churn"]
+
+
+def shown_columns(config: Any) -> tuple[Quantity, ...]:
+    """The columns that a recorded configuration names, those that are known here.
+
+    Args:
+        config: of `study.json` or `sweep.json`; empty columns for anything else.
+
+    Example:
+        >>> [q.heading for q in shown_columns({"columns": ["nll", "unknown"]})]
+        ['NLL']
+    """
+    found = config.get("columns") if isinstance(config, Mapping) else None
+    names = found if isinstance(found, list) else []
+    return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)
 
 
 def check_columns(columns: tuple[str, ...]) -> None:

@@ -26,6 +26,7 @@ from churn_jax.reports.quantities import (
     QUANTITIES,
     Quantity,
     headline,
+    shown_columns,
 )
 from churn_jax.reports.summary import MethodSummary, summarize
 
@@ -129,8 +130,8 @@ class Report:
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """What the tables show of each row, without names that are unknown here."""
-        named = [QUANTITIES[n] for n in self.study.columns if n in QUANTITIES]
-        return tuple(named) or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
+        named = shown_columns(self.study.facts.get("config"))
+        return named or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
 
     @property
     def headline(self) -> Quantity:

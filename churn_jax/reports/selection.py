@@ -8,6 +8,7 @@ import numpy as np
 from churn_jax.analysis.significance import (
     Difference,
     paired_jackknife_test,
+    paired_leave_one_out_test,
     paired_t_test,
 )
 from churn_jax.reports.summary import MethodSummary
@@ -19,7 +20,11 @@ CRITERIA = {
     "accuracy": "the highest validation accuracy",
     "churn-at-accuracy": "the lowest validation churn among the values whose "
     "validation accuracy is at most one standard error below the baseline's",
+    "prediction-difference": "the lowest validation Δ₁",
+    "prediction-difference-at-accuracy": "the lowest validation Δ₁ among the values "
+    "whose validation accuracy is at most one standard error below the baseline's",
 }
+_AT_ACCURACY = "-at-accuracy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +57,8 @@ def paired(
     """`a` minus `b` over the seeds that finished in both, paired by seed.
 
     Args:
-        quantity: name of a run-level or pair-level number of a `MethodSummary`.
+        quantity: name of a run-, pair- or set-level number of a `MethodSummary`; the
+            last is compared only where the same seeds finished in both.
         a: one point's numbers; None where it has none.
         b: another's.
 
@@ -67,6 +73,15 @@ def paired(
     theirs = [b.runs.index(run) for run in shared]
     if not shared:
         return nothing
+    if quantity in a.set_values:
+        if a.runs != b.runs:
+            return nothing
+        return paired_leave_one_out_test(
+            getattr(a, quantity).mean,
+            getattr(b, quantity).mean,
+            a.set_values[quantity],
+            b.set_values[quantity],
+        )
     if quantity in a.run_values:
         return paired_t_test(
             a.run_values[quantity][ours], b.run_values[quantity][theirs]
@@ -92,7 +107,7 @@ def choose(
     Args:
         axis: name, for the record.
         points: name, value and *validation* summary of every point but the baseline.
-        baseline: its validation summary, for `churn-at-accuracy`.
+        baseline: its validation summary, for criteria at its accuracy.
         criterion: one of `CRITERIA`.
 
     Returns:
@@ -109,7 +124,7 @@ def choose(
         raise ValueError(
             f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
         )
-    quantity = "accuracy" if criterion == "accuracy" else "churn"
+    quantity = criterion.removesuffix(_AT_ACCURACY).replace("-", "_")
     sound = [
         (name, value, s)
         for name, value, s in points
@@ -118,7 +133,7 @@ def choose(
     collapsed = [name for name, _, s in sound if _collapsed(s, sound, baseline)]
     reason = _left_out(points, [name for name, *_ in sound], collapsed)
     sound = [point for point in sound if point[0] not in collapsed]
-    if criterion == "churn-at-accuracy":
+    if criterion.endswith(_AT_ACCURACY):
         if baseline is None:
             return Choice(axis, criterion, None, None, (), "there is no baseline")
         sound = [point for point in sound if _as_accurate(point[2], baseline)]

@@ -16,12 +16,12 @@ from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SPLITS, AxisResult, SweepResult, collect_sweep
 from churn_jax.reports.sweep_plots import Figure, sweep_figures
 from churn_jax.reports.sweep_tables import (
-    QUANTITIES,
     UNSEEN,
     caption,
     choice_sentence,
     csv_sweep,
     markdown_sweep,
+    quantities,
     remarks,
     rows,
 )
@@ -98,7 +98,7 @@ def _choices(result: SweepResult) -> str:
 
 
 def _tables(result: SweepResult, axis: AxisResult) -> str:
-    heads = [axis.field, "", *(head for _, head, _ in QUANTITIES)]
+    heads = [axis.field, "", *(q.heading for q in quantities(result))]
     out = [f"<section><h2>{escape(axis.title)}</h2>"]
     out.append(f'<p class="soft">{escape(caption(result))}</p>')
     for split in SPLITS:

@@ -9,29 +9,31 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from churn_jax.reports.cells import number, percent
 from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns
+from churn_jax.reports.report import SETS
 from churn_jax.reports.selection import CRITERIA, paired
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
 
 __all__ = [
-    "QUANTITIES",
     "choice_sentence",
     "csv_sweep",
     "markdown_sweep",
     "print_sweep",
+    "quantities",
 ]
 
-QUANTITIES = (
-    ("accuracy", "Accuracy %", percent),
-    ("churn", "Churn %", percent),
-    ("surrogate_churn", "SChurn %", percent),
-    ("entropy", "Entropy, nats", number),
-    ("confidence", "Confidence", number),
-    ("nll", "NLL", number),
-    ("ece", "ECE %", percent),
-)
-"""Field of a `MethodSummary`, heading, and how it is written."""
+_DEFAULT = ("accuracy", "churn", "surrogate_churn")
+_DEFAULT += ("entropy", "confidence", "nll", "ece")
+
+
+def quantities(result: SweepResult) -> tuple[Quantity, ...]:
+    """What the tables show of each point: the study's columns, accuracy first."""
+    named = shown_columns(result.facts.get("config"))
+    if not named:
+        return tuple(QUANTITIES[name] for name in _DEFAULT)
+    return tuple(sorted(named, key=lambda q: not q.narrow))
+
 
 CHOSEN, WITHIN = "*", "~"
 UNSEEN = (
@@ -69,10 +71,12 @@ def choice_sentence(result: SweepResult, axis: AxisResult) -> str:
 
 def caption(result: SweepResult) -> str:
     """What the tables' numbers are."""
+    names = [quantity.name for quantity in quantities(result)]
+    sets = SETS if "prediction_difference" in names else ""
     return (
         f"Mean ± standard deviation over {result.seeds} seeds, or over all pairs of "
-        f"them (churn, SChurn). {CHOSEN} chosen; {WITHIN} within one standard error of "
-        f"it, paired by seed. {UNSEEN}"
+        f"them (churn, SChurn). {sets}{CHOSEN} chosen; {WITHIN} within one standard "
+        f"error of it, paired by seed. {UNSEEN}"
     )
 
 
@@ -84,7 +88,8 @@ def rows(
     if result.baseline is not None and result.baseline not in points:
         points = (result.baseline, *points)
     for point in points:
-        yield _mark(axis, point), [_label(result, point), *_cells(point, split)]
+        cells = _cells(result, point, split)
+        yield _mark(axis, point), [_label(result, point), *cells]
 
 
 def _label(result: SweepResult, point: PointResult) -> str:
@@ -98,11 +103,11 @@ def _mark(axis: AxisResult, point: PointResult) -> str:
     return WITHIN if point.name in axis.choice.within else ""
 
 
-def _cells(point: PointResult, split: str) -> list[str]:
-    summary = point.on(split)
+def _cells(result: SweepResult, point: PointResult, split: str) -> list[str]:
+    summary, shown = point.on(split), quantities(result)
     if summary is None:
-        return [point.missing, *["–"] * (len(QUANTITIES) - 1)]
-    return [write(getattr(summary, name)) for name, _, write in QUANTITIES]
+        return [point.missing, *["–"] * (len(shown) - 1)]
+    return [q.write(getattr(summary, q.name)) for q in shown]
 
 
 def markdown_sweep(result: SweepResult) -> str:
@@ -114,9 +119,9 @@ def markdown_sweep(result: SweepResult) -> str:
     for axis in result.axes:
         for split in SPLITS:
             lines += ["", f"## {_escaped(axis.title)}, {split}", ""]
-            heads = [axis.field, "", *(head for _, head, _ in QUANTITIES)]
+            heads = [axis.field, "", *(q.heading for q in quantities(result))]
             lines.append("| " + " | ".join(heads) + " |")
-            lines.append("|" + "--:|" + ":-:|" + "--:|" * len(QUANTITIES))
+            lines.append("|" + "--:|" + ":-:|" + "--:|" * (len(heads) - 2))
             for mark, (label, *cells) in rows(result, axis, split):
                 cells = map(_escaped, (label, mark, *cells))
                 lines.append("| " + " | ".join(cells) + " |")
@@ -148,7 +153,7 @@ def csv_sweep(result: SweepResult) -> str:
     """One line per point and split, fractions at full precision; absent is empty."""
     fields = ["point", "axis", "value", "label", "split", "baseline", "chosen"]
     fields += ["within_one_stderr", "runs", "stopped_runs"]
-    for name, *_ in QUANTITIES:
+    for name in (q.name for q in quantities(result)):
         fields += [name, f"{name}_std", f"{name}_stderr"]
     for name in ("churn", "accuracy"):
         fields += [f"delta_{name}", f"delta_{name}_stderr", f"delta_{name}_p"]
@@ -180,7 +185,7 @@ def _csv_numbers(result: SweepResult, point: PointResult, split: str) -> dict:
         "runs": len(summary.runs),
         "stopped_runs": " ".join(map(str, summary.stopped)),
     }
-    for name, *_ in QUANTITIES:
+    for name in (q.name for q in quantities(result)):
         estimate: Estimate = getattr(summary, name)
         line[name] = _full(estimate.mean)
         line[f"{name}_std"] = _full(estimate.std)
@@ -209,12 +214,12 @@ def print_sweep(result: SweepResult, console: Console | None = None) -> None:
     wide = console.width >= 120
     for axis in result.axes:
         for split in SPLITS if wide else SPLITS[:1]:
-            columns = QUANTITIES if wide else QUANTITIES[:2]
+            columns = quantities(result)[: None if wide else 2]
             table = Table(title=Text(f"{axis.title}, {split}"))
             table.add_column(axis.field, justify="right")
             table.add_column("")
-            for _, head, _ in columns:
-                table.add_column(head, justify="right")
+            for quantity in columns:
+                table.add_column(quantity.heading, justify="right")
             for mark, (label, *cells) in rows(result, axis, split):
                 table.add_row(
                     *(Text(cell) for cell in (label, mark, *cells[: len(columns)]))

@@ -12,6 +12,7 @@ from churn_jax.predictions import Predictions, load_predictions, save_prediction
 from churn_jax.reports import ReportError
 from churn_jax.reports.selection import CRITERIA, choose
 from churn_jax.reports.sweep_plots import sweep_figures
+from churn_jax.reports.sweep_tables import csv_sweep, markdown_sweep
 
 LABELS = np.arange(40) % 4
 SEEDS = 4
@@ -131,7 +132,34 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
         record["criterion"] = criterion
         (folder / "sweep.json").write_text(json.dumps(record))
         found[criterion] = reports.collect_sweep(folder).choice("skl.beta").value
-    assert found == {"churn": 10.0, "accuracy": 1.0, "churn-at-accuracy": 1.0}
+    assert found == {
+        "churn": 10.0,
+        "accuracy": 1.0,
+        "churn-at-accuracy": 1.0,
+        "prediction-difference": 10.0,
+        "prediction-difference-at-accuracy": 1.0,
+    }
+
+
+def test_a_sweep_shows_the_columns_of_its_study(folder):
+    record = json.loads((folder / "sweep.json").read_text())
+    columns = ["nll", "accuracy", "prediction_difference"]
+    record |= {"config": {"columns": columns}, "criterion": "prediction-difference"}
+    (folder / "sweep.json").write_text(json.dumps(record))
+    result = reports.collect_sweep(folder)
+    text = markdown_sweep(result)
+    assert "| beta |  | Accuracy % | Δ₁ | NLL |" in text
+    assert "1 has the lowest validation Δ₁" in text
+    assert "of all runs as one set, ± standard error" in text
+    rows = list(csv.DictReader(io.StringIO(csv_sweep(result))))
+    point = next(p for p in result.points if p.name == "skl.beta=1")
+    assert float(rows[4]["prediction_difference"]) == (
+        point.validation.prediction_difference.mean
+    )
+    assert "surrogate_churn" not in rows[0]
+    # Paired by seed, like churn: what is close is told.
+    chosen = result.choice("skl.beta")
+    assert chosen.point == "skl.beta=1" and chosen.within == ()
 
 
 def test_networks_that_learned_nothing_are_no_candidates(folder):
