@@ -19,25 +19,31 @@ from churn_jax.studies.config import MethodSpec, ModelConfig
 from tests import reference_losses as one
 from tests.methods.cases import CLASSES, EXAMPLES, batch_of, draw, labels_of
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 MEMBERS = 3
 LOGITS = draw(0, MEMBERS, EXAMPLES, CLASSES).astype(np.float32)
 LABELS = labels_of(0)
 
 
-def loss_of(method, params, batch=None, apply=None):
-    """`LossOutput` of members whose parameters are their outputs."""
-
+@jax.jit
+def compiled_loss(method, params, batch):
     def known(variables, images, train=True, extras=()):
         return Outputs(**variables["params"]), {}
 
     return method.loss(
-        apply or known,
+        known,
         {"params": params},
-        batch_of(LABELS) if batch is None else batch,
+        batch,
         teacher=None,
         step=jnp.int32(0),
         key=None,
     )
+
+
+def loss_of(method, params, batch=None):
+    """`LossOutput` of members whose parameters are their outputs."""
+    return compiled_loss(method, params, batch_of(LABELS) if batch is None else batch)
 
 
 def term(method, params, batch=None):

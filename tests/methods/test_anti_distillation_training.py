@@ -72,12 +72,6 @@ METHODS = {
         common_only=True,
         strength=0.5,
     ),
-    "features": AntiDistillation(
-        penalty="orthogonalized",
-        on="features",
-        component_losses=("squared_error", "focal"),
-        strength=0.1,
-    ),
 }
 
 
@@ -86,7 +80,6 @@ METHODS = {
     [
         "gate and part",
         pytest.param("memory and samples", marks=pytest.mark.slow),
-        pytest.param("features", marks=pytest.mark.slow),
     ],
 )
 def test_a_mesh_computes_what_one_device_computes(name):
@@ -130,6 +123,7 @@ def test_a_sweep_over_lambda_is_one_program():
     assert late[-1] < 0.5 * late[0]
 
 
+@pytest.mark.slow
 def test_lambda_zero_trains_as_the_plain_ensemble_does():
     _, states = swept()
     seeds = Seeds(init="fixed", order="fixed", augment="fixed")
