@@ -38,6 +38,7 @@ def _arguments(config):
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
+            dry_run: only say what training would cost; the data are opened.
             launch: several processes.
             data: which examples.
             model: which network.
@@ -49,6 +50,7 @@ def _arguments(config):
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         minutes: float | None = None
+        dry_run: bool = False
         launch: Launch = Launch()
         data: DataConfig = config.data
         model: ModelConfig = config.model
@@ -80,6 +82,8 @@ def _parse(argv: Sequence[str]):
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
     config, options = _parse(argv)
+    if options.dry_run:
+        return _costs(config, options.only)
     process = connect(options.launch)
     from churn_jax.studies import run_study
     from churn_jax.training.run import Interrupted
@@ -116,6 +120,23 @@ def study(argv: Sequence[str]) -> int:
             return asked.exit_code
     if process == 0:
         _show(out, time.perf_counter() - began)
+    return 0
+
+
+def _costs(config, only: tuple[str, ...]) -> int:
+    """Prints what training each row would take."""
+    from churn_jax.studies.cost import study_costs
+
+    rows = study_costs(config, only)
+    width = max(len(row.name) for row in rows)
+    print(f"{'row':{width}}  replicas  networks    updates  examples seen      FLOPs")
+    for row in rows:
+        print(
+            f"{row.name:{width}}  {row.replicas:8}  {row.networks:8}  {row.updates:9,}"
+            f"  {row.examples:13,}  {row.flops:9.2e}"
+        )
+    total = sum(row.flops for row in rows)
+    print(f"{'all':{width}}  {total:.2e} FLOPs: gradients and teachers' forward passes")
     return 0
 
 

@@ -1,0 +1,142 @@
+"""What a study will cost, in floating-point operations, before anything is trained."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax import losses
+from churn_jax.data.records import StreamedSplit
+from churn_jax.ensembles import Group
+from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.inputs import load_inputs
+
+__all__ = ["RowCost", "network_flops", "study_costs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowCost:
+    """What training one row takes.
+
+    Attributes:
+        name: of the row.
+        replicas: R.
+        networks: trained per replica.
+        updates: of each replica.
+        examples: seen by each network, updates times batch size.
+        flops: floating-point operations of all replicas together.
+    """
+
+    name: str
+    replicas: int
+    networks: int
+    updates: int
+    examples: int
+    flops: float
+
+
+def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> float:
+    """Floating-point operations of one network and one example, counted by XLA.
+
+    Args:
+        network: a `churn_jax.ensembles.Network`.
+        image_shape: of one example.
+        train: with the gradient of the cross-entropy; else the forward pass.
+
+    Returns:
+        Operations, a multiplication and an addition counted as two. Nothing is
+        compiled or run.
+
+    Example:
+        >>> from churn_jax.studies import ModelConfig
+        >>> linear = ModelConfig("mlp", features=(100,)).build(10)
+        >>> flops = network_flops(linear, (50,), train=False)
+        >>> 2 * (50 * 100 + 100 * 10) < flops < 1.1 * 2 * (50 * 100 + 100 * 10)
+        True
+    """
+    # One example of many: what an update does once per batch is hardly counted.
+    batch = 64
+    images = jax.ShapeDtypeStruct((batch, *image_shape), jnp.float32)
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+    variables = jax.eval_shape(network.init, key, images)
+    labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
+
+    def loss(params, rest, key, images, labels):
+        given = {**rest, "params": params}
+        # Without an axis name, batch norm is over this batch.
+        outputs, state = network.apply(given, images, train=True, key=key)
+        # A gate's output has no labels; its mean stands for what trains it.
+        logits = outputs.logits
+        if logits.shape[-1] < 2:
+            return jnp.mean(logits), state
+        return jnp.mean(losses.cross_entropy(logits, labels)), state
+
+    def predict(params, rest, key, images, labels):
+        del key, labels
+        return network.apply({**rest, "params": params}, images, train=False)[0]
+
+    rest = {k: v for k, v in variables.items() if k != "params"}
+    wanted = jax.value_and_grad(loss, has_aux=True) if train else predict
+    lowered = jax.jit(wanted).lower(variables["params"], rest, key, images, labels)
+    analysis = lowered.cost_analysis()
+    return float(analysis["flops"]) / batch
+
+
+def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCost, ...]:
+    """What training each row takes; the data are opened, nothing is trained.
+
+    `R x updates x batch x (sum over networks of their gradient's operations + sum over
+    the teacher's networks of their forward pass)`. A penalty, the optimiser,
+    augmentation and evaluation are not counted: for networks of some size they are
+    small beside.
+
+    Args:
+        config: the study.
+        only: names of rows, with their teachers; default all.
+
+    Raises:
+        ValueError: unknown rows, networks or options.
+        churn_jax.data.DataError: the data cannot be used.
+
+    Notes:
+        LeNet5 on CPU is counted as the dense products that it is computed with there,
+        several times the operations of its convolutions.
+    """
+    sizes, costs, counted = {}, [], {}
+
+    def examples_of(spec: MethodSpec):
+        size = config.data.train_size if spec.train_size is None else spec.train_size
+        if size not in sizes:
+            sizes[size] = load_inputs(config.data, size).dataset
+        return sizes[size]
+
+    def per_example(groups: tuple[Group, ...], shape, train: bool) -> float:
+        total = 0.0
+        for group in groups:
+            # Networks of one name may differ in width.
+            image = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+            params = jax.eval_shape(group.network.init, jax.random.key(0), image)
+            widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
+            key = (group.network.name, widths, shape, train)
+            if key not in counted:
+                counted[key] = network_flops(group.network, shape, train=train)
+            total += group.size * counted[key]
+        return total
+
+    for spec in config.select(only):
+        dataset, train = examples_of(spec), spec.config(config.train)
+        split = dataset.train
+        streamed = isinstance(split, StreamedSplit)
+        shape = split.image_shape if streamed else tuple(split.images.shape[1:])
+        groups = spec.groups(config.model, dataset.num_classes)
+        updates = len(split) // train.batch_size * train.epochs
+        seen = updates * train.batch_size
+        flops = per_example(groups, shape, True)
+        if spec.teacher is not None:
+            taught = config.spec(spec.teacher)
+            teachers = taught.groups(config.model, dataset.num_classes)
+            flops += per_example(teachers, shape, False)
+        networks = sum(group.size for group in groups)
+        total = train.replicas * seen * flops
+        costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))
+    return tuple(costs)
