@@ -46,8 +46,8 @@ from churn_jax.training.writers import MetricsWriter, read_metrics
 
 __all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
 
-# Lines of metrics before lines begin to cover more windows.
-_LINES = 512
+# Lines of metrics to each doubling of the stream; twice as many at its beginning.
+_LINES = 256
 
 
 class Stream(Protocol):

@@ -47,15 +47,21 @@ def score_differences(scores: Array, labels: Array, chosen: Array) -> Array:
     count = jnp.sum(chosen.astype(jnp.float32))
 
     def mean(values):
-        return jnp.sum(jnp.where(use, values, 0.0), axis=0) / count
+        return jnp.sum(jnp.where(use, values, 0.0), axis=0, keepdims=True) / count
 
+    def largest(values):
+        return jnp.max(jnp.where(use, values, -jnp.inf), axis=0, keepdims=True)
+
+    # Means are taken from the largest, so that those of equal numbers are exact: equal
+    # predictions have no difference at all.
     def relative(log_p):
-        inside = jnp.where(use, log_p, -jnp.inf)
-        log_mean = jax.nn.logsumexp(inside, axis=0, keepdims=True) - jnp.log(count)
-        return mean(jnp.abs(jnp.expm1(log_p - log_mean)))
+        top = largest(log_p)
+        log_mean = top + jnp.log1p(mean(jnp.expm1(log_p - top)))
+        return mean(jnp.abs(jnp.expm1(log_p - log_mean)))[0]
 
     positive = jax.nn.sigmoid(scores)
-    distance = mean(jnp.abs(positive - mean(positive)[None]))
+    top = largest(positive)
+    distance = mean(jnp.abs(positive - (top + mean(positive - top))))[0]
     ones = jnp.sum((use & (scores > 0.0)).astype(jnp.float32), axis=0)
     at_label = jnp.where(labels[None] > 0, scores, -scores)
     values = jnp.stack(

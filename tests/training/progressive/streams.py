@@ -73,8 +73,8 @@ def adagrad(rate=0.1, **changes) -> OptimizerConfig:
 
 
 def tiny_run(method=None, model=None, **changes) -> StreamRun:
-    """Two replicas of two towers, windows of 16 examples in batches of 8."""
-    settings = {"replicas": 2, "batch_size": 8, "window": 16, "optimizer": adagrad()}
+    """Three replicas of two towers, windows of 16 examples in batches of 8."""
+    settings = {"replicas": 3, "batch_size": 8, "window": 16, "optimizer": adagrad()}
     config = StreamConfig(**settings | changes)
     method = method or ERM(members=2, deploy="mean_probs")
     return StreamRun("tiny", method, model or tiny_model(), config)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from churn_jax.methods import AntiDistillation
 from churn_jax.training.progressive.metrics import StreamMetrics
@@ -12,17 +13,18 @@ from tests.training.progressive.streams import ArrayStream, tiny_model, tiny_run
 from tests.training.progressive.test_step import ready
 
 
+@pytest.mark.slow
 def test_no_operation_has_the_size_of_a_table():
     """Tables are updated in place, and nothing copies or selects them."""
     rows = 500_000
     large = tiny_model(sizes=(rows, rows), wide=True, gate=True)
     small = tiny_model(wide=True, gate=True)
     method = AntiDistillation(members=2, deploy="gate", on="part")
-    _, inputs, state = ready(tiny_run(method, small))
+    _, inputs, state = ready(tiny_run(method, small, replicas=2))
     table = jax.ShapeDtypeStruct((2, large.rows, large.width), jnp.float32)
     state = state.replace(tables=table, accumulators=table)
     window = Examples.of(next(ArrayStream().windows(16)))
-    step = make_step(make_program(tiny_run(method, large)))
+    step = make_step(make_program(tiny_run(method, large, replicas=2)))
     lowered = step.lower(state, StreamMetrics.empty(2), inputs, window, np.int32(0))
     compiled = lowered.compile()
     size = 4 * np.prod(table.shape)

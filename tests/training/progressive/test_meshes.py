@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 def learned(mesh):
     method = AntiDistillation(members=2, strength=1.0, member_sample="bootstrap")
     # 18 rows, padded to 20 on four devices.
-    run = tiny_run(method, tiny_model(wide=True), mesh=mesh)
+    run = tiny_run(method, tiny_model(wide=True), replicas=2, mesh=mesh)
     program, inputs, state = ready(run)
     step, metrics = make_step(program, donate=False), StreamMetrics.empty(2)
     for number, window in enumerate(ArrayStream(count=42).windows(16)):

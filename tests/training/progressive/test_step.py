@@ -41,7 +41,7 @@ def ready(run):
 @pytest.fixture(scope="module")
 def run():
     method = AntiDistillation(members=2, strength=np.array([0.5, 2.0]))
-    return tiny_run(method, tiny_model(wide=True), optimizer=adagrad(RATE))
+    return tiny_run(method, tiny_model(wide=True), replicas=2, optimizer=adagrad(RATE))
 
 
 @pytest.fixture(scope="module")
