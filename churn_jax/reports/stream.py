@@ -20,6 +20,7 @@ __all__ = ["StreamReport", "StreamRow", "collect_stream", "is_stream", "number_o
 KIND = "stream"
 RESULT = "result.json"
 PARTS = ("stream", "holdout")
+UNFINISHED = "it has not finished"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +103,14 @@ class StreamReport:
                 f"{self.study.baseline} has not finished, so nothing is compared with "
                 "it"
             )
-        said += [f"{m.info.label} is missing: {m.reason}" for m in self.missing]
+        waiting = [m.info.label for m in self.missing if m.reason == UNFINISHED]
+        if waiting:
+            said.append(f"Not finished: {'; '.join(waiting)}")
+        said += [
+            f"{m.info.label} is missing: {m.reason}"
+            for m in self.missing
+            if m.reason != UNFINISHED
+        ]
         return tuple(said)
 
 
@@ -139,7 +147,7 @@ def collect_stream(folder) -> StreamReport:
     finished = {m.get("name") for m in study.facts.get("methods") or ()}
     for info in study.methods:
         if info.name not in finished:
-            reasons[info.name] = "it has not finished"
+            reasons[info.name] = UNFINISHED
             continue
         path = study.method_folder(info.name) / RESULT
         try:

@@ -148,7 +148,7 @@ def test_the_whole_report_of_table_3(tmp_path, rng):
     page = report.files["report.html"].read_text()
     assert page == render_stream(report)  # nothing in it depends on when it is drawn
     assert page.count("<figure>") == 2 and "<script" not in page
-    assert "unfinished is missing: it has not finished" in page
+    assert "Not finished: unfinished" in page
     for part in report.parts:
         assert page.count('class="main"') == len(report.parts) == 2, part
     text = report.files["table.md"].read_text()

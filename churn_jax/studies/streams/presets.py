@@ -74,7 +74,7 @@ _PREPARE = (
 def _baseline(s: float = 1.0) -> StreamSpec:
     name, label = "baseline", "No AD"
     if s != 1.0:
-        name, label = f"baseline_s{s:g}", f"No AD, s = {s:g}"
+        name, label = f"baseline_s{s:g}", f"No AD, s {s:g}"
     method = ERM(members=COMPONENTS, deploy="mean_probs", input_scale=s)
     return StreamSpec(name, label, method)
 
@@ -84,7 +84,7 @@ def _ad(penalty: str, strength: float, s: float = 1.0) -> StreamSpec:
     name = f"{penalty}_{strength:g}_s{s:g}".replace(".", "_")
     return StreamSpec(
         name,
-        f"{penalty.capitalize()}, λ = {strength:g}, s = {s:g}",
+        f"{penalty.capitalize()}, λ {strength:g}, s {s:g}",
         AntiDistillation(
             members=COMPONENTS,
             deploy="mean_probs",
@@ -195,7 +195,7 @@ def _summed(config: StreamStudyConfig) -> StreamStudyConfig:
             return spec
         strength = spec.method.strength
         method = dataclasses.replace(spec.method, strength=strength / batch)
-        plain = f"λ = {strength:g}"
+        plain = f"λ {strength:g}"
         label = spec.label.replace(plain, f"{plain}/{batch}")
         return dataclasses.replace(spec, method=method, label=label)
 

@@ -2,6 +2,7 @@ import difflib
 
 import pytest
 
+from churn_jax.reports.figure import LONGEST_LABEL
 from churn_jax.reports.published import published
 from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 from churn_jax.studies.streams.presets import FORMS
@@ -68,14 +69,15 @@ def test_lambda_against_a_summed_label_loss_is_divided_by_the_batch():
     whole, summed = stream_preset("ad-table3"), stream_preset("ad-table3:summed")
     (spec,) = summed.select(("correlation_5_s10",))
     assert spec.method.strength == 5.0 / whole.train.batch_size
-    assert spec.label == "Correlation, λ = 5/256, s = 10"
+    assert spec.label == "Correlation, λ 5/256, s 10"
     assert summed.methods[0] == whole.methods[0]
 
 
-def test_labels_are_different():
-    for name in STREAM_PRESETS:
+def test_labels_are_different_and_short():
+    for name in (*STREAM_PRESETS, "ad-table3:summed"):
         labels = [spec.label for spec in stream_preset(name).methods]
         assert len(set(labels)) == len(labels)
+        assert max(map(len, labels)) <= LONGEST_LABEL  # legends show them whole
 
 
 @pytest.mark.parametrize(
