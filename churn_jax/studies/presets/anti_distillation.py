@@ -93,7 +93,7 @@ def matched_width(
 
     Example:
         >>> matched_width(1200, 2)
-        1850
+        1827
     """
     linear = inputs + classes + 2
     wanted = members * (width * (width + linear) + classes) - classes
