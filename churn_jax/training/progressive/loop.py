@@ -49,6 +49,9 @@ __all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
 # Lines of metrics to each doubling of the stream; twice as many at its beginning.
 _LINES = 256
 
+_compute = jax.jit(StreamMetrics.compute)
+_merge = jax.jit(StreamMetrics.merge)
+
 
 class Stream(Protocol):
     """What is learned from: `TableStream` of `churn_jax.data.tables`, or alike."""
@@ -160,13 +163,12 @@ class _Loop:
         if self.path is not None:
             self._restore(self.path)
         self.step = make_step(self.program)
-        self.compute = jax.jit(StreamMetrics.compute)
-        self.merge = jax.jit(StreamMetrics.merge)
         self.saved = time.perf_counter()
 
     def _nothing(self) -> StreamMetrics:
         """No sums, each in memory of its own: they are donated."""
-        empty = fetch(StreamMetrics.empty(self.run.config.replicas))
+        shapes = jax.eval_shape(lambda: StreamMetrics.empty(self.run.config.replicas))
+        empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
         return replicate(empty, self.program.mesh)
 
     def _tree(self):
@@ -251,7 +253,7 @@ class _Loop:
         """Writes a line of metrics and begins the next; whether any replica lives."""
         self.lines += 1
         small = _small(self.state.dense)
-        figures = _without_stopped(fetch(self.compute(self.segment)), small.alive)
+        figures = _without_stopped(fetch(_compute(self.segment)), small.alive)
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan
         names = ("loss", *(f"term/{name}" for name in self.terms))
@@ -268,7 +270,7 @@ class _Loop:
             self.writer.write(record)
         elif self.path is None:
             self.curve.append(_flat(record))
-        self.total = self.merge(self.total, self.segment)
+        self.total = _merge(self.total, self.segment)
         self.segment = self._nothing()
         self.state = self.state.replace(dense=_new_segment(self.state.dense))
         self.segment_start, self.segment_counted = self.windows, self.counted
@@ -295,7 +297,7 @@ class _Loop:
     def result(self) -> StreamResult:
         """The figures of the whole stream, then those of the held-out part."""
         small = _small(self.state.dense)
-        totals = fetch(self.compute(self.total))
+        totals = fetch(_compute(self.total))
         curve = self.curve
         if self.path is not None:
             lines = read_metrics(self.path / "metrics.jsonl")
@@ -325,7 +327,7 @@ class _Loop:
             examples += int(np.sum(window.mask > 0))
         if not examples:
             return {}
-        figures = _without_stopped(fetch(self.compute(metrics)), alive)
+        figures = _without_stopped(fetch(_compute(metrics)), alive)
         return {"examples": examples, **figures}
 
     def save(self) -> None:

@@ -1,6 +1,7 @@
 """What changes while a stream is learned, and what does not."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -131,22 +132,34 @@ def _counted(model: ClickModel) -> tuple[Group, ...]:
     return (towers, Group(network, 1, gate=True)) if model.gate else (towers,)
 
 
-def make_program(run: StreamRun, devices=None) -> StreamProgram:
-    """The program of a run.
+def make_program(run: StreamRun) -> StreamProgram:
+    """The program of a run; the same one for runs that differ in coefficients only.
 
     Raises:
         ValueError: there are fewer devices than the mesh has.
     """
     config = run.config
+    return _program(
+        run.model,
+        config.optimizer,
+        config.batch_size,
+        config.window,
+        config.warm_windows,
+        config.mesh,
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _program(model, optimizer, batch_size, window, warm_windows, mesh):
     engine = Program(
-        groups=_counted(run.model),
-        optimizer=config.optimizer,
-        schedule=make_schedule(config.optimizer, steps_per_epoch=1, total_steps=1),
-        batch_size=config.batch_size,
-        mesh=make_mesh(config.mesh, devices),
+        groups=_counted(model),
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, steps_per_epoch=1, total_steps=1),
+        batch_size=batch_size,
+        mesh=make_mesh(mesh),
         convolutional=False,
     )
-    return StreamProgram(run.model, engine, config.window, config.warm_windows)
+    return StreamProgram(model, engine, window, warm_windows)
 
 
 def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
@@ -180,20 +193,38 @@ def init_stream(
 
     The engine's `sums` have no terms yet; `make_step` says how many there are.
     """
-    model, config = run.model, run.config
+    config = run.config
     numbers = np.asarray(config.numbers)
     if config.warm_windows:
         # All replicas are one until the warm start ends.
         numbers = np.zeros_like(numbers)
-    example = (
-        jnp.zeros(
-            (model.tables, 1, len(model.sizes), model.embedding_dim + model.wide)
-        ),
-        jnp.zeros((1, model.numeric)),
+    keys = config.seeds.keys("init", numbers)
+    scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
+    scale = jnp.broadcast_to(scale, (config.replicas,))
+    towers, tables, accumulators = _makers(program)
+    table = tables(keys, scale)
+    squares: PyTree = ()
+    if config.optimizer.name == "adagrad":
+        squares = accumulators(table)
+    variables = towers(keys)
+    dense = init_state(
+        program.engine,
+        variables,
+        config.replicas,
+        terms=0,
+        memory=run.method.init_memory(2),
     )
+    return StreamState(dense, table, squares)
 
-    def towers():
-        keys = config.seeds.keys("init", numbers)
+
+@functools.lru_cache(maxsize=16)
+def _makers(program: StreamProgram):
+    """Compiled makers of the towers, the tables and AdaGrad's accumulators."""
+    model = program.model
+    row = jnp.zeros((1, len(model.sizes), model.width))
+    example = (model.split_rows(row), jnp.zeros((1, model.numeric)))
+
+    def towers(keys):
         params = jax.vmap(
             lambda key: program.network.init(jax.random.fold_in(key, 0), *example)
         )(keys)["params"]
@@ -205,35 +236,24 @@ def init_stream(
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(groups)
         )
 
-    def tables(scale):
-        keys = config.seeds.keys("init", numbers)
+    def tables(keys, scale):
         return jax.vmap(
             lambda key, s: init_table(
                 model, jax.random.fold_in(key, 1), s, rows=program.table_rows
             )
         )(keys, scale)
 
-    mesh = program.mesh
-    slots = NamedSharding(mesh, TrainState.specs().params)
-    rows = NamedSharding(mesh, P(REPLICA, DATA))
-    scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
-    scale = jnp.broadcast_to(scale, (config.replicas,))
-    made = jax.jit(tables, out_shardings=rows)(scale)
-    accumulators: PyTree = ()
-    if config.optimizer.name == "adagrad":
-        start = config.optimizer.adagrad_accumulator
-        accumulators = jax.jit(
-            lambda: jnp.full(made.shape, start, jnp.float32), out_shardings=rows
-        )()
-    variables = jax.jit(towers, out_shardings=slots)()
-    dense = init_state(
-        program.engine,
-        variables,
-        config.replicas,
-        terms=0,
-        memory=run.method.init_memory(2),
+    def accumulators(table):
+        start = program.engine.optimizer.adagrad_accumulator
+        return jnp.full(table.shape, start, jnp.float32)
+
+    slots = NamedSharding(program.mesh, TrainState.specs().params)
+    rows = NamedSharding(program.mesh, P(REPLICA, DATA))
+    return (
+        jax.jit(towers, out_shardings=slots),
+        jax.jit(tables, out_shardings=rows),
+        jax.jit(accumulators, out_shardings=rows),
     )
-    return StreamState(dense, made, accumulators)
 
 
 def parameter_count(run: StreamRun, state: StreamState) -> int:

@@ -4,6 +4,7 @@ Written for the replicas of one device inside one `shard_map`, as the engine's s
 The forward pass that scores a batch is the one whose gradient is taken.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -288,6 +289,7 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
     return metrics, scores
 
 
+@functools.lru_cache(maxsize=16)
 def make_step(program: StreamProgram, *, donate: bool = True):
     """Compiles the step of a window.
 
@@ -314,6 +316,7 @@ def make_step(program: StreamProgram, *, donate: bool = True):
     return jax.jit(sharded, donate_argnums=(0, 1) if donate else ())
 
 
+@functools.lru_cache(maxsize=16)
 def make_score(program: StreamProgram):
     """Compiles `score(state, metrics, inputs, window) -> (metrics, scores [R, W])`."""
 

@@ -32,6 +32,7 @@ def labels():
     return jnp.asarray(np.random.default_rng(2).integers(0, 2, EXAMPLES))
 
 
+@jax.jit
 def whole(scores, labels):
     """Every prediction difference by name, as the metrics of whole arrays say."""
     logits = binary_logits(scores)
@@ -48,7 +49,7 @@ def whole(scores, labels):
 def test_differences_are_those_of_the_chosen_replicas(scores, labels, chosen):
     chosen = np.array(chosen, bool)
     left_out = jnp.where(chosen[:, None], scores, jnp.nan)
-    values = score_differences(left_out, labels, jnp.asarray(chosen))
+    values = jax.jit(score_differences)(left_out, labels, jnp.asarray(chosen))
     wanted = whole(scores[chosen], labels)
     for name, value in zip(DIFFERENCES, values, strict=True):
         np.testing.assert_allclose(np.mean(value), wanted[name], rtol=2e-6)
