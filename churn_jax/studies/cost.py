@@ -47,6 +47,9 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
         Operations, a multiplication and an addition counted as two. Nothing is
         compiled or run.
 
+    Raises:
+        ValueError: the backend does not count.
+
     Example:
         >>> from churn_jax.studies import ModelConfig
         >>> linear = ModelConfig("mlp", features=(100,)).build(10)
@@ -78,7 +81,12 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
     rest = {k: v for k, v in variables.items() if k != "params"}
     wanted = jax.value_and_grad(loss, has_aux=True) if train else predict
     lowered = jax.jit(wanted).lower(variables["params"], rest, key, images, labels)
-    analysis = lowered.cost_analysis()
+    analysis = lowered.cost_analysis() or {}
+    if "flops" not in analysis:
+        raise ValueError(
+            f"XLA counts no operations on {jax.default_backend()}; set "
+            "JAX_PLATFORMS=cpu to count them"
+        )
     return float(analysis["flops"]) / batch
 
 

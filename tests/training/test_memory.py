@@ -143,8 +143,9 @@ def test_a_memory_that_is_not_finite_stops_the_replica_by_name():
 def test_a_memory_of_another_form_is_refused(spoil, message):
     session, state = history("mesh")[0].session, history("mesh")[1][0]
     inputs = session.inputs(0)
-    method = inputs.coefficients.method.replace(spoil=spoil)
-    inputs = inputs.replace(coefficients=inputs.coefficients.replace(method=method))
+    method = dataclasses.replace(inputs.coefficients.method, spoil=spoil)
+    coefficients = dataclasses.replace(inputs.coefficients, method=method)
+    inputs = dataclasses.replace(inputs, coefficients=coefficients)
     with pytest.raises(ValueError, match=message):
         term_names(session.program, state, inputs, (), session.images, session.labels)
 
