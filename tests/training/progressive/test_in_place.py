@@ -17,8 +17,8 @@ from tests.training.progressive.test_step import ready
 def test_no_operation_has_the_size_of_a_table():
     """Tables are updated in place, and nothing copies or selects them."""
     rows = 500_000
-    large = tiny_model(sizes=(rows, rows), wide=True, gate=True)
-    small = tiny_model(wide=True, gate=True)
+    large = tiny_model(sizes=(rows, rows), features=(4,), wide=True, gate=True)
+    small = tiny_model(features=(4,), wide=True, gate=True)
     method = AntiDistillation(members=2, deploy="gate", on="part")
     _, inputs, state = ready(tiny_run(method, small, replicas=2))
     table = jax.ShapeDtypeStruct((2, large.rows, large.width), jnp.float32)

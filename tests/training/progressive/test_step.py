@@ -1,5 +1,7 @@
 """A window step against the same training written densely."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from churn_jax.ensembles import Outputs, average_probs
 from churn_jax.methods import AntiDistillation, Batch
 from churn_jax.models.click import ClickNetwork
+from churn_jax.training import MeshShape
 from churn_jax.training.progressive import state as states
 from churn_jax.training.progressive.metrics import StreamMetrics
 from churn_jax.training.progressive.step import (
@@ -49,9 +52,8 @@ def stream():
     return ArrayStream(count=26)  # a window of 16, then one of 10
 
 
-@pytest.fixture(scope="module")
-def learned(run, stream, quick_to_compile):
-    """State before and after two windows, and the scores of both."""
+def learn(run, stream):
+    """State before and after two windows, the scores of both, and the figures."""
     program, inputs, state = ready(run)
     step, metrics = make_step(program, donate=False), StreamMetrics.empty(2)
     before, scores = state, []
@@ -60,7 +62,12 @@ def learned(run, stream, quick_to_compile):
             state, metrics, inputs, Examples.of(window), np.int32(number)
         )
         scores.append(np.asarray(given))
-    return program, inputs, before, state, scores
+    return program, inputs, before, state, scores, metrics.compute()
+
+
+@pytest.fixture(scope="module")
+def learned(run, stream, quick_to_compile):
+    return learn(run, stream)
 
 
 def dense_replica(run, program, inputs, state, stream, r):
@@ -116,7 +123,7 @@ def dense_replica(run, program, inputs, state, stream, r):
 
 @pytest.mark.parametrize("r", [0, 1])
 def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned, r):
-    program, inputs, before, after, scores = learned
+    program, inputs, before, after, scores, _ = learned
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
     np.testing.assert_allclose(after.tables[r], params["table"], **close)
@@ -133,13 +140,13 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned, r):
 
 
 def test_empty_batches_are_not_learned(learned):
-    _, _, _, after, _ = learned
+    after = learned[3]
     # Two batches of the first window, two of ten examples in the second.
     np.testing.assert_array_equal(after.dense.step, [4, 4])
 
 
 def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):
-    program, inputs, before, _, scores = learned
+    program, inputs, before, _, scores, _ = learned
     window = next(stream.windows(16))
     _, fresh = make_score(program)(
         before, StreamMetrics.empty(2), inputs, Examples.of(window)
@@ -161,3 +168,26 @@ def test_an_order_is_a_permutation_with_padding_last():
         np.testing.assert_array_equal(np.sort(order), np.arange(8))
         np.testing.assert_array_equal(order[5:], [5, 6, 7])
     assert len({tuple(order) for order in orders}) == 4
+
+
+@pytest.mark.slow
+def test_eight_devices_learn_what_one_learns(run, stream, learned):
+    """Replicas over two devices; batches, the penalty and the tables over four."""
+    _, _, _, alone, scores, figures = learned
+    config = dataclasses.replace(run.config, mesh=MeshShape(2, 1, 4))
+    wide = dataclasses.replace(run, config=config)
+    _, _, _, spread, spread_scores, spread_figures = learn(wide, stream)
+    # 18 rows, padded to 20: five on each of four devices.
+    assert spread.tables.shape == (2, 20, 8)
+    assert spread.tables.sharding.shard_shape(spread.tables.shape) == (1, 5, 8)
+    close = {"rtol": 2e-5, "atol": 1e-6}
+    for a, b in zip(spread_scores, scores, strict=True):
+        np.testing.assert_allclose(a, b, **close)
+    np.testing.assert_allclose(spread.tables[:, :18], alone.tables, **close)
+    np.testing.assert_allclose(spread.accumulators[:, :18], alone.accumulators, **close)
+    for a, b in zip(
+        jax.tree.leaves(spread.dense), jax.tree.leaves(alone.dense), strict=True
+    ):
+        np.testing.assert_allclose(a, b, **close)
+    for name, value in figures.items():
+        np.testing.assert_allclose(spread_figures[name], value, rtol=1e-4, atol=1e-6)
