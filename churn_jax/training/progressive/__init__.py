@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from churn_jax.training.progressive.config import (
         StreamConfig,
-        StreamResult,
         StreamRun,
-        load_result,
-        save_result,
         stream_identity,
     )
     from churn_jax.training.progressive.loop import StreamProgress, run_stream
+    from churn_jax.training.progressive.result import (
+        StreamResult,
+        load_result,
+        save_result,
+    )
 
 __all__ = [
     "StreamConfig",
@@ -36,11 +38,11 @@ __all__ = [
 _HOMES = {
     "StreamConfig": "config",
     "StreamProgress": "loop",
-    "StreamResult": "config",
+    "StreamResult": "result",
     "StreamRun": "config",
-    "load_result": "config",
+    "load_result": "result",
     "run_stream": "loop",
-    "save_result": "config",
+    "save_result": "result",
     "stream_identity": "config",
 }
 

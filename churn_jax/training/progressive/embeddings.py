@@ -124,7 +124,8 @@ def _sorted_fields(ids: Array, largest: int) -> tuple[Array, Array]:
         both = jnp.sort(both, axis=1)
         pair = jnp.divmod(both, jnp.uint32(batch))
         return pair[0].astype(jnp.int32), pair[1].astype(jnp.int32)
-    return jax.lax.sort((ids, place), dimension=1, is_stable=True, num_keys=1)
+    own, order = jax.lax.sort((ids, place), dimension=1, is_stable=True, num_keys=1)
+    return own, order
 
 
 def _add(tables: Array, rows: Array, change: Array) -> Array:

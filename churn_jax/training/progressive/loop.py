@@ -20,15 +20,13 @@ from churn_jax.training.partition import (
     place,
     replicate,
 )
-from churn_jax.training.progressive.config import (
-    StreamResult,
-    StreamRun,
-    save_result,
-    stream_identity,
-)
+from churn_jax.training.progressive.checks import check_schema, check_window
+from churn_jax.training.progressive.config import StreamRun, stream_identity
 from churn_jax.training.progressive.metrics import StreamMetrics
+from churn_jax.training.progressive.result import StreamResult, save_result
 from churn_jax.training.progressive.state import (
     StreamInputs,
+    StreamState,
     init_inputs,
     init_stream,
     make_program,
@@ -143,14 +141,15 @@ class _Loop:
         self.began = time.perf_counter()
         self.run, self.stream = run, stream
         self.on_progress, self.on_note = on_progress, on_note
-        _check_schema(run, stream)
+        check_schema(run, stream)
         self.program = make_program(run)
         self.inputs: StreamInputs = init_inputs(run, self.program)
         state = init_stream(run, self.program, self.inputs)
         self.terms = term_names(self.program, state, self.inputs)
         sums = np.zeros((run.config.replicas, 1 + len(self.terms)), np.float32)
         sums = place(sums, self.program.mesh, P(REPLICA))
-        self.state = state.replace(dense=state.dense.replace(sums=sums))
+        dense = dataclasses.replace(state.dense, sums=sums)
+        self.state: StreamState = dataclasses.replace(state, dense=dense)
         self.parameters = parameter_count(run, state)
         self.total, self.segment = self._nothing(), self._nothing()
         self.windows = self.examples = self.counted = 0
@@ -158,7 +157,8 @@ class _Loop:
         self.earlier_seconds = 0.0
         self.identity = stream_identity(run, stream.fingerprint)
         self.curve: list[dict[str, Any]] = []
-        self.checkpoints = self.writer = None
+        self.checkpoints: Checkpoints | None = None
+        self.writer: MetricsWriter | None = None
         self.path = None if directory is None else Path(directory)
         if self.path is not None:
             self._restore(self.path)
@@ -175,13 +175,13 @@ class _Loop:
         return {"state": self.state, "total": self.total, "segment": self.segment}
 
     def _restore(self, path: Path) -> None:
-        self.checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
+        checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
             self._tree(),
         )
         try:
-            restored = self.checkpoints.restore(like)
+            restored = checkpoints.restore(like)
             if restored is not None:
                 for name, part in restored.tree.items():
                     setattr(self, name, part)
@@ -195,8 +195,9 @@ class _Loop:
             if jax.process_index() == 0:
                 self.writer = MetricsWriter(path, resume_epoch=self.lines)
         except BaseException:
-            self.checkpoints.close()
+            checkpoints.close()
             raise
+        self.checkpoints = checkpoints
 
     def seconds(self) -> float:
         return self.earlier_seconds + time.perf_counter() - self.began
@@ -242,7 +243,7 @@ class _Loop:
         """What is left of the stream; what was learned is saved if it breaks off."""
         try:
             for window in self.stream.windows(size, start=self.examples):
-                _check_window(self.run, window)
+                check_window(self.run, window)
                 yield window
         except (ValueError, OSError):
             if self.examples:
@@ -253,7 +254,8 @@ class _Loop:
         """Writes a line of metrics and begins the next; whether any replica lives."""
         self.lines += 1
         small = _small(self.state.dense)
-        figures = _without_stopped(fetch(_compute(self.segment)), small.alive)
+        alive = np.asarray(small.alive)
+        figures = _without_stopped(fetch(_compute(self.segment)), alive)
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan
         names = ("loss", *(f"term/{name}" for name in self.terms))
@@ -272,9 +274,10 @@ class _Loop:
             self.curve.append(_flat(record))
         self.total = _merge(self.total, self.segment)
         self.segment = self._nothing()
-        self.state = self.state.replace(dense=_new_segment(self.state.dense))
+        self.state = dataclasses.replace(
+            self.state, dense=_new_segment(self.state.dense)
+        )
         self.segment_start, self.segment_counted = self.windows, self.counted
-        alive = small.alive
         stopped = stopped_replicas(small, self.terms)
         log_loss = np.mean(figures["log_loss"][alive]) if alive.any() else np.nan
         self.on_progress(
@@ -297,6 +300,7 @@ class _Loop:
     def result(self) -> StreamResult:
         """The figures of the whole stream, then those of the held-out part."""
         small = _small(self.state.dense)
+        alive = np.asarray(small.alive)
         totals = fetch(_compute(self.total))
         curve = self.curve
         if self.path is not None:
@@ -308,9 +312,9 @@ class _Loop:
             seconds=self.seconds(),
             parameters=self.parameters,
             stopped=stopped_replicas(small, self.terms),
-            totals=_without_stopped(totals, small.alive),
+            totals=_without_stopped(totals, alive),
             curve=curve,
-            holdout=self._held_out(small.alive),
+            holdout=self._held_out(alive),
             identity=self.identity,
         )
 
@@ -318,7 +322,7 @@ class _Loop:
         metrics, running, examples = self._nothing(), None, 0
         score = None
         for window in self.stream.windows(self.run.config.window, part="holdout"):
-            _check_window(self.run, window)
+            check_window(self.run, window)
             score = score or make_score(self.program)
             given = replicate(Examples.of(window), self.program.mesh)
             if running is not None:
@@ -356,8 +360,17 @@ class _Loop:
 
 def _small(dense: TrainState) -> TrainState:
     """The towers' state without its trees, on the host."""
-    trees = ("params", "model_state", "opt_state", "peers", "ema", "memory")
-    return fetch(dataclasses.replace(dense, **dict.fromkeys(trees, ())))
+    return fetch(
+        dataclasses.replace(
+            dense,
+            params=(),
+            model_state=(),
+            opt_state=(),
+            peers=(),
+            ema=(),
+            memory=(),
+        )
+    )
 
 
 def _new_segment(dense: TrainState) -> TrainState:
@@ -368,7 +381,7 @@ def _new_segment(dense: TrainState) -> TrainState:
 
 def _without_stopped(figures: dict[str, Any], alive: np.ndarray) -> dict[str, Any]:
     """Figures by replica with nan for those that stopped."""
-    kept = {}
+    kept: dict[str, Any] = {}
     for name, value in figures.items():
         value = np.asarray(value, np.float64)
         kept[name] = np.where(alive, value, np.nan) if value.ndim else float(value)
@@ -386,43 +399,3 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
             array = np.asarray(value, np.float64)  # null is nan
             entry[name] = array if array.ndim else float(array)
     return entry
-
-
-def _check_schema(run: StreamRun, stream: Stream) -> None:
-    """The stream has the model's features, where it says which ones it has."""
-    schema = getattr(stream, "schema", None)
-    if schema is None:
-        return
-    sizes, numeric = tuple(schema.sizes), len(schema.numeric)
-    if sizes != run.model.sizes or numeric != run.model.numeric:
-        raise ValueError(
-            f"{run.name}: the model has tables of {run.model.sizes} rows and "
-            f"{run.model.numeric} numeric features, the stream {sizes} and {numeric}"
-        )
-
-
-def _check_window(run: StreamRun, window) -> None:
-    """Shapes, ids and labels of one window."""
-    size, model = run.config.window, run.model
-    for name, expected in (
-        ("ids", (size, len(model.sizes))),
-        ("numeric", (size, model.numeric)),
-        ("labels", (size,)),
-        ("mask", (size,)),
-    ):
-        shape = np.shape(getattr(window, name))
-        if shape != expected:
-            raise ValueError(
-                f"{run.name}: a window's {name} must have shape {expected}; got {shape}"
-            )
-    valid = np.asarray(window.mask) > 0
-    ids = np.asarray(window.ids)[valid]
-    beyond = ((ids < 0) | (ids >= np.asarray(model.sizes))).any(axis=0)
-    if beyond.any():
-        field = int(np.flatnonzero(beyond)[0])
-        raise ValueError(
-            f"{run.name}: an id of field {field} is outside of its table of "
-            f"{model.sizes[field]} rows"
-        )
-    if not np.isin(np.asarray(window.labels)[valid], (0, 1)).all():
-        raise ValueError(f"{run.name}: labels must be 0 or 1")

@@ -15,7 +15,7 @@ from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.training.initialize import init_coefficients, init_state
 from churn_jax.training.optim import make_schedule
-from churn_jax.training.partition import DATA, REPLICA, make_mesh
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
 from churn_jax.training.state import Coefficients, TrainState
@@ -247,7 +247,7 @@ def _makers(program: StreamProgram):
         start = program.engine.optimizer.adagrad_accumulator
         return jnp.full(table.shape, start, jnp.float32)
 
-    slots = NamedSharding(program.mesh, TrainState.specs().params)
+    slots = NamedSharding(program.mesh, P(REPLICA, MEMBER))
     rows = NamedSharding(program.mesh, P(REPLICA, DATA))
     return (
         jax.jit(towers, out_shardings=slots),

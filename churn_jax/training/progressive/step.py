@@ -5,7 +5,7 @@ The forward pass that scores a batch is the one whose gradient is taken.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,7 @@ class Examples(NamedTuple):
     def of(cls, window) -> "Examples":
         """From a `Window` of `churn_jax.data.tables`, still on the host."""
         # Beyond 2^32 examples the number that draws members' samples starts again.
-        first = np.uint32(window.first % 2**32)
+        first: Any = np.uint32(window.first % 2**32)
         return cls(window.ids, window.numeric, window.labels, window.mask, first)
 
 
@@ -83,9 +83,13 @@ def _gathered(leaf):
 def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
     """All components on this device's share of a batch."""
     given = program.model.split_rows(rows)
-    out = program.network.apply({"params": program.as_params(params)}, given, numeric)
-    leaves = (out.logits, out.features, out.part, out.gate)
-    return Outputs(*(None if leaf is None else _gathered(leaf) for leaf in leaves))
+    variables = {"params": program.as_params(params)}
+    out: Any = program.network.apply(variables, given, numeric)
+    rest = (out.features, out.part, out.gate)
+    return Outputs(
+        _gathered(out.logits),
+        *(None if leaf is None else _gathered(leaf) for leaf in rest),
+    )
 
 
 def _score(method, outputs: Outputs) -> Array:
