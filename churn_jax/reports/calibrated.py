@@ -1,0 +1,170 @@
+"""Prediction differences at equal calibration: what is left when confidence is equal.
+
+A method that makes predictions less sure changes every difference of probabilities,
+whether or not its runs agree better. So each run's logits are divided by the one
+temperature that suits the run's own validation split, and the study's prediction
+differences are taken again:
+
+    python -m churn_jax.reports.calibrated runs/ad-mnist
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
+from churn_jax.predictions import Predictions, PredictionsError, load_predictions
+from churn_jax.reports.artefacts import MethodInfo, ReportError, read_study
+from churn_jax.reports.cells import number, of_set
+from churn_jax.reports.estimates import Estimate, over_runs, over_sets
+
+__all__ = ["CalibratedRow", "calibrated_rows", "calibrated_table"]
+
+VALIDATION, TEST = "predictions-validation.npz", "predictions.npz"
+QUANTITY = "prediction_difference"
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibratedRow:
+    """One method of a study with calibrated probabilities.
+
+    Attributes:
+        name: of the method.
+        label: name for people.
+        runs: replicas that finished.
+        temperature: over runs, fitted on the validation split.
+        nll: of the calibrated predictions on the test split, over runs.
+        before: Delta_1 of the predictions as they are deployed.
+        after: Delta_1 of the calibrated predictions.
+        change: `after` against the baseline's, paired by run; None for the baseline and
+            where other runs finished.
+    """
+
+    name: str
+    label: str
+    runs: tuple[int, ...]
+    temperature: Estimate
+    nll: Estimate
+    before: Estimate
+    after: Estimate
+    change: Difference | None
+
+
+def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
+    """Every finished method of a study's folder at its own temperatures.
+
+    Raises:
+        ReportError: not a study's folder, or no method has predictions of both splits.
+    """
+    study = read_study(run_dir)
+    rows: list[CalibratedRow] = []
+    without: dict[str, np.ndarray] = {}
+    for method in study.methods:
+        folder = study.method_folder(method.name)
+        try:
+            validation = load_predictions(folder / VALIDATION)
+            test = load_predictions(folder / TEST)
+        except (PredictionsError, FileNotFoundError):
+            continue
+        row, left_out = _row(method, validation, test)
+        rows.append(row)
+        without[method.name] = left_out
+    if not rows:
+        raise ReportError(
+            f"no method of {study.folder} has predictions of both splits "
+            f"({VALIDATION} and {TEST})"
+        )
+    base = next((row for row in rows if row.name == study.baseline), None)
+    return tuple(_compared(row, base, without) for row in rows)
+
+
+@jax.jit
+def _temperatures(logits, labels):
+    return jax.vmap(metrics.fit_temperature, (0, None))(logits, labels)
+
+
+@jax.jit
+def _nll(logits, labels):
+    return jax.vmap(metrics.negative_log_likelihood, (0, None))(logits, labels)
+
+
+def _row(method: MethodInfo, validation: Predictions, test: Predictions):
+    """The row without its change, and Delta_1 without each run, `[R]`."""
+    stopped = method.stopped_replicas
+    runs = [r for r in range(len(test.logits)) if r not in stopped]
+    if not runs:
+        raise ReportError(f"{method.name} has no run that finished")
+    temperature = np.asarray(
+        _temperatures(validation.logits[runs], validation.labels.astype(np.int32))
+    )
+    logits = test.logits[runs] / temperature[:, None, None]
+    labels = test.labels.astype(np.int32)
+    before, _ = over_sets(test.logits[runs], labels)
+    after, without = over_sets(logits, labels)
+    row = CalibratedRow(
+        method.name,
+        method.label,
+        tuple(runs),
+        over_runs(temperature),
+        over_runs(np.asarray(_nll(logits, labels))),
+        before[QUANTITY],
+        after[QUANTITY],
+        None,
+    )
+    return row, without[QUANTITY]
+
+
+def _compared(row: CalibratedRow, base: CalibratedRow | None, without):
+    if base is None or row is base or row.runs != base.runs:
+        return row
+    change = paired_leave_one_out_test(
+        row.after.mean, base.after.mean, without[row.name], without[base.name]
+    )
+    return dataclasses.replace(row, change=change)
+
+
+def calibrated_table(rows: Sequence[CalibratedRow]) -> str:
+    """The rows as a Markdown table; Delta_1 ± standard error, others ± deviation."""
+    head = ("Method", "Temperature", "NLL", "Δ₁ as deployed", "Δ₁ calibrated", "change")
+    lines = [f"| {' | '.join(head)} |", "| :-- | --: | --: | --: | --: | --: |"]
+    for row in rows:
+        change = "–"
+        if row.change is not None:
+            change = f"{row.change.difference:+.4f} ± {row.change.stderr:.4f}"
+            change = change.replace("-", "−")
+        cells = (
+            row.label,
+            number(row.temperature),
+            number(row.nll),
+            of_set(row.before),
+            of_set(row.after),
+            change,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the table; 2 for a folder no table can be made of."""
+    parser = argparse.ArgumentParser(
+        prog="python -m churn_jax.reports.calibrated",
+        description="Prediction differences of a study at equal calibration.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")
+    arguments = parser.parse_args(argv)
+    try:
+        print(calibrated_table(calibrated_rows(arguments.run)))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
