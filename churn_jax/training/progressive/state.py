@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
@@ -30,6 +31,8 @@ __all__ = [
     "make_program",
     "parameter_count",
 ]
+
+_MULTIPLE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +69,13 @@ class StreamProgram:
 
     @property
     def table_rows(self) -> int:
-        """Rows of the fused table, padded to a multiple of the data axis."""
-        shards = self.mesh.shape[DATA]
-        return -(-self.model.rows // shards) * shards
+        """Rows of the fused table, padded to a multiple of the data axis.
+
+        The same for every data axis that divides 64, so that a checkpoint goes on
+        where there are more or fewer devices.
+        """
+        multiple = math.lcm(self.mesh.shape[DATA], _MULTIPLE)
+        return -(-self.model.rows // multiple) * multiple
 
     def column_rates(self) -> Array:
         """`OptimizerConfig.member_rates` of every column of the tables, `[width]`."""

@@ -70,7 +70,7 @@ def streamed(scores, labels):
     last = jnp.pad(scores[:, 16:], ((0, 0), (0, 8)), constant_values=jnp.nan)
     mask = jnp.asarray([1.0] * 8 + [0.0] * 8)
     other = update(other, last, jnp.pad(labels[16:], (0, 8)), mask, alive)
-    return state.merge(other).compute()
+    return jax.jit(StreamMetrics.compute)(state.merge(other))
 
 
 def test_a_stream_gives_the_figures_of_the_whole(scores, labels, streamed):
