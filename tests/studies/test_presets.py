@@ -103,7 +103,8 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
     # Table 6's inner columns cannot be assigned to rows.
     unassigned = {"column2", "column3"}
     assert known - unassigned <= rows
-    assert rows - known <= {"init", "data", "ensemble_1", "wide"}
+    ours = {"init", "data", "ensemble_1", "wide", "ad_0_0001", "ad_0_001", "ad_0_01"}
+    assert rows - known <= ours
 
 
 def test_cifar_recipe_is_the_papers():
@@ -143,7 +144,7 @@ def test_anti_distillation_recipe_is_the_papers():
     for name in ("ad-table1", "ad-mnist"):
         rows = preset(name).methods
         strengths = [s.method.strength for s in rows[1:]]
-        assert strengths == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+        assert strengths[-6:] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
         assert {s.method.members for s in rows} == {2}
         assert {s.method.deploy for s in rows} == {"mean_probs"}
     for size in (2, 4, 6, 8):
