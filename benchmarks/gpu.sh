@@ -65,6 +65,9 @@ part pairwise benchmarks/pairwise.py \
   "$python" benchmarks/pairwise.py
 part digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study digits --out "$folder/digits"
+# Click models: by table size, and the long stream.
+part clicks benchmarks/clicks.py \
+  "$python" benchmarks/clicks.py "${peer[@]}"
 # What the machine adds, with its ordinary kernels and with deterministic ones. That two
 # launches differ (exit code 1) is a finding, not a failure.
 doctor() { # doctor NAME OPTIONS...
