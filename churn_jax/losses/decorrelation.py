@@ -159,7 +159,9 @@ def residual_correlation_penalty(
         https://arxiv.org/abs/2010.09923
     """
     examples = gather_examples(outputs, mask, axis_name)
-    residual = examples.values - jnp.mean(examples.values, axis=0, keepdims=True)
+    # From the first member on, so that what is left of equal members is exactly 0.
+    residual = examples.values - examples.values[:1]
+    residual = residual - jnp.mean(residual, axis=0, keepdims=True)
     return half_squared_off_diagonal(
         second_moments(residual, examples.count, axis_name)
     )

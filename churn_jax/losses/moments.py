@@ -28,6 +28,7 @@ __all__ = [
     "covariances",
     "gather_examples",
     "half_squared_off_diagonal",
+    "inner_products",
     "running_correlation_penalty",
     "second_moments",
     "sum_over_devices",
@@ -110,12 +111,27 @@ def batch_mean(examples: Examples, axis_name: AxisName) -> Array:
     return sum_over_devices(total, axis_name) / examples.count
 
 
+def inner_products(a: Array, b: Array, axis_name: AxisName) -> Array:
+    """`sum_t a_it b_jt` over the global batch per class; `[M, B, K]` to `[K, M, M]`."""
+    whole, sharding = None, jax.typeof(a).sharding
+    if any(axis is not None for axis in sharding.spec):
+        # Only meshes with explicit axes put into the type how the batch lies on the
+        # devices; then a product over it must say how its result does.
+        everywhere = jax.sharding.PartitionSpec(None, None, None)
+        whole = jax.sharding.NamedSharding(sharding.mesh, everywhere)
+    local = jnp.einsum(
+        "ibk,jbk->kij",
+        a,
+        b,
+        precision=jax.lax.Precision.HIGHEST,
+        out_sharding=whole,
+    )
+    return sum_over_devices(local, axis_name)
+
+
 def second_moments(values: Array, count: Scalar, axis_name: AxisName) -> Array:
     """`1/k sum_t v_it v_jt` for every class; `[M, B, K]` to `[K, M, M]` float32."""
-    local = jnp.einsum(
-        "ibk,jbk->kij", values, values, precision=jax.lax.Precision.HIGHEST
-    )
-    return sum_over_devices(local, axis_name) / count
+    return inner_products(values, values, axis_name) / count
 
 
 def covariances(examples: Examples, mean: Array, axis_name: AxisName) -> Array:

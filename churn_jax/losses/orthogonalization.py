@@ -12,6 +12,7 @@ from churn_jax.losses.moments import (
     Examples,
     MemberOutputs,
     gather_examples,
+    inner_products,
     sum_over_devices,
 )
 from churn_jax.typing import Array, Mask, Scalar
@@ -159,10 +160,8 @@ def orthogonalized_correlation_penalty(
     """
     examples = gather_examples(outputs, mask, axis_name)
     residuals = _residuals(examples, axis_name)
-    correlation = jnp.einsum(
-        "ibk,jbk->kij", residuals, examples.values, precision=jax.lax.Precision.HIGHEST
-    )
-    correlation = sum_over_devices(correlation, axis_name) / examples.count
+    correlation = inner_products(residuals, examples.values, axis_name)
+    correlation = correlation / examples.count
     # Row i against column j; below the diagonal <q_i, z_j> is 0 up to rounding.
     members = correlation.shape[-1]
     earlier = jnp.triu(jnp.ones((members, members), jnp.bool_), 1)[None]

@@ -126,6 +126,19 @@ def sharded(weights, features, mask):
     )
 
 
+def explicit(weights, features, mask):
+    """The mesh is in the types of the arrays."""
+    axis_types = (jax.sharding.AxisType.Explicit,)
+    mesh = Mesh(np.array(jax.devices()), ("data",), axis_types)
+    data, all_of_it = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    with jax.set_mesh(mesh):
+        return jax.jit(everything_of_weights)(
+            jax.device_put(weights, all_of_it),
+            jax.device_put(features, data),
+            jax.device_put(mask, data),
+        )
+
+
 def shard_map(weights, features, mask):
     step = jax.shard_map(
         functools.partial(everything_of_weights, axis_name="data"),
@@ -155,6 +168,7 @@ def per_device(mapped):
 
 TRANSFORMS = {
     "sharded": sharded,
+    "explicit": explicit,
     "shard_map": shard_map,
     "vmap": per_device(lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))),
     "pmap": per_device(jax.pmap),
@@ -165,6 +179,7 @@ TRANSFORMS = {
     "transform",
     [
         "sharded",
+        "explicit",
         "shard_map",
         pytest.param("vmap", marks=pytest.mark.slow),
         pytest.param("pmap", marks=pytest.mark.slow),
