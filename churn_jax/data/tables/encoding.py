@@ -21,6 +21,7 @@ pc: Any = pyarrow.compute  # whose functions are made when it is imported
 
 _SHOWN = 5  # other labels named in a message
 _CACHED = 2**16  # groups
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Chunk(NamedTuple):
@@ -43,18 +44,30 @@ class Chunk(NamedTuple):
         return Chunk(*(array[rows] for array in self))
 
 
-def words_of(array: pa.Array) -> tuple[list[str | None], np.ndarray]:
+def words_of(block: Block, column: str) -> tuple[list[str | None], np.ndarray]:
     """The different words of a column, and where each row's word is among them.
 
     Args:
-        array: `[N]` of any plain type; 1, 1.0 and "1" are the same word.
+        block: N rows.
+        column: of any plain type; 1, 1.0 and "1" are the same word.
 
     Returns:
         Words, the last of which is None for a missing value; `[N]` places.
+
+    Raises:
+        DataError: the column holds lists, structures or bytes that are no UTF-8.
     """
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    words = array.dictionary.cast(pa.string()).to_pylist()
+    array = block.columns[column]
+    kind = array.type
+    try:
+        if not pa.types.is_dictionary(kind):
+            array = array.dictionary_encode()
+        words = array.dictionary.cast(pa.string()).to_pylist()
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{block.where}: column {column!r} holds {kind} that cannot be read as "
+            f"words ({str(error).splitlines()[0]})"
+        ) from error
     places = array.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     return [*words, None], places
 
@@ -72,7 +85,7 @@ class Encoder:
         for f, (field, table) in enumerate(
             zip(self._schema.categorical, self._tables, strict=True)
         ):
-            words, places = words_of(block.columns[field.name])
+            words, places = words_of(block, field.name)
             ids[:, f] = table.rows(words)[places]
         return ids
 
@@ -81,13 +94,16 @@ class Encoder:
         schema = self._schema
         numbers = np.empty((len(block), len(schema.numeric)), np.float32)
         for d, field in enumerate(schema.numeric):
-            values = numbers_of(block, field.name, schema.missing)
-            _refuse(block, field, values, np.isinf(values), "is not finite")
+            given = values = numbers_of(block, field.name, schema.missing)
+            _refuse(block, field, given, np.isinf(given), "is not finite")
             if field.transform == "log1p":
-                low = values <= -1
-                _refuse(block, field, values, low, "has no log1p, it must be above -1")
-                values = np.log1p(values)
-            numbers[:, d] = np.nan_to_num((values - field.mean) / field.std)
+                low = given <= -1
+                _refuse(block, field, given, low, "has no log1p, it must be above -1")
+                values = np.log1p(given)
+            values = (values - field.mean) / field.std
+            beyond = np.abs(values) > _LARGEST
+            _refuse(block, field, given, beyond, "is too large for float32")
+            numbers[:, d] = np.nan_to_num(values)
         return numbers
 
 
@@ -112,7 +128,7 @@ def numbers_of(block: Block, column: str, missing: tuple[str, ...]) -> np.ndarra
     elif pa.types.is_temporal(array.type):
         array = _ticks(array)
     elif _is_text(array):
-        words, places = words_of(array)
+        words, places = words_of(block, column)
         return np.array([_number(block, column, words, places, missing, i)
                          for i in range(len(words))])[places]  # fmt: skip
     try:
@@ -161,7 +177,7 @@ class Labels:
 
     def labels(self, block: Block) -> np.ndarray:
         """`[N]` int32; raises `DataError` where a label is missing."""
-        words, places = words_of(block.columns[self._schema.label])
+        words, places = words_of(block, self._schema.label)
         classes = np.empty(len(words), np.int32)
         for i, word in enumerate(words):
             bare = None if word is None else word.strip()
@@ -279,7 +295,7 @@ class HoldOut:
             return np.zeros(len(keys), bool)
         hashes = mix(keys)
         if self._group is not None:
-            words, places = words_of(block.columns[self._group])
+            words, places = words_of(block, self._group)
             of_words = np.array([self._hash(w) for w in words], np.uint64)
             alone = np.array([w is None or w.strip() in self._missing for w in words])
             hashes = np.where(alone[places], hashes, of_words[places])

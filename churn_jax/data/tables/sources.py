@@ -122,7 +122,8 @@ class CsvFile:
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(columns),
-                    null_values=list(schema.missing),
+                    # A blank after the delimiter is no part of a number.
+                    null_values=[b + w for w in schema.missing for b in ("", " ")],
                     strings_can_be_null=False,
                 ),
             )

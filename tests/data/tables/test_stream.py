@@ -225,6 +225,7 @@ def test_memory_does_not_grow_with_the_stream(tmp_path, monkeypatch):
         (HEADER.replace("unused", "site") + rows(3), "two columns are called 'site'"),
         (HEADER + row(0) + row(1, age="old"), "row 3: column 'age': 'old' is not a n"),
         (HEADER + row(0) + row(1, price="1e999"), "row 3: column 'price': inf is not"),
+        (HEADER + row(0) + row(1, age="1e300"), "row 3: column 'age': 1e+300 is too l"),
         (HEADER + row(0) + row(1, price=-2), "row 3: column 'price': -2 has no log1p"),
         (HEADER + row(0) + "0,a\n", "row 3 has 2 fields instead of 8"),
         (HEADER + row(0) + row(1, clicked="?"), "row 3 has no label in column 'clic"),
@@ -340,6 +341,22 @@ def test_a_list_is_no_number(tmp_path):
     pa.parquet.write_table(pa.table(columns), path)
     with pytest.raises(DataError, match="column 'x' holds list"):
         open_table(path, TableSchema("y", ("1",), (), (Numeric("x"),)))
+
+
+@pytest.mark.parametrize("values", [[["a"], ["b"]], [b"\xff", b"a"], [{"a": 1}] * 2])
+def test_what_is_no_word_is_refused_with_its_column(tmp_path, values):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"y": ["1", "0"], "x": values}), path)
+    with pytest.raises(DataError, match=r"t\.parquet: column 'x' holds .* as words"):
+        open_table(path, TableSchema("y", ("1",), (Categorical("x", 5),)))
+
+
+def test_blanks_after_the_delimiter_change_nothing(tmp_path):
+    text = HEADER + rows(20)
+    plain = examples(open_table(save(tmp_path, text), SCHEMA))
+    header, _, body = text.partition("\n")
+    spaced = header + "\n" + body.replace(",", ", ")
+    assert same(plain, examples(open_table(save(tmp_path, spaced), SCHEMA)))
 
 
 def test_sources_that_are_not_there_are_refused(tmp_path):
