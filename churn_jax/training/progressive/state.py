@@ -119,17 +119,27 @@ class StreamInputs:
 
     Attributes:
         order_key: typed keys of the order inside a window.
-        warm_key: likewise, of replica number 0.
         augment_key: typed keys of what methods draw.
         sample_key: typed keys of the members' own samples.
+        warm_keys: all three of replica number 0, for the warm start.
         coefficients: see `Coefficients`.
     """
 
     order_key: jax.Array
-    warm_key: jax.Array
     augment_key: jax.Array
     sample_key: jax.Array
+    warm_keys: tuple[jax.Array, jax.Array, jax.Array]
     coefficients: Coefficients
+
+    def of_window(self, warm: Array) -> "StreamInputs":
+        """With the keys of a window, which may be one of the warm start."""
+        own = (self.order_key, self.augment_key, self.sample_key)
+        order, augment, sample = (
+            jnp.where(warm, shared, key) for shared, key in zip(self.warm_keys, own)
+        )
+        return dataclasses.replace(
+            self, order_key=order, augment_key=augment, sample_key=sample
+        )
 
 
 def _counted(model: ClickModel) -> tuple[Group, ...]:
@@ -180,17 +190,15 @@ def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
         run.method, run.config.optimizer, run.config.replicas, program.mesh
     )
 
+    factors = ("order", "augment", "sample")
+
     def build():
-        return (
-            seeds.keys("order", numbers),
-            seeds.keys("order", np.zeros_like(numbers)),
-            seeds.keys("augment", numbers),
-            seeds.keys("sample", numbers),
-        )
+        own = [seeds.keys(factor, numbers) for factor in factors]
+        return own, tuple(seeds.keys(f, np.zeros_like(numbers)) for f in factors)
 
     per_replica = NamedSharding(program.mesh, P(REPLICA))
-    keys = jax.jit(build, out_shardings=per_replica)()
-    return StreamInputs(*keys, coefficients=coefficients)
+    own, warm = jax.jit(build, out_shardings=per_replica)()
+    return StreamInputs(*own, warm_keys=warm, coefficients=coefficients)
 
 
 def init_stream(

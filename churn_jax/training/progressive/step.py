@@ -219,14 +219,10 @@ def _everyones(alive: Array) -> Array:
 def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
     """Learns a window; `(state, metrics, scores [R, W])`."""
     warm = number < program.warm_windows
-    keys = jax.random.wrap_key_data(
-        jnp.where(
-            warm,
-            jax.random.key_data(inputs.warm_key),
-            jax.random.key_data(inputs.order_key),
-        )
+    inputs = inputs.of_window(warm)
+    order = jax.vmap(window_order, (0, None, None))(
+        inputs.order_key, number, window.mask
     )
-    order = jax.vmap(window_order, (0, None, None))(keys, number, window.mask)
 
     def body(batch, carry):
         state, scores = carry
