@@ -53,32 +53,43 @@ def norm_over_classes(x, order):
     return jnp.where(zero[..., 0], 0.0, scale[..., 0] * inner ** (1.0 / float(order)))
 
 
-def _from_mean(logits):
+def from_mean(values):
+    """`x_m - xbar` over the models; exactly 0 where all of them are equal."""
+    apart = values - values[:1]
+    return apart - jnp.mean(apart, axis=0, keepdims=True)
+
+
+def log_mean_probs(log_p):
+    """`log Pbar [1, ...]` from log-probabilities; exactly `log_p` where they are equal.
+
+    In log space, so that it is right for probabilities that underflow float32.
+    """
+    top = jax.lax.stop_gradient(jnp.max(log_p, axis=0, keepdims=True))
+    top = jnp.where(top > -jnp.inf, top, 0.0)
+    below = jnp.mean(jnp.expm1(log_p - top), axis=0, keepdims=True)
+    return top + jnp.log1p(below)  # -inf where every model says 0
+
+
+def _spread(logits):
     """`P_m - Pbar` and `Pbar [1, ...]`, probabilities."""
     _check(logits)
     probs = jnp.exp(log_probs(logits))
-    mean = jnp.mean(probs, axis=0, keepdims=True)
-    return probs - mean, mean
+    return from_mean(probs), jnp.mean(probs, axis=0, keepdims=True)
 
 
 def _plain(logits, order):
-    spread, _ = _from_mean(logits)
+    spread, _ = _spread(logits)
     return jnp.mean(norm_over_classes(spread, order), axis=0)
 
 
 def _weighted(logits, order):
-    spread, mean = _from_mean(logits)
+    spread, mean = _spread(logits)
     return jnp.mean(norm_over_classes(mean * spread, order), axis=0)
 
 
 def _relative_deviation(log_p):
-    """`|P_m - Pbar| / Pbar` from log-probabilities, 0 where every model says 0.
-
-    In log space, so that it is right for probabilities that underflow float32.
-    """
-    mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(
-        jnp.asarray(log_p.shape[0], jnp.float32)
-    )
+    """`|P_m - Pbar| / Pbar` from log-probabilities, 0 where every model says 0."""
+    mean = log_mean_probs(log_p)
     possible = mean > -jnp.inf
     ratio = jnp.where(possible, log_p, 0.0) - jnp.where(possible, mean, 0.0)
     return jnp.abs(jnp.expm1(ratio))

@@ -11,6 +11,7 @@ from flax import struct
 
 from churn_jax._checks import check_logits, check_members
 from churn_jax.divergences import log_probs, weighted
+from churn_jax.metrics.prediction_difference import from_mean, log_mean_probs
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Logits, Mask, Scalar
 
@@ -40,9 +41,8 @@ def _pairwise_kl(logits):
     possible = jnp.max(p, axis=0, keepdims=True) > 0.0
     excluded = jnp.min(log_p, axis=0, keepdims=True) == -jnp.inf
     log_p = jnp.where(possible & ~excluded, log_p, 0.0)
-    p_spread = p - jnp.mean(p, axis=0, keepdims=True)
-    log_spread = log_p - jnp.mean(log_p, axis=0, keepdims=True)
-    values = jnp.sum(jnp.sum(p_spread * log_spread, axis=0), axis=-1) / (M - 1)
+    products = from_mean(p) * from_mean(log_p)
+    values = jnp.sum(jnp.sum(products, axis=0), axis=-1) / (M - 1)
     infinite = jnp.any((possible & excluded)[0], axis=-1)
     return jnp.where(infinite, jnp.inf, values)
 
@@ -70,9 +70,7 @@ def _jensen_shannon(logits):
     The same, since probabilities sum to one, but a sum of terms that are all positive.
     """
     log_p = _checked_log_probs(logits)
-    log_mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(
-        jnp.asarray(log_p.shape[0], jnp.float32)
-    )
+    log_mean = log_mean_probs(log_p)
     possible = log_mean > -jnp.inf
     log_ratio = jnp.where(possible, log_p, 0.0) - jnp.where(possible, log_mean, 0.0)
     spread = jnp.mean(_excess(log_ratio), axis=0)

@@ -6,20 +6,19 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax._checks import check_members
-from churn_jax.metrics.prediction_difference import norm_over_classes
+from churn_jax.metrics.prediction_difference import from_mean, norm_over_classes
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Array, Mask, Scalar
 
 __all__ = ["ScoreDifferenceState", "score_difference"]
 
 
-def _from_mean(scores, order):
+def _difference(scores, order):
     check_members(scores, name="scores", axes="[M, N]")
     if not jnp.issubdtype(scores.dtype, jnp.floating):
         raise TypeError(f"scores must be floating point; got {scores.dtype}")
     scores = scores.astype(jnp.float32).reshape(*scores.shape[:2], -1)
-    spread = scores - jnp.mean(scores, axis=0, keepdims=True)
-    return jnp.mean(norm_over_classes(spread, order), axis=0)
+    return jnp.mean(norm_over_classes(from_mean(scores), order), axis=0)
 
 
 def score_difference(
@@ -59,7 +58,7 @@ def score_difference(
         [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
-    return masked_mean(_from_mean(jnp.asarray(scores), order), mask)
+    return masked_mean(_difference(jnp.asarray(scores), order), mask)
 
 
 @struct.dataclass
@@ -70,4 +69,4 @@ class ScoreDifferenceState(MeanState):
 
     def update(self, scores, mask=None) -> Self:
         """Adds a batch `[M, B]` or `[M, B, ...]`."""
-        return self.add(_from_mean(jnp.asarray(scores), self.order), mask)
+        return self.add(_difference(jnp.asarray(scores), self.order), mask)
