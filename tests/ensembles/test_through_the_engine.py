@@ -16,6 +16,7 @@ from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 from tests.ensembles.networks import NnxNet, affine
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 CONFIG = TrainConfig(
     replicas=2,
     epochs=4,
