@@ -204,14 +204,14 @@ class _Loop:
 
     def learn(self, stop: threading.Event) -> None:
         """Learns what is left of the stream."""
-        every = self.run.config.checkpoint_every_seconds
-        running = None
-        size = self.run.config.window
+        running, size = None, self.run.config.window
         # What is dispatched runs while the next window is read; two are in memory.
         for window in self._reading(size):
             given = replicate(Examples.of(window), self.program.mesh)
             if running is not None:
                 jax.block_until_ready(running)
+                if not self._between_windows(stop):
+                    break
             self.state, self.segment, running = self.step(
                 self.state, self.segment, self.inputs, given, np.int32(self.windows)
             )
@@ -220,24 +220,40 @@ class _Loop:
                 self.counted += learned
             self.examples += learned
             self.windows += 1
-            length = segment_length(
-                self.segment_start, self.run.config.report_every_windows
-            )
-            if self.windows - self.segment_start >= length:
-                if not self._report():
-                    break
-            if any_process(stop.is_set()):
-                self.save()
-                raise Interrupted(
-                    f"{self.run.name} stopped after {self.examples:,} examples"
-                )
-            if any_process(time.perf_counter() - self.saved > every):
-                self.save()
         if not self.examples:
             raise ValueError(f"{self.run.name}: the stream holds no example")
         self.save()
         if self.windows > self.segment_start:
             self._report()
+        if not self.counted:
+            raise ValueError(
+                f"{self.run.name}: all {self.examples:,} examples are the warm start "
+                f"of {self.run.config.warm_windows} windows of {size:,}, which is not "
+                "scored; use a smaller window, fewer warm_examples or a longer stream"
+            )
+
+    def _between_windows(self, stop: threading.Event) -> bool:
+        """Reports and saves where it is time to; whether any replica lives.
+
+        Raises:
+            Interrupted: the user wants to stop; what was learned is saved.
+        """
+        goes_on = self._report_where_due()
+        if any_process(stop.is_set()):
+            self.save()
+            raise Interrupted(
+                f"{self.run.name} stopped after {self.examples:,} examples"
+            )
+        waited = time.perf_counter() - self.saved
+        if any_process(waited > self.run.config.checkpoint_every_seconds):
+            self.save()
+        return goes_on
+
+    def _report_where_due(self) -> bool:
+        """Writes a line of metrics where one is full; whether any replica lives."""
+        every = self.run.config.report_every_windows
+        length = segment_length(self.segment_start, every)
+        return self.windows - self.segment_start < length or self._report()
 
     def _reading(self, size: int) -> Iterator:
         """What is left of the stream; what was learned is saved if it breaks off."""
@@ -247,6 +263,7 @@ class _Loop:
                 yield window
         except (ValueError, OSError):
             if self.examples:
+                self._report_where_due()
                 self.save()
             raise
 
