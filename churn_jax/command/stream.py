@@ -54,7 +54,8 @@ def _arguments(config):
             set: change coefficients, for example `correlation_1_s1.strength=2`.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
-            warm_share: share of the stream in which all replicas are one model.
+            warm_share: share of the stream in which all replicas are one model, if
+                that is longer than `train.warm_examples`.
             launch: several processes.
             data: which stream.
             model: which click model.

@@ -80,7 +80,8 @@ class TowerConfig:
         features: widths of a tower's hidden layers, narrowing.
         shared_embeddings: all towers read the same tables.
         wide: adds a linear part to every tower.
-        gate: learns how much each tower weighs.
+        gate: learns how much each tower weighs, for methods that deploy a gate: the
+            form `:gated` of every preset.
         component_fields: fields that each component sees, by position; empty is all.
     """
 
@@ -167,8 +168,8 @@ class StreamStudyConfig:
         baseline: name of the row that the others are compared with.
         published: `<paper>/<table>/<data set>`, the printed numbers that reports show
             beside ours; empty where there are none.
-        warm_share: share of the stream in which all replicas are one model, where
-            `train.warm_examples` is 0: the warm start from a converged model.
+        warm_share: at least this share of the stream is one in which all replicas are
+            one model: the warm start from a converged model.
 
     Raises:
         ValueError: names repeat, the baseline is missing, or rows have other replicas.

@@ -26,6 +26,7 @@ Each name takes forms behind a colon:
 * `:init`: replicas differ by their initial weights, the order is common;
 * `:warm`: replicas share weights and order over the first half of the stream, and
   differ by order after it, as models that are trained on from a converged one;
+* `:gated`: a learned gate weighs the towers, instead of their mean probability;
 * `:tiny`: two replicas, four windows, small towers, for tests and first looks.
 """
 
@@ -59,7 +60,7 @@ _ADAGRAD = OptimizerConfig(
     adagrad_accumulator=0.1,
 )
 TABLE = "anti-distillation/table3/clicks"
-FORMS = ("summed", "init", "warm", "tiny")
+FORMS = ("summed", "init", "warm", "gated", "tiny")
 _EQUATIONS = {
     "correlation": "[anti-distillation] Eqs. 2, 5, 6",
     "covariance": "[anti-distillation] Eqs. 3, 5, 6",
@@ -226,6 +227,28 @@ def _warm(config: StreamStudyConfig) -> StreamStudyConfig:
     )
 
 
+def _gated(config: StreamStudyConfig) -> StreamStudyConfig:
+    """A learned gate is deployed; it is trained in the row without a penalty too."""
+
+    def row(spec: StreamSpec) -> StreamSpec:
+        method = spec.method
+        if isinstance(method, AntiDistillation):
+            method = dataclasses.replace(method, deploy="gate")
+        else:
+            scale, members = method.input_scale, method.members
+            method = AntiDistillation(
+                members=members, deploy="gate", strength=0.0, input_scale=scale
+            )
+        return dataclasses.replace(spec, method=method)
+
+    return dataclasses.replace(
+        config,
+        title=f"{config.title}; a learned gate",
+        model=dataclasses.replace(config.model, gate=True),
+        methods=tuple(row(spec) for spec in config.methods),
+    )
+
+
 def _tiny(config: StreamStudyConfig) -> StreamStudyConfig:
     """Two replicas, four small windows and two hidden units a tower."""
     data = dataclasses.replace(config.data, examples=256, fields=2, buckets=16)
@@ -241,7 +264,13 @@ def _tiny(config: StreamStudyConfig) -> StreamStudyConfig:
     )
 
 
-_CHANGES = {"summed": _summed, "init": _init, "warm": _warm, "tiny": _tiny}
+_CHANGES = {
+    "summed": _summed,
+    "init": _init,
+    "warm": _warm,
+    "gated": _gated,
+    "tiny": _tiny,
+}
 
 
 def stream_preset(name: str) -> StreamStudyConfig:

@@ -112,17 +112,17 @@ def _set_aside(folder: StreamFolder, spec: StreamSpec, on_note) -> None:
 
 
 def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyConfig:
-    """The study with `warm_share` as a number of examples.
+    """The study with `warm_share` as a number of examples, if that is more.
 
     Raises:
         StudyError: the shared start leaves nothing to compare.
     """
-    train = config.train
-    if not config.warm_share or train.warm_examples:
+    if not config.warm_share:
         return config
     on_note("counting the examples, for the share that is the warm start")
-    count = stream.count()
-    train = dataclasses.replace(train, warm_examples=int(config.warm_share * count))
+    count, train = stream.count(), config.train
+    warm = max(int(config.warm_share * count), train.warm_examples)
+    train = dataclasses.replace(train, warm_examples=warm)
     if train.warm_windows * train.window >= count:
         raise StudyError(
             f"a warm start of {train.warm_windows} windows of {train.window} leaves "

@@ -81,6 +81,12 @@ class StreamConfig:
             raise ValueError(
                 f"warm_examples must be at least 0; got {self.warm_examples}"
             )
+        if self.warm_examples and self.seeds.init == "varied":
+            raise ValueError(
+                f"the first {self.warm_examples} examples are a warm start of one "
+                "model, so seeds.init='varied' would change nothing; set warm_examples "
+                "to 0, or seeds.init to 'fixed'"
+            )
         if self.seed_numbers and len(self.seed_numbers) != self.replicas:
             raise ValueError(
                 f"seed_numbers must be empty or {self.replicas} numbers, one per "
@@ -153,7 +159,7 @@ class StreamRun:
 
     Raises:
         ValueError: the model's components are not the method's members, the method
-            needs a teacher, or the gate is deployed but not there.
+            needs a teacher, or one of model and method has a gate and the other not.
     """
 
     name: str
@@ -184,6 +190,11 @@ class StreamRun:
                 "rates of their own (member_rates)"
             )
         if self.method.deploy != "gate":
+            if self.model.gate:
+                raise ValueError(
+                    f"{self.name}: the click model has a gate that nothing reads; the "
+                    f"method deploys {self.method.deploy!r}, not 'gate'"
+                )
             return
         if not self.model.gate:
             raise ValueError(

@@ -35,7 +35,7 @@ def test_there_is_no_golden_file_of_a_preset_that_is_gone():
 def test_every_form_has_the_rows_of_its_study(name, form):
     whole, changed = stream_preset(name), stream_preset(f"{name}:{form}")
     assert [s.name for s in changed.methods] == [s.name for s in whole.methods]
-    if form != "summed":
+    if form not in ("summed", "gated"):
         assert changed.methods == whole.methods
     assert changed.name == f"{whole.name}-{form}"
     assert changed.train.optimizer == whole.train.optimizer
@@ -73,6 +73,15 @@ def test_lambda_against_a_summed_label_loss_is_divided_by_the_batch():
     assert summed.methods[0] == whole.methods[0]
 
 
+def test_a_gate_is_learned_and_deployed_in_every_row():
+    plain, gated = stream_preset("ad-table3"), stream_preset("ad-table3:gated")
+    assert gated.model.gate and not plain.model.gate
+    for before, after in zip(plain.methods, gated.methods, strict=True):
+        assert (after.name, after.method.deploy) == (before.name, "gate")
+        assert after.method.strength == getattr(before.method, "strength", 0.0)
+        assert after.method.input_scale == before.method.input_scale
+
+
 def test_labels_are_different_and_short():
     for name in (*STREAM_PRESETS, "ad-table3:summed"):
         labels = [spec.label for spec in stream_preset(name).methods]
@@ -84,7 +93,7 @@ def test_labels_are_different_and_short():
     ("name", "words"),
     [
         ("clikcs", "did you mean clicks?"),
-        ("clicks:huge", "forms :summed, :init, :warm, :tiny"),
+        ("clicks:huge", "forms :summed, :init, :warm, :gated, :tiny"),
         ("clicks:init:warm", "two different questions"),
     ],
 )

@@ -140,6 +140,16 @@ def test_a_warm_start_is_half_of_what_is_learned(trained, tmp_path):
     assert "in which all are one model" in record["differs"]
 
 
+def test_the_longer_warm_start_counts(trained, tmp_path):
+    plain = stream_preset("clicks:tiny")
+    learned = open_stream(plain.data).count()
+    for share, warm in ((0.1, 64), (0.6, int(0.6 * learned))):
+        study = dataclasses.replace(plain, warm_share=share)
+        run_stream_study(study, tmp_path / str(share))
+        record = json.loads((tmp_path / str(share) / "study.json").read_text())
+        assert record["config"]["train"]["warm_examples"] == warm
+
+
 def test_a_warm_start_that_leaves_nothing_is_refused(trained, tmp_path):
     study = stream_preset("clicks:warm:tiny")
     train = dataclasses.replace(study.train, window=256)

@@ -71,6 +71,11 @@ def test_a_warm_start_is_one_replica_and_is_not_counted():
     assert result.curve[2]["relative_pd"] > 0.0
 
 
+def test_a_stream_that_is_all_warm_start_is_named():
+    with pytest.raises(ValueError, match="all 30 examples are the warm start of 2 win"):
+        run_stream(tiny_run(warm_examples=17), ArrayStream(count=30))
+
+
 def test_the_figures_are_those_of_the_curve():
     result = run_stream(tiny_run(), ArrayStream(count=64))
     for name in ("log_loss", *DIFFERENCES):
@@ -105,9 +110,9 @@ def test_a_stream_that_stopped_goes_on_as_if_it_had_not(tmp_path):
         run_stream(run, stream, folder, on_progress=halt, stop=halt.event)
     halt.event.clear()
     broken = ArrayStream(count=90, held_out=10)
-    broken.breaks_at = 48  # in the middle of a line of metrics
-    with pytest.raises(ValueError, match="line 49"):
-        run_stream(run, broken, folder)
+    for broken.breaks_at in (48, 64):  # in the middle of a line of metrics, at its end
+        with pytest.raises(ValueError, match="line 49"):
+            run_stream(run, broken, folder)
     result = run_stream(run, stream, folder)
     assert_same(result, whole)
     assert_same(load_result(folder / "result.json"), whole)
@@ -185,6 +190,8 @@ def test_lines_of_metrics_grow_with_the_logarithm_of_the_stream():
         ({"optimizer": adagrad(schedule="cosine")}, "learning rate is constant"),
         ({"optimizer": adagrad(clip_norm=1.0)}, "not clipped"),
         ({"warm_examples": -1}, "warm_examples must be at least 0"),
+        ({"warm_examples": 9, "seeds": VARIED}, "a warm start of one model, so seeds."),
+        ({"model": tiny_model(gate=True)}, "a gate that nothing reads"),
         ({"seed_numbers": (1,)}, "one per replica"),
         ({"method": ERM(members=3)}, "3 members, the click model 2 components"),
         (
