@@ -96,7 +96,8 @@ class StreamReport:
                 term = f", {stop['term']} was not finite" if stop.get("term") else ""
                 said.append(
                     f"{row.info.label}: replica {stop['replica']} stopped{where}{term};"
-                    " it is in none of the numbers"
+                    " it is in no number of single runs, and in prediction differences "
+                    "only up to there"
                 )
         if self.rows and self.baseline is None:
             said.append(

@@ -132,6 +132,15 @@ class Change:
     absolute: Difference
     relative: Difference
 
+    @property
+    def p(self) -> float:
+        """Two-sided, of the ratio, whose interval is shown; it has more power too.
+
+        Of the absolute change where the baseline's number is 0.
+        """
+        found = self.relative if np.isfinite(self.relative.p) else self.absolute
+        return found.p
+
 
 @dataclasses.dataclass(frozen=True)
 class StreamChange:
@@ -237,7 +246,7 @@ def compare_streams(
     found = {
         name: _changes(row, base) for name, row in numbers.items() if name != baseline
     }
-    adjusted = holm([changes["relative_pd"].absolute.p for changes in found.values()])
+    adjusted = holm([changes["relative_pd"].p for changes in found.values()])
     return {
         name: StreamChange(changes, float(p))
         for (name, changes), p in zip(found.items(), adjusted, strict=True)

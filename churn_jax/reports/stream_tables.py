@@ -144,8 +144,10 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
         return ""
     found = row.changes[part]
     pd, loss = found.changes["relative_pd"], found.changes["log_loss"].relative
-    if pd.absolute.runs < FEWEST_RUNS or not math.isfinite(found.p_holm):
-        return f"too few runs to test Δʳ₁ ({pd.absolute.runs} in common)"
+    if not math.isfinite(found.p_holm):
+        if loss.runs < FEWEST_RUNS:
+            return f"too few runs to test Δʳ₁ ({loss.runs} in common)"
+        return "Δʳ₁ is of other runs than the baseline's, so it is not tested"
     said = "p < 0.001" if found.p_holm < 0.001 else f"p = {found.p_holm:.3f}"
     low, high = interval(pd.relative)
     spread = f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
@@ -208,7 +210,8 @@ def csv_stream(report: StreamReport) -> str:
     """The study for programs: one line per row and part, shares at full precision.
 
     Absent numbers are empty. `_change` is the row's number minus the baseline's,
-    `_relative_change` that as a share of the baseline's; `p` is two-sided.
+    `_relative_change` that as a share of the baseline's; `p` is two-sided, of the
+    relative change.
     """
     names = (*LOSSES, *DIFFERENCES)
     fields = ["row", "label", "part", "status", "penalty", "strength", "input_scale"]
@@ -263,7 +266,7 @@ def _csv_row(row: StreamRow, part: str, names: tuple[str, ...]) -> dict:
             out[f"{name}_{kind}_stderr"] = _full(found.stderr)
     if part in row.changes:
         found = row.changes[part]
-        out["relative_pd_p"] = _full(found.changes["relative_pd"].absolute.p)
+        out["relative_pd_p"] = _full(found.changes["relative_pd"].p)
         out["relative_pd_p_holm"] = _full(found.p_holm)
     return out
 

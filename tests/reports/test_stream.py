@@ -61,6 +61,8 @@ def test_jackknife_of_a_prediction_difference_by_hand(folder):
     # Every leave-one-out value is halved, so the ratio has no spread.
     assert change.relative.difference == pytest.approx(-0.5)
     assert change.relative.stderr == 0.0
+    # The test is of the ratio, as the interval beside it is.
+    assert change.p == change.relative.p == 0.0 < change.absolute.p
 
 
 def test_interval_is_students(folder):
@@ -96,9 +98,18 @@ def test_a_stopped_replica_counts_nowhere_and_is_told(folder):
     # Sets of other runs: a change, but no error of it and no test.
     assert change["relative_pd"].relative.difference == pytest.approx(-0.5)
     assert np.isnan(change["relative_pd"].relative.stderr)
-    assert "too few runs" in verdict(row)
+    assert "too few runs to test Δʳ₁ (2 in common)" in verdict(row)
     (said,) = report.remarks
     assert "replica 1 stopped at update 7, correlation was not finite" in said
+
+
+def test_sets_of_other_runs_are_not_tested(folder):
+    write_row(folder, "baseline", totals([0.5] * 4, 0.06, [0.06] * 4))
+    broken = totals([0.55, np.nan, 0.6, 0.7], 0.03, [0.03, np.nan, 0.03, 0.03])
+    write_row(folder, "ad", broken)
+    stopped = method("correlation", 1) | {"stopped": [{"replica": 1}]}
+    write_record(folder, {"baseline": {}, "ad": stopped})
+    assert "of other runs than the base" in verdict(collect_stream(folder).rows[1])
 
 
 def test_no_difference_at_all_is_zero_and_not_a_division_by_zero(folder):
@@ -107,7 +118,7 @@ def test_no_difference_at_all_is_zero_and_not_a_division_by_zero(folder):
     row = collect_stream(folder).rows[1]
     change = row.changes["stream"].changes["relative_pd"]
     assert change.absolute.difference == 0.0 and change.absolute.p == 1.0
-    assert np.isnan(change.relative.difference)
+    assert np.isnan(change.relative.difference) and change.p == 1.0
     write_stream(folder)
     assert "nan" not in (folder / "table.md").read_text()
 
