@@ -153,8 +153,46 @@ def causes_are_told_apart(outputs, folder):
     assert (folder / "runs" / "what-causes-churn-digits-tiny" / "one-bit").is_dir()
 
 
+def anti_distillation_is_weighed(outputs, folder):
+    by_hand = re.findall(
+        r"by hand ([\d.]+) +library ([\d.]+)", text_of(outputs["measure"])
+    )
+    assert len(by_hand) == 4
+    assert all(hand == library for hand, library in by_hand)
+    exit_ = text_of(outputs["exit"])  # decorrelated logits, equal predictions
+    assert "on logits         0.0000\n" in exit_
+    assert "differ by at most 0.0000" in exit_
+    assert float(re.search(r"on probabilities +([\d.]+)", exit_)[1]) > 0
+
+    shown = {
+        name: [float(value) for value in re.findall(r"-?[\d.]+", numbers)]
+        for name, numbers in re.findall(
+            r"^(\S.*?)  +((?: *-?\d+\.\d+){3})$", text_of(outputs["shifts"]), re.M
+        )
+    }
+    assert len(shown) == 8
+    plain, on_logits, _ = shown["penalty on logits"]
+    assert on_logits < 0.05 * plain
+    plain, on_logits, _ = shown["penalty on logits, shift removed"]
+    assert on_logits > 0.1 * plain  # most of the drop was the shift
+    plain, _, on_probs = shown["penalty on probabilities"]
+    assert on_probs < plain
+    plain, on_logits, _ = shown["Δ1 of the two components"]
+    assert on_logits > plain
+
+    found = re.findall(r"[\d.]+ ± [\d.]+", text_of(outputs["results"]))
+    assert len(found) == 6 * (2 + 1)  # two rows and the change
+    relative = re.findall(r"relative ([\d.]+) ± ([\d.]+)", text_of(outputs["stream"]))
+    assert len(relative) == 2
+    assert all(float(value) > 0 for pair in relative for value in pair)
+    for cell in ("scatter", "bars", "curves"):
+        assert shown_as(outputs[cell], "image/png")
+    assert (folder / "runs" / "anti-distillation-digits-tiny" / "study.json").exists()
+
+
 # What a notebook must have shown when it has run; each has an entry.
 SHOWS = {
+    "anti_distillation": anti_distillation_is_weighed,
     "quickstart": quickstart_shows_its_table_and_plots,
     "what_causes_churn": causes_are_told_apart,
 }
