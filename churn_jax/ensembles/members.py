@@ -231,15 +231,15 @@ def _weights(raw: jax.Array) -> jax.Array:
 
 def _concatenated(name: str, networks, gather) -> jax.Array | None:
     """One kind of output of all members, `[M, B, ...]`; None where there is none."""
-    leaves = {g.network.name: getattr(o, name) for g, o in networks}
     parts = [getattr(o, name) for _, o in networks]
+    names = [g.network.name for g, _ in networks]
     if all(part is None for part in parts):
         return None
     if any(part is None for part in parts):
-        without = [n for n, leaf in leaves.items() if leaf is None]
+        without = [n for n, part in zip(names, parts) if part is None]
         raise ValueError(f"{', '.join(without)} returns no {name}; others do")
-    forms = {n: leaf.shape[2:] for n, leaf in leaves.items()}
     if len({part.shape[2:] for part in parts}) > 1:
+        forms = ", ".join(f"{n} {part.shape[2:]}" for n, part in zip(names, parts))
         raise ValueError(f"members must agree in the form of their {name}; got {forms}")
     gathered = [gather(part) for part in parts]
     return gathered[0] if len(gathered) == 1 else jnp.concatenate(gathered)

@@ -5,7 +5,6 @@
 
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
