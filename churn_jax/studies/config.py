@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import models
-from churn_jax.ensembles import Group, from_linen
+from churn_jax.ensembles import Group, Network, from_linen, with_inputs
 from churn_jax.methods import Method
 from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
 from churn_jax.training.config import TrainConfig
+from churn_jax.training.teachers import check_teacher
 
 __all__ = [
     "DataConfig",
@@ -61,6 +62,8 @@ class ModelConfig:
         remat: recompute activations in the backward pass (ResNets).
         init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
             keeps the network's own.
+        inputs: columns of the flattened example (of an image in row, column, channel
+            order) that an MLP sees; empty is all of them.
     """
 
     name: str = "mlp"
@@ -68,16 +71,22 @@ class ModelConfig:
     dtype: str = "float32"
     remat: bool = False
     init: str = dataclasses.field(default="", metadata=QUIET)
+    inputs: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
 
-    def build(self, num_classes: int):
+    def build(self, num_classes: int) -> Network:
         """The `Network`.
 
         Raises:
-            ValueError: unknown name, dtype or an option the network lacks.
+            ValueError: unknown name, dtype or an option the network lacks, or columns
+                that cannot be.
         """
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(
                 f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
+            )
+        if self.inputs and self.name != "mlp":
+            raise ValueError(
+                f"inputs are columns, which an mlp sees; got {self.name!r}"
             )
         overrides: dict[str, Any] = {"dtype": jnp.dtype(self.dtype)}
         if self.features:
@@ -89,7 +98,8 @@ class ModelConfig:
         module = models.create(self.name, num_classes=num_classes, **overrides)
         # The shapes of a checkpoint do not tell how its weights started; the name does.
         name = f"{self.name}-{self.init}" if self.init else self.name
-        return from_linen(module, name=name)
+        network = from_linen(module, name=name)
+        return with_inputs(network, self.inputs) if self.inputs else network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +112,10 @@ class MethodSpec:
         method: with its coefficients.
         equation: where it comes from, `[key] Eq. N`.
         teacher: name of the method that teaches it, or None.
-        models: committee of several architectures, `((name, size), ...)`; empty means
-            `members` networks of the study's model.
+        models: committee of several architectures, `((network, size), ...)`; a network
+            is a name, with the row's other options, or a `ModelConfig`, so that members
+            may differ in width or in what they see of the input. Empty means `members`
+            networks of the row's model.
         train: what this row trains with instead of the study's `TrainConfig`, by dotted
             path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
         train_size: keep so many training examples for this row, a prefix of the
@@ -116,7 +128,7 @@ class MethodSpec:
     method: Method
     equation: str = ""
     teacher: str | None = None
-    models: tuple[tuple[str, int], ...] = ()
+    models: tuple[tuple[str | ModelConfig, int], ...] = ()
     train: tuple[tuple[str, Any], ...] = ()
     train_size: int | None = None
     model: ModelConfig | None = dataclasses.field(default=None, metadata=QUIET)
@@ -146,6 +158,15 @@ class MethodSpec:
 
         A method that deploys a gate gets one: linear in the flattened input, or
         constant, with separate weights for every member.
+
+        Example:
+            >>> from churn_jax.methods import AntiDistillation
+            >>> parts = [ModelConfig(inputs=tuple(range(32)), features=(16,)),
+            ...          ModelConfig(inputs=tuple(range(32, 64)), features=(24,))]
+            >>> spec = MethodSpec("halves", "Halves", AntiDistillation(),
+            ...                   models=tuple((part, 1) for part in parts))
+            >>> [g.network.name[:16] for g in spec.groups(ModelConfig(), 10)]
+            ['mlp on 32 inputs', 'mlp on 32 inputs']
         """
         model = self.model or model
         gate = ()
@@ -154,20 +175,19 @@ class MethodSpec:
             module = models.Gate(1, constant=kind == "constant")
             network = from_linen(module, name=f"{kind} gate")
             gate = (Group(network, self.method.members, gate=True),)
-        if not self.models:
-            return (Group(model.build(num_classes), self.method.members), *gate)
-        return (
-            tuple(
-                Group(
-                    dataclasses.replace(model, name=name, features=()).build(
-                        num_classes
-                    ),
-                    n,
-                )
-                for name, n in self.models
-            )
-            + gate
+        parts = self.models or ((model, self.method.members),)
+        built = (
+            Group(_network(part, model).build(num_classes), size)
+            for part, size in parts
         )
+        return (*built, *gate)
+
+
+def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
+    """A part of a committee; one that is only named takes options of `model`."""
+    if isinstance(part, ModelConfig):
+        return part
+    return dataclasses.replace(model, name=part, features=())
 
 
 def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
@@ -266,6 +286,8 @@ class StudyConfig:
                     f"{spec.name} is taught by {spec.teacher!r}, which is not in the "
                     f"study: {', '.join(names)}"
                 )
+            if spec.teacher is not None:
+                check_teacher(self.spec(spec.teacher).method, spec.name)
             if spec.method.needs_teacher and spec.teacher is None:
                 raise ValueError(f"{spec.name} needs the name of its teacher method")
 

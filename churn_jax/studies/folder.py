@@ -191,7 +191,8 @@ class StudyFolder:
         """Whether the row was trained before, but otherwise than it would be now."""
         entry = self.entry(spec.name)
         settings = self.settings(spec)
-        defaults = {"train": [], "train_size": None, "teacher": None, "model": None}
+        # Committees were not recorded at first: those of such a row count as the same.
+        defaults = {"train": [], "models": settings.get("models")}
         return bool(entry) and any(
             entry.get(key, defaults.get(key)) != value
             for key, value in settings.items()
@@ -219,7 +220,7 @@ class StudyFolder:
             taught_by = self.config.spec(spec.teacher)
             found = {"name": taught_by.name, **self.settings(taught_by)}
             # As recorded before rows could have a training or a network of their own.
-            own = ("train", "train_size", "model")
+            own = ("train", "train_size", "model", "models")
             teacher = {k: v for k, v in found.items() if v or k not in own}
         return {
             "method": resolved(spec.method),
@@ -227,6 +228,7 @@ class StudyFolder:
             "train": resolved(spec.train),
             "train_size": spec.train_size,
             "model": resolved(spec.model),
+            "models": resolved(spec.models),
         }
 
     def rows_of(

@@ -23,7 +23,7 @@ from churn_jax.studies.folder import (
 )
 from churn_jax.studies.grid import Axis, Point, is_baseline, stacked
 from churn_jax.studies.inputs import deployed_logits
-from churn_jax.training.identity import identity_of
+from churn_jax.training.identity import described, identity_of
 from churn_jax.training.partition import MeshShape
 from churn_jax.training.run import Run, Trained
 
@@ -161,7 +161,7 @@ class SweepFolder:
         settings.pop("method")  # coefficient by coefficient, so that a message is short
         for name, value in resolved(spec.method).items():
             settings[f"{spec.name}.{name}"] = value
-        settings["model"] = repr(spec.model or self.config.model)
+        settings["model"] = described(spec.model or self.config.model)
         settings["teacher"] = repr(_teachers(self.config, spec))
         return {
             "name": point.name,
@@ -272,5 +272,5 @@ def _teachers(config: StudyConfig, spec: MethodSpec) -> list[Any]:
         return []
     teacher = config.spec(spec.teacher)
     own = [teacher.name, resolved(teacher.method), resolved(teacher.train)]
-    own += [] if teacher.model is None else [resolved(teacher.model)]
+    own += [resolved(part) for part in (teacher.model, teacher.models) if part]
     return [*own, *_teachers(config, teacher)]

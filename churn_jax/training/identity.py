@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.methods import Method
 from churn_jax.methods.base import at_rest
 from churn_jax.training.run import Run, Trained
 
-__all__ = ["difference", "identity_of"]
+__all__ = ["described", "difference", "identity_of"]
 
 # Where and how fast training runs; its results do not depend on them.
 _FREE = (
@@ -49,7 +48,7 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
     with np.printoptions(threshold=sys.maxsize):  # every coefficient of a large grid
         flat: dict[str, Any] = {
             "data": fingerprint,
-            "method": _described(run.method),
+            "method": described(run.method),
             "networks": repr([(g.network.name, g.size) for g in run.groups]),
             "teacher": taught_by,
             "stream": run.stream,
@@ -72,10 +71,10 @@ def _settings(value: Any) -> Any:
     }
 
 
-def _described(method: Method) -> str:
-    """The method's `repr` without settings that say nothing."""
-    shown = ", ".join(f"{name}={v!r}" for name, v in _settings(method).items())
-    return f"{type(method).__qualname__}({shown})"
+def described(record: Any) -> str:
+    """The `repr` of a method or another dataclass without settings that say nothing."""
+    shown = ", ".join(f"{name}={v!r}" for name, v in _settings(record).items())
+    return f"{type(record).__qualname__}({shown})"
 
 
 def difference(theirs: str, ours: str) -> str:

@@ -32,7 +32,7 @@ from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState
 from churn_jax.training.steps import term_names
-from churn_jax.training.teachers import teacher_program
+from churn_jax.training.teachers import check_teacher, teacher_program
 from churn_jax.typing import PyTree
 
 __all__ = ["Session", "make_program", "open_session"]
@@ -205,6 +205,8 @@ def open_session(
         ValueError: configuration and data do not fit.
     """
     config, train = run.config, dataset.train
+    if teacher is not None:
+        check_teacher(teacher.run.method, run.name)
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, apply_committee
+from churn_jax.methods import Method
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.typing import Logits, PyTree
 
-__all__ = ["TeacherProgram", "make_teacher", "teacher_program"]
+__all__ = ["TeacherProgram", "check_teacher", "make_teacher", "teacher_program"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,24 @@ class TeacherProgram:
     def spec(self) -> P:
         """Leaves are `[R, T, ...]`."""
         return P(REPLICA, MEMBER) if self.sharded else P(REPLICA)
+
+
+def check_teacher(method: Method, student: str) -> None:
+    """Refuses a teacher that its students would not see as it is deployed.
+
+    Args:
+        method: of the teacher.
+        student: shown in the message.
+
+    Raises:
+        ValueError: the teacher weights its members by a learned gate.
+    """
+    if method.deploy == "gate":
+        raise ValueError(
+            f"{student}: an ensemble with a gate cannot teach, since students see its "
+            "members and not their weights; deploy the teacher by mean_probs or "
+            "mean_logits"
+        )
 
 
 def teacher_program(

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +8,13 @@ import numpy as np
 import pytest
 
 from churn_jax.data.augment import Augmentation
-from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
+from churn_jax.methods import (
+    ERM,
+    AntiDistillation,
+    Codistillation,
+    EnsembleDistillation,
+    MinimumEntropy,
+)
 from churn_jax.studies.config import (
     DataConfig,
     MethodSpec,
@@ -15,9 +22,14 @@ from churn_jax.studies.config import (
     StudyConfig,
     resolved,
 )
+from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import Point, is_baseline, programs
+from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.config import TrainConfig
+from churn_jax.training.identity import described
+from churn_jax.training.loop import train
+from churn_jax.training.run import Run
 from churn_jax.training.seeds import Seeds
 
 
@@ -113,9 +125,64 @@ def test_committee_of_several_architectures_is_in_the_order_given():
     assert [(g.network.name, g.size) for g in groups] == [("lenet5", 1), ("mlp", 2)]
 
 
+def test_members_of_a_committee_may_differ_in_width_and_in_what_they_see():
+    left = ModelConfig(features=(8,), inputs=tuple(range(32)))
+    right = ModelConfig(features=(5,), inputs=tuple(range(32, 64)))
+    method = AntiDistillation(members=3, deploy="gate")
+    spec = MethodSpec("ad", "AD", method, models=((left, 1), (right, 1), ("mlp", 1)))
+    *members, gate = spec.groups(ModelConfig(features=(9,), init="uniform"), 10)
+    images = np.random.default_rng(0).random((2, 8, 8, 1), np.float32)
+    upper = images.copy()
+    upper[:, 4:] = 0.0  # what the left one sees
+    kernels = []
+    for group in members:
+        shapes = jax.eval_shape(group.network.init, jax.random.key(0), images)
+        variables = jax.tree.map(lambda s: np.full(s.shape, 0.1, s.dtype), shapes)
+        kernels.append(variables["params"]["dense1"]["kernel"].shape)
+        given = [group.network.apply(variables, x)[0].logits for x in (images, upper)]
+        assert np.array_equal(*given) == (group is members[0])
+    assert kernels == [(32, 8), (32, 5), (64, 256)]
+    assert gate.gate and gate.size == 3
+    # What a checkpoint and a record know them by.
+    assert len({group.network.name for group in members}) == 3
+    assert resolved(spec)["models"][1] == [resolved(right), 1]
+    assert resolved(right)["inputs"] == list(range(32, 64))
+
+
+def test_settings_that_came_later_leave_older_records_of_networks_as_they_were():
+    old = "ModelConfig(name='mlp', features=(8,), dtype='float32', remat=False)"
+    assert described(ModelConfig(features=(8,))) == old
+    assert "init='uniform'" in described(ModelConfig(init="uniform"))
+
+
+def test_a_row_with_another_committee_is_trained_again(tmp_path):
+    inputs = load_inputs(DataConfig(train_size=32), 32)
+    spec = dataclasses.replace(PAIR, models=(("mlp", 1), ("lenet5", 1)))
+    config = study(BASELINE, spec)
+    folder = StudyFolder(tmp_path, config, inputs.dataset, "")
+    folder.record["methods"] = [{"name": spec.name, **folder.settings(spec)}]
+    assert not folder.outdated(spec)
+    assert folder.outdated(PAIR)
+    del folder.record["methods"][0]["models"]  # as recorded at first
+    assert not folder.outdated(spec)
+
+
+def test_an_ensemble_with_a_gate_is_no_teacher():
+    gated = MethodSpec("ensemble", "Gated", AntiDistillation(deploy="gate"))
+    with pytest.raises(ValueError, match="student: an ensemble with a gate cannot"):
+        study(BASELINE, STUDENT, gated)
+    groups = STUDENT.groups(ModelConfig(), 10)
+    run = Run("student", STUDENT.method, groups, TrainConfig())
+    taught_by = SimpleNamespace(run=SimpleNamespace(method=gated.method))
+    with pytest.raises(ValueError, match="student: an ensemble with a gate cannot"):
+        train(run, SimpleNamespace(train=None), teacher=taught_by)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"name": "lenet5", "inputs": (1,)}, "which an mlp sees; got 'lenet5'"),
+        ({"inputs": (1, 1)}, "name every column once"),
         ({"name": "resnet-20"}, "did you mean 'resnet20'"),
         ({"dtype": "float16"}, "float32 or bfloat16; got 'float16'"),
         ({"remat": True}, "'mlp' has no field 'remat'"),
