@@ -2,6 +2,7 @@
 
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.base import ModelOutput
+from churn_jax.models.click import ClickModel
 from churn_jax.models.cnn import LeNet5
 from churn_jax.models.convert import (
     from_hugging_face,
@@ -19,6 +20,7 @@ from churn_jax.models.zoo import available, create
 __all__ = [
     "MLP",
     "BasicBlock",
+    "ClickModel",
     "Gate",
     "ImageNetBlock",
     "ImageNetResNet",
