@@ -23,7 +23,12 @@ from churn_jax.training.partition import (
 from churn_jax.training.progressive.checks import check_schema, check_window
 from churn_jax.training.progressive.config import StreamRun, stream_identity
 from churn_jax.training.progressive.metrics import StreamMetrics
-from churn_jax.training.progressive.result import StreamResult, save_result
+from churn_jax.training.progressive.result import (
+    StreamResult,
+    curve_entry,
+    save_result,
+    without_stopped,
+)
 from churn_jax.training.progressive.state import (
     StreamInputs,
     StreamState,
@@ -227,8 +232,8 @@ class _Loop:
             self._report()
         if not self.counted:
             raise ValueError(
-                f"{self.run.name}: all {self.examples:,} examples are the warm start "
-                f"of {self.run.config.warm_windows} windows of {size:,}, which is not "
+                f"{self.run.name}: all {self.examples:,} examples are in the warm "
+                f"start of {self.run.config.warm_windows * size:,}, which is not "
                 "scored; use a smaller window, fewer warm_examples or a longer stream"
             )
 
@@ -272,7 +277,7 @@ class _Loop:
         self.lines += 1
         small = _small(self.state.dense)
         alive = np.asarray(small.alive)
-        figures = _without_stopped(fetch(_compute(self.segment)), alive)
+        figures = without_stopped(fetch(_compute(self.segment)), alive)
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan
         names = ("loss", *(f"term/{name}" for name in self.terms))
@@ -288,7 +293,7 @@ class _Loop:
         if self.writer is not None:
             self.writer.write(record)
         elif self.path is None:
-            self.curve.append(_flat(record))
+            self.curve.append(curve_entry(record))
         self.total = _merge(self.total, self.segment)
         self.segment = self._nothing()
         self.state = dataclasses.replace(
@@ -322,14 +327,14 @@ class _Loop:
         curve = self.curve
         if self.path is not None:
             lines = read_metrics(self.path / "metrics.jsonl")
-            curve = [_flat(line) for line in lines]
+            curve = [curve_entry(line) for line in lines]
         return StreamResult(
             examples=self.examples,
             counted=self.counted,
             seconds=self.seconds(),
             parameters=self.parameters,
             stopped=stopped_replicas(small, self.terms),
-            totals=_without_stopped(totals, alive),
+            totals=without_stopped(totals, alive),
             curve=curve,
             holdout=self._held_out(alive),
             identity=self.identity,
@@ -348,7 +353,7 @@ class _Loop:
             examples += int(np.sum(window.mask > 0))
         if not examples:
             return {}
-        figures = _without_stopped(fetch(_compute(metrics)), alive)
+        figures = without_stopped(fetch(_compute(metrics)), alive)
         return {"examples": examples, **figures}
 
     def save(self) -> None:
@@ -394,25 +399,3 @@ def _new_segment(dense: TrainState) -> TrainState:
     return dataclasses.replace(
         dense, sums=jnp.zeros_like(dense.sums), updates=jnp.zeros_like(dense.updates)
     )
-
-
-def _without_stopped(figures: dict[str, Any], alive: np.ndarray) -> dict[str, Any]:
-    """Figures by replica with nan for those that stopped."""
-    kept: dict[str, Any] = {}
-    for name, value in figures.items():
-        value = np.asarray(value, np.float64)
-        kept[name] = np.where(alive, value, np.nan) if value.ndim else float(value)
-    return kept
-
-
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A line of metrics as an entry of `StreamResult.curve`."""
-    entry: dict[str, Any] = {
-        "examples": int(record["examples"]),
-        "counted": int(record["counted"]),
-    }
-    for part in ("train", "validation"):
-        for name, value in record[part].items():
-            array = np.asarray(value, np.float64)  # null is nan
-            entry[name] = array if array.ndim else float(array)
-    return entry

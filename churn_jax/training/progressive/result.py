@@ -10,7 +10,13 @@ import numpy as np
 from churn_jax.predictions import replace_file
 from churn_jax.training.run import Stopped
 
-__all__ = ["StreamResult", "load_result", "save_result"]
+__all__ = [
+    "StreamResult",
+    "curve_entry",
+    "load_result",
+    "save_result",
+    "without_stopped",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +51,28 @@ class StreamResult:
     curve: list[dict[str, Any]]
     holdout: dict[str, np.ndarray]
     identity: str = ""
+
+
+def without_stopped(figures: dict[str, Any], alive: np.ndarray) -> dict[str, Any]:
+    """Figures by replica with nan for those that stopped."""
+    kept: dict[str, Any] = {}
+    for name, value in figures.items():
+        value = np.asarray(value, np.float64)
+        kept[name] = np.where(alive, value, np.nan) if value.ndim else float(value)
+    return kept
+
+
+def curve_entry(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of metrics as an entry of `StreamResult.curve`."""
+    entry: dict[str, Any] = {
+        "examples": int(record["examples"]),
+        "counted": int(record["counted"]),
+    }
+    for part in ("train", "validation"):
+        for name, value in record[part].items():
+            array = np.asarray(value, np.float64)  # null is nan
+            entry[name] = array if array.ndim else float(array)
+    return entry
 
 
 def save_result(path: Path, result: StreamResult) -> None:

@@ -72,7 +72,7 @@ def test_a_warm_start_is_one_replica_and_is_not_counted():
 
 
 def test_a_stream_that_is_all_warm_start_is_named():
-    with pytest.raises(ValueError, match="all 30 examples are the warm start of 2 win"):
+    with pytest.raises(ValueError, match="all 30 examples are in the warm start of 32"):
         run_stream(tiny_run(warm_examples=17), ArrayStream(count=30))
 
 
