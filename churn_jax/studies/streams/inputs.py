@@ -52,15 +52,17 @@ class FirstExamples:
     ) -> "Iterator[Window]":
         """As the stream's own, with padding for what comes after the last example."""
         left = self.examples - start
+        if left <= 0:
+            return
         for window in self.stream.windows(size, start=start, part=part):
-            if left <= 0:
-                return
             valid = int(window.mask.sum())
             if valid > left:
                 mask = np.where(np.arange(size) < left, window.mask, 0.0)
                 window = window._replace(mask=mask.astype(window.mask.dtype))
             yield window
             left -= valid
+            if left <= 0:  # what comes after is not even read
+                return
 
 
 def open_stream(data: StreamData) -> Any:

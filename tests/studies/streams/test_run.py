@@ -1,6 +1,7 @@
 """The folder of a stream study, with a made-up training loop."""
 
 import dataclasses
+import itertools
 import json
 import threading
 
@@ -189,3 +190,14 @@ def test_the_first_examples_are_those_of_the_whole_stream(start):
     keys = [w.keys[w.mask > 0] for w in cut.windows(4, start=start)]
     np.testing.assert_array_equal(np.concatenate([*keys, []]), np.arange(start, 11))
     assert cut.fingerprint != whole.fingerprint and cut.count() == 11
+
+
+@pytest.mark.parametrize("examples", [7, 8])
+def test_what_comes_after_the_first_examples_is_not_read(examples):
+    class Broken:
+        def windows(self, size, *, start=0, part="train"):
+            yield from itertools.islice(synthetic_clicks(8).windows(size), 2)
+            raise ValueError("row 9 is broken")
+
+    windows = list(FirstExamples(Broken(), examples).windows(4))
+    assert sum(w.mask.sum() for w in windows) == examples
