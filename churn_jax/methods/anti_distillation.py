@@ -1,5 +1,6 @@
 """Anti-distillation: components of an ensemble that are pushed apart in training."""
 
+import math
 from typing import Any
 
 import jax
@@ -163,6 +164,12 @@ class AntiDistillation(Method):
                 f"cross_entropy_difference is between predictions and needs "
                 f"on='logits'; got {self.on!r}"
             )
+        if not (self.order >= 1 and math.isfinite(self.order)):
+            raise ValueError(
+                f"order must be a finite number of at least 1; got {self.order}"
+            )
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon must be above 0; got {self.epsilon}")
         if not 0.0 <= self.running < 1.0:
             raise ValueError(
                 f"running must be at least 0 and below 1; got {self.running}"

@@ -308,6 +308,11 @@ class Method:
                 f"{type(self).__name__} has no member_share, so its member_sample "
                 "cannot be subset"
             )
+        if self.member_sample != "subset" and self.member_share != 1.0:
+            raise ValueError(
+                f"member_share is of member_sample='subset'; got {self.member_share} "
+                f"with {self.member_sample!r}"
+            )
         if not 0.0 < self.member_share <= 1.0:
             raise ValueError(
                 f"member_share must be above 0 and at most 1; got {self.member_share}"

@@ -96,7 +96,8 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
     `R x updates x batch x (sum over networks of their gradient's operations + sum over
     the teacher's networks of their forward pass)`. A penalty, the optimiser,
     augmentation and evaluation are not counted: for networks of some size they are
-    small beside.
+    small beside. Nor are further passes of methods that apply their networks to more
+    than the batch itself (perturbed images).
 
     Args:
         config: the study.

@@ -340,6 +340,9 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
         ({"running": 0.9, "on": "features"}, "running moments are for the"),
         ({"common_only": True}, "all examples are common"),
         ({"member_sample": "subset", "member_share": 0.0}, "above 0 and at most 1"),
+        ({"member_share": 0.5}, "is of member_sample='subset'; got 0.5 with 'shared'"),
+        ({"order": 0.5}, "order must be a finite number of at least 1; got 0.5"),
+        ({"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
     ],
 )
 def test_structure_is_checked(options, message):
