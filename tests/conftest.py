@@ -1,6 +1,7 @@
 """Eight CPU devices and strict rank promotion for every test."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -64,7 +65,26 @@ def quick_to_compile(compilation_cache):
     jax.clear_caches()  # what was compiled so is for no other module
 
 
+# Files here take longest, so they come first: two workers that take whole files end
+# together if short ones are left for the end.
+_LONGEST = ("integration", "training", "studies", "command", "ensembles")
+
+
+def pytest_configure(config):
+    """Files in our order: `--dist loadfile` puts those with few tests last."""
+    if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
+        config.option.loadscopereorder = False
+
+
+def _turn(item) -> int:
+    here = Path(__file__).parent
+    inside = here in item.path.parents
+    folder = item.path.relative_to(here).parts[0] if inside else ""
+    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=_turn)
     accelerated = any(d.platform in ("gpu", "tpu") for d in jax.devices())
     skip = pytest.mark.skip(reason="needs a GPU or a TPU")
     for item in items:
