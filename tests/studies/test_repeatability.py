@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from churn_jax.data import channel_statistics
+from churn_jax.studies import repeatability
 from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.repeatability import (
     Launch,
@@ -154,6 +155,15 @@ def test_a_flipped_bit_is_one_weight_at_first_and_spreads(launches):
 
     assert differing(0) == 1
     assert differing(12) > 1
+
+
+def test_a_number_of_updates_prints_the_fingerprint(monkeypatch, capsys):
+    """`python -m churn_jax.studies.repeatability 20`."""
+    monkeypatch.setattr(
+        repeatability, "record", lambda launch: SimpleNamespace(digest=str(launch))
+    )
+    repeatability._main(["20"])
+    assert capsys.readouterr().out == f"{Launch(updates=20)}\n"
 
 
 def test_a_full_disk_is_named(tmp_path):
