@@ -138,7 +138,10 @@ def test_two_processes_give_the_table_of_one(alone, tmp_path, mesh):
     assert len(metrics.splitlines()) == 1
     assert not list(out.rglob("*.tmp*"))
 
-    # The same command again restores instead of training, by both.
+    # The same command again restores instead of training, by both. Rows are finished
+    # by what their files say, in which no mesh has a part: one mesh shows it.
+    if mesh != "replica=2":
+        return
     before = (out / "methods" / "distillation" / "predictions.npz").read_bytes()
     again, _ = together(STUDY, out, mesh)
     assert again.count("finished before, kept") == len(METHODS)
