@@ -26,6 +26,10 @@ test: test-fast test-slow
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu
 
+# These compile for longer than they run; those that need XLA's optimisations ask for
+# them (the fixture fully_optimized), and the slow ones have them.
+test-fast: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+
 test-fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 

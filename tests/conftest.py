@@ -65,6 +65,18 @@ def quick_to_compile(compilation_cache):
     jax.clear_caches()  # what was compiled so is for no other module
 
 
+@pytest.fixture(scope="module")
+def fully_optimized():
+    """XLA as users have it, where `make test-fast` turns most of it off."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)
+    if before:
+        jax.clear_caches()
+
+
 # Files here take longest, so they come first: two workers that take whole files end
 # together if short ones are left for the end.
 _LONGEST = ("integration", "training", "studies", "command", "ensembles")

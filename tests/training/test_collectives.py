@@ -11,6 +11,9 @@ from churn_jax.training.partition import DATA, MEMBER, REPLICA, MeshShape, make_
 from churn_jax.training.steps import make_step
 from tests.training import tiny
 
+# What the compiler makes of the step is what is looked at.
+pytestmark = pytest.mark.usefixtures("fully_optimized")
+
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),

@@ -26,6 +26,7 @@ from churn_jax.training.state import TrainState
 from tests.metrics.cases import STREAMED
 from tests.training import tiny
 
+
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
@@ -199,6 +200,10 @@ def inputs_of(case, logits, labels):
         return pair if case.kind == "pair" else {**pair, "labels": labels}
     if case.kind == "update":
         return {"old_logits": logits[0], "new_logits": logits[1], "labels": labels}
+    if case.kind == "scores of models":
+        return {"scores": logits}
+    if case.kind == "clicks":
+        return {"logits": logits[0, ..., :2], "labels": jnp.minimum(labels, 1)}
     chosen = logits[..., :2] if case.kind == "binary models" else logits
     return {"logits": chosen} | ({"labels": labels} if "labelled" in case.kind else {})
 

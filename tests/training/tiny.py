@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_function, from_linen
-from churn_jax.methods import Method
+from churn_jax.methods import ERM, Method
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.initialize import init_variables
 from churn_jax.training.optim import OptimizerConfig
@@ -99,8 +99,9 @@ def teacher(networks: int, replicas: int = 4):
         groups, Seeds(7), range(replicas), example, make_mesh(ONE)
     )
     host = jax.device_get(variables)
+    method = ERM(members=networks, deploy="mean_probs")
     return SimpleNamespace(
-        run=SimpleNamespace(name="teacher", groups=groups, method=None),
+        run=SimpleNamespace(name="teacher", groups=groups, method=method),
         identity="{}",
         teacher_variables=lambda: host,
     )
