@@ -26,7 +26,6 @@ from churn_jax.training.state import TrainState
 from tests.metrics.cases import STREAMED
 from tests.training import tiny
 
-
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
