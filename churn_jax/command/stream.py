@@ -1,8 +1,8 @@
 """`churn-jax stream PRESET`: progressive validation of several methods."""
 
 import dataclasses
+import functools
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from rich.progress import (
 )
 
 from churn_jax.command.configured import with_coefficients, written_out
-from churn_jax.command.launch import Launch, connect, wait_for_all
+from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
-from churn_jax.command.resuming import set_aside, tell_how_to_go_on
-from churn_jax.command.stopping import check_minutes, stopping
+from churn_jax.command.running import run_command
+from churn_jax.command.stopping import check_minutes
 
 __all__ = ["read_stream", "stream"]
 
@@ -190,43 +190,19 @@ class StreamProgress:
 def stream(argv: Sequence[str]) -> int:
     """Trains, scores and reports; returns the exit code."""
     config, options = read_stream(argv)
-    process = connect(options.launch)
-    from churn_jax.studies.streams import run_stream_study
-    from churn_jax.training.run import Interrupted
 
-    out = options.out
-    if options.fresh:
-        if process == 0:
-            set_aside(out)
-        wait_for_all("the old folder is aside")
-    command = shlex.join(["churn-jax", "stream", *argv])
-    began = time.perf_counter()
-    with stopping(options.minutes) as asked:
-        try:
-            with StreamProgress(config, quiet=process != 0) as progress:
+    def train(progress, **told):
+        from churn_jax.studies.streams import run_stream_study
 
-                def start(spec, finished: bool) -> None:
-                    progress.start(spec, finished)
-                    if not finished:
-                        asked.begin()
+        run_stream_study(config, options.out, only=options.only, **told)
 
-                run_stream_study(
-                    config,
-                    out,
-                    only=options.only,
-                    command=command,
-                    on_start=start,
-                    on_progress=progress.update,
-                    on_note=progress.note,
-                    stop=asked.event,
-                )
-        except (Interrupted, KeyboardInterrupt) as error:
-            if process == 0:
-                tell_how_to_go_on(error, asked, command)
-            return asked.exit_code
-    if process == 0:
-        show(out, time.perf_counter() - began)
-    return 0
+    return run_command(
+        options,
+        shlex.join(["churn-jax", "stream", *argv]),
+        progress=functools.partial(StreamProgress, config),
+        train=train,
+        show=show,
+    )
 
 
 def show(out: Path, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """`churn-jax study PRESET` and `churn-jax report FOLDER`."""
 
 import dataclasses
+import functools
 import shlex
 import time
 from collections.abc import Sequence
@@ -13,11 +14,11 @@ from churn_jax.command.configured import (
     configured,
     written_out,
 )
-from churn_jax.command.launch import Launch, connect, wait_for_all
+from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
-from churn_jax.command.resuming import set_aside, tell_how_to_go_on
-from churn_jax.command.stopping import check_minutes, stopping
+from churn_jax.command.running import run_command
+from churn_jax.command.stopping import check_minutes
 
 __all__ = ["report", "study"]
 
@@ -84,43 +85,19 @@ def study(argv: Sequence[str]) -> int:
     config, options = _parse(argv)
     if options.dry_run:
         return _costs(config, options.only)
-    process = connect(options.launch)
-    from churn_jax.studies import run_study
-    from churn_jax.training.run import Interrupted
 
-    out = options.out
-    if options.fresh:
-        if process == 0:
-            set_aside(out)
-        wait_for_all("the old folder is aside")
-    command = shlex.join(["churn-jax", "study", *argv])
-    began = time.perf_counter()
-    with stopping(options.minutes) as asked:
-        try:
-            with StudyProgress(config, options.only, quiet=process != 0) as progress:
+    def train(progress, **told):
+        from churn_jax.studies import run_study
 
-                def start(spec, finished: bool) -> None:
-                    progress.start(spec, finished)
-                    if not finished:
-                        asked.begin()
+        run_study(config, options.out, only=options.only, **told)
 
-                run_study(
-                    config,
-                    out,
-                    only=options.only,
-                    command=command,
-                    on_start=start,
-                    on_progress=progress.update,
-                    on_note=progress.note,
-                    stop=asked.event,
-                )
-        except (Interrupted, KeyboardInterrupt) as error:
-            if process == 0:
-                tell_how_to_go_on(error, asked, command)
-            return asked.exit_code
-    if process == 0:
-        _show(out, time.perf_counter() - began)
-    return 0
+    return run_command(
+        options,
+        shlex.join(["churn-jax", "study", *argv]),
+        progress=functools.partial(StudyProgress, config, options.only),
+        train=train,
+        show=_show,
+    )
 
 
 def _costs(config, only: tuple[str, ...]) -> int:

@@ -1,22 +1,23 @@
 """`churn-jax sweep PRESET METHOD.COEFFICIENT`."""
 
 import dataclasses
+import functools
 import itertools
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from churn_jax.command.configured import (
     SHORT_FORMS_HELP,
     configured,
     written_out,
 )
-from churn_jax.command.launch import Launch, connect, wait_for_all
+from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
-from churn_jax.command.resuming import set_aside, tell_how_to_go_on
-from churn_jax.command.stopping import check_minutes, stopping
+from churn_jax.command.running import run_command
+from churn_jax.command.stopping import check_minutes
 
 __all__ = ["read_sweep", "sweep"]
 
@@ -208,55 +209,37 @@ def sweep(argv: Sequence[str]) -> int:
             "and --select"
         )
     axes = [] if options.select else [Axis.parse(w, config, values) for w in words]
-    process = connect(options.launch)
-    from churn_jax.studies import run_selection, run_sweep
-    from churn_jax.training.run import Interrupted
 
-    if options.fresh:
-        if process == 0:
-            set_aside(options.out)
-        wait_for_all("the old folder is aside")
-    command = shlex.join(["churn-jax", "sweep", *argv])
-    began = time.perf_counter()
-    with stopping(options.minutes) as asked:
-        try:
-            with _SweepProgress(config, quiet=process != 0) as progress:
+    def train(progress, **told):
+        from churn_jax.studies import run_selection, run_sweep
 
-                def on_start(program, finished: bool) -> None:
-                    progress.start(program, finished)
-                    if not finished:
-                        asked.begin()
+        shared: dict[str, Any] = {
+            "seeds": options.seeds,
+            "baseline": options.baseline,
+            "criterion": options.criterion,
+            "points_per_program": options.points_per_program,
+            "on_plan": progress.take,
+            **told,
+        }
+        if options.select:
+            run_selection(
+                config,
+                words[0],
+                options.out,
+                betas=numbers(options.betas, "--betas"),
+                alphas=numbers(options.alphas, "--alphas"),
+                **shared,
+            )
+        else:
+            run_sweep(config, axes, options.out, **shared)
 
-                shared = {
-                    "seeds": options.seeds,
-                    "baseline": options.baseline,
-                    "criterion": options.criterion,
-                    "points_per_program": options.points_per_program,
-                    "command": command,
-                    "on_plan": progress.take,
-                    "on_start": on_start,
-                    "on_progress": progress.update,
-                    "on_note": progress.note,
-                    "stop": asked.event,
-                }
-                if options.select:
-                    run_selection(
-                        config,
-                        words[0],
-                        options.out,
-                        betas=numbers(options.betas, "--betas"),
-                        alphas=numbers(options.alphas, "--alphas"),
-                        **shared,
-                    )
-                else:
-                    run_sweep(config, axes, options.out, **shared)
-        except (Interrupted, KeyboardInterrupt) as error:
-            if process == 0:
-                tell_how_to_go_on(error, asked, command)
-            return asked.exit_code
-    if process == 0:
-        _show(options.out, time.perf_counter() - began)
-    return 0
+    return run_command(
+        options,
+        shlex.join(["churn-jax", "sweep", *argv]),
+        progress=functools.partial(_SweepProgress, config),
+        train=train,
+        show=_show,
+    )
 
 
 def _show(folder: Path, seconds: float) -> None:

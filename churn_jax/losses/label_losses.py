@@ -2,11 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.typing import ArrayLike
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
+from churn_jax.losses.classification import cross_entropy
 from churn_jax.typing import Labels, Logits, PerExample
 
 __all__ = ["focal", "label_smoothing", "squared_error"]
@@ -42,12 +42,9 @@ def label_smoothing(
         Improving Reproducibility of Deep Networks, 2020.
         https://arxiv.org/abs/2010.09923
     """
-    check_logits(logits=logits)
-    check_labels(labels, logits)
-    log_f = log_probs(logits)
-    hard = optax.softmax_cross_entropy_with_integer_labels(log_f, jnp.asarray(labels))
+    hard = cross_entropy(logits, labels)
     smoothing = jnp.asarray(smoothing, jnp.float32)
-    return (1.0 - smoothing) * hard - smoothing * jnp.mean(log_f, axis=-1)
+    return (1.0 - smoothing) * hard - smoothing * jnp.mean(log_probs(logits), axis=-1)
 
 
 def squared_error(logits: Logits, labels: Labels) -> PerExample:
@@ -120,14 +117,11 @@ def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
         [focal] Eq. 4 -- Lin et al., Focal Loss for Dense Object Detection, 2017.
         https://arxiv.org/abs/1708.02002
     """
-    check_logits(logits=logits)
-    check_labels(labels, logits)
     if not (gamma == 0 or gamma >= 1):
         raise ValueError(f"gamma must be 0 or at least 1; got {gamma}")
-    log_f = log_probs(logits)
-    hard = optax.softmax_cross_entropy_with_integer_labels(log_f, jnp.asarray(labels))
-    mine = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.bool_)
-    others = jnp.sum(jnp.where(mine, 0.0, jnp.exp(log_f)), axis=-1)
+    hard = cross_entropy(logits, labels)
     if gamma == 0:
         return hard
+    mine = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.bool_)
+    others = jnp.sum(jnp.where(mine, 0.0, jnp.exp(log_probs(logits))), axis=-1)
     return hard * others**gamma

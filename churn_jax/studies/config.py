@@ -13,6 +13,7 @@ from churn_jax.ensembles import Group, Network, from_linen, with_inputs
 from churn_jax.methods import Method
 from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
+from churn_jax.studies.named import named, with_coefficient
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.teachers import check_teacher
 
@@ -297,13 +298,7 @@ class StudyConfig:
         Raises:
             ValueError: there is none; the message has the closest names.
         """
-        for spec in self.methods:
-            if spec.name == name:
-                return spec
-        names = [spec.name for spec in self.methods]
-        close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise ValueError(f"unknown method {name!r}; known: {', '.join(names)}{hint}")
+        return named(self.methods, name, "method")
 
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods with their teachers, teachers first; all if none named."""
@@ -326,24 +321,7 @@ class StudyConfig:
         Raises:
             ValueError: no such method, or it has no such coefficient.
         """
-        name, _, field = path.partition(".")
-        spec = self.spec(name)
-        known = [
-            f.name
-            for f in dataclasses.fields(spec.method)
-            if f.metadata.get("pytree_node", True)
-            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
-        ]
-        if field not in known:
-            raise ValueError(
-                f"{name} has no coefficient {field!r}; it has: {', '.join(known)}"
-            )
-        changes: dict[str, Any] = {field: float(value)}
-        changed = dataclasses.replace(
-            spec, method=dataclasses.replace(spec.method, **changes)
-        )
-        methods = tuple(changed if s is spec else s for s in self.methods)
-        return dataclasses.replace(self, methods=methods)
+        return with_coefficient(self, path, value)
 
 
 def averaged_name(name: str) -> str:

@@ -1,12 +1,12 @@
 """A stream study as data: which stream, which click model, which rows, how trained."""
 
 import dataclasses
-import difflib
 from typing import Any
 
 from churn_jax.methods import Method
 from churn_jax.models.click import ClickModel
 from churn_jax.studies.config import MethodSpec
+from churn_jax.studies.named import named, with_coefficient
 from churn_jax.training.progressive import StreamConfig
 
 __all__ = [
@@ -212,13 +212,7 @@ class StreamStudyConfig:
         Raises:
             ValueError: there is none; the message has the closest names.
         """
-        for spec in self.methods:
-            if spec.name == name:
-                return spec
-        names = [spec.name for spec in self.methods]
-        close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise ValueError(f"unknown row {name!r}; known: {', '.join(names)}{hint}")
+        return named(self.methods, name, "row")
 
     def select(self, names: tuple[str, ...]) -> tuple[StreamSpec, ...]:
         """The named rows in the study's order; all if none is named."""
@@ -231,25 +225,7 @@ class StreamStudyConfig:
         Raises:
             ValueError: no such row, or it has no such coefficient.
         """
-        name, _, field = path.partition(".")
-        spec = self.spec(name)
-        known = [
-            f.name
-            for f in dataclasses.fields(spec.method)
-            if f.metadata.get("pytree_node", True)
-            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
-        ]
-        if field not in known:
-            raise ValueError(
-                f"{name} has no coefficient {field!r}; it has: "
-                f"{', '.join(known) or 'none'}"
-            )
-        changes: dict[str, Any] = {field: float(value)}
-        changed = dataclasses.replace(
-            spec, method=dataclasses.replace(spec.method, **changes)
-        )
-        methods = tuple(changed if s is spec else s for s in self.methods)
-        return dataclasses.replace(self, methods=methods)
+        return with_coefficient(self, path, value)
 
 
 def differs(train: StreamConfig) -> str:

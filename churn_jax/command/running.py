@@ -1,0 +1,64 @@
+"""One launch of a command that trains: the folder, progress, stopping, the report."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from churn_jax.command.launch import connect, wait_for_all
+from churn_jax.command.resuming import set_aside, tell_how_to_go_on
+from churn_jax.command.stopping import stopping
+
+__all__ = ["run_command"]
+
+
+def run_command(
+    options: Any,
+    command: str,
+    *,
+    progress: Callable[..., Any],
+    train: Callable[..., Any],
+    show: Callable[..., None],
+) -> int:
+    """Trains into `options.out` and reports; returns the exit code.
+
+    Args:
+        options: has `out`, `fresh`, `minutes` and `launch`.
+        command: what was typed, recorded and repeated where it was stopped.
+        progress: `(quiet) -> context manager` with `start`, `update` and `note`.
+        train: `(progress, **told)`, where `told` are `command`, `on_start`,
+            `on_progress`, `on_note` and `stop`; called after the processes are
+            connected, so it may import what needs them.
+        show: `(folder, seconds)`, writes and prints the report; process 0 alone.
+    """
+    process = connect(options.launch)
+    from churn_jax.training.run import Interrupted
+
+    if options.fresh:
+        if process == 0:
+            set_aside(options.out)
+        wait_for_all("the old folder is aside")
+    began = time.perf_counter()
+    with stopping(options.minutes) as asked:
+        try:
+            with progress(quiet=process != 0) as shown:
+
+                def start(work, finished: bool) -> None:
+                    shown.start(work, finished)
+                    if not finished:
+                        asked.begin()
+
+                train(
+                    shown,
+                    command=command,
+                    on_start=start,
+                    on_progress=shown.update,
+                    on_note=shown.note,
+                    stop=asked.event,
+                )
+        except (Interrupted, KeyboardInterrupt) as error:
+            if process == 0:
+                tell_how_to_go_on(error, asked, command)
+            return asked.exit_code
+    if process == 0:
+        show(options.out, time.perf_counter() - began)
+    return 0
