@@ -11,17 +11,40 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["StudyProgress"]
+__all__ = ["Notes", "StudyProgress"]
 
 
-class StudyProgress:
+class Notes:
+    """Sentences above the bars; a replica that stopped is told of once."""
+
+    def __init__(self, *, quiet: bool = False):
+        """Nothing was said yet."""
+        self.console = Console(quiet=quiet)
+        self.frozen: set[tuple[str, int]] = set()
+
+    def note(self, sentence: str) -> None:
+        """Says something above the bars."""
+        self.console.print(sentence, style="yellow", highlight=False)
+
+    def note_stopped(self, name: str, replicas) -> None:
+        """Says which of a row's replicas stopped, and why, unless it was said."""
+        for stopped in replicas:
+            if (name, stopped.replica) not in self.frozen:
+                self.frozen.add((name, stopped.replica))
+                self.note(
+                    f"{name}: replica {stopped.replica} stopped at update "
+                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
+                )
+
+
+class StudyProgress(Notes):
     """Two bars: the method's epochs, and all epochs of the study."""
 
     def __init__(self, config, only: tuple[str, ...], *, quiet: bool = False):
         """Prepares the bars of the selected methods."""
+        super().__init__(quiet=quiet)
         self.config = config
         self.specs = config.select(only)
-        self.console = Console(quiet=quiet)
         # A bar is redrawn in place; a log file gets one line per finished method.
         self.live = self.console.is_terminal and not quiet
         self.bars = Progress(
@@ -43,7 +66,6 @@ class StudyProgress:
         self.all = self.bars.add_task("all methods", total=total, status="")
         self.task: TaskID | None = None
         self.before = 0
-        self.frozen: set[tuple[str, int]] = set()
 
     def __enter__(self):
         """Starts drawing."""
@@ -78,16 +100,6 @@ class StudyProgress:
         new = progress.epoch - self.before
         self.before = progress.epoch
         self.bars.advance(self.all, new * self.weights.get(progress.name, 1))
-        for stopped in progress.stopped:
-            if (progress.name, stopped.replica) not in self.frozen:
-                self.frozen.add((progress.name, stopped.replica))
-                self.note(
-                    f"{progress.name}: replica {stopped.replica} stopped at update "
-                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
-                )
+        self.note_stopped(progress.name, progress.stopped)
         if progress.epoch == progress.epochs:
             self.console.print(f"{progress.name}: {status}", highlight=False)
-
-    def note(self, sentence: str) -> None:
-        """Says something above the bars."""
-        self.console.print(sentence, style="yellow", highlight=False)

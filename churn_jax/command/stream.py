@@ -1,12 +1,10 @@
 """`churn-jax stream PRESET`: progressive validation of several methods."""
 
 import dataclasses
-import functools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,6 +17,7 @@ from rich.progress import (
 from churn_jax.command.configured import with_coefficients, written_out
 from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
+from churn_jax.command.progress import Notes
 from churn_jax.command.running import run_command
 from churn_jax.command.stopping import check_minutes
 
@@ -110,12 +109,12 @@ def read_stream(argv: Sequence[str]):
     return with_coefficients(config, options.set), options
 
 
-class StreamProgress:
+class StreamProgress(Notes):
     """A bar for each row's pass; the first row tells how long the stream is."""
 
-    def __init__(self, config, *, quiet: bool = False):
+    def __init__(self, *, quiet: bool = False):
         """No bars yet."""
-        self.console = Console(quiet=quiet)
+        super().__init__(quiet=quiet)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -128,10 +127,8 @@ class StreamProgress:
             disable=not self.console.is_terminal or quiet,
         )
         self.examples: int | None = None
-        self.config = config
         self.task: TaskID | None = None
         self.label, self.status, self.done = "", "", 0
-        self.frozen: set[tuple[str, int]] = set()
 
     def __enter__(self):
         """Starts drawing."""
@@ -163,17 +160,7 @@ class StreamProgress:
         )
         if self.task is not None:
             self.bars.update(self.task, completed=self.done, status=self.status)
-        for stopped in progress.stopped:
-            if (self.label, stopped.replica) not in self.frozen:
-                self.frozen.add((self.label, stopped.replica))
-                self.note(
-                    f"{self.label}: replica {stopped.replica} stopped at update "
-                    f"{stopped.step}, {stopped.term} was not finite; the others go on"
-                )
-
-    def note(self, sentence: str) -> None:
-        """Says something above the bars."""
-        self.console.print(sentence, style="yellow", highlight=False)
+        self.note_stopped(self.label, progress.stopped)
 
     def _end(self) -> None:
         if self.task is None:
@@ -199,7 +186,7 @@ def stream(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "stream", *argv]),
-        progress=functools.partial(StreamProgress, config),
+        progress=StreamProgress,
         train=train,
         show=show,
     )

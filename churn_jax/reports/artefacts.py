@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "TEST",
+    "VALIDATION",
     "History",
     "MethodInfo",
     "ReportError",
@@ -22,6 +24,9 @@ __all__ = [
     "read_history",
     "read_study",
 ]
+
+# Predictions of a method, by split.
+TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 
 
 class ReportError(ValueError):

@@ -20,13 +20,18 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
 from churn_jax.predictions import Predictions, PredictionsError, load_predictions
-from churn_jax.reports.artefacts import MethodInfo, ReportError, read_study
+from churn_jax.reports.artefacts import (
+    TEST,
+    VALIDATION,
+    MethodInfo,
+    ReportError,
+    read_study,
+)
 from churn_jax.reports.cells import number, of_set
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
 
 __all__ = ["CalibratedRow", "calibrated_rows", "calibrated_table"]
 
-VALIDATION, TEST = "predictions-validation.npz", "predictions.npz"
 QUANTITY = "prediction_difference"
 
 

@@ -12,6 +12,7 @@ from churn_jax.predictions import (
     load_predictions,
 )
 from churn_jax.reports.artefacts import (
+    TEST,
     History,
     MethodInfo,
     StudyInfo,
@@ -232,7 +233,7 @@ def collect(run_dir) -> Report:
     reasons: dict[str, str] = {}
     first = sorted(study.methods, key=lambda method: method.name != study.baseline)
     for info in first:  # the baseline first; the order of the study otherwise
-        path = study.method_folder(info.name) / "predictions.npz"
+        path = study.method_folder(info.name) / TEST
         if not path.exists():
             reasons[info.name] = "it has no predictions yet"
             continue

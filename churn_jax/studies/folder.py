@@ -14,6 +14,7 @@ import numpy as np
 
 from churn_jax import __version__
 from churn_jax.predictions import load_predictions, replace_file
+from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, resolved
 from churn_jax.training.checkpoint import free_name
 from churn_jax.training.run import Trained
@@ -27,8 +28,6 @@ __all__ = [
     "surroundings",
     "versions",
 ]
-
-TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 
 
 class StudyError(ValueError):

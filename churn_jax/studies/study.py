@@ -9,11 +9,10 @@ import numpy as np
 
 from churn_jax.data import StreamingDataset
 from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.folder import (
-    TEST,
-    VALIDATION,
     StudyError,
     StudyFolder,
     entry_of,
