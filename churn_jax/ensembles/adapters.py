@@ -62,6 +62,9 @@ class Network:
             kernels (rank above 2).
         input_params: top-level names of the parameters that the input meets first;
             empty where the network does not say.
+        splits_batch: in training member m sees the m-th of K parts of the batch only
+            and its other rows of logits are zeros; `member_sample="split"` of a method
+            counts them so.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -70,6 +73,7 @@ class Network:
     name: str = "network"
     has_convolutions: bool | None = None
     input_params: tuple[str, ...] = ()
+    splits_batch: bool = False
 
     def with_convolutions_from(self, params: PyTree) -> bool:
         """Whether this network convolves, from the field or the kernels' rank."""
@@ -92,23 +96,28 @@ def _accepts(function: Callable, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Network:
+def from_linen(
+    module: Any, *, heads: int | None = None, name: str | None = None
+) -> Network:
     """Wraps a `flax.linen.Module`.
 
     The module is called as `module(x, train=train)` if its `__call__` takes `train`,
     else as `module(x)`; it returns logits or an object with `.logits`. A field
     `axis_name` is set to the mesh axis whose devices share one batch, so that batch
-    norm sees the global batch. A field or property `input_params` names the layers
-    that see the input.
+    norm sees the global batch. Fields or properties `input_params`, `heads` and
+    `splits_batch` say of the network what `Network` has under these names, and a method
+    `check_params(params)` refuses parameters that cannot be the network's.
 
     Args:
         module: an unbound Linen module.
-        heads: members per set of weights (BatchEnsemble, MIMO).
+        heads: members per set of weights (BatchEnsemble, MIMO); None is the module's
+            own `heads`, or 1.
         name: default is the class name.
 
     Returns:
         A `Network`.
     """
+    check = getattr(module, "check_params", None)
     takes_train = _accepts(type(module).__call__, "train")
     takes_axis = any(f.name == "axis_name" for f in dataclasses.fields(module))
 
@@ -118,7 +127,10 @@ def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Netwo
 
     def init(key, x):
         extra = {"train": False} if takes_train else {}
-        return dict(module.init({"params": key}, x, **extra))
+        variables = dict(module.init({"params": key}, x, **extra))
+        if check is not None:
+            check(variables.get("params", {}))
+        return variables
 
     def apply(variables, x, *, train=False, key=None, axis_name=None):
         state = {k: v for k, v in variables.items() if k != "params"}
@@ -132,9 +144,10 @@ def from_linen(module: Any, *, heads: int = 1, name: str | None = None) -> Netwo
     return Network(
         init,
         apply,
-        heads,
+        getattr(module, "heads", 1) if heads is None else heads,
         name or type(module).__name__,
         input_params=tuple(getattr(module, "input_params", ())),
+        splits_batch=bool(getattr(module, "splits_batch", False)),
     )
 
 

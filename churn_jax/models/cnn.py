@@ -1,5 +1,6 @@
 """LeNet5, the small convolutional network of the SVHN and MNIST experiments."""
 
+from functools import partial
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import PLAIN, Layered, Layers
 from churn_jax.typing import Array
 
 __all__ = ["LeNet5"]
@@ -17,32 +19,18 @@ _LAYOUTS = ("auto", "nhwc", "banded")
 _MIN_SIZE = 12  # 12 -> pool 6 -> 5x5 kernel 2 -> pool 1
 
 
-class _Conv(nn.Module):
-    """Stride-1 convolution with bias; the layouts share one parameter tree."""
+def _plain_convolution(images: Array, kernel: Array, *, padding: int) -> Array:
+    """What `banded_convolution` computes, by XLA."""
+    return jax.lax.conv_general_dilated(
+        images,
+        kernel,
+        window_strides=(1, 1),
+        padding=((padding, padding),) * 2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
 
-    features: int
-    kernel_size: int
-    padding: int
-    layout: str
-    dtype: Any
 
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.he_normal(), shape, jnp.float32)
-        bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
-        x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))
-        if self.layout == "banded":
-            x = banded_convolution(x, kernel, padding=self.padding)
-        else:
-            x = jax.lax.conv_general_dilated(
-                x,
-                kernel,
-                window_strides=(1, 1),
-                padding=((self.padding, self.padding),) * 2,
-                dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            )
-        return x + bias.reshape(1, 1, 1, -1)
+_CONVOLVE = {"nhwc": _plain_convolution, "banded": banded_convolution}
 
 
 def _average_pool(x: Array) -> Array:
@@ -53,7 +41,7 @@ def _average_pool(x: Array) -> Array:
     return x.reshape(batch, rows, 2, columns, 2, channels).mean(axis=(2, 4))
 
 
-class LeNet5(nn.Module):
+class LeNet5(Layered, nn.Module):
     """LeNet5: two 5x5 convolutions (6 and 16), then dense 120, 84 and C.
 
     ReLU after every hidden layer and average pooling, the subsampling of the original,
@@ -73,6 +61,8 @@ class LeNet5(nn.Module):
             CPU. Both compute the same function of the same parameter tree.
             `"auto"` is `"banded"` where JAX's default backend is the CPU and `"nhwc"`
             elsewhere; name one when compiling for a device that is not the default.
+        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
+            `[K, B, C]` and features `[K, B, D]`.
 
     Notes:
         Unlike in the original the second convolution sees all six input maps, the
@@ -95,6 +85,7 @@ class LeNet5(nn.Module):
     dtype: Any = jnp.float32
     axis_name: str | None = None
     layout: Layout = "auto"
+    layers: Layers = PLAIN
 
     def __post_init__(self):
         if self.layout not in _LAYOUTS:
@@ -114,18 +105,28 @@ class LeNet5(nn.Module):
             ValueError: `x` is not `[B, H, W, C]` or smaller than 12 x 12.
             TypeError: `x` is not floating point.
         """
-        del train  # nothing here behaves differently
         check_images(x, min_rank=4, max_rank=4, min_size=_MIN_SIZE)
         layout = self.layout
         if layout == "auto":
             layout = "banded" if jax.default_backend() == "cpu" else "nhwc"
-        x = _Conv(6, 5, 2, layout, self.dtype, name="conv1")(x)
-        x = _average_pool(nn.relu(x))
-        x = _Conv(16, 5, 0, layout, self.dtype, name="conv2")(x)
-        x = _average_pool(nn.relu(x))
+        layers, he = self.layers, nn.initializers.he_normal()
+        x, entered = layers.enter(self, x, train)
+        for number, width, padding in ((1, 6, 2), (2, 16, 0)):
+            x = layers.conv(
+                width,
+                5,
+                stride=1,
+                padding=padding,
+                convolve=partial(_CONVOLVE[layout], padding=padding),
+                kernel_init=he,
+                dtype=self.dtype,
+                name=f"conv{number}",
+            )(x)
+            x = _average_pool(nn.relu(x))
         x = x.reshape(x.shape[0], -1)
-        he = nn.initializers.he_normal()
-        x = nn.relu(nn.Dense(120, dtype=self.dtype, kernel_init=he, name="dense1")(x))
-        x = nn.relu(nn.Dense(84, dtype=self.dtype, kernel_init=he, name="dense2")(x))
-        logits = nn.Dense(self.num_classes, dtype=self.dtype, name="head")(x)
-        return ModelOutput(logits.astype(jnp.float32), x.astype(jnp.float32))
+        for number, width in ((1, 120), (2, 84)):
+            name = f"dense{number}"
+            x = layers.dense(width, dtype=self.dtype, kernel_init=he, name=name)(x)
+            x = nn.relu(x)
+        logits = layers.head(self.num_classes, dtype=self.dtype)(x)
+        return layers.output(logits, x, entered)

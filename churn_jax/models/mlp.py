@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import PLAIN, Layered, Layers
 from churn_jax.typing import Array
 
 __all__ = ["INITS", "MLP"]
@@ -19,7 +20,7 @@ _KERNELS = {
 INITS = tuple(_KERNELS)
 
 
-class MLP(nn.Module):
+class MLP(Layered, nn.Module):
     """Dense layers with ReLU between them, then a dense layer of C logits.
 
     Images are flattened in row, column, channel order. Biases start at zero, kernels
@@ -38,6 +39,8 @@ class MLP(nn.Module):
         axis_name: accepted so that every network of the zoo can be given one; there
             is no batch norm, so it changes nothing.
         kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
+        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
+            `[K, B, C]` and features `[K, B, D]`.
 
     Notes:
         Anti-distillation trains on MNIST from uniform weights and zero biases
@@ -65,6 +68,7 @@ class MLP(nn.Module):
     dtype: Any = jnp.float32
     axis_name: str | None = None
     kernel_init: str = "he"
+    layers: Layers = PLAIN
 
     def __post_init__(self):
         if self.kernel_init not in _KERNELS:
@@ -87,19 +91,14 @@ class MLP(nn.Module):
             ValueError: `x` has fewer than two or more than four axes.
             TypeError: `x` is not floating point.
         """
-        del train  # nothing here behaves differently
         check_images(x, min_rank=2, max_rank=4)
+        layers = self.layers
+        x, entered = layers.enter(self, x, train)
         x = x.reshape(x.shape[0], -1).astype(self.dtype)
         hidden, last = _KERNELS[self.kernel_init]
         for layer, width in enumerate(self.features, start=1):
-            x = nn.Dense(
-                width,
-                dtype=self.dtype,
-                kernel_init=hidden,
-                name=f"dense{layer}",
-            )(x)
+            name = f"dense{layer}"
+            x = layers.dense(width, dtype=self.dtype, kernel_init=hidden, name=name)(x)
             x = nn.relu(x)
-        logits = nn.Dense(
-            self.num_classes, dtype=self.dtype, kernel_init=last, name="head"
-        )(x)
-        return ModelOutput(logits.astype(jnp.float32), x.astype(jnp.float32))
+        logits = layers.head(self.num_classes, dtype=self.dtype, kernel_init=last)(x)
+        return layers.output(logits, x, entered)

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput
+from churn_jax.models.layers import PLAIN, Layers
 from churn_jax.typing import Array
 
 __all__ = ["batch_norm", "check_stages", "classify", "convolution", "max_pool"]
@@ -13,14 +14,15 @@ __all__ = ["batch_norm", "check_stages", "classify", "convolution", "max_pool"]
 _he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
-def _symmetric(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Half of the kernel on each side; "SAME" would shift a strided kernel."""
-    return ((size // 2,) * 2,) * 2
-
-
 def convolution(
-    width: int, size: int = 3, *, stride: int, dtype: Any, name: str
-) -> nn.Conv:
+    width: int,
+    size: int = 3,
+    *,
+    stride: int,
+    dtype: Any,
+    name: str,
+    layers: Layers = PLAIN,
+):
     """A convolution without bias, He-normal by fan out, padded by half its size.
 
     Args:
@@ -29,13 +31,14 @@ def convolution(
         stride: in pixels, along height and width.
         dtype: what it computes in.
         name: of its parameters.
+        layers: what kind of convolution.
     """
-    return nn.Conv(
+    # Half of the kernel on each side: "SAME" would shift a strided kernel.
+    return layers.conv(
         width,
-        (size, size),
-        strides=(stride, stride),
-        padding=_symmetric(size),
-        use_bias=False,
+        size,
+        stride=stride,
+        padding=size // 2,
         kernel_init=_he_fan_out,
         dtype=dtype,
         name=name,
@@ -49,7 +52,8 @@ def batch_norm(
     name: str,
     momentum: float = 0.9,
     epsilon: float = 1e-5,
-) -> nn.BatchNorm:
+    layers: Layers = PLAIN,
+):
     """Batch norm over batch and pixels, and over a mesh axis where one is named.
 
     Args:
@@ -59,9 +63,10 @@ def batch_norm(
         name: of its parameters.
         momentum: share of the old running value that stays.
         epsilon: added to the variance.
+        layers: what kind of batch norm.
     """
-    return nn.BatchNorm(
-        use_running_average=not train,
+    return layers.norm(
+        train=train,
         momentum=momentum,
         epsilon=epsilon,
         axis_name=axis_name,
@@ -72,17 +77,23 @@ def batch_norm(
 
 def max_pool(x: Array) -> Array:
     """Maxima of 3x3 pixels at every second pixel; padding never wins."""
-    return nn.max_pool(x, (3, 3), (2, 2), padding=_symmetric(3))
+    return nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1),) * 2)
 
 
-def classify(x: Array, num_classes: int, dtype: Any) -> ModelOutput:
+def classify(
+    x: Array,
+    num_classes: int,
+    dtype: Any,
+    layers: Layers = PLAIN,
+    entered: Any = None,
+) -> ModelOutput:
     """Mean over pixels in float32, then the dense layer `head`; `x` is `[B, H, W, D]`.
 
     Call it inside a module's compact method, which owns the layer.
     """
     features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-    logits = nn.Dense(num_classes, dtype=dtype, name="head")(features)
-    return ModelOutput(logits.astype(jnp.float32), features)
+    logits = layers.head(num_classes, dtype=dtype)(features)
+    return layers.output(logits, features, entered)
 
 
 def check_stages(stages: tuple[int, ...], width: int) -> None:

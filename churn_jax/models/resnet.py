@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import PLAIN, Layered, Layers
 from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 
@@ -24,18 +25,22 @@ class BasicBlock(nn.Module):
         stride: 1, or 2 to halve the resolution.
         dtype: what the block computes in.
         axis_name: mesh axis over which batch norm averages, or None.
+        layers: plain ones, or ones that several members share.
     """
 
     width: int
     stride: int = 1
     dtype: Any = jnp.float32
     axis_name: str | None = None
+    layers: Layers = PLAIN
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / stride, W / stride, width]`."""
-        conv = partial(convolution, self.width, dtype=self.dtype)
-        norm = partial(batch_norm, train, self.axis_name, self.dtype)
+        conv = partial(convolution, self.width, dtype=self.dtype, layers=self.layers)
+        norm = partial(
+            batch_norm, train, self.axis_name, self.dtype, layers=self.layers
+        )
         y = conv(stride=self.stride, name="conv1")(x)
         y = nn.relu(norm("norm1")(y))
         y = norm("norm2")(conv(stride=1, name="conv2")(y))
@@ -45,7 +50,7 @@ class BasicBlock(nn.Module):
         return nn.relu(y + shortcut)
 
 
-class ResNet(nn.Module):
+class ResNet(Layered, nn.Module):
     """The residual network for 32 x 32 images: `depth = 6 n + 2` layers.
 
     A 3x3 convolution, three stages of n blocks at full, half and quarter resolution,
@@ -65,6 +70,8 @@ class ResNet(nn.Module):
             network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
         remat: recompute each block in the backward pass: less memory, more time,
             the same values and the same parameter tree.
+        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
+            `[K, B, C]` and features `[K, B, D]`.
 
     Notes:
         The paper leaves open where the zero channels go; here they follow the others.
@@ -92,6 +99,7 @@ class ResNet(nn.Module):
     dtype: Any = jnp.float32
     axis_name: str | None = None
     remat: bool = False
+    layers: Layers = PLAIN
 
     def __post_init__(self):
         if self.depth < 8 or (self.depth - 2) % 6:
@@ -123,11 +131,15 @@ class ResNet(nn.Module):
             TypeError: `x` is not floating point.
         """
         check_images(x, min_rank=4, max_rank=4)
+        layers = self.layers
+        x, entered = layers.enter(self, x, train)
         block_class = BasicBlock
         if self.remat:
             block_class = nn.remat(BasicBlock, static_argnums=(2,))
-        x = convolution(self.widths[0], stride=1, dtype=self.dtype, name="stem")(x)
-        x = nn.relu(batch_norm(train, self.axis_name, self.dtype, "stem_norm")(x))
+        stem = {"dtype": self.dtype, "layers": layers}
+        x = convolution(self.widths[0], stride=1, name="stem", **stem)(x)
+        x = batch_norm(train, self.axis_name, name="stem_norm", **stem)(x)
+        x = nn.relu(x)
         for stage, width in enumerate(self.widths, start=1):
             for block in range(1, (self.depth - 2) // 6 + 1):
                 x = block_class(
@@ -135,6 +147,7 @@ class ResNet(nn.Module):
                     stride=2 if stage > 1 and block == 1 else 1,
                     dtype=self.dtype,
                     axis_name=self.axis_name,
+                    layers=layers,
                     name=f"stage{stage}_block{block}",
                 )(x, train)
-        return classify(x, self.num_classes, self.dtype)
+        return classify(x, self.num_classes, self.dtype, layers, entered)

@@ -1,0 +1,412 @@
+"""BatchEnsemble: K members that share their kernels and differ in rank-one factors."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from churn_jax.models.layers import Layers, split_members, tile
+from churn_jax.typing import Array, PyTree
+
+__all__ = [
+    "BatchEnsemble",
+    "BatchEnsembleConv",
+    "BatchEnsembleDense",
+    "MemberBatchNorm",
+    "check_fast_weights",
+]
+
+FAST_INITS = ("normal", "signs")
+BIASES = ("member", "shared", "none")
+NORMS = ("shared", "member")
+BATCHES = ("tiled", "split")
+
+
+def fast_init(kind: str, std: float = 0.5) -> Callable:
+    """How fast weights start: `Normal(1, std)`, or 1 and -1 with equal probability.
+
+    Raises:
+        ValueError: unknown kind.
+    """
+    if kind not in FAST_INITS:
+        raise ValueError(
+            f"fast weights start as one of {', '.join(FAST_INITS)}; got {kind!r}"
+        )
+
+    def normal(key, shape, dtype=jnp.float32):
+        return 1.0 + std * jax.random.normal(key, shape, dtype)
+
+    def signs(key, shape, dtype=jnp.float32):
+        return jax.random.rademacher(key, shape).astype(dtype)
+
+    return normal if kind == "normal" else signs
+
+
+def scale_members(x: Array, weights: Array) -> Array:
+    """Every member's rows times its own weights.
+
+    Args:
+        x: `[K * B, ..., D]`, member by member.
+        weights: `[K, D]`.
+    """
+    members, width = weights.shape
+    lead = (members,) + (1,) * (x.ndim - 1)
+    return (split_members(x, members) * weights.reshape(*lead, width)).reshape(x.shape)
+
+
+class _FastLayer(nn.Module):
+    """A shared linear map between two scalings, and a bias."""
+
+    features: int
+    members: int
+    bias: str = "member"
+    fast_weights: str = "normal"
+    kernel_init: Callable = nn.initializers.lecun_normal()
+    dtype: Any = jnp.float32
+
+    def __post_init__(self):
+        if self.bias not in BIASES:
+            raise ValueError(
+                f"bias must be one of {', '.join(BIASES)}; got {self.bias!r}"
+            )
+        fast_init(self.fast_weights)
+        super().__post_init__()
+
+    def _between(self, x: Array, shape: tuple[int, ...], linear: Callable) -> Array:
+        """`linear(x * r_m, kernel) * s_m + b_m`, member by member."""
+        if x.shape[0] % self.members:
+            raise ValueError(
+                f"{x.shape[0]} rows cannot be shared out among {self.members} members"
+            )
+        draw = fast_init(self.fast_weights)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        into = (self.members, x.shape[-1])
+        fast_in = self.param("fast_in", draw, into, jnp.float32)
+        out = (self.members, self.features)
+        fast_out = self.param("fast_out", draw, out, jnp.float32)
+        x, kernel, fast_in, fast_out = (
+            a.astype(self.dtype) for a in (x, kernel, fast_in, fast_out)
+        )
+        y = scale_members(linear(scale_members(x, fast_in), kernel), fast_out)
+        if self.bias == "none":
+            return y
+        zeros = nn.initializers.zeros
+        if self.bias == "shared":
+            bias = self.param("bias", zeros, (self.features,), jnp.float32)
+            return y + bias.astype(self.dtype).reshape((1,) * (y.ndim - 1) + (-1,))
+        bias = self.param("bias", zeros, out, jnp.float32).astype(self.dtype)
+        lead = (self.members,) + (1,) * (y.ndim - 1)
+        own = split_members(y, self.members) + bias.reshape(*lead, self.features)
+        return own.reshape(y.shape)
+
+
+class BatchEnsembleDense(_FastLayer):
+    r"""A dense layer whose weights are shared up to rank-one factors.
+
+    `y_m = ((x_m * r_m) W) * s_m + b_m`: member m has the weights `W_m = W * (r_m
+    s_m^T)`, which are never formed. `r_m` is `fast_in[m]`, `s_m` is `fast_out[m]`.
+
+    Attributes:
+        features: D_out.
+        members: K.
+        bias: `member` (one per member), `shared` or `none`.
+        fast_weights: how r and s start, `normal` (mean 1, deviation 0.5) or `signs`.
+        kernel_init: of W.
+        dtype: what it computes in; parameters are float32.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> layer = BatchEnsembleDense(3, members=2)
+        >>> x = jnp.ones((8, 5))  # four rows of each member
+        >>> variables = layer.init(jax.random.key(0), x)
+        >>> [(k, v.shape) for k, v in variables["params"].items() if "fast" in k]
+        [('fast_in', (2, 5)), ('fast_out', (2, 3))]
+        >>> layer.apply(variables, x).shape
+        (8, 3)
+
+    References:
+        [batch-ensemble] Eq. 5 -- Wen et al., BatchEnsemble: an Alternative Approach to
+        Efficient Ensemble and Lifelong Learning, ICLR 2020.
+        https://arxiv.org/abs/2002.06715
+        [diversity] Sec. 2.3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """`[K * B, D]`, member by member, to `[K * B, features]`.
+
+        Raises:
+            ValueError: the rows are no multiple of K.
+        """
+        return self._between(x, (x.shape[-1], self.features), jnp.matmul)
+
+
+class BatchEnsembleConv(_FastLayer):
+    """A convolution whose weights are shared up to rank-one factors.
+
+    Channels are scaled before and after *one* convolution with the shared kernel, for
+    all members' rows at once; member m's kernel is `W[h, w, i, o] r_m[i] s_m[o]`.
+
+    Attributes:
+        size: height and width of the kernel in pixels.
+        stride: in pixels, along height and width.
+        padding: zeros on each side, in pixels.
+        convolve: `(images, kernel) -> images` that takes the place of XLA's
+            convolution; None is XLA's.
+
+    References:
+        [batch-ensemble] Sec. 3.1 -- Wen et al., BatchEnsemble: an Alternative Approach
+        to Efficient Ensemble and Lifelong Learning, ICLR 2020.
+        https://arxiv.org/abs/2002.06715
+    """
+
+    size: int = 3
+    stride: int = 1
+    padding: int = 1
+    convolve: Callable | None = None
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """`[K * B, H, W, C]`, member by member, to `[K * B, H', W', features]`.
+
+        Raises:
+            ValueError: the rows are no multiple of K.
+        """
+
+        def convolution(images, kernel):
+            return jax.lax.conv_general_dilated(
+                images,
+                kernel,
+                window_strides=(self.stride, self.stride),
+                padding=((self.padding, self.padding),) * 2,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )
+
+        shape = (self.size, self.size, x.shape[-1], self.features)
+        return self._between(x, shape, self.convolve or convolution)
+
+
+class MemberBatchNorm(nn.Module):
+    """Batch norm of every member over its own rows, with its own scale and shift.
+
+    Attributes:
+        members: K.
+        use_running_average: as in `flax.linen.BatchNorm`.
+        momentum: likewise.
+        epsilon: likewise.
+        axis_name: likewise.
+        dtype: likewise.
+    """
+
+    members: int
+    use_running_average: bool
+    momentum: float = 0.9
+    epsilon: float = 1e-5
+    axis_name: str | None = None
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """`[K * B, ..., D]`, member by member, to the same shape."""
+        grouped = split_members(x, self.members)
+        grouped = nn.BatchNorm(
+            use_running_average=self.use_running_average,
+            axis=(0, -1),
+            momentum=self.momentum,
+            epsilon=self.epsilon,
+            axis_name=self.axis_name,
+            dtype=self.dtype,
+            name="norm",
+        )(grouped)
+        return grouped.reshape(x.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchEnsemble(Layers):
+    """Layers of a BatchEnsemble of `size` members, the first and the last included.
+
+    Attributes:
+        size: K.
+        fast_weights: how the rank-one factors start, `normal` or `signs`.
+        bias: of layers that have one: one per `member`, `shared`, or `none`.
+        norm_of: batch norm over all members' rows (`shared`), or each `member` its own.
+        batches: in training every member sees the whole batch (`tiled`), or its own
+            K-th part of it (`split`), which costs what one network costs. In
+            evaluation every member sees everything.
+
+    Raises:
+        ValueError: a setting is unknown or `size` is below 1.
+
+    Notes:
+        The paper's and the public code's: Normal(1, 0.5), biases of the members' own
+        on dense layers, one batch norm over the tiled rows. Kernels start as those of
+        the plain network do.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from churn_jax.models import MLP
+        >>> model = MLP((32,), num_classes=10, layers=BatchEnsemble(4))
+        >>> images = jnp.zeros((2, 8, 8, 1))
+        >>> variables = model.init(jax.random.key(0), images)
+        >>> model.apply(variables, images).logits.shape
+        (4, 2, 10)
+
+    References:
+        [batch-ensemble] Sec. 3 -- Wen et al., BatchEnsemble: an Alternative Approach to
+        Efficient Ensemble and Lifelong Learning, ICLR 2020.
+        https://arxiv.org/abs/2002.06715
+        [diversity] Sec. 2.3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+
+    size: int
+    fast_weights: str = "normal"
+    bias: str = "member"
+    norm_of: str = "shared"
+    batches: str = "tiled"
+
+    def __post_init__(self):
+        """Checks the settings."""
+        if self.size < 1:
+            raise ValueError(f"a BatchEnsemble has at least 1 member; got {self.size}")
+        for name, known in (
+            ("fast_weights", FAST_INITS),
+            ("bias", BIASES),
+            ("norm_of", NORMS),
+            ("batches", BATCHES),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(known)}; got "
+                    f"{getattr(self, name)!r}"
+                )
+
+    @property
+    def members(self) -> int:
+        """K."""
+        return self.size
+
+    @property
+    def splits_batch(self) -> bool:
+        """Whether a member trains on its own part of every batch only."""
+        return self.batches == "split"
+
+    def enter(self, module: nn.Module, x: Array, train: bool) -> tuple[Array, Any]:
+        """The batch once per member, or as it is where members split it."""
+        del module
+        if not (train and self.splits_batch):
+            return tile(x, self.size), False
+        if x.shape[0] % self.size:
+            raise ValueError(
+                f"a batch of {x.shape[0]} cannot be split over {self.size} members"
+            )
+        return x, True
+
+    def leave(self, outputs: Array, entered: Any) -> Array:
+        """`[K, B, D]`; zeros in rows that a member has not seen."""
+        if not entered:
+            return split_members(outputs, self.size)
+        own = split_members(outputs, self.size)
+        seen = jnp.eye(self.size, dtype=own.dtype)[..., None, None]
+        return (seen * own[None]).reshape(self.size, *outputs.shape)
+
+    def dense(self, features: int, *, dtype: Any, name: str, kernel_init=None):
+        """A `BatchEnsembleDense`."""
+        return BatchEnsembleDense(
+            features,
+            self.size,
+            bias=self.bias,
+            fast_weights=self.fast_weights,
+            kernel_init=kernel_init or nn.initializers.lecun_normal(),
+            dtype=dtype,
+            name=name,
+        )
+
+    def conv(
+        self,
+        features: int,
+        size: int,
+        *,
+        stride: int,
+        padding: int,
+        dtype: Any,
+        name: str,
+        kernel_init: Any,
+        convolve: Callable | None = None,
+    ):
+        """A `BatchEnsembleConv`; with bias where `convolve` computes it."""
+        return BatchEnsembleConv(
+            features,
+            self.size,
+            bias="none" if convolve is None else self.bias,
+            fast_weights=self.fast_weights,
+            kernel_init=kernel_init,
+            dtype=dtype,
+            size=size,
+            stride=stride,
+            padding=padding,
+            convolve=convolve,
+            name=name,
+        )
+
+    def norm(self, *, train: bool, name: str, **options):
+        """Batch norm over all rows, or a `MemberBatchNorm`."""
+        if self.norm_of == "shared":
+            return super().norm(train=train, name=name, **options)
+        return MemberBatchNorm(
+            self.size, use_running_average=not train, name=name, **options
+        )
+
+    def check(self, params: PyTree) -> None:
+        """Refuses a kernel without fast weights; see `check_fast_weights`."""
+        check_fast_weights(params, self.size)
+
+
+def check_fast_weights(params: PyTree, members: int) -> None:
+    """Every kernel has the fast weights of every member beside it.
+
+    A network that was meant to be a BatchEnsemble and is made of ordinary layers
+    trains without complaint and yields K equal members; public code has had that
+    defect. Only shapes are looked at.
+
+    Args:
+        params: of one network.
+        members: K.
+
+    Raises:
+        ValueError: a kernel has none; the message names the layers.
+
+    Example:
+        >>> import numpy as np
+        >>> check_fast_weights({"dense": {"kernel": np.zeros((3, 2))}}, 4)
+        Traceback (most recent call last):
+            ...
+        ValueError: no fast weights of 4 members in dense: these layers are shared ...
+    """
+    without: list[str] = []
+
+    def look(node: Any, path: str) -> None:
+        if not hasattr(node, "items"):
+            return
+        if "kernel" in node:
+            kernel = node["kernel"]
+            wanted = {"fast_in": kernel.shape[-2], "fast_out": kernel.shape[-1]}
+            if any(
+                name not in node or node[name].shape[-2:] != (members, width)
+                for name, width in wanted.items()
+            ):
+                without.append(path or "the network")
+        for name, child in node.items():
+            look(child, f"{path}/{name}".strip("/"))
+
+    look(params, "")
+    if without:
+        shown = ", ".join(without[:4]) + (", ..." if len(without) > 4 else "")
+        raise ValueError(
+            f"no fast weights of {members} members in {shown}: these layers are shared "
+            "whole, so the members would be equal"
+        )

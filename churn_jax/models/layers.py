@@ -1,0 +1,178 @@
+"""Which layers a network is made of: plain ones, or ones that several members share.
+
+A zoo network asks its `layers` for every dense layer, convolution and batch norm, so
+one piece of code is a single network, a BatchEnsemble or a MIMO network.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from churn_jax.models.base import ModelOutput
+from churn_jax.typing import Array, PyTree
+
+__all__ = ["PLAIN", "Layered", "Layers"]
+
+
+class ConvolutionBy(nn.Module):
+    """A convolution with bias that `convolve(images, kernel) -> images` computes."""
+
+    features: int
+    size: int
+    convolve: Callable[[Array, Array], Array]
+    kernel_init: Callable
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """`[B, H, W, C]` to `[B, H', W', features]`."""
+        shape = (self.size, self.size, x.shape[-1], self.features)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
+        x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))
+        return self.convolve(x, kernel) + bias.reshape(1, 1, 1, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """Plain layers: one network, one member.
+
+    Its methods are called inside a module's compact method, which owns what they make.
+    Subclasses yield K members from one set of weights.
+    """
+
+    @property
+    def members(self) -> int:
+        """K, how many members one set of weights yields."""
+        return 1
+
+    @property
+    def splits_batch(self) -> bool:
+        """Whether a member trains on its own part of every batch only."""
+        return False
+
+    def enter(self, module: nn.Module, x: Array, train: bool) -> tuple[Array, Any]:
+        """The batch as the first layer sees it, and what `leave` has to know.
+
+        Args:
+            module: the network; it may be asked for random numbers.
+            x: `[B, ...]`.
+            train: whether the network trains.
+        """
+        del module, train
+        return x, None
+
+    def leave(self, outputs: Array, entered: Any) -> Array:
+        """Rows of the last layer, or of its input, as `[B, D]` or `[K, B, D]`."""
+        del entered
+        return outputs
+
+    def output(self, logits: Array, features: Array, entered: Any) -> ModelOutput:
+        """Every member's logits and features, float32."""
+        return ModelOutput(
+            self.leave(logits.astype(jnp.float32), entered),
+            self.leave(features.astype(jnp.float32), entered),
+        )
+
+    def dense(self, features: int, *, dtype: Any, name: str, kernel_init=None):
+        """A dense layer with bias; LeCun-normal unless `kernel_init` is given."""
+        return nn.Dense(
+            features,
+            dtype=dtype,
+            name=name,
+            kernel_init=kernel_init or nn.initializers.lecun_normal(),
+        )
+
+    def head(self, num_classes: int, *, dtype: Any, kernel_init=None):
+        """The dense layer `head` of C logits."""
+        return self.dense(
+            num_classes, dtype=dtype, name="head", kernel_init=kernel_init
+        )
+
+    def conv(
+        self,
+        features: int,
+        size: int,
+        *,
+        stride: int,
+        padding: int,
+        dtype: Any,
+        name: str,
+        kernel_init: Any,
+        convolve: Callable[[Array, Array], Array] | None = None,
+    ):
+        """A convolution without bias; with one where `convolve` computes it.
+
+        Args:
+            features: channels out.
+            size: height and width of the kernel in pixels.
+            stride: in pixels, along height and width.
+            padding: zeros on each side, in pixels.
+            dtype: what it computes in.
+            name: of its parameters.
+            kernel_init: of the kernel.
+            convolve: `(images, kernel) -> images`, instead of XLA's convolution.
+        """
+        if convolve is not None:
+            return ConvolutionBy(
+                features, size, convolve, kernel_init, dtype, name=name
+            )
+        return nn.Conv(
+            features,
+            (size, size),
+            strides=(stride, stride),
+            padding=((padding, padding),) * 2,
+            use_bias=False,
+            kernel_init=kernel_init,
+            dtype=dtype,
+            name=name,
+        )
+
+    def norm(self, *, train: bool, name: str, **options):
+        """Batch norm; `options` are those of `flax.linen.BatchNorm`."""
+        return nn.BatchNorm(use_running_average=not train, name=name, **options)
+
+    def check(self, params: PyTree) -> None:
+        """Refuses parameters without what the members differ in.
+
+        Raises:
+            ValueError: a layer lacks it.
+        """
+        del params
+
+
+PLAIN = Layers()
+
+
+class Layered:
+    """What networks with a field `layers` say of it."""
+
+    layers: Layers
+
+    @property
+    def heads(self) -> int:
+        """K, members that one set of weights yields."""
+        return self.layers.members
+
+    @property
+    def splits_batch(self) -> bool:
+        """Whether a member trains on its own part of every batch only."""
+        return self.layers.splits_batch
+
+    def check_params(self, params: Mapping[str, Any]) -> None:
+        """Refuses parameters that lack what the members differ in."""
+        self.layers.check(params)
+
+
+def split_members(x: Array, members: int) -> Array:
+    """Rows by member, `[K * B, ...]` to `[K, B, ...]`."""
+    return x.reshape(members, -1, *x.shape[1:])
+
+
+def tile(x: Array, members: int) -> Array:
+    """All rows once per member, member by member, `[B, ...]` to `[K * B, ...]`."""
+    tiled = jnp.broadcast_to(x, (members, *x.shape))
+    return tiled.reshape(-1, *x.shape[1:])
