@@ -16,7 +16,7 @@ class Arguments:
     """Prepares a TFDS data set so that it is read without TensorFlow.
 
     Attributes:
-        name: `digits`, `mnist`, `cifar10`, ...
+        name: `digits`, `mnist`, `cifar10`, `tiny_imagenet` (with `--manual-dir`), ...
         data_dir: where prepared sets live; default is TFDS's own.
         manual_dir: where files downloaded by hand lie.
     """

@@ -45,7 +45,8 @@ def prepare(
     """Downloads and converts a set, so that `load` reads it without TensorFlow.
 
     A set that is prepared already is left as it is. Official image sets need TensorFlow
-    for this step alone (the `tfds` extra); `digits` (`churn_digits`) does not.
+    for this step alone (the `tfds` extra). `digits` (`churn_digits`) does not, nor does
+    `tiny_imagenet`, whose unpacked archive must be in `manual_dir`.
 
     Args:
         name: a TFDS name, plain or with the prefix `tfds:`; `digits` prepares the
@@ -89,6 +90,8 @@ def prepare(
                 file_format="array_record",
                 download_config=tfds.download.DownloadConfig(manual_dir=manual),
             )
+        except DataError:  # of a builder of ours: one sentence already
+            raise
         except Exception as error:  # TFDS raises a type of its own for every cause
             lines = [line for line in str(error).splitlines() if line.strip()]
             reason = lines[0].strip() if lines else "no reason given"

@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
+from churn_jax.data.tiny_imagenet import TinyImagenet
 
 __all__ = [
     "ChurnDigits",
@@ -176,9 +177,11 @@ def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
     builder = make_builder(name, data_dir)
     if not builder.is_prepared():
         where = "" if data_dir is None else f" --data-dir {data_dir}"
+        if builder.MANUAL_DOWNLOAD_INSTRUCTIONS is not None:
+            where += " --manual-dir FOLDER"
         needs = (
             ""
-            if isinstance(builder, ChurnDigits)
+            if isinstance(builder, (ChurnDigits, TinyImagenet))
             else " (official sets need the extra: pip install 'churn-jax[tfds]')"
         )
         raise DataError(
