@@ -7,6 +7,7 @@ tests filter the examples instead.
 import itertools
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 
 def softmax(logits):
@@ -68,6 +69,26 @@ def expected_calibration_error(logits, labels, num_bins=15):
             gap = abs(correct[inside].mean() - confidence[inside].mean())
             error += inside.mean() * gap
     return error
+
+
+def fit_temperature(logits, labels):
+    """The minimum of the negative log-likelihood, searched in log T."""
+    logits = np.asarray(logits, np.float64)
+
+    def nll(log_t):
+        return negative_log_likelihood(logits / np.exp(log_t), labels)
+
+    options = {"xatol": 1e-10}
+    return np.exp(
+        minimize_scalar(nll, bounds=(-6, 6), method="bounded", options=options).x
+    )
+
+
+def calibrated_scores(logits, labels, validation_logits, validation_labels):
+    temperature = fit_temperature(validation_logits, validation_labels)
+    scaled = np.asarray(logits, np.float64) / temperature
+    scores = (negative_log_likelihood, brier_score, expected_calibration_error)
+    return temperature, *(score(scaled, labels) for score in scores)
 
 
 def churn(logits_a, logits_b):
@@ -150,9 +171,71 @@ def weighted_prediction_difference(logits, order=1):
     )
 
 
-def kl_prediction_difference(logits):
+def pairwise_kl(logits):
     pairs = list(itertools.permutations(softmax(logits), 2))
-    return np.mean([np.sum(p * np.log(p / q), -1).mean() for p, q in pairs])
+    return np.mean([np.sum(p * np.log(p / q), -1) for p, q in pairs], axis=0)
+
+
+def kl_prediction_difference(logits):
+    return np.mean(pairwise_kl(logits))
+
+
+def diversity_by_confidence(member_logits, num_bins=10):
+    """Counts, means and quartiles per bin of the least confidence; the mean of all."""
+    kl = pairwise_kl(member_logits)
+    confidence = softmax(member_logits).max(-1).min(0)
+    counts = np.zeros(num_bins, int)
+    means, quartiles = np.full(num_bins, np.nan), np.full((5, num_bins), np.nan)
+    for b in range(num_bins):
+        low, high = b / num_bins, (b + 1) / num_bins
+        inside = kl[(confidence > low) & (confidence <= high)]
+        counts[b] = len(inside)
+        if len(inside):
+            means[b] = np.mean(inside)
+            quartiles[:, b] = np.quantile(inside, (0, 0.25, 0.5, 0.75, 1))
+    return counts, means, quartiles, np.nansum(counts * means) / counts.sum()
+
+
+def member_diversity(member_logits, labels):
+    P = softmax(member_logits)
+    mean = P.mean(0)
+    between = sum(np.sum((p - mean) ** 2) for p in P) / len(P)
+    return (
+        kl_prediction_difference(member_logits),
+        hamming_prediction_difference(member_logits),
+        between / np.sum(1 - np.sum(mean**2, -1)),
+        np.mean([negative_log_likelihood(z, labels) for z in member_logits]),
+        negative_log_likelihood(np.log(mean), labels),
+        np.mean([accuracy(z, labels) for z in member_logits]),
+        accuracy(mean, labels),
+    )
+
+
+def ensemble_reference_curve(
+    member_logits, labels, validation_logits=None, validation_labels=None
+):
+    """Mean over every set of m members, for each m."""
+    P, curve = softmax(member_logits), []
+    for m in range(1, len(P) + 1):
+        nlls = []
+        for chosen in itertools.combinations(range(len(P)), m):
+            logits = np.log(P[list(chosen)].mean(0))
+            if validation_logits is not None:
+                mean = softmax(validation_logits)[list(chosen)].mean(0)
+                logits = logits / fit_temperature(np.log(mean), validation_labels)
+            nlls.append(negative_log_likelihood(logits, labels))
+        curve.append(np.mean(nlls))
+    return np.array(curve)
+
+
+def deep_ensemble_equivalent(nll, ensemble_nlls):
+    """The first crossing, searched segment by segment."""
+    if nll >= ensemble_nlls[0]:
+        return 1.0
+    for m, (worse, better) in enumerate(itertools.pairwise(ensemble_nlls), start=1):
+        if better <= nll:
+            return m + (worse - nll) / (worse - better)
+    return float(len(ensemble_nlls))
 
 
 def js_prediction_difference(logits):

@@ -5,6 +5,14 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs.
 """
 
 from churn_jax.metrics.ambiguity import ambiguity
+from churn_jax.metrics.calibrated import (
+    CalibratedScores,
+    calibrated_brier_score,
+    calibrated_expected_calibration_error,
+    calibrated_negative_log_likelihood,
+    calibrated_scores,
+    two_fold_calibrated_scores,
+)
 from churn_jax.metrics.calibration import ECEState, expected_calibration_error
 from churn_jax.metrics.churn import (
     ChurnByCorrectness,
@@ -32,6 +40,20 @@ from churn_jax.metrics.confidence import (
     l1_distance,
     prediction_confidence,
     prediction_entropy,
+)
+from churn_jax.metrics.deep_ensemble import (
+    DeepEnsembleEquivalent,
+    deep_ensemble_equivalent,
+    ensemble_reference_curve,
+)
+from churn_jax.metrics.diversity import (
+    ConfidenceBins,
+    DiversityByConfidence,
+    DiversityByConfidenceState,
+    MemberDiversity,
+    MemberDiversityState,
+    diversity_by_confidence,
+    member_diversity,
 )
 from churn_jax.metrics.flips import (
     FlipRates,
@@ -64,6 +86,7 @@ from churn_jax.metrics.prediction_divergence import (
     KLPredictionDifferenceState,
     js_prediction_difference,
     kl_prediction_difference,
+    pairwise_kl,
 )
 from churn_jax.metrics.scores import ScoreDifferenceState, score_difference
 from churn_jax.metrics.scoring import (
@@ -83,11 +106,16 @@ __all__ = [
     "AUCState",
     "AccuracyState",
     "BrierState",
+    "CalibratedScores",
     "CalibrationRatioState",
     "ChurnByCorrectness",
     "ChurnByCorrectnessState",
     "ChurnState",
+    "ConfidenceBins",
     "ConfidenceState",
+    "DeepEnsembleEquivalent",
+    "DiversityByConfidence",
+    "DiversityByConfidenceState",
     "ECEState",
     "EntropyState",
     "ErrorRateState",
@@ -100,6 +128,8 @@ __all__ = [
     "LabelPredictionDifferenceState",
     "LongSum",
     "MeanState",
+    "MemberDiversity",
+    "MemberDiversityState",
     "NLLState",
     "PairMetric",
     "PairSummary",
@@ -115,12 +145,19 @@ __all__ = [
     "backward_error_compatibility",
     "backward_trust_compatibility",
     "brier_score",
+    "calibrated_brier_score",
+    "calibrated_expected_calibration_error",
+    "calibrated_negative_log_likelihood",
+    "calibrated_scores",
     "calibration_ratio",
     "churn",
     "churn_bound_from_confidence",
     "churn_bound_from_confidence_sum",
     "churn_bound_from_errors",
     "churn_by_correctness",
+    "deep_ensemble_equivalent",
+    "diversity_by_confidence",
+    "ensemble_reference_curve",
     "error_rate",
     "expected_calibration_error",
     "fit_temperature",
@@ -132,9 +169,11 @@ __all__ = [
     "label_prediction_difference",
     "leave_one_model_out",
     "log_loss",
+    "member_diversity",
     "negative_flip_rate",
     "negative_log_likelihood",
     "pairwise",
+    "pairwise_kl",
     "positive_flip_rate",
     "positive_prediction_difference",
     "prediction_confidence",
@@ -146,5 +185,6 @@ __all__ = [
     "score_difference",
     "summarize_pairs",
     "surrogate_churn",
+    "two_fold_calibrated_scores",
     "weighted_prediction_difference",
 ]

@@ -52,7 +52,7 @@ def _scored(logits, labels, mask):
     return jnp.where(usable, score, 0.0), positive, negative, valid & ~usable
 
 
-def _gathered(x):
+def gathered(x):
     """`x`, replicated if its type is sharded: neither sort nor scatter work across.
 
     Only meshes with explicit axes put the sharding into the type; elsewhere the
@@ -131,7 +131,7 @@ def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
     score, positive, negative, unusable = (
-        _gathered(x).reshape(-1) for x in _scored(logits, labels, mask)
+        gathered(x).reshape(-1) for x in _scored(logits, labels, mask)
     )
     if not score.size:
         return jnp.asarray(jnp.nan, jnp.float32)
@@ -225,8 +225,8 @@ class AUCState(AdditiveState):
         bins = jnp.clip(jnp.floor(place), 0, num_bins - 1).astype(jnp.int32)
 
         def count(which):
-            ones = _gathered(which.astype(jnp.int32))
-            return jnp.zeros((num_bins,), jnp.int32).at[_gathered(bins)].add(ones)
+            ones = gathered(which.astype(jnp.int32))
+            return jnp.zeros((num_bins,), jnp.int32).at[gathered(bins)].add(ones)
 
         return dataclasses.replace(
             self,

@@ -12,13 +12,14 @@ from churn_jax._checks import check_logits, check_members
 from churn_jax.divergences import log_probs, weighted
 from churn_jax.metrics.prediction_difference import from_mean, log_mean_probs
 from churn_jax.metrics.state import MeanState, masked_mean
-from churn_jax.typing import Logits, Mask, Scalar
+from churn_jax.typing import Logits, Mask, PerExample, Scalar
 
 __all__ = [
     "JSPredictionDifferenceState",
     "KLPredictionDifferenceState",
     "js_prediction_difference",
     "kl_prediction_difference",
+    "pairwise_kl",
 ]
 
 
@@ -28,12 +29,39 @@ def _checked_log_probs(logits):
     return log_probs(logits)
 
 
-def _pairwise_kl(logits):
-    """Mean of KL over ordered pairs, from means over models: no pair is formed.
+def pairwise_kl(logits: Logits) -> PerExample:
+    """KL divergence between two of M models, averaged over ordered pairs, per example.
 
-    Written out, the sum over pairs is `M^2` times the covariance over models of p and
-    log p, and centring both first loses no digits to cancellation.
+    `1/(M (M - 1)) sum_{m != k} sum_l P_nm(l) log(P_nm(l) / P_nk(l))`. Written out, the
+    sum over pairs is `M^2` times the covariance over models of p and log p, so that no
+    pair is formed; centring both first loses no digits to cancellation.
+
+    Args:
+        logits: `[M, N, C]` (or `[M, ..., C]`), M at least 2: the members of an
+            ensemble, or models that were trained apart.
+
+    Returns:
+        `[N]` float32 in nats, at least 0; infinite where one model excludes a class
+        (logit -inf) that another allows.
+
+    Raises:
+        ValueError: fewer than two models.
+
+    Notes:
+        Its mean over examples is `kl_prediction_difference`, by confidence it is
+        `diversity_by_confidence`. Cost and memory are those of M models.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])  # 1/2 log 3
+        >>> [f"{value:.4f}" for value in pairwise_kl(jnp.log(probs))]
+        ['0.5493']
+
+    References:
+        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
+    logits = jnp.asarray(logits)
     log_p = _checked_log_probs(logits)
     M = log_p.shape[0]
     p = jnp.exp(log_p)
@@ -109,7 +137,7 @@ def kl_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
         [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
-    return masked_mean(_pairwise_kl(jnp.asarray(logits)), mask)
+    return masked_mean(pairwise_kl(logits), mask)
 
 
 def js_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
@@ -152,7 +180,7 @@ class KLPredictionDifferenceState(MeanState):
 
     def update(self, logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`."""
-        return self.add(_pairwise_kl(jnp.asarray(logits)), mask)
+        return self.add(pairwise_kl(logits), mask)
 
 
 @struct.dataclass

@@ -93,7 +93,7 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
     return masked_mean(~is_correct(logits, labels), mask)
 
 
-def _nll(logits, labels):
+def example_nll(logits, labels):
     check_logits(logits=logits)
     check_labels(labels, logits)
     logits, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
@@ -127,7 +127,7 @@ def negative_log_likelihood(
         [diversity] Sec. 4 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
-    return masked_mean(_nll(logits, labels), mask)
+    return masked_mean(example_nll(logits, labels), mask)
 
 
 def _brier(logits, labels):
@@ -196,7 +196,7 @@ class NLLState(MeanState):
 
     def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `negative_log_likelihood`."""
-        return self.add(_nll(logits, labels), mask)
+        return self.add(example_nll(logits, labels), mask)
 
 
 @struct.dataclass

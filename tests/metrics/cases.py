@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 from churn_jax import metrics
@@ -34,6 +36,10 @@ def make_inputs(kind, seed=0, n=N):
     if kind == "update":
         return {"old_logits": model(), "new_logits": model(), "labels": labels}
     logits = np.stack([model() for _ in range(M)])
+    if kind == "members":
+        return {"member_logits": logits}
+    if kind == "labelled members":
+        return {"member_logits": logits, "labels": labels}
     if kind == "labelled models":
         return {"logits": logits, "labels": labels}
     return {"scores" if kind == "scores of models" else "logits": logits}
@@ -44,8 +50,13 @@ def is_floating(name):
     return "logits" in name or name == "scores"
 
 
+def has_models(kind):
+    """Whether the logits have a leading axis of models, or of an ensemble's members."""
+    return kind.endswith(("models", "members"))
+
+
 def example_axis(name, kind):
-    return 1 if name in ("logits", "scores") and kind.endswith("models") else 0
+    return 1 if is_floating(name) and has_models(kind) else 0
 
 
 def take(inputs, kind, index):
@@ -60,14 +71,15 @@ class Case:
     function: Callable
     reference: Callable
     empty: Callable | None  # () -> State
-    select: str | None = None  # field of what the State computes
+    select: tuple[str, ...] = ()  # fields of what the State computes
+    at_least: int = 2  # models, where there is an axis of them
     differentiable: bool = False
     class_symmetric: bool = True
     shift_invariant: bool = True
 
     def compute(self, state):
         value = state.compute()
-        return getattr(value, self.select) if self.select else value
+        return operator.attrgetter(*self.select)(value) if self.select else value
 
     def __str__(self):
         return self.name
@@ -116,8 +128,46 @@ def _binned_auc_case(**settings):
     )
 
 
+def _jitted(case):
+    """One program is compiled sooner than its operations one by one."""
+    return dataclasses.replace(case, function=jax.jit(case.function))
+
+
 def _flip_case(name):
-    return _case(name, "update", metrics.FlipState, select=name)
+    return _case(name, "update", metrics.FlipState, select=(name,))
+
+
+def _calibrated_case():
+    """One validation split for every test, which no mask or shift of theirs touches."""
+    validation = make_inputs("labelled", seed=100)
+    fixed = {f"validation_{name}": value for name, value in validation.items()}
+
+    def function(logits, labels, mask=None):
+        return metrics.calibrated_scores(logits, labels, mask=mask, **fixed)[1:]
+
+    def reference(logits, labels):
+        return ref.calibrated_scores(logits, labels, **fixed)[1:]
+
+    return _jitted(
+        Case("calibrated_scores", "labelled", function, reference, empty=None)
+    )
+
+
+def _diversity_by_confidence_case():
+    """What adds up; counts are no numbers that could be nan, quartiles no sums."""
+    select = ("bin_mean_kl", "mean_kl")
+
+    def function(member_logits, mask=None):
+        found = metrics.diversity_by_confidence(member_logits, 6, mask)
+        return found.bin_mean_kl, found.mean_kl
+
+    def reference(member_logits):
+        _, means, _, mean = ref.diversity_by_confidence(member_logits, 6)
+        return means, mean
+
+    empty = functools.partial(metrics.DiversityByConfidenceState.empty, num_bins=6)
+    name = "diversity_by_confidence"
+    return _jitted(Case(name, "members", function, reference, empty, select))
 
 
 SMOOTH = {"differentiable": True}
@@ -210,6 +260,12 @@ CASES = [
         "models",
         metrics.HammingPredictionDifferenceState,
     ),
+    _calibrated_case(),
+    _diversity_by_confidence_case(),
+    _jitted(
+        _case("member_diversity", "labelled members", metrics.MemberDiversityState)
+    ),
+    _case("ensemble_reference_curve", "labelled members", at_least=1),
     _flip_case("negative_flip_rate"),
     _flip_case("positive_flip_rate"),
     _flip_case("relative_negative_flip_rate"),

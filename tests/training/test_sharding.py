@@ -201,6 +201,9 @@ def inputs_of(case, logits, labels):
         return {"old_logits": logits[0], "new_logits": logits[1], "labels": labels}
     if case.kind == "scores of models":
         return {"scores": logits}
+    if case.kind in ("members", "labelled members"):
+        members = {"member_logits": logits}
+        return members if case.kind == "members" else {**members, "labels": labels}
     if case.kind == "clicks":
         return {"logits": logits[0, ..., :2], "labels": jnp.minimum(labels, 1)}
     chosen = logits[..., :2] if case.kind == "binary models" else logits
