@@ -5,6 +5,8 @@ from churn_jax.methods.base import Batch, LossOutput, Method, Ramp, deploy
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM, MinimumEntropy
+from churn_jax.methods.one_to_one import OneToOneDistillation
+from churn_jax.methods.perturbing import Perturbing
 
 __all__ = [
     "ERM",
@@ -15,6 +17,8 @@ __all__ = [
     "LossOutput",
     "Method",
     "MinimumEntropy",
+    "OneToOneDistillation",
+    "Perturbing",
     "Ramp",
     "deploy",
 ]

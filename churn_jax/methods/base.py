@@ -33,10 +33,11 @@ __all__ = [
     "forward",
     "forward_outputs",
     "static",
+    "with_state",
 ]
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
-MEMBER_SAMPLES = ("shared", "bootstrap", "subset")
+MEMBER_SAMPLES = ("shared", "bootstrap", "subset", "split")
 # Metadata of a setting that came later and changes nothing at its default: records and
 # identities name it only where it is set, so that those from before still hold.
 QUIET = {"quiet": True}
@@ -73,6 +74,9 @@ class Batch:
         axis_name: mesh axis that shares the batch, or None outside of `shard_map`.
         member_weights: `[M, B]` float32, how often each member's own sample of the
             training set holds the example; None is once each.
+        pixel_mean: of the normalisation that made `images` of pixels, `(x - mean) /
+            std`: a number or one per channel.
+        pixel_std: likewise.
         memory: what the last update's `LossOutput.memory` was, `Method.init_memory`
             before the first; `()` for methods without.
     """
@@ -84,6 +88,23 @@ class Batch:
     axis_name: str | None = struct.field(pytree_node=False, default=None)
     member_weights: jax.Array | None = None
     memory: PyTree = ()
+    pixel_mean: float | tuple[float, ...] = struct.field(pytree_node=False, default=0.0)
+    pixel_std: float | tuple[float, ...] = struct.field(pytree_node=False, default=1.0)
+
+    def to_pixels(self, images: jax.Array) -> jax.Array:
+        """Normalised images on the scale on which perturbations step, 0 to 1."""
+        mean, std = self._moments(images.ndim)
+        return images * std + mean
+
+    def from_pixels(self, images: jax.Array) -> jax.Array:
+        """The inverse of `to_pixels`."""
+        mean, std = self._moments(images.ndim)
+        return (images - mean) / std
+
+    def _moments(self, ndim: int) -> list[jax.Array]:
+        lead = (1,) * (ndim - 1)
+        moments = (self.pixel_mean, self.pixel_std)
+        return [jnp.asarray(m, jnp.float32).reshape(*lead, -1) for m in moments]
 
     def sum(self, values: jax.Array) -> jax.Array:
         """Masked sum over the examples of the *global* batch; `[..., B]` to `[...]`."""
@@ -203,6 +224,22 @@ def forward_outputs(
     return outputs, labels, model_state
 
 
+def with_state(variables: PyTree, model_state: PyTree) -> PyTree:
+    """The variables with the model state that a first application has left.
+
+    For methods that apply their members to more than one input per update, so that
+    running batch statistics see all of them in order.
+
+    Args:
+        variables: of all members, as `Method.loss` is given them.
+        model_state: as `apply` has returned it.
+    """
+    if isinstance(variables, (list, tuple)):
+        pairs = zip(variables, model_state, strict=True)
+        return [with_state(v, s) for v, s in pairs]
+    return {**variables, **model_state}
+
+
 Teacher = Callable[..., Logits]
 
 
@@ -267,7 +304,8 @@ class Method:
     # for methods that train none.
     gate = ""
     # Whether each member has a sample of the training set to itself: `bootstrap`, or a
-    # `subset` where the method has a field `member_share`.
+    # `subset` where the method has a field `member_share`; or its own part of every
+    # batch, `split`, for networks whose members share weights and split the batch.
     member_sample = "shared"
     member_share = 1.0
     # Factor of the variance of the weights that the input meets first; a coefficient

@@ -6,19 +6,27 @@ from flax import struct
 
 from churn_jax import losses
 from churn_jax.ensembles import average_logits, average_probs
-from churn_jax.methods.base import LossOutput, Method, coefficient, forward, static
+from churn_jax.methods.base import (
+    LossOutput,
+    coefficient,
+    forward,
+    static,
+    with_state,
+)
+from churn_jax.methods.perturbing import Perturbing
 
 __all__ = ["EnsembleDistillation"]
 
 
 @struct.dataclass
-class EnsembleDistillation(Method):
+class EnsembleDistillation(Perturbing):
     r"""A student follows the averaged prediction of a trained ensemble.
 
     `(1 - alpha) L(w) + alpha tau^2 1/n sum_i KL(g_tau(x_i) || f_tau(x_i; w))`, where
     `g` is the teacher ensemble's mean and the subscript is the softmax temperature.
     Replica r is taught by replica r of the teacher method, so replicas stay
-    independent.
+    independent. With a `perturbation` the divergence is taken on perturbed images and
+    the cross-entropy on clean ones, as `OneToOneDistillation` has it.
 
     Attributes:
         alpha: weight of the teacher. The paper does not give it; 0.9 is ours.
@@ -32,6 +40,8 @@ class EnsembleDistillation(Method):
     References:
         [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [diversity] Eq. 1 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
     alpha: float = coefficient(0.9)
@@ -48,11 +58,25 @@ class EnsembleDistillation(Method):
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy on the labels mixed with the teacher's KL."""
-        del step, key
+        del step
         if teacher is None:
             raise ValueError("EnsembleDistillation needs a teacher; none was given")
         logits, labels, model_state = forward(apply, variables, batch)
-        members = batch.hide(teacher(batch.hide(batch.images, axis=0)), axis=-2)
+        student, images = logits, batch.hide(batch.images, axis=0)
+        if self.perturbation != "none":
+            images = self.perturbed(
+                batch,
+                teacher,
+                temperature=self.temperature,
+                key=key,
+                apply=apply,
+                variables=variables,
+            )
+            state = with_state(variables, model_state)
+            moved = batch.replace(images=images)
+            student, _, model_state = forward(apply, state, moved)
+        members = batch.hide(teacher(images), axis=-2)
+        members = members[: members.shape[0] - self.external_teachers]
         average = average_probs if self.average == "probs" else average_logits
         # The teacher is trained and stays as it is (Hinton et al., 2015).
         target = jax.lax.stop_gradient(average(members))
@@ -60,8 +84,8 @@ class EnsembleDistillation(Method):
         distillation = jnp.sum(
             batch.mean(
                 losses.distillation_kl(
-                    student_logits=logits,
-                    teacher_logits=jnp.broadcast_to(target, logits.shape),
+                    student_logits=student,
+                    teacher_logits=jnp.broadcast_to(target, student.shape),
                     temperature=self.temperature,
                 )
             )

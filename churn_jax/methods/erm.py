@@ -50,12 +50,15 @@ class ERM(Method):
     set: `k_mi` is `1 / q` with probability q, else 0.
 
     Attributes:
-        member_sample: `shared`, or `bootstrap` or `subset` for a sample of each
-            member's own.
+        member_sample: `shared`; `bootstrap` or `subset` for a sample of each member's
+            own; `split` for its own part of every batch, where the network's members
+            share weights and split the batch.
         member_share: q of `subset`, in (0, 1].
         input_scale: factor of the variance of the initial weights of the layer that
             sees the input (the anti-distillation paper's s): they are multiplied by
             its square root.
+        over_members: `sum`, or `mean` for members that share weights (BatchEnsemble,
+            MIMO), whose gradient would otherwise grow with their number.
 
     Notes:
         Counts are independent Poisson(1) draws. A multinomial bootstrap has the same
@@ -77,12 +80,22 @@ class ERM(Method):
     member_sample: str = static("shared")
     member_share: float = static(1.0, metadata=QUIET)
     input_scale: float = coefficient(1.0, metadata=QUIET)
+    over_members: str = static("sum", metadata=QUIET)
+
+    def __post_init__(self):
+        """Checks structure."""
+        super().__post_init__()
+        if self.over_members not in ("sum", "mean"):
+            raise ValueError(
+                f"over_members must be sum or mean; got {self.over_members!r}"
+            )
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Sum over members of the mean cross-entropy."""
+        """Sum (or mean) over members of the mean cross-entropy."""
         del teacher, step, key
         logits, labels, model_state = forward(apply, variables, batch)
-        cross_entropy = jnp.sum(batch.member_mean(losses.cross_entropy(logits, labels)))
+        each = batch.member_mean(losses.cross_entropy(logits, labels))
+        cross_entropy = jnp.sum(each) if self.over_members == "sum" else jnp.mean(each)
         return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
 
 

@@ -75,7 +75,17 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
         indices,
         method.member_share,
     )
-    batch = Batch(x, y, jnp.ones(share, jnp.float32), keys, DATA, weights, state.memory)
+    batch = Batch(
+        x,
+        y,
+        jnp.ones(share, jnp.float32),
+        keys,
+        DATA,
+        weights,
+        state.memory,
+        pixel_mean=program.mean,
+        pixel_std=program.std,
+    )
     dropout = jax.random.fold_in(
         jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
     )

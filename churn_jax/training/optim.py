@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from churn_jax.methods.base import QUIET
 from churn_jax.typing import PyTree
 
-__all__ = ["OptimizerConfig", "make_optimizer", "make_schedule"]
+__all__ = ["OptimizerConfig", "is_fast", "make_optimizer", "make_schedule"]
 
 _NAMES = ("sgd", "adam", "adagrad")
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
@@ -30,8 +30,9 @@ class OptimizerConfig:
         weight_decay: a tuple gives one per replica.
         decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
             `learning_rate * weight_decay * w` from the weight (AdamW, SGDW).
-        decay_on: `kernels` (leaves of rank two and more) or `all`. Which one the
-            papers used is not stated; kernels is ours.
+        decay_on: `kernels` (leaves of rank two and more that are no biases or scales
+            of several members) or `all`. Which one the papers used is not stated;
+            kernels is ours. Fast weights (`fast_rate`) never decay.
         schedule: `constant`, `step`, `cosine` or `flat_then_linear`.
         warmup_epochs: linear warm-up to the peak.
         warmup_start: the warm-up's first factor (0.01 in the diversity paper).
@@ -45,6 +46,8 @@ class OptimizerConfig:
         member_rates: factors of the learning rate, one per network of a replica (a
             gate's networks included), in the order of its groups; 0 keeps a network as
             it starts. Empty is 1 for all.
+        fast_rate: factor of the learning rate of fast weights, the leaves whose names
+            start with `fast_` (BatchEnsemble; paper: 0.5).
     """
 
     name: str = "sgd"
@@ -65,6 +68,7 @@ class OptimizerConfig:
     adagrad_accumulator: float = 0.1
     clip_norm: float | None = None
     member_rates: tuple[float, ...] = dataclasses.field(default=(), metadata=QUIET)
+    fast_rate: float = dataclasses.field(default=1.0, metadata=QUIET)
 
     def __post_init__(self):
         """Checks names and ranges."""
@@ -89,6 +93,10 @@ class OptimizerConfig:
         if not all(0 <= rate < math.inf for rate in self.member_rates):
             raise ValueError(
                 f"member_rates must be finite and not negative; got {self.member_rates}"
+            )
+        if not 0 <= self.fast_rate < math.inf:
+            raise ValueError(
+                f"fast_rate must be finite and not negative; got {self.fast_rate}"
             )
 
 
@@ -132,13 +140,36 @@ def make_schedule(
     return optax.join_schedules([ramp, main], [warmup])
 
 
-def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
-    def mask(params):
-        if config.decay_on == "all":
-            return jax.tree.map(lambda _: True, params)
-        return jax.tree.map(lambda p: jnp.ndim(p) > 1, params)
+def is_fast(path) -> bool:
+    """Whether a leaf's path names fast weights."""
+    return str(_name(path)).startswith("fast_")
 
-    return mask
+
+def _name(path) -> str:
+    """The last part of a leaf's path."""
+    return jax.tree_util.keystr(path[-1:], simple=True) if path else ""
+
+
+def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
+    def decays(path, leaf):
+        if is_fast(path):
+            return False
+        # Of several members a bias has two axes.
+        vector = jnp.ndim(leaf) < 2 or _name(path) in ("bias", "scale")
+        return config.decay_on == "all" or not vector
+
+    return lambda params: jax.tree_util.tree_map_with_path(decays, params)
+
+
+def _fast_weights_by(factor: float) -> optax.GradientTransformation:
+    """Multiplies the updates of fast weights."""
+
+    def scaled(path, update):
+        return update * factor if is_fast(path) else update
+
+    return optax.stateless(
+        lambda updates, _: jax.tree_util.tree_map_with_path(scaled, updates)
+    )
 
 
 def make_optimizer(
@@ -173,4 +204,5 @@ def make_optimizer(
     )
     order = [decay, core] if config.decay == "l2" else [core, decay]
     rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
-    return optax.chain(*clip, *order, rate)
+    fast = [] if config.fast_rate == 1.0 else [_fast_weights_by(config.fast_rate)]
+    return optax.chain(*clip, *order, rate, *fast)

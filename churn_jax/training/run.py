@@ -66,6 +66,15 @@ class Run:
                 f"{self.name}: the method has {self.method.members} members, the "
                 f"committee {members}"
             )
+        splits = self.method.member_sample == "split"
+        for group in self.groups:
+            if group.network.splits_batch != splits and not group.gate:
+                raise ValueError(
+                    f"{self.name}: member_sample='split' goes with networks whose "
+                    f"members split the batch; got {self.method.member_sample!r} and "
+                    f"{group.network.name}, which does "
+                    f"{'' if group.network.splits_batch else 'not '}split it"
+                )
         gates = sum(group.gate for group in self.groups)
         if gates > 1 or (gates and self.method.deploy != "gate"):
             raise ValueError(

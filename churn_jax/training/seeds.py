@@ -160,7 +160,7 @@ def member_weights(
     """What `Batch.member_weights` is under a method's `member_sample`.
 
     Args:
-        kind: `shared`, `bootstrap` or `subset`.
+        kind: `shared`, `bootstrap`, `subset` or `split`.
         key: as in `member_counts`; not looked at where members share one sample.
         members: M.
         examples: `[B]`.
@@ -173,6 +173,11 @@ def member_weights(
         return member_counts(key, members, examples)
     if kind == "subset":
         return member_subsets(key, members, examples, share)
+    if kind == "split":
+        # Of the rows of one device, as the network splits them.
+        part = jnp.arange(examples.shape[0]) * members // examples.shape[0]
+        own = part[None] == jnp.arange(members)[:, None]
+        return jnp.where(own, jnp.float32(members), jnp.float32(0.0))
     return None
 
 

@@ -1,0 +1,33 @@
+"""Perturbations of inputs: pure functions of images and a network's predictions."""
+
+from churn_jax.perturbations.controls import (
+    adversarial,
+    gaussian,
+    pair_disagreement,
+    two_sided,
+)
+from churn_jax.perturbations.ods import (
+    Directions,
+    all_teacher_direction,
+    conf_ods,
+    draw_guides,
+    ods,
+    ods_directions,
+    step,
+    unit_directions,
+)
+
+__all__ = [
+    "Directions",
+    "adversarial",
+    "all_teacher_direction",
+    "conf_ods",
+    "draw_guides",
+    "gaussian",
+    "ods",
+    "ods_directions",
+    "pair_disagreement",
+    "step",
+    "two_sided",
+    "unit_directions",
+]

@@ -1,0 +1,130 @@
+"""What ODS is compared with: Gaussian noise, adversarial steps, two-sided steps."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax.divergences import kl_divergence
+from churn_jax.perturbations.ods import Predict, step, unit_directions
+from churn_jax.typing import Array, Logits
+
+__all__ = ["adversarial", "gaussian", "pair_disagreement", "two_sided"]
+
+
+def gaussian(
+    images: Array,
+    keys: Array,
+    *,
+    step_size: float | Array = 1 / 255,
+    pixel_range: tuple[float, float] | None = (0.0, 1.0),
+) -> Array:
+    """Images with independent normal noise of deviation `step_size`, clipped.
+
+    Args:
+        images: `[B, ...]`, pixels.
+        keys: `[B]` typed keys.
+        step_size: deviation per pixel, so that the expected squared norm is that of an
+            ODS step.
+        pixel_range: what images are clipped to; None does not.
+
+    References:
+        [diversity] Sec. 5.1 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+    draw = jax.vmap(lambda key: jax.random.normal(key, images.shape[1:]))
+    moved = images + step_size * draw(keys)
+    return moved if pixel_range is None else jnp.clip(moved, *pixel_range)
+
+
+def adversarial(
+    predict: Predict,
+    images: Array,
+    labels: Array,
+    *,
+    step_size: float | Array = 1 / 255,
+    temperature: float | Array = 1.0,
+    pixel_range: tuple[float, float] | None = (0.0, 1.0),
+) -> Array:
+    """Images a step of the same norm away from their label: the negative control.
+
+    The direction is ODS's with the guide `-one_hot(label)`, so that the probability of
+    the label falls fastest.
+
+    Args:
+        predict: the teacher drawn for the batch, `(images) -> logits [B, C]`.
+        images: `[B, ...]`, pixels.
+        labels: `[B]` integers.
+        step_size: RMS per pixel.
+        temperature: of the probabilities.
+        pixel_range: what images are clipped to; None does not.
+
+    References:
+        [diversity] Appendix A.2 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
+
+    def tempered(x):
+        return jax.nn.softmax(predict(x).astype(jnp.float32) / temperature)
+
+    probs, pull = jax.vjp(tempered, images)
+    (gradients,) = pull(-jax.nn.one_hot(labels, probs.shape[-1]))
+    directions = unit_directions(gradients)
+    return step(images, directions, step_size=step_size, pixel_range=pixel_range)
+
+
+def pair_disagreement(logits: Logits, *, temperature: float | Array = 1.0) -> Array:
+    """Mean over ordered pairs of members of their tempered KL divergence, `[B]`.
+
+    Args:
+        logits: `[M, B, C]`, two members or more.
+        temperature: tau.
+    """
+    members = logits.shape[0]
+    tempered = logits.astype(jnp.float32) / temperature
+    shape = (members, *tempered.shape)
+    pairs = kl_divergence(  # [M, M, B], 0 where i = j
+        jnp.broadcast_to(tempered[:, None], shape), jnp.broadcast_to(tempered, shape)
+    )
+    return jnp.sum(pairs, axis=(0, 1)) / (members * (members - 1))
+
+
+def two_sided(
+    teachers: Callable[[Array], Logits],
+    students: Callable[[Array], Logits],
+    images: Array,
+    *,
+    step_size: float | Array = 1 / 255,
+    temperature: float | Array = 1.0,
+    pixel_range: tuple[float, float] | None = (0.0, 1.0),
+) -> Array:
+    """Images a step to where teachers differ and students agree.
+
+    The direction is the unit gradient of the teachers' `pair_disagreement` minus the
+    students': what the students have not learnt of their teachers' differences.
+
+    Args:
+        teachers: `(images) -> logits [T, B, C]`.
+        students: `(images) -> logits [M, B, C]`.
+        images: `[B, ...]`, pixels.
+        step_size: RMS per pixel.
+        temperature: tau.
+        pixel_range: what images are clipped to; None does not.
+
+    Notes:
+        All ordered pairs are used, since all members are evaluated anyway.
+
+    References:
+        [latent-be] Sec. 3 -- Nam et al., Improving Ensemble Distillation With Weight
+        Averaging and Diversifying Perturbation, ICML 2022.
+        https://arxiv.org/abs/2206.15047
+    """
+
+    def difference(x):
+        climbed = pair_disagreement(teachers(x), temperature=temperature)
+        lowered = pair_disagreement(students(x), temperature=temperature)
+        return climbed - lowered
+
+    apart, pull = jax.vjp(difference, images)
+    directions = unit_directions(pull(jnp.ones_like(apart))[0])
+    return step(images, directions, step_size=step_size, pixel_range=pixel_range)
