@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from churn_jax.reports.published import Published, published, published_keys, table
@@ -189,3 +190,34 @@ def test_a_wrong_key_names_the_closest():
     with pytest.raises(ValueError, match="no published table 'x'"):
         published("x")
     assert table(f"{PAPER}/table1/cifar10").runs == 5
+
+
+def test_the_third_papers_table_is_as_the_released_code_prints_it():
+    rows = published("diversity/table1/cifar100")
+    assert list(rows) == [
+        *("de1", "de2", "de3", "teachers", "kd", "gaussian", "ods", "conf_ods")
+    ]
+    kd = rows["kd"]
+    # Accuracy is printed in per cent, the ECE as a fraction: 7.2 %.
+    assert (kd["accuracy"].mean, kd["ece"].mean) == (0.804, 0.072)
+    assert (kd["nll"].mean, kd["calibrated_nll"].mean) == (0.804, 0.750)
+    assert rows["teachers"]["calibrated_brier"].mean == 0.246
+    source = "Table 1 as in the README of the released code"
+    for row in rows.values():
+        assert len(row) == 8
+        assert {number.source for number in row.values()} == {source}
+        for metric, number in row.items():
+            assert number.mark == ("derived" if metric == "dee" else ""), metric
+            assert number.std is None and bool(number.note) == (metric == "dee")
+    assert doubtful_cells("diversity") == set()
+    assert table("diversity/table1/cifar100").runs == 0
+
+
+def test_what_is_derived_follows_from_what_is_printed():
+    rows = published("diversity/table1/cifar100")
+    sizes = ("de1", "de2", "de3", "teachers")
+    curve = np.array([rows[name]["calibrated_nll"].mean for name in sizes])
+    for name, row in rows.items():
+        # The curve falls, so its inverse is that of the reversed curve.
+        size = np.interp(row["calibrated_nll"].mean, curve[::-1], [4, 3, 2, 1])
+        assert row["dee"].mean == pytest.approx(size, abs=0.006), name

@@ -3,8 +3,9 @@
 The numbers are in `<paper>.json`, one object per table and data set, as they are
 printed: percent where the paper prints percent, `[mean, standard deviation]`, and a
 third entry with the reason where a cell must not be relied upon, or with the name of a
-reason that many cells share. Here they become fractions, the unit of every measured
-number. A published number is context, never a
+reason that many cells share. A quantity that is printed nowhere and follows from others
+is listed as `derived`, and its third entry says how. Here they become fractions, the
+unit of every measured number. A published number is context, never a
 target: it comes from other hardware, and often from other data.
 """
 
@@ -27,8 +28,9 @@ class Published:
         std: standard deviation over those runs; None for a setting or a cost, and in
             papers that print none.
         doubtful: whether the cell must not be relied upon.
-        note: why it is doubtful; empty otherwise.
+        note: why it is doubtful, or what it was computed from; empty otherwise.
         source: where it is printed, such as `"Table 2"`.
+        derived: whether it is printed nowhere and was computed from what is.
     """
 
     mean: float
@@ -36,6 +38,12 @@ class Published:
     doubtful: bool = False
     note: str = ""
     source: str = ""
+    derived: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What a reader is told beside the number: `doubtful`, `derived` or nothing."""
+        return "doubtful" if self.doubtful else "derived" if self.derived else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +119,8 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
         [anti-distillation] Table 1 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [diversity] Table 1 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     return table(key).rows
 
@@ -144,9 +154,7 @@ def table(key: str) -> PublishedTable:
         for method, cells in paper["tables"][part]["rows"].items():
             row = rows.setdefault(method, {})
             for metric, cell in cells.items():
-                percent = metric in paper["percent"]
-                number = _cell(cell, percent, part, paper.get("notes", {}))
-                row.setdefault(metric, number)
+                row.setdefault(metric, _cell(cell, metric, part, paper))
     return PublishedTable(
         key=key,
         title=entry["title"],
@@ -157,19 +165,29 @@ def table(key: str) -> PublishedTable:
     )
 
 
-def _cell(
-    cell: float | list, percent: bool, part: str, notes: Mapping[str, str]
-) -> Published:
+def _cell(cell: float | list, metric: str, part: str, paper: Mapping) -> Published:
     parts = cell if isinstance(cell, list) else [cell]
     mean, std = parts[0], parts[1] if len(parts) > 1 else None
     note = parts[2] if len(parts) > 2 else ""
-    note = notes.get(note, note)
-    if percent:
+    note = paper.get("notes", {}).get(note, note)
+    if metric in paper["percent"]:
         mean, std = _fraction(mean), None if std is None else _fraction(std)
+    derived = metric in paper.get("derived", ())
+    return Published(
+        mean,
+        std,
+        doubtful=bool(note) and not derived,
+        note=note,
+        source=paper["tables"][part].get("source") or _place(part),
+        derived=derived,
+    )
+
+
+def _place(part: str) -> str:
+    """`Table 2` of `table2/cifar10`."""
     where = part.partition("/")[0]
     word = where.rstrip("0123456789")
-    source = f"{word.capitalize()} {where[len(word) :]}"
-    return Published(mean, std, doubtful=bool(note), note=note, source=source)
+    return f"{word.capitalize()} {where[len(word) :]}"
 
 
 def _fraction(value: float) -> float:
