@@ -151,7 +151,7 @@ def test_unknown_ramp_is_refused():
         ({"members": 2, "deployed_member": 0.5}, "whole number; got 0.5"),
         ({"members": 2, "deployed_member": True}, "whole number; got True"),
         ({"members": "two"}, "members must be a whole number; got 'two'"),
-        ({"member_sample": "own"}, "shared, bootstrap, subset; got 'own'"),
+        ({"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
     ],
 )
 def test_structure_is_checked(options, message):
