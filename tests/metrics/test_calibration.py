@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from sklearn.calibration import calibration_curve
 
 from churn_jax.metrics import ECEState, expected_calibration_error
+from tests import reference_metrics as ref
+from tests.metrics.cases import make_inputs
 
 
 def two_class(*top):
@@ -34,6 +37,20 @@ def test_one_bin_is_the_gap_of_the_means():
     logits, labels = two_class(0.6, 0.7, 0.9), np.array([0, 1, 0])
     actual = expected_calibration_error(logits, labels, num_bins=1)
     np.testing.assert_allclose(actual, 2.2 / 3 - 2 / 3, rtol=1e-5)
+
+
+def test_agrees_with_the_calibration_curve_of_scikit_learn():
+    num_bins = 15
+    inputs = make_inputs("labelled", 0, n=400)
+    logits, labels = inputs["logits"], inputs["labels"]
+    confidence = ref.softmax(logits).max(-1)
+    right = np.argmax(logits, -1) == labels
+    accuracy, mean = calibration_curve(right, confidence, n_bins=num_bins)
+    count, _ = np.histogram(confidence, num_bins, (0, 1))
+    share = count[count > 0] / len(labels)
+    actual = expected_calibration_error(logits, labels, num_bins)
+    expected = np.sum(share * np.abs(accuracy - mean))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_errors():

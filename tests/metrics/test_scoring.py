@@ -32,6 +32,11 @@ def test_agree_with_scikit_learn(seed):
     np.testing.assert_allclose(
         metrics.negative_log_likelihood(logits, labels), nll, rtol=2e-6
     )
+    # Its mean over all N C squares, times C: the sum over classes, as ours.
+    squares = sklearn.metrics.mean_squared_error(np.eye(5)[labels], probs)
+    np.testing.assert_allclose(
+        metrics.brier_score(logits, labels), 5 * squares, rtol=2e-6
+    )
     two, binary = logits[:, :2], (labels > 1).astype(int)
     # scikit-learn counts the positive class only: half of the sum over both classes.
     brier = sklearn.metrics.brier_score_loss(binary, ref.softmax(two)[:, 1])

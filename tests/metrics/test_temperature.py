@@ -23,10 +23,11 @@ def nll(log_t, logits, labels):
     return np.mean(logsumexp(z, -1) - np.take_along_axis(z, labels[:, None], 1)[:, 0])
 
 
-@pytest.mark.parametrize("temperature", [0.2, 1.0, 7.5])
-def test_finds_what_the_likelihood_is_smallest_at(temperature):
-    logits, labels = drawn(temperature)
-    found = float(jax.jit(metrics.fit_temperature)(logits, labels))
+fit = jax.jit(metrics.fit_temperature)
+
+
+def optimum(logits, labels):
+    """Of the likelihood in float64, by scipy."""
     best = minimize_scalar(
         nll,
         bounds=(-6, 6),
@@ -34,8 +35,36 @@ def test_finds_what_the_likelihood_is_smallest_at(temperature):
         method="bounded",
         options={"xatol": 1e-9},
     )
-    np.testing.assert_allclose(found, np.exp(best.x), rtol=1e-4)
+    return np.exp(best.x)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 7.5])
+def test_finds_what_the_likelihood_is_smallest_at(temperature):
+    logits, labels = drawn(temperature)
+    found = fit(logits, labels)
+    np.testing.assert_allclose(found, optimum(logits, labels), rtol=1e-4)
     np.testing.assert_allclose(found, temperature, rtol=0.1)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 7.5])
+def test_finds_the_optimum_of_an_ensemble(temperature):
+    logits, labels = drawn(temperature)
+    noise = np.random.default_rng(2).normal(size=(4, *logits.shape))
+    members = logits + 2.0 * temperature * noise
+    log_p = members - logsumexp(members, -1, keepdims=True)
+    ensemble = (logsumexp(log_p, 0) - np.log(4)).astype(np.float32)
+    found = fit(ensemble, labels)
+    np.testing.assert_allclose(found, optimum(ensemble, labels), rtol=1e-4)
+
+
+def test_where_every_prediction_is_right_the_lower_end_is_found():
+    logits, _ = drawn(1.0)
+    labels = np.argmax(logits, -1)
+    np.testing.assert_allclose(fit(logits, labels), np.exp(-7), rtol=1e-5)
+    # No optimum: the likelihood still improves there, and one error brings one back.
+    assert nll(-7.0, logits, labels) <= nll(-6.9, logits, labels)
+    labels[0] = (labels[0] + 1) % 5
+    np.testing.assert_allclose(fit(logits, labels), optimum(logits, labels), rtol=1e-4)
 
 
 def test_golden_case_one_in_four_wrong():

@@ -1,0 +1,181 @@
+"""Members' diversity: per example, by confidence, and what the mean gains by it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from churn_jax import metrics
+from tests import reference_metrics as ref
+from tests.metrics.cases import M, N, make_inputs
+
+plot_of = jax.jit(metrics.diversity_by_confidence, static_argnums=1)
+diversity_of = jax.jit(metrics.member_diversity)
+
+
+def members(seed):
+    inputs = make_inputs("labelled members", seed)
+    return inputs["member_logits"], inputs["labels"]
+
+
+def two_class(*top):
+    """Logits `[M, N, 2]` whose class 0 has the given probabilities `[M, N]`."""
+    p = np.array(top)
+    return np.log(np.stack([p, 1 - p], -1)).astype(np.float32)
+
+
+def close_to_reference(found, expected, rtol=2e-6):
+    counts, means, quartiles, mean = expected
+    assert found.counts.tolist() == counts.tolist()
+    np.testing.assert_allclose(found.bin_mean_kl, means, rtol)
+    np.testing.assert_allclose(found.quartiles, quartiles, rtol)
+    np.testing.assert_allclose(found.mean_kl, mean, rtol)
+
+
+def test_pairwise_kl_by_hand_and_per_example():
+    # KL((3/4, 1/4) || (1/4, 3/4)) = 1/2 log 3 both ways, and 0 where both are equal.
+    logits = two_class([0.75, 0.6], [0.25, 0.6])
+    found = metrics.pairwise_kl(logits)
+    np.testing.assert_allclose(found, [0.5 * np.log(3), 0.0], rtol=1e-6)
+    z, _ = members(0)
+    found = jax.jit(metrics.pairwise_kl)(z)
+    np.testing.assert_allclose(found, ref.pairwise_kl(z), rtol=5e-6)
+    mean = metrics.kl_prediction_difference(z)
+    np.testing.assert_allclose(np.mean(found), mean, rtol=1e-6)
+    with pytest.raises(ValueError, match=rf"\(1, {N}, 5\)"):
+        metrics.pairwise_kl(z[:1])
+
+
+def test_the_least_sure_member_says_which_bin():
+    # Least confidences .75 (top of bin 3 of 4), .5 (top of bin 2) and .8.
+    logits = two_class([0.99, 0.5, 0.2], [0.75, 0.9, 0.1])
+    found = plot_of(logits, 4)
+    assert found.edges.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert found.counts.tolist() == [0, 1, 1, 1]
+    kl = ref.pairwise_kl(logits)
+    np.testing.assert_allclose(found.bin_mean_kl[1:], kl[[1, 0, 2]], rtol=1e-5)
+    assert np.isnan(found.bin_mean_kl[0])
+    assert np.isnan(found.quartiles[:, 0]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_quartiles_equal_those_of_numpy_whatever_the_padding_holds(seed):
+    z, _ = members(seed)
+    mask = np.random.default_rng(seed).random(N) < 0.7
+    expected = ref.diversity_by_confidence(z[:, mask])
+    z[:, ~mask] = np.nan
+    found = plot_of(z, 10, mask)
+    # Linear between two values, each correct to a few times 1e-7.
+    close_to_reference(found, expected, rtol=5e-6)
+
+
+def test_mean_is_that_of_the_bins_by_their_counts_and_of_all_examples():
+    z, _ = members(2)
+    found = plot_of(z, 7)
+    weighted = np.nansum(found.counts * found.bin_mean_kl) / N
+    np.testing.assert_allclose(found.mean_kl, weighted, rtol=1e-6)
+    expected = metrics.kl_prediction_difference(z)
+    np.testing.assert_allclose(found.mean_kl, expected, rtol=1e-6)
+
+
+def test_vmapped_over_replicas_and_sharded_over_examples():
+    runs = np.stack([members(3)[0], members(4)[0]])
+    mapped = jax.jit(jax.vmap(metrics.diversity_by_confidence))(runs)
+    for r in range(2):
+        one = jax.tree.map(lambda x, r=r: x[r], mapped)
+        close_to_reference(one, ref.diversity_by_confidence(runs[r]), rtol=5e-6)
+    for kind in (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit):
+        mesh = jax.make_mesh((8,), ("data",), axis_types=(kind,))
+        spec = PartitionSpec(None, "data")
+        placed = jax.device_put(runs[0], NamedSharding(mesh, spec))
+        sharded = plot_of(placed, 10)
+        close_to_reference(sharded, ref.diversity_by_confidence(runs[0]), rtol=5e-6)
+
+
+def test_infinite_divergence_and_nan_are_seen_where_they_are():
+    z, _ = members(5)
+    plain = plot_of(z, 1)
+    z[0, 3, np.argmin(z[0, 3])] = -np.inf
+    found = plot_of(z, 1)
+    assert np.isposinf(found.mean_kl)
+    assert np.isposinf(found.quartiles[4, 0])
+    assert np.isfinite(found.quartiles[:4]).all()
+    assert np.all(found.quartiles[:4] >= plain.quartiles[:4])
+    z[1, 4] = np.nan
+    found = plot_of(z, 10)
+    assert np.isnan(found.mean_kl)
+    assert np.isnan(found.bin_mean_kl[0])
+    assert found.counts.sum() == N
+
+
+def test_bins_are_checked():
+    z, _ = members(0)
+    with pytest.raises(ValueError, match=r"num_bins.*0"):
+        metrics.diversity_by_confidence(z, num_bins=0)
+    state = metrics.DiversityByConfidenceState
+    with pytest.raises(ValueError, match=r"shape.*\(5,\).*\(4,\)"):
+        state.empty(5).merge(state.empty(4))
+
+
+def test_member_diversity_by_hand():
+    # (3/4, 1/4) and (1/4, 3/4), mean (1/2, 1/2), on an example of class 0.
+    found = diversity_of(two_class([0.75], [0.25]), np.array([0]))
+    expected = metrics.MemberDiversity(
+        mean_kl=0.5 * np.log(3),
+        disagreement=1.0,
+        variance_share=0.125 / 0.5,
+        mean_member_nll=-0.5 * np.log(0.75 * 0.25),
+        ensemble_nll=np.log(2),
+        mean_member_accuracy=0.5,
+        ensemble_accuracy=1.0,  # a tie goes to the lower class id
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_equal_members_bring_nothing():
+    z, y = members(6)
+    found = diversity_of(np.repeat(z[:1], M, axis=0), y)
+    assert (found.mean_kl, found.disagreement, found.variance_share) == (0, 0, 0)
+    np.testing.assert_allclose(found.ensemble_nll, found.mean_member_nll, rtol=1e-6)
+    assert found.ensemble_accuracy == found.mean_member_accuracy
+
+
+def test_variance_share_at_its_ends():
+    sure = np.float32(200) * np.eye(5, dtype=np.float32)
+    labels = np.zeros(1, int)
+    apart = diversity_of(sure[:3, None], labels)
+    np.testing.assert_allclose(apart.variance_share, 1.0, rtol=1e-6)
+    # All certain of the same class: nothing varies, so no part of it does.
+    together = diversity_of(np.repeat(sure[:1, None], 3, axis=0), labels)
+    assert together.variance_share == 0.0
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_members_numbers_are_those_of_the_metrics_they_are_named_after(seed):
+    z, y = members(seed)
+    found = diversity_of(z, y)
+    kl, hamming = jax.jit(
+        lambda z: (
+            metrics.kl_prediction_difference(z),
+            metrics.hamming_prediction_difference(z),
+        )
+    )(z)
+    np.testing.assert_allclose(found.mean_kl, kl, rtol=1e-6)
+    np.testing.assert_allclose(found.disagreement, hamming, rtol=1e-6)
+    assert found.ensemble_nll < found.mean_member_nll
+    # The ensemble's gain in squared error is exactly the variance between members.
+    briers = [ref.brier_score(one, y) for one in z]
+    p = ref.softmax(z)
+    gain = np.mean(briers) - ref.brier_score(np.log(p.mean(0)), y)
+    total = np.mean(1 - np.sum(p.mean(0) ** 2, -1))
+    np.testing.assert_allclose(found.variance_share * total, gain, rtol=1e-5)
+
+
+def test_members_in_bfloat16_with_more_axes():
+    z, y = members(9)
+    low = jnp.asarray(z, jnp.bfloat16)
+    whole = diversity_of(low, y)
+    folded = diversity_of(low.reshape(M, 6, 8, 5), y.reshape(6, 8))
+    np.testing.assert_allclose(folded, whole, rtol=1e-6)
+    assert all(x.dtype == jnp.float32 for x in whole)
