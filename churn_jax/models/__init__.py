@@ -23,6 +23,7 @@ from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import BasicBlock, ResNet
 from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
 from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
+from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
 from churn_jax.models.zoo import available, create
 
 __all__ = [
@@ -40,9 +41,11 @@ __all__ = [
     "LeNet5",
     "MemberBatchNorm",
     "ModelOutput",
+    "PreActivationBlock",
     "PreActivationBottleneck",
     "ResNet",
     "ResNetV2",
+    "WideResNet",
     "available",
     "banded_convolution",
     "check_fast_weights",

@@ -12,6 +12,7 @@ from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import ResNet
 from churn_jax.models.resnet_imagenet import ImageNetResNet
 from churn_jax.models.resnet_v2 import ResNetV2
+from churn_jax.models.wide_resnet import WideResNet
 
 __all__ = ["available", "create"]
 
@@ -26,21 +27,27 @@ _ZOO = {
     "resnet_v2_8": partial(ResNetV2, stages=(1, 1), width=8),  # for tiny runs
     "resnet_v2_50": ResNetV2,
     "resnet8": partial(ResNet, depth=8),  # for tiny runs, too
+    "wide_resnet28_1": partial(WideResNet, depth=28, widen=1),
+    "wide_resnet28_2": partial(WideResNet, depth=28, widen=2),
+    "wide_resnet28_5": partial(WideResNet, depth=28, widen=5),
+    "wide_resnet28_10": partial(WideResNet, depth=28, widen=10),
+    "wide_resnet10_1": partial(WideResNet, depth=10, widen=1),  # likewise
 }
 
 
 def available() -> tuple[str, ...]:
     """The names that `create` takes.
 
-    `resnet20`, `resnet32` and `resnet56` are for 32-pixel images, `resnet18`,
-    `resnet50` and `resnet_v2_50` for 224-pixel ones; `resnet_v2_8` is the last one's
-    tiny form, two blocks of 8 and 16 channels, for trying things out.
+    `resnet20`, `resnet32` and `resnet56` are for 32-pixel images, the wide ones for
+    those and 64-pixel ones, `resnet18`, `resnet50` and `resnet_v2_50` for 224-pixel
+    ones. `resnet8`, `wide_resnet10_1` and `resnet_v2_8` (two blocks of 8 and 16
+    channels) are tiny forms, for trying things out.
 
     Example:
         >>> available()[:5]
         ('mlp', 'lenet5', 'resnet20', 'resnet32', 'resnet56')
-        >>> available()[5:]
-        ('resnet18', 'resnet50', 'resnet_v2_8', 'resnet_v2_50', 'resnet8')
+        >>> [name for name in available() if name.startswith("wide")][:3]
+        ['wide_resnet28_1', 'wide_resnet28_2', 'wide_resnet28_5']
     """
     return tuple(_ZOO)
 
@@ -48,6 +55,12 @@ def available() -> tuple[str, ...]:
 def _suggest(word: str, known) -> str:
     close = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
+
+
+def _fields(build: Any) -> set[str]:
+    """What can be set of a network."""
+    module: Any = getattr(build, "func", build)
+    return {f.name for f in dataclasses.fields(module)} - {"name", "parent"}
 
 
 def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
@@ -58,13 +71,15 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
             (ResNets), `stages` and `width` (those for 224 pixels), `layout` (LeNet5),
-            `features` and `kernel_init` (MLP, default two layers of 256).
+            `features` and `kernel_init` (MLP, default two layers of 256), and `layers`,
+            a `BatchEnsemble` or a `MIMO` (all but those for 224 pixels).
 
     Returns:
         A Linen module `(images, train) -> ModelOutput`.
 
     Raises:
-        ValueError: the name or a field is unknown; the message has the closest ones.
+        ValueError: the name or a field is unknown; the message has the closest ones,
+            or the networks that can be made of such `layers`.
 
     Example:
         >>> create("resnet20", num_classes=100, remat=True).depth
@@ -82,9 +97,14 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2; got {num_classes}")
     build = _ZOO[name]
-    module: Any = getattr(build, "func", build)
-    fields = {f.name for f in dataclasses.fields(module)} - {"name", "parent"}
+    fields = _fields(build)
     for field in overrides:
+        if field == "layers" and field not in fields:
+            able = (n for n, b in _ZOO.items() if field in _fields(b))
+            raise ValueError(
+                f"{name!r} is made of plain layers only; these take layers=: "
+                f"{', '.join(able)}"
+            )
         if field not in fields:
             raise ValueError(
                 f"{name!r} has no field {field!r}{_suggest(field, fields)} "

@@ -1,0 +1,152 @@
+"""Wide residual networks for 32- and 64-pixel images."""
+
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import PLAIN, Layered, Layers
+from churn_jax.models.residual import batch_norm, classify, convolution
+from churn_jax.typing import Array
+
+__all__ = ["PreActivationBlock", "WideResNet"]
+
+
+class PreActivationBlock(nn.Module):
+    """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU.
+
+    Both convolutions are 3x3; the first one has the stride. Where shapes change, `x`
+    is replaced by a 1x1 convolution of `x` itself, without batch norm.
+
+    Attributes:
+        width: channels out.
+        stride: 1, or 2 to halve the resolution.
+        dtype: what the block computes in.
+        axis_name: mesh axis over which batch norm averages, or None.
+        layers: plain ones, or ones that several members share.
+    """
+
+    width: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+    axis_name: str | None = None
+    layers: Layers = PLAIN
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        """`[B, H, W, C]` to `[B, H / stride, W / stride, width]`."""
+        conv = partial(convolution, self.width, dtype=self.dtype, layers=self.layers)
+        norm = partial(
+            batch_norm, train, self.axis_name, self.dtype, layers=self.layers
+        )
+        activated = nn.relu(norm("norm1")(x))
+        shortcut = x
+        if self.stride != 1 or x.shape[-1] != self.width:
+            shortcut = conv(size=1, stride=self.stride, name="shortcut")(x)
+        y = conv(stride=self.stride, name="conv1")(activated)
+        y = nn.relu(norm("norm2")(y))
+        return shortcut + conv(stride=1, name="conv2")(y)
+
+
+class WideResNet(Layered, nn.Module):
+    """The wide pre-activation network WRN-depth-k: `depth = 6 n + 4` layers.
+
+    A 3x3 convolution of 16 channels, three stages of n blocks at full, half and
+    quarter resolution with 16 k, 32 k and 64 k channels, batch norm and ReLU, the mean
+    over pixels, a dense layer. 64-pixel images take the same network; their last
+    stage has 16 x 16 pixels. Kernels of convolutions are He-normal by fan out, that of
+    the dense layer LeCun-normal. Batch norm has momentum 0.9 (the share of the old
+    running value that stays) and epsilon 1e-5. With ten classes and three input
+    channels WRN-28-10 has 36,479,194 parameters, WRN-28-5 9,132,634, WRN-28-2
+    1,467,610 and WRN-28-1 369,498.
+
+    Attributes:
+        depth: number of layers: 28, 40, ...; 10 is the smallest.
+        num_classes: C.
+        widen: k, how many times wider than 16, 32 and 64 channels.
+        dtype: what the network computes in; parameters, batch-norm statistics and
+            logits are float32.
+        axis_name: mesh axis over which batch norm averages in training, or None.
+            With an axis name the statistics are those of the whole batch; such a
+            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
+        remat: recompute each block in the backward pass: less memory, more time,
+            the same values and the same parameter tree.
+        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
+            `[K, B, C]` and features `[K, B, D]`.
+
+    Notes:
+        No convolution has a bias. A shortcut projects a block's input as it is, as the
+        public code of Nam et al. 2021 does; the code of the wide networks' authors
+        projects it after batch norm and ReLU (as `ResNetV2` does), which has the same
+        parameters and is another function. There is no dropout. The running variance
+        is that of the batch (divided by n, not n - 1), as in every Flax network.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> model = WideResNet(depth=10, num_classes=10, widen=2)
+        >>> images = jnp.zeros((2, 32, 32, 3))
+        >>> shapes = jax.eval_shape(model.init, jax.random.key(0), images)
+        >>> shapes["params"]["stage3_block1"]["shortcut"]["kernel"].shape
+        (1, 1, 64, 128)
+
+    References:
+        [zagoruyko2016] Table 1 -- Zagoruyko and Komodakis, Wide Residual Networks,
+            BMVC 2016. https://arxiv.org/abs/1605.07146
+    """
+
+    depth: int
+    num_classes: int
+    widen: int = 1
+    dtype: Any = jnp.float32
+    axis_name: str | None = None
+    remat: bool = False
+    layers: Layers = PLAIN
+
+    def __post_init__(self):
+        if self.depth < 10 or (self.depth - 4) % 6:
+            raise ValueError(
+                f"depth must be 6 n + 4 (10, 16, 22, 28, 40, ...); got {self.depth}"
+            )
+        if self.widen < 1:
+            raise ValueError(f"widen must be at least 1; got {self.widen}")
+        super().__post_init__()
+
+    @property
+    def input_params(self) -> tuple[str, ...]:
+        """Top-level parameters of the layer that sees the input."""
+        return ("stem",)
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool = False) -> ModelOutput:
+        """Logits `[B, C]` and pixel means `[B, 64 k]` of images `[B, H, W, C]`.
+
+        Args:
+            x: normalised images, floating point.
+            train: use the batch's statistics and update the running ones, which needs
+                `mutable=["batch_stats"]`.
+
+        Raises:
+            ValueError: `x` is not `[B, H, W, C]`.
+            TypeError: `x` is not floating point.
+        """
+        check_images(x, min_rank=4, max_rank=4)
+        layers = self.layers
+        x, entered = layers.enter(self, x, train)
+        block_class = PreActivationBlock
+        if self.remat:
+            block_class = nn.remat(PreActivationBlock, static_argnums=(2,))
+        shared = {"dtype": self.dtype, "layers": layers}
+        x = convolution(16, stride=1, name="stem", **shared)(x)
+        for stage in (1, 2, 3):
+            for block in range(1, (self.depth - 4) // 6 + 1):
+                x = block_class(
+                    16 * self.widen * 2 ** (stage - 1),
+                    stride=2 if stage > 1 and block == 1 else 1,
+                    axis_name=self.axis_name,
+                    name=f"stage{stage}_block{block}",
+                    **shared,
+                )(x, train)
+        x = nn.relu(batch_norm(train, self.axis_name, name="norm", **shared)(x))
+        return classify(x, self.num_classes, self.dtype, layers, entered)
