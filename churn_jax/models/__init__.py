@@ -19,6 +19,7 @@ from churn_jax.models.convert import (
 )
 from churn_jax.models.gate import Gate
 from churn_jax.models.layers import PLAIN, Layers
+from churn_jax.models.mimo import MIMO
 from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import BasicBlock, ResNet
 from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
@@ -27,6 +28,7 @@ from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
 from churn_jax.models.zoo import available, create
 
 __all__ = [
+    "MIMO",
     "MLP",
     "PLAIN",
     "BasicBlock",
