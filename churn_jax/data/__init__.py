@@ -2,11 +2,12 @@
 
 `load` reads a set into memory; `augment` and `normalize` run inside the jitted step;
 `load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
-converts a TFDS set.
+converts a TFDS set; `corrupted_sets` corrupts test images.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
 from churn_jax.data.augment import Augmentation, augment, normalize
+from churn_jax.data.corrupted import CorruptedSet, CorruptedSets, corrupted_sets
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load
 from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
@@ -29,6 +30,8 @@ __all__ = [
     "IMAGENET_STATISTICS",
     "Augmentation",
     "ChannelStatistics",
+    "CorruptedSet",
+    "CorruptedSets",
     "DataError",
     "Dataset",
     "Prepared",
@@ -38,6 +41,7 @@ __all__ = [
     "StreamingDataset",
     "augment",
     "channel_statistics",
+    "corrupted_sets",
     "epoch_positions",
     "grain_batches",
     "is_streaming",

@@ -24,6 +24,7 @@ __all__ = [
     "make_builder",
     "open_records",
     "prepared_builder",
+    "read_split",
     "read_tfds",
     "split_names",
 ]
@@ -291,6 +292,14 @@ def read_tfds(
         records = _open(builder, name, theirs)
         splits[ours] = _read_split(f"{name} {theirs}", records)
     return splits, class_count(builder)
+
+
+def read_split(
+    name: str, split: str, *, data_dir: str | pathlib.Path | None = None
+) -> Split:
+    """One split of a prepared set in memory; arguments and errors of `open_records`."""
+    records = open_records(name, split, data_dir=data_dir)
+    return _read_split(f"{name} {split}", records)
 
 
 def _read_split(where: str, records: TfdsRecords) -> Split:
