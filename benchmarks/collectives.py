@@ -79,7 +79,7 @@ def abstract_arguments(run: Run, program, image: tuple[int, ...], examples: int)
         return state, inputs, teacher, images, jnp.zeros(examples, jnp.int32)
 
     specs = (
-        TrainState.specs(),
+        TrainState.specs(program.slots),
         P(REPLICA),
         program.teacher.spec if program.teacher else P(),
         P(),

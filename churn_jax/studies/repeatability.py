@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec as P
 
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.predictions import replace_file
@@ -27,7 +26,7 @@ from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
-from churn_jax.training.partition import MEMBER, REPLICA, fetch, place, replicate
+from churn_jax.training.partition import fetch, place, replicate
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import Run
 from churn_jax.training.seeds import Seeds
@@ -220,7 +219,7 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
     if launch.perturb is not None:
         params = flip_last_bit(fetch(state.params), launch.perturb)
         state = dataclasses.replace(
-            state, params=place(params, session.program.mesh, P(REPLICA, MEMBER))
+            state, params=place(params, session.program.mesh, session.program.slots)
         )
     steps = log_spaced(launch.updates)
     state, checksums, seconds = _updates(session, state, steps, folder)

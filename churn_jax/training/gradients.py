@@ -37,7 +37,7 @@ def _forward(program: Program, key: jax.Array):
             program.groups,
             variables,
             images,
-            member_axis=MEMBER,
+            member_axis=program.member_axis,
             mapping=program.member_mapping,
             train=train,
             extras=extras,
@@ -142,7 +142,7 @@ def _slots(program: Program, tree: PyTree) -> PyTree:
 
     Unstacked before differentiation, so that no gradient passes through a slice.
     """
-    local = [g.size // program.mesh.shape[MEMBER] for g in program.groups]
+    local = [g.size // program.member_devices for g in program.groups]
     if program.member_mapping == "vmap" and max(local) > 1:
         return list(tree)
     return [slots.unstack(part, n) for part, n in zip(tree, local)]
@@ -175,7 +175,9 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     if program.stale_steps:
         peers = followed_peers(program, state)
         variables = tuple(map(_with_params, peers.params, peers.model_state))
-        itself = TeacherProgram(program.groups, True, program.member_mapping)
+        itself = TeacherProgram(
+            program.groups, not program.replicated, program.member_mapping
+        )
         teach = make_teacher(itself, variables, program.mesh.shape[MEMBER])
 
     def objective(params):

@@ -74,6 +74,7 @@ def init_variables(
     *,
     stream: int = 0,
     input_scale: ArrayLike = 1.0,
+    slots: P = P(REPLICA, MEMBER),
 ) -> tuple[PyTree, ...]:
     """Variables of every group, leaves `[R, S, ...]`, sharded over replica and member.
 
@@ -87,11 +88,12 @@ def init_variables(
             and its teacher); methods that are compared share stream 0.
         input_scale: factor of the variance of the weights that the input meets first,
             one number or one per replica; see `scale_inputs`.
+        slots: how the leaves lie on the mesh, `Program.slots`.
 
     Raises:
         ValueError: as `scale_inputs` does.
     """
-    slots = NamedSharding(mesh, P(REPLICA, MEMBER))
+    sharding = NamedSharding(mesh, slots)
     numbers = jnp.asarray(replicas)
     scale = _per_replica(input_scale, len(replicas), "input_scale")
     scaled = bool(np.any(scale != 1.0))
@@ -118,7 +120,7 @@ def init_variables(
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
         )
 
-    return jax.jit(build, out_shardings=slots)()
+    return jax.jit(build, out_shardings=sharding)()
 
 
 def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
@@ -190,7 +192,7 @@ def init_state(
     def init_optimizer(params):
         return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
 
-    slots = NamedSharding(mesh, P(REPLICA, MEMBER))
+    slots = NamedSharding(mesh, program.slots)
     opt_state = jax.jit(init_optimizer, out_shardings=slots)(params)
     fields = place(
         {

@@ -12,7 +12,7 @@ from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
 from churn_jax.training.feed import Stream
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, join, place
+from churn_jax.training.partition import DATA, REPLICA, join, place
 from churn_jax.training.program import Program
 
 __all__ = ["make_predict", "predict_split"]
@@ -51,7 +51,7 @@ def make_predict(
                 program.groups,
                 variables,
                 x,
-                member_axis=MEMBER,
+                member_axis=program.member_axis,
                 mapping=program.member_mapping,
                 train=False,
             )
@@ -68,7 +68,7 @@ def make_predict(
         jax.shard_map(
             local,
             mesh=program.mesh,
-            in_specs=(P(REPLICA, MEMBER), P(REPLICA, MEMBER), where, P(DATA)),
+            in_specs=(program.slots, program.slots, where, P(DATA)),
             out_specs=P(REPLICA, *member, DATA),
             check_vma=True,
         )

@@ -67,7 +67,7 @@ class Program:
                 f"axis, {shape[DATA]}"
             )
         for group in self.groups:
-            if group.size % shape[MEMBER]:
+            if group.size % shape[MEMBER] and not self.replicated:
                 raise ValueError(
                     f"{group.size} networks of {group.network.name} cannot be sharded "
                     f"over a member axis of {shape[MEMBER]} devices"
@@ -79,6 +79,36 @@ class Program:
                 f"member_rates must be empty or one per network of a replica, "
                 f"{networks}; got {len(rates)}"
             )
+
+    @property
+    def replicated(self) -> bool:
+        """Whether each device along the member axis holds all networks of its replicas.
+
+        So one network whose members share weights, or one that is taught, can be on a
+        mesh whose member axis shards its teachers.
+        """
+        devices = self.mesh.shape[MEMBER]
+        one = len(self.groups) == 1 and self.groups[0].size == 1
+        return one and devices > 1 and self._may_replicate
+
+    @property
+    def _may_replicate(self) -> bool:
+        return self.groups[0].network.heads > 1 or self.teacher is not None
+
+    @property
+    def member_axis(self) -> str | None:
+        """The mesh axis over which networks are sharded; None where they are not."""
+        return None if self.replicated else MEMBER
+
+    @property
+    def member_devices(self) -> int:
+        """Over how many devices a replica's networks are shared out."""
+        return 1 if self.replicated else self.mesh.shape[MEMBER]
+
+    @property
+    def slots(self) -> P:
+        """How leaves `[R, S, ...]` of the networks lie on the mesh."""
+        return P(REPLICA) if self.replicated else P(REPLICA, MEMBER)
 
     @property
     def data_specs(self) -> tuple[P, P]:

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import mapping
 from churn_jax.methods import Method
+from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.identity import identity_of
@@ -236,6 +237,7 @@ def open_session(
             replicate(dataset.validation.labels, mesh),
         )
     else:
+        check_pixels(run.method, train.images)
         images, labels = replicate((train.images, train.labels), mesh)
         held_out = replicate(
             (dataset.validation.images, dataset.validation.labels), mesh
@@ -249,6 +251,7 @@ def open_session(
         mesh,
         stream=run.stream,
         input_scale=run.method.input_scale,
+        slots=program.slots,
     )
     coefficients = init_coefficients(
         run.method, config.optimizer, config.replicas, mesh

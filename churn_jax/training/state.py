@@ -72,9 +72,8 @@ class TrainState:
     memory: PyTree = ()
 
     @classmethod
-    def specs(cls) -> "TrainState":
-        """How each field lies on the mesh."""
-        slots: Any = P(REPLICA, MEMBER)
+    def specs(cls, slots: Any = P(REPLICA, MEMBER)) -> "TrainState":
+        """How each field lies on the mesh; `slots` are the networks' leaves."""
         replicas: Any = P(REPLICA)
         return cls(
             step=replicas,

@@ -16,7 +16,7 @@ from churn_jax.training.gradients import (
     vmapped_gradients,
 )
 from churn_jax.training.optim import make_optimizer
-from churn_jax.training.partition import MEMBER, REPLICA
+from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import ReplicaInputs, TrainState, Weights
 from churn_jax.typing import PyTree
@@ -55,8 +55,9 @@ def _local_rates(program: Program) -> list[jax.Array]:
     """`OptimizerConfig.member_rates` of this device's networks, one `[S]` per group."""
     rates, local, first = jnp.asarray(program.optimizer.member_rates), [], 0
     for group in program.groups:
-        here = group.size // program.mesh.shape[MEMBER]
-        start = first + jax.lax.axis_index(MEMBER) * here
+        here = group.size // program.member_devices
+        axis = program.member_axis
+        start = first + (0 if axis is None else jax.lax.axis_index(axis) * here)
         local.append(jax.lax.dynamic_slice(rates, (start,), (here,)))
         first += group.size
     return local
@@ -168,12 +169,12 @@ def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True)
         steps,
         mesh=program.mesh,
         in_specs=(
-            TrainState.specs(),
+            TrainState.specs(program.slots),
             P(REPLICA),
             program.teacher_spec,
             *program.data_specs,
         ),
-        out_specs=TrainState.specs(),
+        out_specs=TrainState.specs(program.slots),
         check_vma=True,
     )
     return jax.jit(sharded, donate_argnums=(0,) if donate else ())
@@ -197,7 +198,7 @@ def term_names(program: Program, state, inputs, teacher, images, labels):
         probe,
         mesh=program.mesh,
         in_specs=(
-            TrainState.specs(),
+            TrainState.specs(program.slots),
             P(REPLICA),
             program.teacher_spec,
             *program.data_specs,
