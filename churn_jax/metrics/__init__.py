@@ -50,10 +50,7 @@ from churn_jax.metrics.diversity import (
     ConfidenceBins,
     DiversityByConfidence,
     DiversityByConfidenceState,
-    MemberDiversity,
-    MemberDiversityState,
     diversity_by_confidence,
-    member_diversity,
 )
 from churn_jax.metrics.flips import (
     FlipRates,
@@ -66,6 +63,11 @@ from churn_jax.metrics.flips import (
     relative_negative_flip_rate,
 )
 from churn_jax.metrics.leave_one_out import leave_one_model_out
+from churn_jax.metrics.members import (
+    MemberDiversity,
+    MemberDiversityState,
+    member_diversity,
+)
 from churn_jax.metrics.pairs import PairMetric, PairSummary, pairwise, summarize_pairs
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,

@@ -100,5 +100,7 @@ def expected_calibration_error(
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
         [calibration] Eq. 3 -- Guo et al., On Calibration of Modern Neural Networks,
         ICML 2017. https://arxiv.org/abs/1706.04599
+        [diversity] Eq. 15 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     return ECEState.empty(num_bins).update(logits, labels, mask).compute()

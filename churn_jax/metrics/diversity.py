@@ -1,36 +1,23 @@
-"""How different the members of one ensemble are, and what that brings.
+"""Among which examples an ensemble's members differ: diversity by confidence."""
 
-Members that share weights may turn out nearly identical although there are several:
-`member_diversity` are the numbers to look at first, `diversity_by_confidence` says
-among which examples the differences lie.
-"""
-
-import dataclasses
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from churn_jax._checks import check_labels, check_logits, check_members
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.ambiguity import ambiguity
 from churn_jax.metrics.clicks import gathered
-from churn_jax.metrics.prediction_difference import from_mean, log_mean_probs
 from churn_jax.metrics.prediction_divergence import pairwise_kl
-from churn_jax.metrics.scoring import example_nll, is_correct
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
-from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
+from churn_jax.typing import Array, Logits, Mask, Scalar
 
 __all__ = [
     "ConfidenceBins",
     "DiversityByConfidence",
     "DiversityByConfidenceState",
-    "MemberDiversity",
-    "MemberDiversityState",
     "diversity_by_confidence",
-    "member_diversity",
 ]
 
 _QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -197,143 +184,3 @@ def diversity_by_confidence(
     index = jnp.where(valid, index, num_bins)  # behind all others
     quartiles = _quartiles(kl.ravel(), index.ravel(), bins.examples)
     return DiversityByConfidence(*bins.compute(), quartiles)
-
-
-class MemberDiversity(NamedTuple):
-    """What an ensemble's members have apart, and what their mean gains by it."""
-
-    mean_kl: Scalar
-    disagreement: Scalar
-    variance_share: Scalar
-    mean_member_nll: Scalar
-    ensemble_nll: Scalar
-    mean_member_accuracy: Scalar
-    ensemble_accuracy: Scalar
-
-
-class _Sums(NamedTuple):
-    """Per example, then summed: all that `MemberDiversity` is made of."""
-
-    kl: Array
-    disagreement: Array
-    between: Array
-    within: Array
-    member_nll: Array
-    ensemble_nll: Array
-    member_correct: Array
-    ensemble_correct: Array
-
-
-def _of_examples(member_logits, labels) -> _Sums:
-    member_logits, labels = jnp.asarray(member_logits), jnp.asarray(labels)
-    check_logits(member_logits=member_logits)
-    check_members(member_logits, name="member_logits")
-    check_labels(labels, member_logits[0], logits_name="logits of one member")
-    log_p = log_probs(member_logits)
-    mean = log_mean_probs(log_p)[0]
-    p = jnp.exp(log_p)
-    of_members = jnp.broadcast_to(labels[None], log_p.shape[:-1])
-    # -expm1(log p) is 1 - p with all its digits where p is nearly 1.
-    return _Sums(
-        kl=pairwise_kl(member_logits),
-        disagreement=ambiguity(member_logits),
-        between=jnp.mean(jnp.sum(jnp.square(from_mean(p)), axis=-1), axis=0),
-        within=jnp.mean(jnp.sum(p * -jnp.expm1(log_p), axis=-1), axis=0),
-        member_nll=jnp.mean(example_nll(log_p, of_members), axis=0),
-        ensemble_nll=example_nll(mean, labels),
-        member_correct=jnp.mean(
-            is_correct(log_p, of_members), axis=0, dtype=jnp.float32
-        ),
-        ensemble_correct=is_correct(mean, labels).astype(jnp.float32),
-    )
-
-
-@struct.dataclass
-class MemberDiversityState(AdditiveState):
-    """Streamed `member_diversity`; sums over examples."""
-
-    sums: LongSum
-    examples: jax.Array
-
-    @classmethod
-    def empty(cls) -> "MemberDiversityState":
-        """No examples yet."""
-        return cls(LongSum.zeros((len(_Sums._fields),)), jnp.zeros((), jnp.int32))
-
-    def update(self, member_logits, labels, mask=None) -> Self:
-        """Adds a batch `[M, B, C]` with labels `[B]`."""
-        values = jnp.stack(_of_examples(member_logits, labels))
-        valid = valid_examples(mask, values.shape[1:])
-        over = tuple(range(1, values.ndim))
-        sums = jnp.sum(jnp.where(valid[None], values, 0.0), axis=over)
-        return dataclasses.replace(
-            self,
-            sums=self.sums.add(sums),
-            examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
-        )
-
-    def compute(self) -> MemberDiversity:
-        """The numbers, float32; nan before the first valid example."""
-        means = _Sums(*(self.sums.value() / self.examples.astype(jnp.float32)))
-        total = means.between + means.within
-        certain = total == 0.0  # every member sure of the same class: nothing varies
-        return MemberDiversity(
-            mean_kl=means.kl,
-            disagreement=means.disagreement,
-            variance_share=jnp.where(
-                certain, 0.0, means.between / jnp.where(certain, 1.0, total)
-            ),
-            mean_member_nll=means.member_nll,
-            ensemble_nll=means.ensemble_nll,
-            mean_member_accuracy=means.member_correct,
-            ensemble_accuracy=means.ensemble_correct,
-        )
-
-
-def member_diversity(
-    member_logits: Logits, labels: Labels, mask: Mask | None = None
-) -> MemberDiversity:
-    """How far an ensemble's members differ, and what averaging them brings.
-
-    Args:
-        member_logits: `[M, N, C]` (or `[M, ..., C]`), M at least 2. Heads of one
-            network with shared weights, or networks of their own.
-        labels: `[N]` class ids.
-        mask: `[N]` valid examples.
-
-    Returns:
-        `MemberDiversity` of float32 scalars, nan without a valid example:
-
-        * `mean_kl`: over ordered pairs, nats, as `kl_prediction_difference`;
-        * `disagreement`: share of examples that two members predict differently, mean
-          over pairs, as `hamming_prediction_difference`;
-        * `variance_share`: of the variance of the class that a member picked at random
-          would draw, the part that lies between members, `sum_n mean_m |P_nm -
-          Pbar_n|^2 / sum_n (1 - |Pbar_n|^2)`, in [0, 1]: 0 where members are equal, 1
-          where each is certain and all that is unsure is which of them to ask;
-        * `mean_member_nll` and `ensemble_nll`: of one member on average, and of the
-          mean of their probabilities, nats. The ensemble's is never the larger one;
-          equal members make them equal;
-        * `mean_member_accuracy` and `ensemble_accuracy`: likewise.
-
-    Raises:
-        ValueError: fewer than two members, or labels or mask that do not fit.
-
-    Notes:
-        `variance_share` is ours. `MemberDiversityState` streams all of them.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
-        >>> found = member_diversity(jnp.log(probs), jnp.array([0]))
-        >>> float(found.disagreement), f"{found.mean_kl:.4f}"
-        (1.0, '0.5493')
-        >>> f"{found.variance_share:.2f} {found.ensemble_nll:.4f}"  # .125 / .5, log 2
-        '0.25 0.6931'
-
-    References:
-        [diversity] Sec. 5.2 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-    """
-    state = MemberDiversityState.empty()
-    return state.update(member_logits, labels, mask).compute()

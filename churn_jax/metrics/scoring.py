@@ -124,7 +124,7 @@ def negative_log_likelihood(
         '0.6931'
 
     References:
-        [diversity] Sec. 4 -- Nam et al., Diversity Matters When Learning From
+        [diversity] Eq. 13 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     return masked_mean(example_nll(logits, labels), mask)
@@ -166,7 +166,7 @@ def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Sca
         0.5
 
     References:
-        [diversity] Sec. 4 -- Nam et al., Diversity Matters When Learning From
+        [diversity] Eq. 14 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     return masked_mean(_brier(logits, labels), mask)
