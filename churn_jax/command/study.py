@@ -54,7 +54,8 @@ def _arguments(config):
         dry_run: bool = False
         launch: Launch = Launch()
         data: DataConfig = config.data
-        model: ModelConfig = config.model
+        # Without this, a model's `sharing` would be a word and no options.
+        model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
         train: TrainConfig = config.train
 
     return Arguments

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tyro
+
 from churn_jax.command.configured import (
     SHORT_FORMS_HELP,
     configured,
@@ -68,7 +70,8 @@ def _arguments(config, folder: Path):
         set: tuple[str, ...] = ()
         launch: Launch = Launch()
         data: DataConfig = config.data
-        model: ModelConfig = config.model
+        # Without this, a model's `sharing` would be a word and no options.
+        model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
         train: TrainConfig = config.train
 
     return Arguments

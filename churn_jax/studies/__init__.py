@@ -2,6 +2,7 @@
 
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.grid import Axis
+from churn_jax.studies.network import Sharing
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.studies.selection import run_selection
 from churn_jax.studies.study import StudyError, run_study
@@ -13,6 +14,7 @@ __all__ = [
     "DataConfig",
     "MethodSpec",
     "ModelConfig",
+    "Sharing",
     "StudyConfig",
     "StudyError",
     "preset",

@@ -5,15 +5,15 @@ import difflib
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import models
-from churn_jax.ensembles import Group, Network, from_linen, with_inputs
+from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import Method
 from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
 from churn_jax.studies.named import named, with_coefficient
+from churn_jax.studies.network import ModelConfig, Sharing
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.teachers import check_teacher
 
@@ -21,6 +21,7 @@ __all__ = [
     "DataConfig",
     "MethodSpec",
     "ModelConfig",
+    "Sharing",
     "StudyConfig",
     "averaged_name",
     "resolved",
@@ -53,57 +54,6 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """Which network.
-
-    Attributes:
-        name: one of `churn_jax.models.available()`.
-        features: hidden widths of the MLP; empty keeps the network's own.
-        dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
-        remat: recompute activations in the backward pass (ResNets).
-        init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
-            keeps the network's own.
-        inputs: columns of the flattened example (of an image in row, column, channel
-            order) that an MLP sees; empty is all of them.
-    """
-
-    name: str = "mlp"
-    features: tuple[int, ...] = ()
-    dtype: str = "float32"
-    remat: bool = False
-    init: str = dataclasses.field(default="", metadata=QUIET)
-    inputs: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
-
-    def build(self, num_classes: int) -> Network:
-        """The `Network`.
-
-        Raises:
-            ValueError: unknown name, dtype or an option the network lacks, or columns
-                that cannot be.
-        """
-        if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(
-                f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
-            )
-        if self.inputs and self.name != "mlp":
-            raise ValueError(
-                f"inputs are columns, which an mlp sees; got {self.name!r}"
-            )
-        overrides: dict[str, Any] = {"dtype": jnp.dtype(self.dtype)}
-        if self.features:
-            overrides["features"] = self.features
-        if self.remat:
-            overrides["remat"] = True
-        if self.init:
-            overrides["kernel_init"] = self.init
-        module = models.create(self.name, num_classes=num_classes, **overrides)
-        # The shapes of a checkpoint do not tell how its weights started; the name does.
-        name = f"{self.name}-{self.init}" if self.init else self.name
-        network = from_linen(module, name=name)
-        return with_inputs(network, self.inputs) if self.inputs else network
-
-
-@dataclasses.dataclass(frozen=True)
 class MethodSpec:
     """One row of the study's table.
 
@@ -122,6 +72,8 @@ class MethodSpec:
         train_size: keep so many training examples for this row, a prefix of the
             study's training split in its fixed order; None keeps all.
         model: network of this row instead of the study's; None is the study's.
+        separate: every member is a network of its own, also where the model says that
+            members share weights (`ModelConfig.sharing`).
     """
 
     name: str
@@ -133,6 +85,7 @@ class MethodSpec:
     train: tuple[tuple[str, Any], ...] = ()
     train_size: int | None = None
     model: ModelConfig | None = dataclasses.field(default=None, metadata=QUIET)
+    separate: bool = dataclasses.field(default=False, metadata=QUIET)
 
     def config(self, train: TrainConfig) -> TrainConfig:
         """How this row is trained: the study's `train` with the row's changes.
@@ -158,7 +111,12 @@ class MethodSpec:
         """The committee of one replica; `model` is the study's.
 
         A method that deploys a gate gets one: linear in the flattened input, or
-        constant, with separate weights for every member.
+        constant, with separate weights for every member. Where the model says that
+        members share weights, there are as many networks as it takes to yield them all.
+
+        Raises:
+            ValueError: a network cannot be built, or its members are not a divisor of
+                the method's.
 
         Example:
             >>> from churn_jax.methods import AntiDistillation
@@ -177,10 +135,16 @@ class MethodSpec:
             network = from_linen(module, name=f"{kind} gate")
             gate = (Group(network, self.method.members, gate=True),)
         parts = self.models or ((model, self.method.members),)
-        built = (
-            Group(_network(part, model).build(num_classes), size)
-            for part, size in parts
-        )
+        built = []
+        for part, size in parts:
+            own = _network(part, model)
+            if self.separate:
+                own = dataclasses.replace(own, sharing=None)
+            try:
+                network = own.build(num_classes, size)
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from error
+            built.append(Group(network, size // own.heads(size)))
         return (*built, *gate)
 
 

@@ -72,6 +72,8 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
         logits = outputs.logits
         if logits.shape[-1] < 2:
             return jnp.mean(logits), state
+        # A network of several members gives all their logits.
+        labels = jnp.broadcast_to(labels, logits.shape[:-1])
         return jnp.mean(losses.cross_entropy(logits, labels)), state
 
     def predict(params, rest, key, images, labels):

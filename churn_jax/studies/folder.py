@@ -191,7 +191,8 @@ class StudyFolder:
         entry = self.entry(spec.name)
         settings = self.settings(spec)
         # Committees were not recorded at first: those of such a row count as the same.
-        defaults = {"train": [], "models": settings.get("models")}
+        models = settings.get("models")
+        defaults = {"train": [], "models": models, "separate": False}
         return bool(entry) and any(
             entry.get(key, defaults.get(key)) != value
             for key, value in settings.items()
@@ -219,7 +220,7 @@ class StudyFolder:
             taught_by = self.config.spec(spec.teacher)
             found = {"name": taught_by.name, **self.settings(taught_by)}
             # As recorded before rows could have a training or a network of their own.
-            own = ("train", "train_size", "model", "models")
+            own = ("train", "train_size", "model", "models", "separate")
             teacher = {k: v for k, v in found.items() if v or k not in own}
         return {
             "method": resolved(spec.method),
@@ -228,6 +229,7 @@ class StudyFolder:
             "train_size": spec.train_size,
             "model": resolved(spec.model),
             "models": resolved(spec.models),
+            "separate": spec.separate,
         }
 
     def rows_of(

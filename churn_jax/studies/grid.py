@@ -231,7 +231,7 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
         return False
     if spec.models or spec.model != baseline.model or spec.teacher is not None:
         return False
-    if spec.train_size != baseline.train_size:
+    if (spec.train_size, spec.separate) != (baseline.train_size, baseline.separate):
         return False
     if spec.config(config.train) != baseline.config(config.train):
         return False
@@ -262,6 +262,7 @@ def programs(
             jax.tree.structure(spec.method),
             spec.models,
             spec.model,
+            spec.separate,
             spec.teacher,
             spec.train_size,
             _without_rates(spec.config(config.train)),

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 
-from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets.anti_distillation import (
     ad_mnist,
     ad_mnist_init,
@@ -23,6 +23,13 @@ from churn_jax.studies.presets.cifar import (
     table6,
 )
 from churn_jax.studies.presets.digits import digits
+from churn_jax.studies.presets.diversity_small import (
+    dm_cifar10_small,
+    dm_digits,
+    dm_fashion,
+    dm_fashion_more,
+    dm_mnist,
+)
 from churn_jax.studies.presets.imagenet import imagenet, inaturalist2018
 from churn_jax.studies.presets.mnist import (
     claims_mnist,
@@ -66,6 +73,11 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "ad-mnist-init": ad_mnist_init,
     "ad-table1": ad_table1,
     "ad-table2": ad_table2,
+    "dm-digits": dm_digits,
+    "dm-fashion": dm_fashion,
+    "dm-fashion-more": dm_fashion_more,
+    "dm-mnist": dm_mnist,
+    "dm-cifar10-small": dm_cifar10_small,
 }
 
 # The smallest network of a family stands for it.
@@ -73,6 +85,10 @@ _TINY_MODELS = {
     "resnet32": "resnet8",
     "resnet56": "resnet8",
     "resnet_v2_50": "resnet_v2_8",
+    "wide_resnet28_1": "wide_resnet10_1",
+    "wide_resnet28_2": "wide_resnet10_1",
+    "wide_resnet28_5": "wide_resnet10_1",
+    "wide_resnet28_10": "wide_resnet10_1",
 }
 # Examples of a tiny study and its updates' batch; the digits keep their own.
 _TINY_EXAMPLES, _TINY_BATCH = 64, 32
@@ -87,7 +103,8 @@ def tiny(config: StudyConfig) -> StudyConfig:
     """
     train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
     data, model = config.data, config.model
-    if data.name != "digits":
+    cut = data.name != "digits"
+    if cut:
         train = dataclasses.replace(train, batch_size=_TINY_BATCH)
         data = dataclasses.replace(
             data,
@@ -95,30 +112,37 @@ def tiny(config: StudyConfig) -> StudyConfig:
             validation=_TINY_EXAMPLES,
             image_size=_TINY_PIXELS,
         )
-        name = _TINY_MODELS.get(model.name, model.name)
-        model = dataclasses.replace(model, name=name)
+        model = _tiny_network(model)
     return dataclasses.replace(
         config,
         name=f"{config.name}-tiny",
         train=train,
         data=data,
         model=model,
-        methods=tuple(_tiny_row(spec) for spec in config.methods),
+        methods=tuple(_tiny_row(spec, cut) for spec in config.methods),
     )
 
 
 _LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
 
 
-def _tiny_row(spec: MethodSpec) -> MethodSpec:
-    """The row with the tiny study's lengths and at most its examples."""
-    if spec.train_size is None:
-        return spec
-    return dataclasses.replace(
-        spec,
-        train=tuple(change for change in spec.train if change[0] not in _LENGTHS),
-        train_size=min(max(spec.train_size // 100, _TINY_BATCH), _TINY_EXAMPLES),
+def _tiny_network(model: ModelConfig) -> ModelConfig:
+    name = _TINY_MODELS.get(model.name, model.name)
+    return dataclasses.replace(model, name=name)
+
+
+def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
+    """The row with the tiny study's lengths, and with its batch where data are cut."""
+    left_out = (*_LENGTHS, "batch_size") if cut else _LENGTHS
+    row = dataclasses.replace(
+        spec, train=tuple(change for change in spec.train if change[0] not in left_out)
     )
+    if cut and spec.model is not None:
+        row = dataclasses.replace(row, model=_tiny_network(spec.model))
+    if spec.train_size is None:
+        return row
+    size = min(max(spec.train_size // 100, _TINY_BATCH), _TINY_EXAMPLES)
+    return dataclasses.replace(row, train_size=size)
 
 
 def preset(name: str) -> StudyConfig:

@@ -1,0 +1,168 @@
+"""Which network a study trains, and whether its members share weights."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from churn_jax import models
+from churn_jax.ensembles import Network, from_linen, with_inputs
+from churn_jax.methods.base import QUIET
+
+__all__ = ["ModelConfig", "Sharing"]
+
+SHARINGS = ("batch_ensemble", "mimo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharing:
+    """Members that share one set of weights.
+
+    Attributes:
+        kind: `batch_ensemble`, or `mimo`: one network with an input and an output per
+            member.
+        heads: K, members per set of weights; 0 is all that the method has.
+        fast_weights: of a BatchEnsemble, see `churn_jax.models.BatchEnsemble`.
+        bias: likewise.
+        norm_of: likewise.
+        batches: likewise; `split` goes with `member_sample="split"` of the method.
+        repetition: of a MIMO network, see `churn_jax.models.MIMO`.
+
+    Example:
+        >>> Sharing(heads=4, fast_weights="signs").label(4)
+        'be4-signs'
+    """
+
+    kind: str = "batch_ensemble"
+    heads: int = 0
+    fast_weights: str = "normal"
+    bias: str = "member"
+    norm_of: str = "shared"
+    batches: str = "tiled"
+    repetition: float = 0.0
+
+    def __post_init__(self):
+        """Checks what the layers do not."""
+        if self.kind not in SHARINGS:
+            raise ValueError(
+                f"sharing kind must be one of {', '.join(SHARINGS)}; got {self.kind!r}"
+            )
+        if self.heads < 0:
+            raise ValueError(f"sharing heads must be at least 0; got {self.heads}")
+        own = ("kind", "heads", *_OPTIONS[self.kind])
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in own and value != field.default:
+                raise ValueError(
+                    f"{self.kind} has no {field.name}; got {value!r} (its options: "
+                    f"{', '.join(_OPTIONS[self.kind])})"
+                )
+
+    def layers(self, heads: int) -> models.Layers:
+        """The layers of a network with `heads` members.
+
+        Raises:
+            ValueError: an option is unknown.
+        """
+        options = {name: getattr(self, name) for name in _OPTIONS[self.kind]}
+        made = models.BatchEnsemble if self.kind == "batch_ensemble" else models.MIMO
+        return made(heads, **options)
+
+    def label(self, heads: int) -> str:
+        """What a checkpoint knows it by: the members and every option that is set."""
+        short = {"batch_ensemble": "be", "mimo": "mimo"}[self.kind]
+        words = [f"{short}{heads}"]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in ("kind", "heads") and value != field.default:
+                words.append(_WORDS.get(field.name, "{}").format(value))
+        return "-".join(words)
+
+
+_OPTIONS = {
+    "batch_ensemble": ("fast_weights", "bias", "norm_of", "batches"),
+    "mimo": ("repetition",),
+}
+_WORDS = {"bias": "bias_{}", "norm_of": "norm_{}", "repetition": "repeat_{:g}"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """Which network.
+
+    Attributes:
+        name: one of `churn_jax.models.available()`.
+        features: hidden widths of the MLP; empty keeps the network's own.
+        dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
+        remat: recompute activations in the backward pass (ResNets).
+        init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
+            keeps the network's own.
+        inputs: columns of the flattened example (of an image in row, column, channel
+            order) that an MLP sees; empty is all of them.
+        sharing: how the members of a method share weights; None is not at all.
+    """
+
+    name: str = "mlp"
+    features: tuple[int, ...] = ()
+    dtype: str = "float32"
+    remat: bool = False
+    init: str = dataclasses.field(default="", metadata=QUIET)
+    inputs: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
+    sharing: Sharing | None = dataclasses.field(default=None, metadata=QUIET)
+
+    def heads(self, members: int) -> int:
+        """How many of a method's members one network yields.
+
+        Raises:
+            ValueError: `members` is no multiple of it.
+
+        Example:
+            >>> ModelConfig(sharing=Sharing(heads=4)).heads(8), ModelConfig().heads(8)
+            (4, 1)
+        """
+        if self.sharing is None:
+            return 1
+        heads = self.sharing.heads or members
+        if members % heads:
+            raise ValueError(
+                f"{members} members cannot be shared out among networks of {heads} "
+                "(sharing.heads)"
+            )
+        return heads
+
+    def build(self, num_classes: int, members: int = 1) -> Network:
+        """The `Network`.
+
+        Args:
+            num_classes: C.
+            members: of the method; with `sharing` the network yields `heads(members)`.
+
+        Raises:
+            ValueError: unknown name, dtype or an option the network lacks, or columns
+                that cannot be.
+        """
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError(
+                f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
+            )
+        if self.inputs and self.name != "mlp":
+            raise ValueError(
+                f"inputs are columns, which an mlp sees; got {self.name!r}"
+            )
+        overrides: dict[str, Any] = {"dtype": jnp.dtype(self.dtype)}
+        if self.features:
+            overrides["features"] = self.features
+        if self.remat:
+            overrides["remat"] = True
+        if self.init:
+            overrides["kernel_init"] = self.init
+        # The shapes of a checkpoint do not tell how its weights started, nor how
+        # members share them; the name does.
+        name = f"{self.name}-{self.init}" if self.init else self.name
+        if self.sharing is not None:
+            heads = self.heads(members)
+            overrides["layers"] = self.sharing.layers(heads)
+            name = f"{name}-{self.sharing.label(heads)}"
+        module = models.create(self.name, num_classes=num_classes, **overrides)
+        network = from_linen(module, name=name)
+        return with_inputs(network, self.inputs) if self.inputs else network

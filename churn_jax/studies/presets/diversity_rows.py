@@ -1,0 +1,250 @@
+"""The rows of studies of learning from deep ensembles, and their recipe."""
+
+import dataclasses
+from typing import Any
+
+from churn_jax.methods import ERM, EnsembleDistillation, Method, OneToOneDistillation
+from churn_jax.studies.config import MethodSpec, ModelConfig
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+
+__all__ = ["COLUMNS", "Recipe", "further_rows", "main_rows"]
+
+COLUMNS = (
+    *("accuracy", "nll", "brier", "ece"),
+    *("calibrated_nll", "calibrated_brier", "calibrated_ece"),
+    *("dee", "member_kl", "churn", "parameters"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How teachers and students are trained.
+
+    SGD with momentum 0.9, not Nesterov's, and coupled decay of everything but fast
+    weights. The learning rate rises linearly from a hundredth of itself, is flat until
+    half of the training, falls linearly to a hundredth until nine tenths and stays.
+
+    Attributes:
+        members: M, teachers and students.
+        batch_size: of students.
+        learning_rate: of students; fast weights have half of it.
+        epochs: of students.
+        teacher_batch_size: of teachers; the paper's students have an M-th of it.
+        teacher_learning_rate: likewise.
+        teacher_epochs: of teachers.
+        weight_decay: of both.
+        warmup_epochs: of both.
+        eval_every_epochs: of both; the best validation accuracy is deployed.
+        alpha: weight of the teachers.
+        temperature: tau.
+        step_size: eta, RMS change per pixel.
+        pixel_range: to which perturbed pixels are clipped.
+    """
+
+    members: int
+    batch_size: int
+    learning_rate: float
+    epochs: int
+    teacher_batch_size: int
+    teacher_learning_rate: float
+    teacher_epochs: int
+    weight_decay: float
+    warmup_epochs: float = 5.0
+    eval_every_epochs: int = 5
+    alpha: float = 0.9
+    temperature: float = 4.0
+    step_size: float = 1 / 255
+    pixel_range: tuple[float, float] | None = (0.0, 1.0)
+
+    def train(self, **fields: Any) -> TrainConfig:
+        """Of the students, which is the study's; `fields` are the study's own."""
+        return TrainConfig(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            eval_every_epochs=self.eval_every_epochs,
+            optimizer=OptimizerConfig(
+                learning_rate=self.learning_rate,
+                momentum=0.9,
+                nesterov=False,
+                weight_decay=self.weight_decay,
+                decay_on="all",
+                schedule="flat_then_linear",
+                warmup_epochs=self.warmup_epochs,
+                warmup_start=0.01,
+                flat_until=0.5,
+                linear_until=0.9,
+                final_factor=0.01,
+                fast_rate=0.5,
+            ),
+            weights="best",
+            **fields,
+        )
+
+    @property
+    def as_teacher(self) -> tuple[tuple[str, Any], ...]:
+        """What teachers train with instead, for `MethodSpec.train`."""
+        return (
+            ("epochs", self.teacher_epochs),
+            ("batch_size", self.teacher_batch_size),
+            ("optimizer.learning_rate", self.teacher_learning_rate),
+        )
+
+    def student(self, perturbation: str = "none", **fields: Any):
+        """One-to-one distillation to M members."""
+        return OneToOneDistillation(
+            members=self.members,
+            deploy="mean_probs",
+            perturbation=perturbation,
+            **self._distilled(perturbation),
+            **fields,
+        )
+
+    def averaged(self, perturbation: str = "none"):
+        """Distillation of the teachers' mean to one plain network."""
+        return EnsembleDistillation(
+            perturbation=perturbation, **self._distilled(perturbation)
+        )
+
+    def _distilled(self, perturbation: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {"alpha": self.alpha, "temperature": self.temperature}
+        if perturbation != "none":
+            fields |= {"step_size": self.step_size, "pixel_range": self.pixel_range}
+        return fields
+
+
+_STUDENTS = {
+    "kd": ("none", "KD", "Eq. 2"),
+    "gaussian": ("gaussian", "KD + Gaussian", "Sec. 5.1"),
+    "ods": ("ods", "KD + ODS", "Eq. 5"),
+    "conf_ods": ("conf_ods", "KD + ConfODS", "Eq. 8"),
+}
+
+
+def teacher_rows(
+    recipe: Recipe, model: ModelConfig | None = None
+) -> tuple[MethodSpec, ...]:
+    """The deep ensemble `teachers`, and `single`, one network trained alike.
+
+    Args:
+        recipe: how they are trained.
+        model: of the teachers instead of the study's.
+    """
+    ensemble = ERM(members=recipe.members, deploy="mean_probs")
+    # The network of a study need not be as large as its teachers.
+    size = "" if model is None else f", {model.name}"
+    return (
+        MethodSpec(
+            "teachers",
+            f"DE-{recipe.members}{size}",
+            ensemble,
+            "[diversity] Sec. 2.1",
+            train=recipe.as_teacher,
+            model=model,
+            separate=True,
+        ),
+        MethodSpec(
+            "single",
+            "DE-1",
+            ERM(),
+            "[diversity] Sec. 2.1",
+            train=recipe.as_teacher,
+            separate=True,
+        ),
+    )
+
+
+def main_rows(
+    recipe: Recipe, *, teacher: ModelConfig | None = None, short: str = "BE"
+) -> tuple[MethodSpec, ...]:
+    """Table 1: teachers, one network, and students with each perturbation.
+
+    Args:
+        recipe: how they are trained.
+        teacher: network of the teachers instead of the study's.
+        short: of the students' kind, for labels.
+    """
+    name = f"{short}-{recipe.members}"
+    scratch = ERM(members=recipe.members, deploy="mean_probs", over_members="mean")
+    return (
+        *teacher_rows(recipe, teacher),
+        MethodSpec("scratch", name, scratch, "[diversity] Sec. 2.3"),
+        *(
+            MethodSpec(
+                row,
+                f"{name} + {label}",
+                recipe.student(perturbation),
+                f"[diversity] {equation}",
+                teacher="teachers",
+            )
+            for row, (perturbation, label, equation) in _STUDENTS.items()
+        ),
+    )
+
+
+def further_rows(recipe: Recipe) -> tuple[MethodSpec, ...]:
+    """The appendices' rows: other directions, and one plain student.
+
+    Directions of `transfer_ods` come from the last of M + 1 networks, which teaches
+    nobody.
+    """
+    name = f"BE-{recipe.members} + KD"
+    plus = ERM(members=recipe.members + 1, deploy="mean_probs")
+    section = "[diversity] Appendix A"
+
+    def student(
+        row: str,
+        label: str,
+        method: Method,
+        equation: str,
+        *,
+        teacher: str = "teachers",
+        separate: bool = False,
+    ) -> MethodSpec:
+        return MethodSpec(
+            row, label, method, equation, teacher=teacher, separate=separate
+        )
+
+    return (
+        student(
+            "adversarial",
+            f"{name} + adversarial",
+            recipe.student("adversarial"),
+            "[diversity] Appendix A.2",
+        ),
+        student(
+            "two_sided",
+            f"{name} + two-sided",
+            recipe.student("two_sided"),
+            "[latent-be] Sec. 3",
+        ),
+        MethodSpec(
+            "teachers_plus",
+            f"DE-{recipe.members + 1}",
+            plus,
+            "[diversity] Sec. 2.1",
+            train=recipe.as_teacher,
+            separate=True,
+        ),
+        student(
+            "transfer_ods",
+            f"{name} + ODS of another network",
+            recipe.student("ods", external_teachers=1),
+            section,
+            teacher="teachers_plus",
+        ),
+        student(
+            "averaged",
+            "One network + KD of the mean",
+            recipe.averaged(),
+            "[diversity] Eq. 1",
+            separate=True,
+        ),
+        student(
+            "averaged_ods",
+            "One network + KD of the mean + ODS",
+            recipe.averaged("ods"),
+            section,
+            separate=True,
+        ),
+    )
