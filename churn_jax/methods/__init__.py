@@ -1,8 +1,9 @@
 """Training methods: members plus losses plus, for some, a teacher. All pure."""
 
 from churn_jax.methods.anti_distillation import AntiDistillation
-from churn_jax.methods.base import Batch, LossOutput, Method, Ramp, deploy
+from churn_jax.methods.base import Batch, LossOutput, Method, Passes, Ramp, deploy
 from churn_jax.methods.codistillation import Codistillation
+from churn_jax.methods.end2 import EnsembleDistributionDistillation
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM, MinimumEntropy
 from churn_jax.methods.one_to_one import OneToOneDistillation
@@ -14,10 +15,12 @@ __all__ = [
     "Batch",
     "Codistillation",
     "EnsembleDistillation",
+    "EnsembleDistributionDistillation",
     "LossOutput",
     "Method",
     "MinimumEntropy",
     "OneToOneDistillation",
+    "Passes",
     "Perturbing",
     "Ramp",
     "deploy",

@@ -7,7 +7,7 @@ engine calls `loss` for one replica, so no leaf has a replica axis in there.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ __all__ = [
     "Batch",
     "LossOutput",
     "Method",
+    "Passes",
     "Ramp",
     "at_rest",
     "coefficient",
@@ -282,6 +283,26 @@ class Ramp:
         return value
 
 
+class Passes(NamedTuple):
+    """How often an update applies networks to the batch.
+
+    Attributes:
+        training: passes of all members with the gradient in their weights.
+        forward: forward passes of all members alone.
+        input_gradients: passes of all members with the gradient in the input.
+        teachers: forward passes of all teachers.
+        drawn_teacher: passes of one teacher with the gradient in the input.
+        teachers_input_gradients: passes of all teachers with the gradient in the input.
+    """
+
+    training: int = 1
+    forward: int = 0
+    input_gradients: int = 0
+    teachers: int = 0
+    drawn_teacher: int = 0
+    teachers_input_gradients: int = 0
+
+
 @struct.dataclass
 class Method:
     """Base of all methods; the fields that every method has.
@@ -392,6 +413,13 @@ class Method:
         The engine keeps the copies, and `teacher` answers for them.
         """
         return 0
+
+    @property
+    def passes(self) -> Passes:
+        """What an update applies to the batch, for counting its arithmetic."""
+        return Passes(
+            forward=int(self.stale_steps > 0), teachers=int(self.needs_teacher)
+        )
 
     @property
     def inference_cost(self) -> float:

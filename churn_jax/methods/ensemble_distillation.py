@@ -1,18 +1,11 @@
 """Distillation of a trained ensemble into students."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
 from churn_jax.ensembles import average_logits, average_probs
-from churn_jax.methods.base import (
-    LossOutput,
-    coefficient,
-    forward,
-    static,
-    with_state,
-)
+from churn_jax.methods.base import LossOutput, coefficient, static
 from churn_jax.methods.perturbing import Perturbing
 
 __all__ = ["EnsembleDistillation"]
@@ -59,37 +52,28 @@ class EnsembleDistillation(Perturbing):
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy on the labels mixed with the teacher's KL."""
         del step
-        if teacher is None:
-            raise ValueError("EnsembleDistillation needs a teacher; none was given")
-        logits, labels, model_state = forward(apply, variables, batch)
-        student, images = logits, batch.hide(batch.images, axis=0)
-        if self.perturbation != "none":
-            images = self.perturbed(
-                batch,
-                teacher,
-                temperature=self.temperature,
-                key=key,
-                apply=apply,
-                variables=variables,
-            )
-            state = with_state(variables, model_state)
-            moved = batch.replace(images=images)
-            student, _, model_state = forward(apply, state, moved)
-        members = batch.hide(teacher(images), axis=-2)
-        members = members[: members.shape[0] - self.external_teachers]
+        found = self.answers(
+            apply,
+            variables,
+            batch,
+            teacher=teacher,
+            temperature=self.temperature,
+            key=key,
+        )
         average = average_probs if self.average == "probs" else average_logits
-        # The teacher is trained and stays as it is (Hinton et al., 2015).
-        target = jax.lax.stop_gradient(average(members))
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        target = average(found.teachers)
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(found.clean, found.labels))
+        )
         distillation = jnp.sum(
             batch.mean(
                 losses.distillation_kl(
-                    student_logits=student,
-                    teacher_logits=jnp.broadcast_to(target, student.shape),
+                    student_logits=found.students,
+                    teacher_logits=jnp.broadcast_to(target, found.students.shape),
                     temperature=self.temperature,
                 )
             )
         )
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * distillation
         terms = {"cross_entropy": cross_entropy, "distillation": distillation}
-        return LossOutput(loss, terms, model_state)
+        return LossOutput(loss, terms, found.model_state)

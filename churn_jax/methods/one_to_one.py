@@ -1,17 +1,10 @@
 """One-to-one distillation: teacher m teaches member m of a network with many heads."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.methods.base import (
-    LossOutput,
-    coefficient,
-    forward,
-    static,
-    with_state,
-)
+from churn_jax.methods.base import LossOutput, coefficient, static
 from churn_jax.methods.perturbing import Perturbing
 
 __all__ = ["OneToOneDistillation"]
@@ -33,14 +26,14 @@ class OneToOneDistillation(Perturbing):
         member_sample: `shared`, or `split` for a network whose members split the batch.
 
     Notes:
-        With a perturbation the students meet the clean and the perturbed batch in two
-        passes, both in training mode, so running batch statistics see both, as in the
-        public code.
+        Eq. 2 is without a perturbation. With one, the students' two passes are both in
+        training mode, so running batch statistics see both, as in the public code.
 
     References:
         [diversity] Eq. 5 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-        [diversity] Eq. 2 -- likewise, without a perturbation.
+        [diversity] Eq. 2 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
     alpha: float = coefficient(0.9)
@@ -52,43 +45,32 @@ class OneToOneDistillation(Perturbing):
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Mean over members of the mixed objective."""
         del step
-        if teacher is None:
-            raise ValueError("OneToOneDistillation needs a teacher; none was given")
-        logits, labels, state = forward(apply, variables, batch)
-        members = logits.shape[0]
-        student, images = logits, batch.hide(batch.images, axis=0)
-        if self.perturbation != "none":
-            images = self.perturbed(
-                batch,
-                teacher,
-                temperature=self.temperature,
-                key=key,
-                apply=apply,
-                variables=variables,
-            )
-            moved = batch.replace(images=images)
-            student, _, state = forward(apply, with_state(variables, state), moved)
-        taught = batch.hide(teacher(images), axis=-2)
-        if taught.shape[0] != members + self.external_teachers:
+        found = self.answers(
+            apply,
+            variables,
+            batch,
+            teacher=teacher,
+            temperature=self.temperature,
+            key=key,
+        )
+        members, teachers = found.students.shape[0], found.teachers.shape[0]
+        if members != teachers:
             raise ValueError(
-                f"{members} members and {self.external_teachers} external teachers "
-                f"need {members + self.external_teachers} teachers; got "
-                f"{taught.shape[0]}"
+                f"{members} members need a teacher each and {self.external_teachers} "
+                f"external ones; got {teachers + self.external_teachers} teachers"
             )
-        # Teachers are trained and stay as they are (Eq. 2).
-        taught = jax.lax.stop_gradient(taught[:members])
         cross_entropy = jnp.mean(
-            batch.member_mean(losses.cross_entropy(logits, labels))
+            batch.member_mean(losses.cross_entropy(found.clean, found.labels))
         )
         distillation = jnp.mean(
             batch.member_mean(
                 losses.distillation_kl(
-                    student_logits=student,
-                    teacher_logits=taught,
+                    student_logits=found.students,
+                    teacher_logits=found.teachers,
                     temperature=self.temperature,
                 )
             )
         )
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * distillation
         terms = {"cross_entropy": cross_entropy, "distillation": distillation}
-        return LossOutput(loss, terms, state)
+        return LossOutput(loss, terms, found.model_state)

@@ -1,8 +1,10 @@
 """Methods that learn from a teacher on perturbed images."""
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from flax import struct
 
 from churn_jax import perturbations
@@ -11,15 +13,38 @@ from churn_jax.methods.base import (
     Apply,
     Batch,
     Method,
+    Passes,
     Teacher,
     coefficient,
+    forward,
     static,
+    with_state,
 )
-from churn_jax.typing import Array, PyTree
+from churn_jax.typing import Array, Logits, PyTree
 
-__all__ = ["PERTURBATIONS", "Perturbing"]
+__all__ = ["PERTURBATIONS", "Answers", "Perturbing", "check_pixels"]
 
 PERTURBATIONS = ("none", "gaussian", "ods", "conf_ods", "adversarial", "two_sided")
+
+
+class Answers(NamedTuple):
+    """What students and teachers say to a batch; padding is hidden.
+
+    Attributes:
+        clean: students' logits `[M, B, C]` of the clean images.
+        labels: `[M, B]`.
+        students: students' logits `[M, B, C]` of the perturbed images; `clean` where
+            nothing is perturbed.
+        teachers: teachers' logits `[T, B, C]` of the perturbed images, without the
+            external teachers and without a gradient.
+        model_state: what the last pass of the students has left.
+    """
+
+    clean: Logits
+    labels: Array
+    students: Logits
+    teachers: Logits
+    model_state: PyTree
 
 
 @struct.dataclass
@@ -55,6 +80,74 @@ class Perturbing(Method):
                 f"external_teachers must be at least 0; got {self.external_teachers}"
             )
 
+    @property
+    def passes(self) -> Passes:
+        """Without a perturbation one forward pass serves both terms."""
+        plain = super().passes
+        if self.perturbation == "none":
+            return plain
+        moved = plain._replace(training=2)
+        if self.perturbation == "two_sided":
+            return moved._replace(input_gradients=1, teachers_input_gradients=1)
+        return moved._replace(drawn_teacher=int(self.perturbation != "gaussian"))
+
+    def answers(
+        self,
+        apply: Apply,
+        variables: PyTree,
+        batch: Batch,
+        *,
+        teacher: Teacher | None,
+        temperature: Any,
+        key: jax.Array,
+    ) -> Answers:
+        """Students' answers to clean and perturbed images, teachers' to the latter.
+
+        With a perturbation the students meet the clean and the perturbed batch in two
+        passes, both in training mode, so running batch statistics see both, as in the
+        public code. Without one a single pass serves both terms.
+
+        Args:
+            apply: of the students.
+            variables: of the students.
+            batch: the clean batch.
+            teacher: as `Method.loss` has it.
+            temperature: tau of the probabilities that directions are taken from.
+            key: shared by the batch.
+
+        Raises:
+            ValueError: there is no teacher, or there are no more than the external
+                ones.
+        """
+        if teacher is None:
+            raise ValueError(f"{type(self).__name__} needs a teacher; none was given")
+        clean, labels, state = forward(apply, variables, batch)
+        students, images = clean, batch.hide(batch.images, axis=0)
+        if self.perturbation != "none":
+            images = self.perturbed(
+                batch,
+                teacher,
+                temperature=temperature,
+                key=key,
+                apply=apply,
+                variables=variables,
+            )
+            moved = dataclasses.replace(batch, images=images)
+            students, _, state = forward(apply, with_state(variables, state), moved)
+        taught = batch.hide(teacher(images), axis=-2)
+        taught = taught[: self._own_teachers(taught.shape[0])]
+        # Teachers are trained and stay as they are (Hinton et al., 2015).
+        return Answers(clean, labels, students, jax.lax.stop_gradient(taught), state)
+
+    def _own_teachers(self, count: int) -> int:
+        """How many of all teachers teach."""
+        if count <= self.external_teachers:
+            raise ValueError(
+                f"{self.external_teachers} external teachers leave none to learn from; "
+                f"got {count} teachers"
+            )
+        return count - self.external_teachers
+
     def perturbed(
         self,
         batch: Batch,
@@ -86,12 +179,15 @@ class Perturbing(Method):
         }
         if kind == "none":
             return clean
+        # Augmentation has drawn from the batch's keys themselves: with equal bits a
+        # mirrored image would have the sign of one entry of its guide decided.
+        keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, 1)
         if kind == "gaussian":
-            moved = perturbations.gaussian(images, batch.keys, **options)
+            moved = perturbations.gaussian(images, keys, **options)
             return jax.lax.stop_gradient(batch.from_pixels(moved))
         options["temperature"] = temperature
         # Shapes alone: how many teachers there are.
-        count = jax.eval_shape(teacher, clean).shape[0] - self.external_teachers
+        count = self._own_teachers(jax.eval_shape(teacher, clean).shape[0])
         first, last = 0, count
         if self.external_teachers:
             first, last = count, count + self.external_teachers
@@ -114,6 +210,30 @@ class Perturbing(Method):
             )
         else:
             move = perturbations.ods if kind == "ods" else perturbations.conf_ods
-            moved = move(drawn, images, batch.keys, **options)
+            moved = move(drawn, images, keys, **options)
         # The perturbed image is data: nothing is learnt through how it was made.
         return jax.lax.stop_gradient(batch.from_pixels(moved))
+
+
+def check_pixels(method: Method, images: Any) -> None:
+    """Refuses inputs that a perturbation would clip although nothing has moved them.
+
+    Args:
+        method: any; only those that perturb have a range.
+        images: `[N, ...]` training images; uint8 are pixels in [0, 1].
+
+    Raises:
+        ValueError: floating-point images leave the method's `pixel_range`.
+    """
+    if not isinstance(method, Perturbing) or method.perturbation == "none":
+        return
+    if method.pixel_range is None or images.dtype == np.uint8:
+        return
+    low, high = float(np.min(images)), float(np.max(images))
+    if low < method.pixel_range[0] or high > method.pixel_range[1]:
+        raise ValueError(
+            f"inputs run from {low:g} to {high:g}, outside of pixel_range "
+            f"{method.pixel_range}, to which perturbed ones are clipped; set "
+            "pixel_range to the inputs' own range, or to None for inputs that are no "
+            "pixels"
+        )

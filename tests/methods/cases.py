@@ -15,8 +15,10 @@ from churn_jax.methods import (
     Batch,
     Codistillation,
     EnsembleDistillation,
+    EnsembleDistributionDistillation,
     Method,
     MinimumEntropy,
+    OneToOneDistillation,
 )
 from tests.methods import reference
 
@@ -160,6 +162,25 @@ CASES = [
         component_losses=("focal", "squared_error", "cross_entropy", "label_smoothing"),
         strength=50.0,
         logged=["label_loss"],
+    ),
+    case(
+        "OneToOneDistillation M=2",
+        OneToOneDistillation,
+        reference.one_to_one_distillation,
+        ["cross_entropy", "distillation"],
+        sweep={"alpha": 0.7, "temperature": 3.0},
+        members=2,
+    ),
+    dataclasses.replace(
+        case(
+            "EnsembleDistributionDistillation M=2",
+            EnsembleDistributionDistillation,
+            reference.ensemble_distribution_distillation,
+            ["cross_entropy", "distribution"],
+            sweep={"alpha": 0.7, "temperature": 3.0, "smoothing": 0.01},
+            members=2,
+        ),
+        steepest=1e18,  # concentrations up to e^30, times a logit
     ),
 ]
 

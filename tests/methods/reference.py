@@ -9,6 +9,7 @@ leaves `fixed` where it was.
 import itertools
 
 import numpy as np
+from scipy.special import gammaln
 
 from tests import reference_losses as one
 
@@ -93,7 +94,15 @@ def codistillation(
 
 
 def ensemble_distillation(
-    logits, labels, fixed=None, *, alpha, temperature, teacher, average="probs"
+    logits,
+    labels,
+    fixed=None,
+    *,
+    alpha,
+    temperature,
+    teacher,
+    average="probs",
+    students=None,
 ):
     """Tempered KL from the averaged teacher, mixed with the labels' cross-entropy."""
     if average == "probs":
@@ -102,13 +111,63 @@ def ensemble_distillation(
         mean = one.softmax(np.mean(np.asarray(teacher, np.float64), axis=0))
     tempered = mean ** (1 / temperature)
     tempered = tempered / tempered.sum(axis=-1, keepdims=True)
+    students = logits if students is None else students
     return sum(
         (1 - alpha) * one.cross_entropy(z, labels)
         + alpha
         * temperature**2
-        * one.kl(tempered, one.softmax(np.asarray(z, np.float64) / temperature))
-        for z in logits
+        * one.kl(tempered, one.softmax(np.asarray(s, np.float64) / temperature))
+        for z, s in zip(logits, students, strict=True)
     )
+
+
+def one_to_one_distillation(
+    logits, labels, fixed=None, *, alpha, temperature, teacher, students=None
+):
+    """[diversity] Eq. 5, the mean over members; `students` are those of the KL."""
+    students = logits if students is None else students
+    return np.mean(
+        [
+            (1 - alpha) * one.cross_entropy(z, labels)
+            + alpha
+            * temperature**2
+            * one.kl(
+                one.softmax(np.asarray(t, np.float64) / temperature),
+                one.softmax(np.asarray(s, np.float64) / temperature),
+            )
+            for z, s, t in zip(logits, students, teacher, strict=True)
+        ],
+        axis=0,
+    )
+
+
+def ensemble_distribution_distillation(
+    logits,
+    labels,
+    fixed=None,
+    *,
+    alpha,
+    temperature,
+    smoothing,
+    teacher,
+    students=None,
+):
+    """END^2: the teachers' likelihood under each student's Dirichlet, times tau^2."""
+    students = logits if students is None else students
+    classes = logits.shape[-1]
+    total = 0.0
+    for z, s in zip(logits, students, strict=True):
+        a = np.exp(np.asarray(s, np.float64) / temperature)
+        scale = gammaln(a.sum(-1)) - gammaln(a).sum(-1)
+        densities = []
+        for t in teacher:
+            p = one.softmax(np.asarray(t, np.float64) / temperature)
+            p = (1 - smoothing) * p + smoothing / classes
+            densities.append(scale + ((a - 1) * np.log(p)).sum(-1))
+        likelihood = -np.mean(densities, axis=0)
+        total = total + (1 - alpha) * one.cross_entropy(z, labels)
+        total = total + alpha * temperature**2 * likelihood
+    return total
 
 
 def anti_distillation(

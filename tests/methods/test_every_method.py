@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import methods
-from churn_jax.methods import Method
+from churn_jax.methods import Method, Perturbing
 from tests.methods.cases import (
     CASES,
     CLASSES,
@@ -30,7 +30,7 @@ from tests.methods.cases import (
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
 few_cases = pytest.mark.parametrize(
-    "case", [CASES[i] for i in (1, 5, 9, 11, 12, 16)], ids=lambda c: c.name
+    "case", [CASES[i] for i in (1, 5, 9, 11, 12, 16, 22, 23)], ids=lambda c: c.name
 )
 sweepable = pytest.mark.parametrize(
     "case", [c for c in CASES if c.coefficients], ids=lambda c: c.name
@@ -199,7 +199,7 @@ def test_docstring_says_which_equation(cls):
     text = inspect.getdoc(cls)
     assert "References:" in text
     tags = re.findall(
-        r"^ +\[[a-z-]+\] (?:Eq\.|Eqs\.|Table|Section) \d+ -- ", text, re.M
+        r"^ +\[[a-z0-9-]+\] (?:Eq\.|Eqs\.|Table|Section) \d+ -- ", text, re.M
     )
     assert tags
     assert text.count("https://arxiv.org/abs/") == len(tags)

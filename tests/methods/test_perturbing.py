@@ -1,0 +1,369 @@
+"""Distillation on perturbed images, against NumPy with networks written out.
+
+Students and teachers are linear maps of the normalised image; the students subtract
+their batch's mean as a batch norm does and keep a running one.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import Outputs
+from churn_jax.methods import (
+    ERM,
+    Batch,
+    Codistillation,
+    EnsembleDistillation,
+    EnsembleDistributionDistillation,
+    OneToOneDistillation,
+    Passes,
+)
+from churn_jax.methods.perturbing import PERTURBATIONS, check_pixels
+from churn_jax.perturbations import draw_guides
+from tests import reference_losses as one
+from tests.methods import reference
+
+EXAMPLES, CLASSES, MEMBERS = 6, 3, 2
+MEAN, STD = (0.4, 0.5), (0.2, 0.3)
+LAST = 5  # the row of padding
+RNG = np.random.default_rng(0)
+# Some steps of 0.1 leave [0, 1] and are clipped.
+PIXELS = RNG.uniform(0, 1, (EXAMPLES, 2, 2, 2)).astype(np.float32)
+LABELS = RNG.integers(0, CLASSES, EXAMPLES)
+STUDENTS = RNG.normal(size=(MEMBERS, 8, CLASSES)).astype(np.float32)
+TEACHERS = 2 * RNG.normal(size=(MEMBERS + 1, 8, CLASSES)).astype(np.float32)
+RUNNING = RNG.normal(size=(MEMBERS, CLASSES)).astype(np.float32)
+KEYS = jax.random.split(jax.random.key(1), EXAMPLES)
+KEY = jax.random.key(3)
+# A step is divided by a norm and by the deviation of pixels in float32.
+RTOL = 3e-5
+COMMON = {"alpha": 0.7, "temperature": 3.0, "step_size": 0.1}
+
+
+def linear(x, weights):
+    """Logits `[M, B, C]` of images `[B, ...]`."""
+    return jnp.einsum("bd,mdc->mbc", x.reshape(x.shape[0], -1), weights)
+
+
+def apply(variables, images, train=True):
+    """The students: centred over the batch in training, by the running mean after."""
+    raw, running = linear(images, variables["params"]), variables["running"]
+    if not train:
+        return Outputs(raw - running[:, None]), {"running": running}
+    mean = jnp.mean(raw, axis=1)
+    return Outputs(raw - mean[:, None]), {"running": 0.9 * running + 0.1 * mean}
+
+
+@jax.jit
+def evaluate(method, students, teachers):
+    """`(LossOutput, gradient in the students, gradient in the teachers)`."""
+
+    mask = jnp.ones(EXAMPLES).at[LAST].set(0.0)
+    images = jnp.asarray(normalised(PIXELS), jnp.float32)
+    images = images.at[LAST].set(jnp.nan)
+
+    def objective(students, teachers):
+        def teacher(images, pick=None):
+            logits = linear(images, teachers)
+            return logits if pick is None else logits[pick]
+
+        out = method.loss(
+            apply,
+            {"params": students, "running": jnp.asarray(RUNNING)},
+            Batch(
+                images,
+                jnp.asarray(LABELS),
+                mask,
+                KEYS,
+                pixel_mean=MEAN,
+                pixel_std=STD,
+            ),
+            teacher=teacher,
+            step=jnp.int32(0),
+            key=KEY,
+        )
+        return out.loss, out
+
+    (_, out), gradients = jax.value_and_grad(objective, (0, 1), has_aux=True)(
+        students, teachers
+    )
+    return out, *gradients
+
+
+# The same in float64 NumPy.
+
+
+def normalised(pixels):
+    return (pixels - np.array(MEAN)) / np.array(STD)
+
+
+def clean():
+    images = normalised(PIXELS.astype(np.float64))
+    images[LAST] = 0.0  # padding enters the network as zeros
+    return images
+
+
+def answer(images, weights):
+    flat = images.reshape(len(images), -1)
+    return np.stack([flat @ w for w in weights.astype(np.float64)])
+
+
+def tempered(images, weights, tau):
+    return one.softmax(answer(images, weights) / tau)
+
+
+def disagreement(images, weights, tau, centre=None):
+    logits = answer(images, weights)
+    if centre is not None:
+        logits = logits - centre[:, None]
+    p = one.softmax(logits / tau)
+    pairs = [one.kl(p[i], p[j]) for i in range(len(p)) for j in range(len(p)) if i != j]
+    return np.mean(pairs, axis=0)
+
+
+def moved(kind, **options):
+    """The perturbed images, normalised; padding enters the network as zeros."""
+    images = stepped(kind, **options)
+    images[LAST] = 0.0
+    return images
+
+
+def stepped(kind, *, temperature, step_size, students=STUDENTS, external=0):
+    """Before padding is hidden; teacher's gradients are written out."""
+    pixels = clean() * np.array(STD) + np.array(MEAN)
+    if kind == "none":
+        return clean()
+    keys = jax.vmap(jax.random.fold_in, (0, None))(KEYS, 1)
+    if kind == "gaussian":
+        draw = jax.vmap(lambda key: jax.random.normal(key, (2, 2, 2)))
+        step = step_size * np.asarray(draw(keys), np.float64)
+        return normalised(np.clip(pixels + step, 0, 1))
+    std = np.broadcast_to(np.array(STD), (2, 2, 2)).reshape(1, -1)
+    last = MEMBERS + external
+    pick = int(jax.random.randint(KEY, (), MEMBERS if external else 0, last))
+    weights = TEACHERS[pick].astype(np.float64)
+    p = tempered(normalised(pixels), TEACHERS[pick : pick + 1], temperature)[0]
+    confidence = np.ones(EXAMPLES)
+    if kind == "two_sided":
+
+        def apart(x):
+            return disagreement(x, TEACHERS[:MEMBERS], temperature) - disagreement(
+                x, students, temperature, RUNNING.astype(np.float64)
+            )
+
+        gradient = np.zeros((EXAMPLES, 8))
+        for i in range(8):
+            nudge = np.zeros(8)
+            nudge[i] = 1e-6
+            nudge = nudge.reshape(2, 2, 2)
+            up, down = normalised(pixels + nudge), normalised(pixels - nudge)
+            gradient[:, i] = (apart(up) - apart(down)) / 2e-6
+    else:
+        guides = np.asarray(draw_guides(keys, CLASSES), np.float64)
+        if kind == "adversarial":
+            guides = -np.eye(CLASSES)[LABELS]
+        if kind == "conf_ods":
+            confidence = p.max(axis=-1)
+        # d/dx of w . softmax(V^T x / tau)
+        pulled = p * (guides - (p * guides).sum(axis=-1, keepdims=True))
+        gradient = pulled @ weights.T / temperature / std
+    unit = gradient / np.linalg.norm(gradient, axis=1, keepdims=True)
+    step = step_size * np.sqrt(8) * confidence[:, None] * unit
+    return normalised(np.clip(pixels + step.reshape(pixels.shape), 0, 1))
+
+
+OBJECTIVES = {
+    OneToOneDistillation: reference.one_to_one_distillation,
+    EnsembleDistillation: reference.ensemble_distillation,
+    EnsembleDistributionDistillation: functools.partial(
+        reference.ensemble_distribution_distillation, smoothing=1e-4
+    ),
+}
+
+
+def expected(cls, images, students=STUDENTS, *, alpha, temperature):
+    """The loss where the perturbed images are `images`, and the running means."""
+    passes = [answer(x, students) for x in (clean(), images)]
+    means = [z.mean(axis=1) for z in passes]
+    logits, heard = (z - m[:, None] for z, m in zip(passes, means))
+    rows = slice(0, LAST)
+    values = OBJECTIVES[cls](
+        logits[:, rows],
+        LABELS[rows],
+        alpha=alpha,
+        temperature=temperature,
+        teacher=answer(images, TEACHERS[:MEMBERS])[:, rows],
+        students=heard[:, rows],
+    )
+    return np.mean(values), means
+
+
+CASES = [(OneToOneDistillation, kind) for kind in PERTURBATIONS] + [
+    (EnsembleDistillation, "conf_ods"),
+    (EnsembleDistributionDistillation, "ods"),
+]
+
+
+@pytest.mark.parametrize(("cls", "kind"), CASES)
+def test_loss_gradient_and_running_means_equal_numpy(cls, kind):
+    """Means over valid rows; what made the perturbed image is not differentiated."""
+    method = jax.tree.map(jnp.float32, cls(members=2, perturbation=kind, **COMMON))
+    out, students, teachers = evaluate(method, STUDENTS, TEACHERS[:MEMBERS])
+    images = moved(kind, temperature=3.0, step_size=0.1)
+    share = {"alpha": 0.7, "temperature": 3.0}
+    loss, means = expected(cls, images, **share)
+    np.testing.assert_allclose(out.loss, loss, rtol=RTOL)
+    # The clean batch comes first, the perturbed one after it.
+    running = 0.9 * RUNNING + 0.1 * means[0]
+    if kind != "none":
+        running = 0.9 * running + 0.1 * means[1]
+    np.testing.assert_allclose(out.model_state["running"], running, atol=1e-6)
+    np.testing.assert_array_equal(teachers, 0.0)
+    numeric = np.zeros(STUDENTS.shape)
+    for index in np.ndindex(STUDENTS.shape):
+        ends = []
+        for sign in (1e-5, -1e-5):
+            nudged = STUDENTS.astype(np.float64)
+            nudged[index] += sign
+            ends.append(expected(cls, images, nudged, **share)[0])
+        numeric[index] = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose(students, numeric, atol=2e-5)
+    assert np.abs(numeric).max() > 0.1
+
+
+def test_steps_are_as_long_as_they_should_be_in_pixels():
+    """RMS 0.1 per pixel where nothing is clipped: the reference is no tautology."""
+    pixels = clean() * np.array(STD) + np.array(MEAN)
+    for kind in ("ods", "adversarial", "two_sided"):
+        step = stepped(kind, temperature=3.0, step_size=0.1) * np.array(STD)
+        step = (step + np.array(MEAN) - pixels).reshape(EXAMPLES, -1)
+        norms = np.linalg.norm(step, axis=1)
+        assert np.all(norms < 0.1 * np.sqrt(8) + 1e-9)
+        assert norms.max() > 0.1 * np.sqrt(8) - 1e-6
+
+
+def test_coefficients_may_differ_between_replicas():
+    alphas, taus, sizes = [0.0, 0.4, 1.0], [1.0, 2.0, 5.0], [0.2, 0.05, 0.0]
+    stacked = OneToOneDistillation(
+        members=2,
+        perturbation="ods",
+        alpha=jnp.array(alphas),
+        temperature=jnp.array(taus),
+        step_size=jnp.array(sizes),
+    )
+    together = jax.vmap(evaluate, (0, None, None))(
+        stacked, STUDENTS, TEACHERS[:MEMBERS]
+    )
+    for r, (alpha, tau, size) in enumerate(zip(alphas, taus, sizes)):
+        images = moved("ods", temperature=tau, step_size=size)
+        loss, _ = expected(OneToOneDistillation, images, alpha=alpha, temperature=tau)
+        np.testing.assert_allclose(together[0].loss[r], loss, rtol=RTOL)
+
+
+def test_an_external_teacher_gives_directions_and_teaches_nobody():
+    method = OneToOneDistillation(
+        members=2, perturbation="ods", external_teachers=1, **COMMON
+    )
+    out, _, _ = evaluate(jax.tree.map(jnp.float32, method), STUDENTS, TEACHERS)
+    images = moved("ods", temperature=3.0, step_size=0.1, external=1)
+    loss, _ = expected(OneToOneDistillation, images, alpha=0.7, temperature=3.0)
+    np.testing.assert_allclose(out.loss, loss, rtol=RTOL)
+    own = moved("ods", temperature=3.0, step_size=0.1)
+    assert np.abs(own - images).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("external", "teachers", "message"),
+    [
+        (0, 3, "2 members need a teacher each and 0 external ones; got 3 teachers"),
+        (2, 3, "2 members need a teacher each and 2 external ones; got 3 teachers"),
+        (3, 3, "3 external teachers leave none to learn from; got 3 teachers"),
+    ],
+)
+def test_another_number_of_teachers_is_refused(external, teachers, message):
+    method = OneToOneDistillation(members=2, external_teachers=external)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(lambda: evaluate(method, STUDENTS, TEACHERS[:teachers]))
+
+
+@pytest.mark.parametrize(
+    "cls", [OneToOneDistillation, EnsembleDistributionDistillation]
+)
+def test_a_missing_teacher_is_an_error(cls):
+    with pytest.raises(ValueError, match=f"{cls.__name__} needs a teacher; none"):
+        cls().loss(apply, {}, None, teacher=None, step=0, key=None)
+
+
+def test_guides_do_not_know_how_the_image_was_augmented():
+    """The mirror bit is the first bit of the key's fifth number: so was a guide's."""
+    keys = jax.random.split(jax.random.key(0), 500)
+    method = OneToOneDistillation(
+        perturbation="ods", step_size=1.0, pixel_range=None, temperature=1.0
+    )
+
+    def predict(images, pick=None):
+        return images[None] if pick is None else images
+
+    @jax.jit
+    def draw(keys):
+        bits = jax.vmap(lambda key: jax.random.bits(key, (5,))[4])(keys)
+        batch = Batch(jnp.zeros((500, 5)), jnp.zeros(500, int), jnp.ones(500), keys)
+        step = method.perturbed(
+            batch, predict, temperature=1.0, key=KEY, apply=apply, variables={}
+        )
+        # The direction is the guide less its mean: nearly the guide's own sign.
+        return bits >> 31, step[:, 4] > 0, draw_guides(keys, 5)[:, 4] > 0
+
+    mirrored, seen, own = (np.asarray(x, float) for x in draw(keys))
+    assert abs(np.corrcoef(seen, mirrored)[0, 1]) < 0.15
+    # What it would be with the keys of the augmentation themselves.
+    assert abs(np.corrcoef(own, mirrored)[0, 1]) > 0.99
+
+
+def test_temperature_falls_linearly_to_one():
+    method = EnsembleDistributionDistillation(temperature=10.0, anneal_steps=90.0)
+    steps = [0, 30, 90, 1000]
+    taus = [float(method.annealed(t)) for t in steps]
+    np.testing.assert_allclose(taus, [10, 7, 1, 1], rtol=1e-6)
+    constant = EnsembleDistributionDistillation(temperature=10.0)
+    assert [float(constant.annealed(t)) for t in steps] == [10.0] * 4
+
+
+def test_unknown_perturbations_are_named():
+    with pytest.raises(ValueError, match="two_sided; got 'mixup'"):
+        OneToOneDistillation(perturbation="mixup")
+    with pytest.raises(ValueError, match="at least 0; got -1"):
+        OneToOneDistillation(external_teachers=-1)
+
+
+def passes(kind):
+    return OneToOneDistillation(members=2, perturbation=kind).passes
+
+
+def test_passes_are_counted_by_hand():
+    assert ERM().passes == Passes()
+    assert EnsembleDistillation().passes == Passes(teachers=1)
+    assert Codistillation(refresh_steps=2, update="independent").passes.forward == 1
+    assert passes("none") == Passes(teachers=1)
+    assert passes("gaussian") == Passes(training=2, teachers=1)
+    for kind in ("ods", "conf_ods", "adversarial"):
+        assert passes(kind) == Passes(training=2, teachers=1, drawn_teacher=1)
+    assert passes("two_sided") == Passes(
+        training=2, teachers=1, input_gradients=1, teachers_input_gradients=1
+    )
+
+
+def test_inputs_that_are_no_pixels_are_not_clipped_silently():
+    ods = OneToOneDistillation(perturbation="ods")
+    features = np.array([[-3.0, 2.0]], np.float32)
+    with pytest.raises(ValueError, match=r"from -3 to 2, outside of pixel_range \(0"):
+        check_pixels(ods, features)
+    check_pixels(ods, features.clip(0, 1))
+    check_pixels(ods, np.array([[0, 255]], np.uint8))
+    check_pixels(ods.replace(pixel_range=(-3.0, 2.0)), features)
+    check_pixels(ods.replace(pixel_range=None), features)
+    check_pixels(OneToOneDistillation(), features)
+    check_pixels(ERM(), features)
