@@ -5,6 +5,7 @@ probabilities and not in log space, and top-k sorts.
 """
 
 import numpy as np
+from scipy.special import gammaln
 
 
 def softmax(logits):
@@ -188,3 +189,12 @@ def running_correlation_penalty(batches, decay, centred=False):
     """[anti-distillation] Sec. 4: Eq. 5 of all batches so far, newest last."""
     _, seconds, covariances = running_moments(batches, decay)
     return sum(map(off_diagonal, covariances if centred else seconds))
+
+
+def dirichlet_nll(student_logits, teacher_logits, temperature=1.0, smoothing=1e-4):
+    """END^2: minus the mean of log Dir(p_m; exp(s / tau)) over the teachers."""
+    s, t = (np.asarray(x, np.float64) for x in (student_logits, teacher_logits))
+    a, classes = np.exp(s / temperature), s.shape[-1]
+    p = (1 - smoothing) * softmax(t / temperature) + smoothing / classes
+    log_norm = gammaln(a.sum(-1)) - gammaln(a).sum(-1)
+    return -np.mean(log_norm + np.sum((a - 1) * np.log(p), axis=-1), axis=0)

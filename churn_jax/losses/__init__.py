@@ -18,6 +18,7 @@ from churn_jax.losses.differences import (
     difference_penalty,
     inverse_difference_penalty,
 )
+from churn_jax.losses.dirichlet import dirichlet_nll
 from churn_jax.losses.distillation import distillation_kl
 from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
 from churn_jax.losses.moments import MomentState, running_correlation_penalty
@@ -41,6 +42,7 @@ __all__ = [
     "cross_entropy_between",
     "cross_entropy_difference_penalty",
     "difference_penalty",
+    "dirichlet_nll",
     "distillation_kl",
     "entropy",
     "focal",

@@ -28,6 +28,8 @@ class Case:
     symmetric: bool = False
     labelled: bool = False
     scale: float = 1.0  # what multiplies a divergence of order 1, and its rounding
+    shifts: bool = True  # unchanged by a shift of all logits of an example
+    bounded: bool = True  # by the size of the logits
 
 
 def single(name, **options):
@@ -63,6 +65,25 @@ def distillation(temperature):
     )
 
 
+def dirichlet(temperature):
+    """Two teachers: `b`, and one that is less sure of the same."""
+    return Case(
+        f"dirichlet_nll,temperature={temperature}",
+        lambda a, b: losses.dirichlet_nll(
+            student_logits=a,
+            teacher_logits=jnp.stack([b, 0.5 * b]),
+            temperature=temperature,
+        ),
+        lambda a, b: reference.dirichlet_nll(
+            a, np.stack([b, 0.5 * b]), temperature=temperature
+        ),
+        pair=True,
+        scale=16.0,  # the value is a sum of terms of this size
+        shifts=False,  # of the student: the precision
+        bounded=False,  # the precision is their exponential
+    )
+
+
 CASES = [
     labelled("cross_entropy"),
     labelled("label_smoothing", smoothing=0.2),
@@ -95,6 +116,7 @@ CASES = [
     distillation(1.0),
     distillation(4.0),
     distillation(0.5),
+    dirichlet(10.0),
 ]
 
 

@@ -17,6 +17,9 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 pairs = pytest.mark.parametrize(
     "case", [c for c in CASES if c.pair], ids=lambda c: c.name
 )
+shifted = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.shifts], ids=lambda c: c.name
+)
 
 
 def draw(seed, shape=(16, CLASSES), scale=2.0):
@@ -72,10 +75,11 @@ def test_value_and_gradient_are_finite_at_huge_logits(case, size):
     assert all(jnp.all(jnp.isfinite(g)) for g in grads)
     # The largest value belongs to the divergences: 2e4 between opposite one-hots,
     # times the temperature for distillation.
-    assert jnp.max(jnp.abs(value)) <= 8 * max(2 * size, np.log(CLASSES))
+    if case.bounded:
+        assert jnp.max(jnp.abs(value)) <= 8 * max(2 * size, np.log(CLASSES))
 
 
-@every_case
+@shifted
 def test_is_unchanged_by_a_shift_of_all_logits(case):
     a, b = draw(7)
     shifted = case.loss(a + 64.0, b - 32.0)
@@ -83,7 +87,7 @@ def test_is_unchanged_by_a_shift_of_all_logits(case):
     np.testing.assert_allclose(shifted, case.loss(a, b), rtol=1e-4, atol=2e-5)
 
 
-@every_case
+@shifted
 def test_shift_gradients_sum_to_zero(case):
     a, b = draw(8)
     grads = jax.grad(lambda a, b: jnp.sum(case.loss(a, b)), argnums=(0, 1))(a, b)
