@@ -11,6 +11,13 @@ from churn_jax.data import StreamingDataset
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
+from churn_jax.reports.members import (
+    DIAGNOSTICS,
+    MEMBERS,
+    MEMBERS_VALIDATION,
+    save_agreement,
+    save_members,
+)
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.folder import (
     StudyError,
@@ -19,7 +26,8 @@ from churn_jax.studies.folder import (
     hardware,
     versions,
 )
-from churn_jax.studies.inputs import Inputs, deployed_logits, load_inputs
+from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -33,6 +41,15 @@ def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
     if spec.teacher is None:
         return own
     return own + _training_cost(config, config.spec(spec.teacher))
+
+
+def _save_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
+    """Every member's logits beside the deployed ones, or their diagnostics."""
+    if predicted.members is not None:
+        name = MEMBERS if split == "test" else MEMBERS_VALIDATION
+        save_members(folder / name, predicted.members)
+    elif predicted.agreement is not None and split == "test":
+        save_agreement(folder / DIAGNOSTICS, predicted.agreement)
 
 
 def run_study(
@@ -157,8 +174,12 @@ def run_study(
         for shown in reversed(folder.rows_of(spec, entry)):
             for split, file in (("validation", VALIDATION), ("test", TEST)):
                 examples = getattr(dataset, split)
-                logits = deployed_logits(result, dataset, split, shown["weights"])
+                predicted = predict_split_of(result, dataset, split, shown["weights"])
+                logits = predicted.logits
+                if predicted.note:
+                    on_note(f"{shown['name']}: {predicted.note}")
                 if primary:
+                    _save_members(folder.method_dir(shown["name"]), split, predicted)
                     meta = {
                         "method": shown["name"],
                         "study": config.name,

@@ -1,0 +1,241 @@
+"""What every member of an ensemble predicts: `members.npz` beside `predictions.npz`.
+
+A row that deploys the mean of its members leaves the members' logits too, so that a
+report can say how much they differ and what smaller ensembles of them would do. Where
+they would be too many numbers, `members.json` has the diagnostics alone.
+"""
+
+import dataclasses
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.predictions import PredictionsError, replace_file
+
+__all__ = [
+    "DIAGNOSTICS",
+    "MEMBERS",
+    "MEMBERS_VALIDATION",
+    "MOST_NUMBERS",
+    "Agreement",
+    "Members",
+    "agreement_of",
+    "load_agreement",
+    "load_members",
+    "save_agreement",
+    "save_members",
+]
+
+MEMBERS, MEMBERS_VALIDATION = "members.npz", "members-validation.npz"
+DIAGNOSTICS = "members.json"
+MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Members:
+    """Logits of the M members of `R` runs on `N` examples.
+
+    Attributes:
+        ids: `[N]`, as in the predictions.
+        labels: `[N]` class ids.
+        logits: `[R, M, N, C]` float32.
+
+    Raises:
+        PredictionsError: the shapes do not fit.
+
+    Example:
+        >>> Members(np.arange(3), np.zeros(3, int), np.zeros((2, 4, 3, 5))).logits.dtype
+        dtype('float32')
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    logits: np.ndarray
+
+    def __post_init__(self):
+        """Checks the shapes."""
+        ids, labels, logits = map(np.asarray, (self.ids, self.labels, self.logits))
+        if logits.ndim != 4 or logits.shape[1] < 2 or 0 in logits.shape:
+            raise PredictionsError(
+                "logits of members must have shape [R, M, N, C] with at least one run, "
+                f"two members and one example; got {logits.shape}"
+            )
+        if not ids.shape == labels.shape == logits.shape[2:3]:
+            raise PredictionsError(
+                f"ids {ids.shape} and labels {labels.shape} must be of the "
+                f"{logits.shape[2]} examples of the logits"
+            )
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+        object.__setattr__(self, "logits", logits.astype(np.float32, copy=False))
+
+
+def save_members(path: str | os.PathLike, members: Members) -> Path:
+    """Write members' logits, whole or not at all.
+
+    Args:
+        path: the file to write.
+        members: what to write.
+
+    Returns:
+        The path written.
+
+    Raises:
+        OSError: the file could not be written; an earlier file is left as it was.
+
+    Example:
+        >>> import tempfile
+        >>> members = Members(np.arange(1), np.zeros(1, int), np.zeros((1, 2, 1, 3)))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = save_members(Path(folder) / MEMBERS, members)
+        ...     load_members(path).logits.shape
+        (1, 2, 1, 3)
+    """
+    path = Path(path)
+    arrays = dataclasses.asdict(members)
+    with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return path
+
+
+def load_members(path: str | os.PathLike) -> Members:
+    """Read members' logits.
+
+    Args:
+        path: `members.npz` or `members-validation.npz` of a row.
+
+    Returns:
+        The checked `Members`.
+
+    Raises:
+        PredictionsError: the file is missing, truncated, not such a file, or holds
+            arrays that do not fit; the message begins with the path.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise PredictionsError(f"{path}: the members file does not exist")
+    names = [field.name for field in dataclasses.fields(Members)]
+    try:
+        if not zipfile.is_zipfile(path):  # its directory is at the end
+            raise PredictionsError("it is truncated or no NumPy .npz archive")
+        with np.load(path, allow_pickle=False) as archive:
+            if missing := [name for name in names if name not in archive.files]:
+                raise PredictionsError(f"{', '.join(missing)} missing")
+            return Members(**{name: archive[name] for name in names})
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise PredictionsError(
+            f"{path}: cannot read the members' predictions, {error}"
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Agreement:
+    """How much the members of each run differ, as `metrics.member_diversity` says it.
+
+    Attributes:
+        members: M.
+        examples: that were looked at.
+        total: examples of the split.
+        mean_kl: `[R]` mean KL divergence of ordered pairs of members, nats.
+        disagreement: `[R]` share of examples that two members predict differently,
+            averaged over pairs.
+        member_accuracy: `[R]` mean accuracy of the members alone.
+        ensemble_accuracy: `[R]` accuracy of their mean probability.
+    """
+
+    members: int
+    examples: int
+    total: int
+    mean_kl: np.ndarray
+    disagreement: np.ndarray
+    member_accuracy: np.ndarray
+    ensemble_accuracy: np.ndarray
+
+    def of_runs(self, runs: Sequence[int]) -> "Agreement":
+        """Of some runs alone.
+
+        Raises:
+            PredictionsError: there are not so many runs.
+        """
+        index = list(runs)
+        if max(index, default=0) >= len(self.mean_kl):
+            raise PredictionsError(
+                f"run {max(index)} is missing among members of {len(self.mean_kl)} runs"
+            )
+        picked = {name: getattr(self, name)[index] for name in _PER_RUN}
+        return dataclasses.replace(self, **picked)
+
+
+# Fields of an `Agreement` and those of the metric.
+_PER_RUN: Mapping[str, str] = {
+    "mean_kl": "mean_kl",
+    "disagreement": "disagreement",
+    "member_accuracy": "mean_member_accuracy",
+    "ensemble_accuracy": "ensemble_accuracy",
+}
+
+
+@jax.jit
+def _diversity(logits, labels):
+    return metrics.member_diversity(logits, labels)
+
+
+def agreement_of(members: Members, total: int | None = None) -> Agreement:
+    """The diagnostics of every run.
+
+    Args:
+        members: logits `[R, M, N, C]`.
+        total: examples of the split, where `members` are of a part of it.
+
+    Returns:
+        The `Agreement`; NaN for runs whose logits are not finite.
+    """
+    labels = members.labels.astype(np.int32)
+    runs = [jax.device_get(_diversity(run, labels)) for run in members.logits]
+    values = {
+        name: np.array([getattr(run, field) for run in runs], np.float64)
+        for name, field in _PER_RUN.items()
+    }
+    examples = len(labels)
+    return Agreement(members.logits.shape[1], examples, total or examples, **values)
+
+
+def save_agreement(path: str | os.PathLike, agreement: Agreement) -> Path:
+    """Write the diagnostics as JSON, whole or not at all; NaN becomes null."""
+    path = Path(path)
+    record: dict[str, Any] = dataclasses.asdict(agreement)
+    for name in _PER_RUN:
+        record[name] = [v if np.isfinite(v) else None for v in record[name].tolist()]
+    with replace_file(path) as file:
+        file.write((json.dumps(record, indent=2) + "\n").encode())
+    return path
+
+
+def load_agreement(path: str | os.PathLike) -> Agreement:
+    """Read the diagnostics.
+
+    Raises:
+        PredictionsError: the file cannot be read; the message begins with the path.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = {
+            name: int(record[name]) for name in ("members", "examples", "total")
+        }
+        found |= {name: np.array(record[name], np.float64) for name in _PER_RUN}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PredictionsError(
+            f"{path}: cannot read the members' diagnostics ({error!r})"
+        ) from error
+    return Agreement(**found)

@@ -1,0 +1,107 @@
+"""A row that deploys a mean leaves its members' predictions, of the same pass."""
+
+import types
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp
+
+from churn_jax.data import Dataset, Split
+from churn_jax.methods import ERM
+from churn_jax.predictions import load_predictions
+from churn_jax.reports.members import DIAGNOSTICS, load_agreement, load_members
+from churn_jax.studies import members, run_study
+from churn_jax.studies.members import deploys_a_mean, predict_split_of
+from churn_jax.studies.study import _save_members
+from tests.studies.test_study import small_study
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def mean_of(members):
+    """`[R, M, N, C]` to the log of the members' mean probabilities."""
+    whole = log_softmax(members.astype(np.float64), axis=-1)
+    return logsumexp(whole, axis=1) - np.log(members.shape[1])
+
+
+def test_a_pair_is_kept_with_its_members_and_a_network_is_not(tmp_path):
+    run_study(small_study(epochs=1), tmp_path, only=("pair",))
+    folder = tmp_path / "methods" / "pair"
+    for part in ("", "-validation"):
+        deployed = load_predictions(folder / f"predictions{part}.npz")
+        kept = load_members(folder / f"members{part}.npz")
+        assert kept.logits.shape[:2] == (2, 2)
+        np.testing.assert_array_equal(kept.ids, deployed.ids)
+        np.testing.assert_array_equal(kept.labels, deployed.labels)
+        np.testing.assert_allclose(
+            deployed.logits, mean_of(kept.logits), rtol=1e-5, atol=1e-5
+        )
+        assert not np.array_equal(kept.logits[:, 0], kept.logits[:, 1])
+    assert not (folder / DIAGNOSTICS).exists()
+    assert not list(tmp_path.rglob("*.tmp"))
+    # Finished without them, as before they were kept, is finished.
+    for path in folder.glob("members*.npz"):
+        path.unlink()
+    started = []
+    run_study(
+        small_study(epochs=1),
+        tmp_path,
+        only=("pair",),
+        on_start=lambda spec, finished: started.append(finished),
+    )
+    assert started == [True] and not list(folder.glob("members*.npz"))
+
+
+def test_only_means_of_several_members_are_looked_into():
+    assert deploys_a_mean(ERM(members=2, deploy="mean_logits"))
+    assert not deploys_a_mean(ERM(members=2, deploy="member"))
+    assert not deploys_a_mean(ERM(members=1, deploy="mean_probs"))
+
+
+class Told:
+    """A trained row that says what it is asked: logits count up with the image."""
+
+    def __init__(self, method):
+        self.run = types.SimpleNamespace(
+            method=method, config=types.SimpleNamespace(replicas=2)
+        )
+        self.asked = []
+
+    def predict(self, images, weights, *, every_member=False):
+        self.asked.append((len(images), weights, every_member))
+        lead = (2, self.run.method.members) if every_member else (2,)
+        own = np.arange(np.prod(lead), dtype=np.float32).reshape(*lead, 1, 1)
+        return own * images.reshape(-1, 1) * np.array([1.0, 0.0, -1.0], np.float32)
+
+
+def dataset(examples=10):
+    images = np.linspace(-1, 1, examples, dtype=np.float32).reshape(-1, 1, 1, 1)
+    labels = np.arange(examples) % 3
+    split = Split(images, labels, np.arange(examples))
+    return Dataset("x", split, split, split, num_classes=3, fingerprint="")
+
+
+def test_members_and_deployed_logits_come_from_one_pass():
+    told = Told(ERM(members=2, deploy="mean_logits"))
+    found = predict_split_of(told, dataset(), "test", "ema")
+    assert told.asked == [(10, "ema", True)]
+    every = found.members.logits
+    np.testing.assert_allclose(found.logits, every.mean(axis=1), rtol=1e-6)
+    assert found.note == "" and found.agreement is None
+
+
+def test_too_many_members_leave_diagnostics_and_a_note(monkeypatch, tmp_path):
+    monkeypatch.setattr(members, "MOST_NUMBERS", 4 * 2 * 2 * 3)
+    told = Told(ERM(members=2, deploy="mean_probs"))
+    found = predict_split_of(told, dataset(), "test")
+    assert told.asked == [(10, "config", False), (4, "config", True)]
+    assert found.members is None and found.logits.shape == (2, 10, 3)
+    assert (found.agreement.examples, found.agreement.total) == (4, 10)
+    assert found.note == (
+        "120 logits of members on the test split are not kept; their diagnostics are "
+        "of 4 of 10 examples"
+    )
+    _save_members(tmp_path, "validation", found)
+    assert not list(tmp_path.iterdir())
+    _save_members(tmp_path, "test", found)
+    assert load_agreement(tmp_path / DIAGNOSTICS).total == 10
