@@ -179,7 +179,8 @@ def _of_runs(logits, labels):
 
 def _measure(where: str, logits: ArrayLike, labels: ArrayLike) -> np.ndarray:
     """`[4, R]` float64 of one cell."""
-    shape, labels = np.shape(logits), np.asarray(labels)
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    shape = logits.shape
     if len(shape) != 3 or 0 in shape[:2]:
         raise ValueError(f"{where}: logits must be [R, N, C]; got shape {shape}")
     check_logits(logits=logits)
@@ -188,8 +189,9 @@ def _measure(where: str, logits: ArrayLike, labels: ArrayLike) -> np.ndarray:
             f"{where}: labels must be [N] for logits [R, N, C]; got {labels.shape} and "
             f"{shape}"
         )
-    check_labels(labels, np.empty(shape[1:]))
-    values = np.asarray(_of_runs(logits, labels), np.float64)
-    stopped = np.isnan(np.asarray(logits, np.float32)).any(axis=(1, 2))
+    check_labels(labels, logits[0])
+    single = np.asarray(logits, np.float32)  # one compilation for every dtype
+    values = np.asarray(_of_runs(single, labels), np.float64)
+    stopped = np.isnan(single).any(axis=(1, 2))
     values[:, stopped] = np.nan  # arg max of nan would still be right now and then
     return values
