@@ -114,7 +114,7 @@ def _costs(config, only: tuple[str, ...]) -> int:
             f"  {row.examples:13,}  {row.flops:9.2e}"
         )
     total = sum(row.flops for row in rows)
-    print(f"{'all':{width}}  {total:.2e} FLOPs: gradients and teachers' forward passes")
+    print(f"{'all':{width}}  {total:.2e} FLOPs: passes of students and teachers")
     return 0
 
 

@@ -11,7 +11,7 @@ from churn_jax.ensembles import Group
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import load_inputs
 
-__all__ = ["RowCost", "network_flops", "study_costs"]
+__all__ = ["RowCost", "input_gradient_flops", "network_flops", "study_costs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,28 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
         >>> 2 * (50 * 100 + 100 * 10) < flops < 1.1 * 2 * (50 * 100 + 100 * 10)
         True
     """
+    return _flops(network, image_shape, "training" if train else "forward")
+
+
+def input_gradient_flops(network, image_shape: tuple[int, ...]) -> float:
+    """Like `network_flops`: a forward pass and the gradient in the input alone.
+
+    Args:
+        network: a `churn_jax.ensembles.Network`.
+        image_shape: of one example.
+
+    Returns:
+        Operations per example, in evaluation mode, of what directions of perturbations
+        are made of.
+
+    Raises:
+        ValueError: the backend does not count.
+    """
+    return _flops(network, image_shape, "input_gradients")
+
+
+def _flops(network, image_shape: tuple[int, ...], of: str) -> float:
+    """Operations per example of one kind of pass; the kinds are fields of `Passes`."""
     # One example of many: what an update does once per batch is hardly counted.
     batch = 64
     images = jax.ShapeDtypeStruct((batch, *image_shape), jnp.float32)
@@ -72,16 +94,26 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
         logits = outputs.logits
         if logits.shape[-1] < 2:
             return jnp.mean(logits), state
-        # A network of several members gives all their logits.
-        labels = jnp.broadcast_to(labels, logits.shape[:-1])
-        return jnp.mean(losses.cross_entropy(logits, labels)), state
+        each = losses.cross_entropy(logits, jnp.broadcast_to(labels, logits.shape[:-1]))
+        return jnp.mean(each), state
 
     def predict(params, rest, key, images, labels):
         del key, labels
         return network.apply({**rest, "params": params}, images, train=False)[0]
 
+    def climb(params, rest, key, images, labels):
+        def probs(images):
+            outputs = predict(params, rest, key, images, labels)
+            return jnp.sum(jax.nn.softmax(outputs.logits)[..., 0])
+
+        return jax.value_and_grad(probs)(images)
+
     rest = {k: v for k, v in variables.items() if k != "params"}
-    wanted = jax.value_and_grad(loss, has_aux=True) if train else predict
+    wanted = {
+        "training": jax.value_and_grad(loss, has_aux=True),
+        "forward": predict,
+        "input_gradients": climb,
+    }[of]
     lowered = jax.jit(wanted).lower(variables["params"], rest, key, images, labels)
     analysis = lowered.cost_analysis() or {}
     if "flops" not in analysis:
@@ -95,11 +127,11 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
 def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCost, ...]:
     """What training each row takes; the data are opened, nothing is trained.
 
-    `R x updates x batch x (sum over networks of their gradient's operations + sum over
-    the teacher's networks of their forward pass)`. A penalty, the optimiser,
-    augmentation and evaluation are not counted: for networks of some size they are
-    small beside. Nor are further passes of methods that apply their networks to more
-    than the batch itself (perturbed images).
+    `R x updates x batch x (operations of all passes)`, where `Method.passes` says how
+    often an update trains, applies and differentiates all students, all teachers and
+    one drawn teacher; of several kinds of teachers the drawn one counts as their mean.
+    A penalty, the optimiser, augmentation and evaluation are not counted: for networks
+    of some size they are small beside.
 
     Args:
         config: the study.
@@ -121,16 +153,16 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
             sizes[size] = load_inputs(config.data, size).dataset
         return sizes[size]
 
-    def per_example(groups: tuple[Group, ...], shape, train: bool) -> float:
+    def per_example(groups: tuple[Group, ...], shape, of: str) -> float:
         total = 0.0
         for group in groups:
             # Networks of one name may differ in width.
             image = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
             params = jax.eval_shape(group.network.init, jax.random.key(0), image)
             widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
-            key = (group.network.name, widths, shape, train)
+            key = (group.network.name, widths, shape, of)
             if key not in counted:
-                counted[key] = network_flops(group.network, shape, train=train)
+                counted[key] = _flops(group.network, shape, of)
             total += group.size * counted[key]
         return total
 
@@ -142,11 +174,19 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         groups = spec.groups(config.model, dataset.num_classes)
         updates = len(split) // train.batch_size * train.epochs
         seen = updates * train.batch_size
-        flops = per_example(groups, shape, True)
+        passes = spec.method.passes
+        flops = 0.0
+        for of in ("training", "forward", "input_gradients"):
+            if times := getattr(passes, of):
+                flops += times * per_example(groups, shape, of)
         if spec.teacher is not None:
             taught = config.spec(spec.teacher)
             teachers = taught.groups(config.model, dataset.num_classes)
-            flops += per_example(teachers, shape, False)
+            flops += passes.teachers * per_example(teachers, shape, "forward")
+            # One of them, or all.
+            drawn = passes.drawn_teacher / sum(group.size for group in teachers)
+            if times := drawn + passes.teachers_input_gradients:
+                flops += times * per_example(teachers, shape, "input_gradients")
         networks = sum(group.size for group in groups)
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))

@@ -5,9 +5,16 @@ import dataclasses
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.methods import ERM, EnsembleDistillation
+from churn_jax.ensembles import from_linen
+from churn_jax.methods import (
+    ERM,
+    Codistillation,
+    EnsembleDistillation,
+    OneToOneDistillation,
+)
+from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.cost import study_costs
+from churn_jax.studies.cost import input_gradient_flops, network_flops, study_costs
 from churn_jax.training.config import TrainConfig
 
 ROWS = (
@@ -17,6 +24,16 @@ ROWS = (
     ),
     MethodSpec("ensemble", "Ensemble", ERM(members=3, deploy="mean_probs")),
     MethodSpec("student", "Student", EnsembleDistillation(), teacher="ensemble"),
+    *(
+        MethodSpec(
+            kind,
+            kind,
+            OneToOneDistillation(members=3, perturbation=kind),
+            teacher="ensemble",
+        )
+        for kind in ("gaussian", "ods", "two_sided")
+    ),
+    MethodSpec("stale", "Stale", Codistillation(update="independent", refresh_steps=9)),
 )
 STUDY = StudyConfig(
     "s",
@@ -34,15 +51,33 @@ def dense(width, *, train):
     return forward + (forward + 2 * width * 10 if train else 0)
 
 
+def towards(width):
+    """A forward pass and the gradient in the input: both layers once more."""
+    return 2 * dense(width, train=False)
+
+
+def test_the_gradient_in_the_input_needs_none_in_the_weights():
+    network = ModelConfig("mlp", features=(32,)).build(10)
+    found = input_gradient_flops(network, (64,))
+    assert towards(32) < found < 1.1 * towards(32)
+    assert network_flops(network, (64,), train=False) < found
+
+
 def test_dense_rows_cost_what_their_products_cost():
     costs = {row.name: row for row in study_costs(STUDY)}
-    one = dense(32, train=True)
+    one, answer, climb = dense(32, train=True), dense(32, train=False), towards(32)
     seen = 4 * 3 * 400
     expected = {
         "baseline": seen * one,
         "wide": seen / 2 * dense(128, train=True),
         "ensemble": 3 * seen * one,
-        "student": seen * (one + 3 * dense(32, train=False)),
+        "student": seen * (one + 3 * answer),
+        # Two passes of three students, one of three teachers on the perturbed images;
+        # a direction of one teacher, or of everybody.
+        "gaussian": seen * (6 * one + 3 * answer),
+        "ods": seen * (6 * one + 3 * answer + climb),
+        "two_sided": seen * (6 * one + 3 * answer + 6 * climb),
+        "stale": seen * (2 * one + 2 * answer),
     }
     for name, flops in expected.items():
         # Biases, activations and the softmax are counted, too.
@@ -59,6 +94,15 @@ def test_chosen_rows_bring_their_teachers():
     )
     twice = study_costs(longer, ("baseline",))[0].flops
     assert twice == pytest.approx(2 * study_costs(STUDY, ("baseline",))[0].flops)
+
+
+def test_a_network_of_several_members_counts_with_all_of_them():
+    """Four members from one set of weights: rows times four, and their scalings."""
+    shared = from_linen(MLP((32,), 10, layers=BatchEnsemble(4)))
+    answer = 4 * dense(32, train=False)
+    assert answer < network_flops(shared, (64,), train=False) < 1.1 * answer
+    # The first layer's scaling has a gradient, so its input has one, too.
+    assert 3 * answer < network_flops(shared, (64,), train=True) < 3.3 * answer
 
 
 def test_the_command_prints_the_cost_and_trains_nothing(tmp_path, capsys):

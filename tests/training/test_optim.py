@@ -1,5 +1,7 @@
 """Optimisers and schedules against NumPy in float64, written from their formulas."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -139,6 +141,71 @@ def test_clipping_looks_at_one_network_and_not_at_its_neighbours():
     np.testing.assert_allclose(got, [[-0.3, -0.4], [-0.6, -0.8]], rtol=1e-6)
 
 
+# A BatchEnsemble's layer of two members with its batch norm.
+MEMBERS = {
+    "kernel": np.full((3, 2), 2.0),
+    "bias": np.full((2, 2), 2.0),
+    "fast_in": np.full((2, 3), 2.0),
+    "fast_out": np.full((2, 2), 2.0),
+    "norm": {"scale": np.full((2, 2), 2.0), "bias": np.full((2, 2), 2.0)},
+}
+
+
+def moved(gradient, **options):
+    """How far each leaf moves in one update at rate 0.1, without momentum."""
+    config = OptimizerConfig(momentum=0.0, nesterov=False, **options)
+    params = jax.tree.map(jnp.float32, MEMBERS)
+    optimizer = make_optimizer(
+        config, lambda t: 1.0, learning_rate=0.1, weight_decay=0.5
+    )
+    given = jax.tree.map(lambda p: jnp.full_like(p, gradient), params)
+    updates, _ = optimizer.update(given, optimizer.init(params), params)
+    flat = jax.tree_util.tree_leaves_with_path(updates)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): float(leaf.ravel()[0])
+        for path, leaf in flat
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "clip"), [("sgd", None), ("adam", 1.0), ("adagrad", None)]
+)
+def test_fast_weights_move_at_their_own_rate(name, clip):
+    """Half as far as without `fast_rate`; Adam and clipping see the same gradients."""
+    options = {"name": name, "clip_norm": clip, "decay_on": "all"}
+    whole, half = moved(0.3, **options), moved(0.3, fast_rate=0.5, **options)
+    for leaf, update in whole.items():
+        share = 0.5 if "fast" in leaf else 1.0
+        np.testing.assert_allclose(half[leaf], share * update, rtol=1e-6, err_msg=leaf)
+        assert update != 0
+
+
+@pytest.mark.parametrize("decay", ["l2", "decoupled"])
+@pytest.mark.parametrize("decay_on", ["kernels", "all"])
+def test_fast_weights_never_decay_and_members_biases_are_no_kernels(decay, decay_on):
+    found = moved(0.0, decay=decay, decay_on=decay_on)
+    vectors = -0.1 * 0.5 * 2.0 if decay_on == "all" else 0.0
+    expected = {
+        "kernel": -0.1 * 0.5 * 2.0,
+        "bias": vectors,
+        "fast_in": 0.0,
+        "fast_out": 0.0,
+        "norm/scale": vectors,
+        "norm/bias": vectors,
+    }
+    assert found == pytest.approx(expected)
+
+
+def test_an_optimizer_without_fast_weights_is_the_one_it_was():
+    params, gradients = draw(0), [draw(i + 1) for i in range(2)]
+    plain = ours(CONFIGS["nesterov"], params, gradients)
+    fast = ours(
+        dataclasses.replace(CONFIGS["nesterov"], fast_rate=0.5), params, gradients
+    )
+    for k in SHAPES:
+        np.testing.assert_array_equal(plain[k], fast[k])
+
+
 def factors(config, *, steps_per_epoch, epochs):
     total = steps_per_epoch * epochs
     schedule = make_schedule(config, steps_per_epoch=steps_per_epoch, total_steps=total)
@@ -213,6 +280,7 @@ def test_constant_schedule_is_one():
         ({"momentum": 1.0}, r"in \[0, 1\); got 1.0"),
         ({"member_rates": (1.0, -1.0)}, r"not negative; got \(1.0, -1.0\)"),
         ({"member_rates": (float("nan"),)}, "must be finite"),
+        ({"fast_rate": -0.5}, "fast_rate must be finite and not negative; got -0.5"),
         ({"flat_until": 0.9}, r"flat_until \(0.9\) must be below linear_until"),
     ],
 )
