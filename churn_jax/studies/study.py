@@ -28,9 +28,10 @@ from churn_jax.studies.folder import (
 )
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.members import SplitPredictions, predict_split_of
+from churn_jax.studies.restoring import row_run
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.loop import train
-from churn_jax.training.run import Interrupted, Progress, Run, Trained
+from churn_jax.training.run import Interrupted, Progress, Trained
 
 __all__ = ["StudyError", "hardware", "run_study", "versions"]
 
@@ -120,13 +121,7 @@ def run_study(
         """Trains, or restores what was trained before."""
         if spec.name in trained:
             return trained[spec.name]
-        run = Run(
-            name=spec.name,
-            method=spec.method,
-            groups=spec.groups(config.model, dataset.num_classes),
-            config=spec.config(config.train),
-            stream=0 if spec.teacher is None else 1,
-        )
+        run = row_run(config, spec, dataset.num_classes)
         own = inputs_of(spec)
         arguments = {
             "directory": folder.method_dir(spec.name),

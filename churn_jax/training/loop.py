@@ -29,7 +29,7 @@ from churn_jax.training.state import BestState, TrainState
 from churn_jax.training.steps import make_step
 from churn_jax.training.writers import MetricsWriter
 
-__all__ = ["plain_numbers", "train"]
+__all__ = ["plain_numbers", "train", "trained_of"]
 
 # Updates dispatched before the loop looks whether it was asked to stop.
 _BLOCK = 64
@@ -91,20 +91,37 @@ def train(
         loop.run_epochs(on_progress, stop or threading.Event())
     finally:
         loop.close()
-    final = join(loop.states)
-    chosen: BestState | TrainState = (
-        loop.best if run.config.weights == "best" else final
+    return trained_of(
+        run,
+        session,
+        join(loop.states),
+        loop.best,
+        seconds=loop.seconds(),
+        compile_seconds=loop.compile_seconds,
     )
+
+
+def trained_of(
+    run: Run,
+    session: Session,
+    final: TrainState,
+    best: BestState,
+    *,
+    seconds: float,
+    compile_seconds: float = 0.0,
+) -> Trained:
+    """What came out of a training that is over; `final` is its last state."""
+    chosen: BestState | TrainState = best if run.config.weights == "best" else final
     return Trained(
         run=run,
         params=chosen.params,
         model_state=chosen.model_state,
         last=final,
-        best=loop.best,
+        best=best,
         program=session.program,
         stopped=stopped_replicas(_small(final), session.terms),
-        seconds=loop.seconds(),
-        compile_seconds=loop.compile_seconds,
+        seconds=seconds,
+        compile_seconds=compile_seconds,
         parameters=session.parameters,
         identity=session.identity,
         notes=session.notes,

@@ -1,0 +1,111 @@
+"""The rows of a finished study, restored from their checkpoints."""
+
+import dataclasses
+from pathlib import Path
+
+from churn_jax.data import Dataset, StreamingDataset
+from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig, averaged_name
+from churn_jax.studies.folder import StudyError, StudyFolder
+from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.recorded import read_config
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.restoring import restore
+from churn_jax.training.run import Run, Trained
+
+__all__ = ["FinishedStudy", "row_run"]
+
+
+def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
+    """What is trained for one row of a study."""
+    return Run(
+        name=spec.name,
+        method=spec.method,
+        groups=spec.groups(config.model, num_classes),
+        config=spec.config(config.train),
+        stream=0 if spec.teacher is None else 1,
+    )
+
+
+class FinishedStudy:
+    """A study's folder, opened to ask its trained networks something.
+
+    Attributes:
+        out: the folder.
+        config: what the study was launched with, on a mesh of one device.
+        whole: the data set with its moments, with the study's training size.
+        folder: its record.
+    """
+
+    def __init__(self, out: Path, data: DataConfig | None = None):
+        """Reads the record and loads the data.
+
+        Args:
+            out: `runs/<study>`.
+            data: where the data are now; None is where they were.
+
+        Raises:
+            StudyError: there is no usable record, or the data are others.
+            churn_jax.data.DataError: the data cannot be used.
+        """
+        config = read_config(out)
+        one = dataclasses.replace(config.train, mesh=MeshShape())
+        self.out = Path(out)
+        self.config = dataclasses.replace(
+            config, train=one, data=config.data if data is None else data
+        )
+        self.whole = load_inputs(self.config.data, self.config.data.train_size)
+        self.folder = StudyFolder(self.out, self.config, self.dataset, "")
+        self._inputs: dict[int | None, Inputs] = {config.data.train_size: self.whole}
+
+    @property
+    def dataset(self) -> Dataset | StreamingDataset:
+        """The study's data set."""
+        return self.whole.dataset
+
+    def finished(self, spec: MethodSpec) -> bool:
+        """Whether the row is there as it would be trained now."""
+        return self.folder.finished(spec)
+
+    def spec(self, name: str) -> MethodSpec:
+        """The row called `name`.
+
+        Raises:
+            ValueError: there is none, or it has not finished.
+        """
+        names = [averaged_name(spec.name) for spec in self.config.methods]
+        if name in names:
+            raise StudyError(
+                f"{name} is the averaged weights of another row; only the weights that "
+                "a row deploys can be analysed"
+            )
+        spec = self.config.spec(name)
+        if not self.finished(spec):
+            raise StudyError(f"{name} has not been trained yet in {self.out}")
+        return spec
+
+    def inputs(self, spec: MethodSpec) -> Inputs:
+        """What the row was trained on."""
+        size = self.config.data.train_size
+        size = size if spec.train_size is None else spec.train_size
+        if size not in self._inputs:
+            self._inputs[size] = load_inputs(self.config.data, size)
+        return self._inputs[size]
+
+    def restore(self, spec: MethodSpec) -> Trained:
+        """The row's trained replicas; its teachers are restored with it.
+
+        Raises:
+            StudyError: it has not finished.
+            churn_jax.training.checkpoint.CheckpointError: its checkpoint is not there
+                or cannot be used.
+        """
+        own = self.inputs(self.spec(spec.name))
+        taught_by = spec.teacher
+        return restore(
+            row_run(self.config, spec, self.dataset.num_classes),
+            own.dataset,
+            directory=self.folder.method_dir(spec.name),
+            teacher=None if taught_by is None else self.restore(self.spec(taught_by)),
+            mean=own.mean,
+            std=own.std,
+        )
