@@ -53,8 +53,9 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
             description="200 classes of ImageNet at 64x64 pixels.",
             features=tfds.features.FeaturesDict(
                 {
+                    # As numbers, not bytes, preparing takes five times as long.
                     "image": tfds.features.Tensor(
-                        shape=(SIDE, SIDE, 3), dtype=np.uint8
+                        shape=(SIDE, SIDE, 3), dtype=np.uint8, encoding="bytes"
                     ),
                     "label": tfds.features.ClassLabel(num_classes=NUM_CLASSES),
                     "id": tfds.features.Text(),
