@@ -37,7 +37,8 @@ class DataConfig:
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
         train_size: cut the training set to so many examples; None keeps all.
-        validation: examples held out of training, a count or a share.
+        validation: examples held out of training, a count or a share; None is the
+            set's own validation split, where it has one.
         image_size: side in pixels to which images of various sizes are cropped.
         threads: that read and decode such images, per process.
         workers: processes beside each that read them too.
@@ -47,7 +48,7 @@ class DataConfig:
     data_dir: str | None = None
     manual_dir: str | None = None
     train_size: int | None = None
-    validation: int | float = 0.1
+    validation: int | float | None = 0.1
     image_size: int = 224
     threads: int = 16
     workers: int = 0

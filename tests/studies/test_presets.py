@@ -64,7 +64,7 @@ def test_tiny_form_of_the_digits_keeps_data_and_network():
 def test_tiny_form_has_two_updates_in_every_epoch(name):
     small = preset(f"{name}:tiny")
     examples = {s.train_size or small.data.train_size for s in small.methods}
-    assert max(examples) <= 192 and small.data.validation <= 600
+    assert max(examples) <= 500 and small.data.validation <= 600
     assert min(examples) >= small.train.batch_size
 
 
@@ -87,6 +87,7 @@ _SHAPES = {
     "svhn_cropped": (32, 32, 3),
     "cifar10": (32, 32, 3),
     "cifar100": (32, 32, 3),
+    "tiny_imagenet": (64, 64, 3),
     "imagenet2012": (224, 224, 3),
     "i_naturalist2018": (224, 224, 3),
 }
@@ -99,12 +100,14 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
         return
     known = set(published(config.published))
     rows = {spec.name for spec in config.methods}
-    assert config.baseline in known
-    # Table 6's inner columns cannot be assigned to rows.
-    unassigned = {"column2", "column3"}
+    # Table 6's inner columns cannot be assigned to rows; parts of teachers are none.
+    unassigned = {"column2", "column3", "de1", "de2", "de3"}
     assert known - unassigned <= rows
     ours = {"init", "data", "ensemble_1", "wide", "ad_0_0001", "ad_0_001", "ad_0_01"}
-    assert rows - known <= ours
+    # BatchEnsemble without teachers is in the paper and its numbers are lost.
+    lost = {"single", "scratch"} if config.published.startswith("diversity") else set()
+    assert config.baseline in known | lost
+    assert rows - known <= ours | lost
 
 
 def test_cifar_recipe_is_the_papers():

@@ -23,6 +23,18 @@ from churn_jax.studies.presets.cifar import (
     table6,
 )
 from churn_jax.studies.presets.digits import digits
+from churn_jax.studies.presets.diversity import (
+    dm_cifar10_be4,
+    dm_cifar10_be8,
+    dm_cifar100,
+    dm_cifar100_wrn28_2,
+    dm_cifar100_wrn28_5,
+    dm_end2_cifar10,
+    dm_mimo,
+    dm_table6,
+    dm_table7,
+    dm_tinyimagenet,
+)
 from churn_jax.studies.presets.diversity_small import (
     dm_cifar10_small,
     dm_digits,
@@ -78,6 +90,16 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "dm-fashion-more": dm_fashion_more,
     "dm-mnist": dm_mnist,
     "dm-cifar10-small": dm_cifar10_small,
+    "dm-cifar10-be4": dm_cifar10_be4,
+    "dm-cifar10-be8": dm_cifar10_be8,
+    "dm-cifar100": dm_cifar100,
+    "dm-cifar100-wrn28-2": dm_cifar100_wrn28_2,
+    "dm-cifar100-wrn28-5": dm_cifar100_wrn28_5,
+    "dm-tinyimagenet": dm_tinyimagenet,
+    "dm-mimo": dm_mimo,
+    "dm-end2-cifar10": dm_end2_cifar10,
+    "dm-table6": dm_table6,
+    "dm-table7": dm_table7,
 }
 
 # The smallest network of a family stands for it.

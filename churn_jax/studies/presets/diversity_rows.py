@@ -3,12 +3,18 @@
 import dataclasses
 from typing import Any
 
-from churn_jax.methods import ERM, EnsembleDistillation, Method, OneToOneDistillation
+from churn_jax.methods import (
+    ERM,
+    EnsembleDistillation,
+    EnsembleDistributionDistillation,
+    Method,
+    OneToOneDistillation,
+)
 from churn_jax.studies.config import MethodSpec, ModelConfig
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.optim import OptimizerConfig
 
-__all__ = ["COLUMNS", "Recipe", "further_rows", "main_rows"]
+__all__ = ["COLUMNS", "Recipe", "further_rows", "main_rows", "teacher_rows"]
 
 COLUMNS = (
     *("accuracy", "nll", "brier", "ece"),
@@ -182,15 +188,18 @@ def main_rows(
     )
 
 
-def further_rows(recipe: Recipe) -> tuple[MethodSpec, ...]:
+def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ...]:
     """The appendices' rows: other directions, and one plain student.
 
     Directions of `transfer_ods` come from the last of M + 1 networks, which teaches
     nobody.
+
+    Args:
+        recipe: how they are trained.
+        anneal_steps: of END^2, see `EnsembleDistributionDistillation`.
     """
     name = f"BE-{recipe.members} + KD"
     plus = ERM(members=recipe.members + 1, deploy="mean_probs")
-    section = "[diversity] Appendix A"
 
     def student(
         row: str,
@@ -230,7 +239,7 @@ def further_rows(recipe: Recipe) -> tuple[MethodSpec, ...]:
             "transfer_ods",
             f"{name} + ODS of another network",
             recipe.student("ods", external_teachers=1),
-            section,
+            "[diversity] Eq. 4",
             teacher="teachers_plus",
         ),
         student(
@@ -244,7 +253,14 @@ def further_rows(recipe: Recipe) -> tuple[MethodSpec, ...]:
             "averaged_ods",
             "One network + KD of the mean + ODS",
             recipe.averaged("ods"),
-            section,
+            "[diversity] Eq. 4",
+            separate=True,
+        ),
+        student(
+            "end2",
+            "One network, END²",
+            EnsembleDistributionDistillation(anneal_steps=anneal_steps),
+            "[diversity] Table 5",
             separate=True,
         ),
     )
