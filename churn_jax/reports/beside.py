@@ -1,6 +1,7 @@
 """A paper's numbers beside those measured, for studies that name a published table.
 
-Doubtful cells are shown as such, with the reason. Nothing here says whether a measured
+Doubtful cells are shown as such, with the reason, and so are numbers that the paper
+does not print but that follow from those it does. Nothing here says whether a measured
 number reaches a published one: a printed number is context, not a target.
 """
 
@@ -43,7 +44,8 @@ class Beside:
         table: the published one.
         metrics: every quantity that the paper prints and that is measured.
         rows: those of the study, then those that only the paper has.
-        notes: why cells are doubtful, each once; cells refer to them from 1.
+        notes: why cells are doubtful, or what they are derived from, each once; cells
+            refer to them from 1.
         caption: what is compared with what.
     """
 
@@ -54,15 +56,25 @@ class Beside:
     caption: str
 
     def paper_cell(self, row: BesideRow, metric: str) -> str:
-        """`5.72 ± 0.18`, with `doubtful [1]` behind it where it is."""
+        """`5.72 ± 0.18`, with `doubtful [1]` or `derived [1]` behind it."""
         number = row.paper.get(metric)
         if number is None:
             return ABSENT
         std = math.nan if number.std is None else number.std
         text = QUANTITIES[metric].write(Estimate(number.mean, std, math.nan))
-        if number.doubtful:
-            text += f" doubtful [{self.notes.index(number.note) + 1}]"
+        if number.mark:
+            text += f" {number.mark} [{self.notes.index(number.note) + 1}]"
         return text
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The notes as sentences, each with the word of the cells it belongs to."""
+        marks = {
+            number.note: number.mark.capitalize()
+            for row in self.rows
+            for number in row.paper.values()
+        }
+        return tuple(f"{marks[note]}: {note}." for note in self.notes)
 
     def measured_cell(self, row: BesideRow, metric: str) -> str:
         """`5.80 ± 0.21`, or a dash."""
@@ -86,7 +98,8 @@ def beside(report: Report) -> Beside | None:
         return None  # `Report.remarks` says so
     found = table(report.study.published)
     printed = {metric for row in found.rows.values() for metric in row}
-    metrics = tuple(q for q in QUANTITIES.values() if q.name in printed)
+    # Not every name: the `temperature` of a table's coefficients is another one.
+    metrics = tuple(q for q in report.quantities if q.name in printed)
     rows = [
         BesideRow(
             name=row.info.name,
@@ -107,14 +120,15 @@ def beside(report: Report) -> Beside | None:
         row.paper[q.name].note
         for row in rows
         for q in metrics
-        if q.name in row.paper and row.paper[q.name].doubtful
+        if q.name in row.paper and row.paper[q.name].mark
     )
     data = report.study.facts.get("data")
     ours = data.get("name") if isinstance(data, dict) else None
     spread = any(n.std is not None for row in found.rows.values() for n in row.values())
+    runs = f"over {found.runs} runs" if found.runs else "over runs it does not count"
     caption = (
-        f"Paper: {found.citation}, {_where(found)}, {found.title}, "
-        f"{'mean ± standard deviation ' if spread else ''}over {found.runs} runs. "
+        f"Paper: {found.citation}, {_where(found, metrics)}, {found.title}, "
+        f"{'mean ± standard deviation ' if spread else ''}{runs}. "
         f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "
         "context, not targets."
     )
@@ -125,12 +139,13 @@ def _unplanned(name: str) -> str:
     return f"{name.replace('_', ' ')} (paper only)"
 
 
-def _where(found: PublishedTable) -> str:
+def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
+    shown = {quantity.name for quantity in metrics}
     sources = {
         number.source: None
         for row in found.rows.values()
         for metric, number in row.items()
-        if metric in QUANTITIES
+        if metric in shown
     }
     return ", ".join(sources)
 
@@ -153,7 +168,7 @@ def html_section(report: Report) -> str:
             for metric in found.metrics
         )
         lines.append(f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>')
-    notes = "".join(f"<li>Doubtful: {escape(note)}.</li>" for note in found.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in found.explained)
     return (
         "<section><h2>Beside the paper</h2>"
         f'<p class="soft">{escape(found.caption)}</p>'
@@ -168,6 +183,9 @@ def html_section(report: Report) -> str:
 
 
 def _html_cell(found: Beside, row: BesideRow, metric: str) -> str:
-    text, doubtful, rest = found.paper_cell(row, metric).partition(" doubtful")
-    mark = f'<br><em class="doubt">doubtful{escape(rest)}</em>' if doubtful else ""
-    return escape(text) + mark
+    text, opened, rest = found.paper_cell(row, metric).partition(" [")
+    if not opened:
+        return escape(text)
+    number, _, word = text.rpartition(" ")
+    kind = ' class="doubt"' if word == "doubtful" else ""
+    return f"{escape(number)}<br><em{kind}>{word}{escape(opened + rest)}</em>"

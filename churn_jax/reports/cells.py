@@ -4,7 +4,7 @@ import math
 
 from churn_jax.reports.estimates import Estimate
 
-__all__ = ["number", "of_set", "percent", "times"]
+__all__ = ["equivalent", "millions", "number", "of_set", "percent", "times"]
 
 
 def percent(estimate: Estimate) -> str:
@@ -20,6 +20,21 @@ def number(estimate: Estimate) -> str:
 def of_set(estimate: Estimate) -> str:
     """`0.0777 ± 0.0012`, the standard error: a set of runs has no spread of its own."""
     return _plus_minus(estimate.mean, estimate.stderr, 4)
+
+
+def equivalent(estimate: Estimate) -> str:
+    """`2.74 ± 0.12` networks; `≥ 4.00` where the largest ensemble is no better.
+
+    Without a spread where all runs are at one end of the scale.
+    """
+    spread = estimate.std if estimate.std > 0 else math.nan
+    text = _plus_minus(estimate.mean, spread, 2)
+    return f"≥ {text}" if estimate.at_least and math.isfinite(estimate.mean) else text
+
+
+def millions(estimate: Estimate) -> str:
+    """`0.46 M`."""
+    return f"{estimate.mean / 1e6:.2f} M" if math.isfinite(estimate.mean) else "–"
 
 
 def _plus_minus(mean: float, spread: float, digits: int) -> str:

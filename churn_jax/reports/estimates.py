@@ -32,11 +32,13 @@ class Estimate:
             (dividing by their number, as `summarize_pairs` does).
         stderr: standard error of `mean`: `std / sqrt(R)` over runs, the
             leave-one-run-out jackknife over pairs and of sets.
+        at_least: whether `mean` is only a lower bound.
     """
 
     mean: float
     std: float
     stderr: float
+    at_least: bool = dataclasses.field(default=False, repr=False)
 
 
 def over_runs(values: np.ndarray) -> Estimate:
@@ -60,8 +62,8 @@ def over_pairs(matrices: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
     std = summary.std if stack.shape[1] > 2 else [np.nan] * len(stack)  # one pair
     numbers = zip(summary.mean, std, summary.stderr, strict=True)
     return {
-        name: Estimate(*map(float, number))
-        for name, number in zip(matrices, numbers, strict=True)
+        name: Estimate(float(m), float(s), float(error))
+        for name, (m, s, error) in zip(matrices, numbers, strict=True)
     }
 
 

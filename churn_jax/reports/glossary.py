@@ -82,6 +82,26 @@ GLOSSARY = (
         "Proper scores of the probabilities; NLL in nats.",
     ),
     (
+        "Calibrated NLL, Brier, ECE",
+        "[diversity] Section 5",
+        "those of z / T,  T = argmin_T NLL(z_val / T)",
+        "At the temperature that suits the run's own validation predictions best: how "
+        "sure a method sounds no longer counts.",
+    ),
+    (
+        "DEE",
+        "[diversity] Eq. 20",
+        "min {m ≥ 1 : NLL_DE(m) ≤ NLL}",
+        "Deep-ensemble equivalent: how many independent networks reach the same "
+        "calibrated NLL, with straight lines between whole numbers.",
+    ),
+    (
+        "KL of members, churn of members",
+        "[diversity] Figure 3",
+        "1/(M (M − 1)) Σ_{i ≠ j} E KL(fᵢ(x) ‖ fⱼ(x)),  P[ŷᵢ ≠ ŷⱼ]",
+        "How much the members of one run differ from each other.",
+    ),
+    (
         "± and p",
         "",
         "se² = (R − 1)/R · Σᵣ (θ₋ᵣ − mean θ₋ᵣ)²",

@@ -7,7 +7,16 @@ from html import escape
 from pathlib import Path
 
 from churn_jax.predictions import replace_file
-from churn_jax.reports import ambiguous, beside, bounds, plots, sizes, strengths
+from churn_jax.reports import (
+    agreement,
+    ambiguous,
+    beside,
+    bounds,
+    equivalent_plots,
+    plots,
+    sizes,
+    strengths,
+)
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
@@ -20,7 +29,6 @@ from churn_jax.reports.page import (
     run_section,
     scrolling_table,
 )
-from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, Row, collect
 from churn_jax.reports.tables import columns
 
@@ -41,6 +49,25 @@ FIGURES = (
         strengths.against_members,
         "Size of the ensemble",
         "Bars: one standard error, leaving one run out at a time.",
+    ),
+    (
+        equivalent_plots.on_reference_curve,
+        "Worth how many networks",
+        "Line and band: deep ensembles, mean and standard deviation over runs, each "
+        "calibrated for itself. Points: deep-ensemble equivalent and calibrated NLL of "
+        "every other method, bars one standard error. A point at the left end is worse "
+        "than one network, one at the right end at least as good as the largest "
+        "ensemble.",
+    ),
+    (
+        equivalent_plots.against_parameters,
+        "Calibrated NLL against size",
+        "Down and left is better. Bars: one standard error.",
+    ),
+    (
+        equivalent_plots.against_diversity,
+        "Calibrated NLL against diversity",
+        "Rows with several members. Bars: one standard error.",
     ),
     (
         plots.accuracy_against_churn,
@@ -114,6 +141,7 @@ def render(report: Report) -> str:
             _header(report),
             _results(report),
             _training(report),
+            agreement.html_section(report),
             beside.html_section(report),
             _figures(report),
             ambiguous.html_section(report),
@@ -189,8 +217,8 @@ def _methods(report: Report) -> str:
         facts = _method_facts(row)
         facts |= {  # what the table has no column for
             quantity.heading: quantity.write(getattr(row.summary, quantity.name))
-            for quantity in QUANTITIES.values()
-            if quantity not in report.columns
+            for quantity in report.quantities
+            if quantity not in report.columns and quantity.name != "parameters"
         }
         out.append(
             f'<div class="card"><h3>{escape(row.info.label)}</h3>'

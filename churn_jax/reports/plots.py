@@ -16,6 +16,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -34,6 +35,8 @@ FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
 def accuracy_against_churn(report: Report) -> str:
     """Accuracy against churn, or Delta_1 where a study is about it; standard errors."""
     about = report.headline
+    if about.name != "prediction_difference":  # reproducibility, in any study
+        about = QUANTITIES["churn"]
     with drawing(5.4, 4.0) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):

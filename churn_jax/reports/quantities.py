@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from churn_jax.reports.cells import number, of_set, percent
+from churn_jax.reports.cells import equivalent, millions, number, of_set, percent
 from churn_jax.reports.estimates import Estimate
 
 __all__ = [
@@ -27,12 +27,14 @@ class Quantity:
         write: the text of a cell.
         scale: 100 for what is shown in per cent.
         narrow: whether a narrow terminal shows it too.
+        on_request: whether only studies that have such a column show it at all.
     """
 
     name: str
     heading: str
     write: Callable[[Estimate], str] = number
     narrow: bool = False
+    on_request: bool = False
 
     @property
     def scale(self) -> float:
@@ -60,6 +62,14 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("relative_prediction_difference", "Δʳ", of_set),
         Quantity("label_prediction_difference", "Δᴸ", of_set),
         Quantity("hamming_prediction_difference", "Δᴴ", of_set),
+        Quantity("calibrated_nll", "Cal. NLL", narrow=True, on_request=True),
+        Quantity("calibrated_brier", "Cal. Brier", on_request=True),
+        Quantity("calibrated_ece", "Cal. ECE %", percent, on_request=True),
+        Quantity("temperature", "Temperature", on_request=True),
+        Quantity("dee", "DEE", equivalent, narrow=True, on_request=True),
+        Quantity("member_kl", "KL of members", on_request=True),
+        Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
+        Quantity("parameters", "Parameters", millions, on_request=True),
     )
 }
 """By name, in the order of the CSV."""
@@ -72,18 +82,20 @@ DEFAULT_COLUMNS = (
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:
-    """What a study is about: Delta_1 where it is among the columns, churn otherwise.
+    """What a study is about, and its rows are compared in, beside accuracy.
 
-    It is what rows are compared in, beside accuracy.
+    Delta_1 where it is among the columns, or else the calibrated NLL; churn otherwise.
 
     Example:
         >>> headline(DEFAULT_COLUMNS).name
         'churn'
         >>> headline(("accuracy", "prediction_difference")).name
         'prediction_difference'
+        >>> headline(("accuracy", "calibrated_nll", "churn")).name
+        'calibrated_nll'
     """
-    known = "prediction_difference"
-    return QUANTITIES[known if known in columns else "churn"]
+    known = ("prediction_difference", "calibrated_nll")
+    return QUANTITIES[next((name for name in known if name in columns), "churn")]
 
 
 def shown_columns(config: Any) -> tuple[Quantity, ...]:

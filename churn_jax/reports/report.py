@@ -5,14 +5,7 @@ import dataclasses
 import numpy as np
 
 from churn_jax.analysis.significance import Difference
-from churn_jax.predictions import (
-    Predictions,
-    PredictionsError,
-    check_comparable,
-    load_predictions,
-)
 from churn_jax.reports.artefacts import (
-    TEST,
     History,
     MethodInfo,
     StudyInfo,
@@ -20,7 +13,9 @@ from churn_jax.reports.artefacts import (
     read_study,
 )
 from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.factors import cross_sample_sentences, fixed_seed_sentences
+from churn_jax.reports.members import Agreement
 from churn_jax.reports.published import published_keys
 from churn_jax.reports.quantities import (
     DEFAULT_COLUMNS,
@@ -29,7 +24,8 @@ from churn_jax.reports.quantities import (
     headline,
     shown_columns,
 )
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.reading import CALIBRATED, Reading
+from churn_jax.reports.summary import MethodSummary
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 
@@ -40,6 +36,14 @@ CAPTION = (
 )
 SETS = (
     "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± standard error. "
+)
+AT_TEMPERATURE = (
+    "Cal. (calibrated): logits divided by the temperature that each run's own "
+    "validation predictions ask for. "
+)
+DEE = (
+    "DEE: size of the deep ensemble with the same calibrated NLL, by linear "
+    "interpolation on the curve of {label} ({members} members, mean over runs). "
 )
 
 
@@ -53,6 +57,7 @@ class Row:
         comparison: against the baseline; None for the baseline or without one.
         history: its training curves.
         headline: what it is compared in, beside accuracy.
+        agreement: how much its members differ; None for single networks.
     """
 
     info: MethodInfo
@@ -60,6 +65,7 @@ class Row:
     comparison: Comparison | None
     history: History
     headline: str = "churn"
+    agreement: Agreement | None = None
 
     @property
     def change(self) -> Difference | None:
@@ -77,7 +83,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """One sentence: the effect on churn or Delta_1, then on accuracy."""
+        """One sentence: the effect on the headline, then on accuracy."""
         if self.comparison is None:
             return ""
         first = getattr(self.comparison, f"{self.headline}_verdict")
@@ -103,6 +109,9 @@ class Report:
         ids: `[N]` of the examples all rows were evaluated on.
         labels: `[N]` their class ids.
         files: what `write` wrote: name (`"table.md"`) to path.
+        reference: the deep ensembles that rows are measured in; None where the study
+            does not ask for it or has none.
+        unreadable: sentences about files beside the predictions that cannot be used.
     """
 
     study: StudyInfo
@@ -113,6 +122,8 @@ class Report:
         default_factory=lambda: np.zeros(0, np.int64)
     )
     files: dict = dataclasses.field(default_factory=dict)
+    reference: ReferenceCurve | None = None
+    unreadable: tuple[str, ...] = ()
 
     @property
     def baseline(self) -> Row | None:
@@ -135,6 +146,15 @@ class Report:
         return named or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
 
     @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Everything that is told of a row, in the order of the CSV.
+
+        Those on request only where one of them is among the columns.
+        """
+        asked = any(quantity.on_request for quantity in self.columns)
+        return tuple(q for q in QUANTITIES.values() if asked or not q.on_request)
+
+    @property
     def headline(self) -> Quantity:
         """What rows are compared in, beside accuracy."""
         return headline(tuple(quantity.name for quantity in self.columns))
@@ -144,18 +164,27 @@ class Report:
         """What the table's numbers are."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
-        churn = self.headline.name == "churn"
+        names, about = {quantity.name for quantity in self.columns}, self.headline
+        notes = ""
+        if about.name == "prediction_difference":
+            notes += SETS
+        if names & CALIBRATED:
+            notes += AT_TEMPERATURE
+        if "dee" in names and self.reference is not None:
+            members = len(self.reference.mean)
+            notes += DEE.format(label=self.reference.label, members=members)
+        churn = about.name == "churn"
         return CAPTION.format(
             runs=runs or "0",
             baseline=self.baseline_label,
-            what="churn" if churn else "of Δ₁",
+            what="churn" if churn else f"of {about.heading}",
             unit="percentage points" if churn else "difference",
-            sets="" if churn else SETS,
+            sets=notes,
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about stopped runs and missing methods."""
+        """Sentences about stopped runs, missing methods and unusable files."""
         out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
         out += [
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
@@ -175,6 +204,7 @@ class Report:
             for name in self.study.columns
             if name not in QUANTITIES
         ]
+        out += self.unreadable
         return tuple(out)
 
     @property
@@ -228,39 +258,31 @@ def collect(run_dir) -> Report:
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
     study = read_study(run_dir)
-    reference: Predictions | None = None
-    summaries: dict[str, MethodSummary] = {}
-    reasons: dict[str, str] = {}
+    columns = {quantity.name for quantity in Report(study, (), ()).columns}
+    reading = Reading(study, columns)
     first = sorted(study.methods, key=lambda method: method.name != study.baseline)
     for info in first:  # the baseline first; the order of the study otherwise
-        path = study.method_folder(info.name) / TEST
-        if not path.exists():
-            reasons[info.name] = "it has no predictions yet"
-            continue
-        try:
-            predictions = load_predictions(path)
-            if reference is not None:
-                check_comparable(reference, predictions)
-            summaries[info.name] = summarize(predictions, stopped=info.stopped_replicas)
-        except PredictionsError as error:
-            reasons[info.name] = " ".join(str(error).split())
-            continue
-        if reference is None:  # only who is in it is kept, not the logits
-            reference = dataclasses.replace(
-                predictions,
-                logits=np.zeros((1, predictions.ids.size, 2), np.float32),
-                meta={},
-            )
-    comparisons = compare_with_baseline(summaries, study.baseline)
+        reading.read(info)
+    curve = reading.place_on_reference()
+    comparisons = compare_with_baseline(reading.summaries, study.baseline)
     about = Report(study, (), ()).headline.name
     rows, missing = [], []
     for info in study.methods:
-        if info.name in summaries:
-            history = read_history(study.method_folder(info.name) / "metrics.jsonl")
-            summary, versus = summaries[info.name], comparisons.get(info.name)
-            rows.append(Row(info, summary, versus, history, about))
-        else:
-            missing.append(Missing(info, reasons[info.name]))
-    if reference is None:
-        return Report(study, tuple(rows), tuple(missing))
-    return Report(study, tuple(rows), tuple(missing), reference.ids, reference.labels)
+        if (summary := reading.summaries.get(info.name)) is None:
+            missing.append(Missing(info, reading.reasons[info.name]))
+            continue
+        history = read_history(study.method_folder(info.name) / "metrics.jsonl")
+        versus = comparisons.get(info.name)
+        agreement = reading.agreements.get(info.name)
+        rows.append(Row(info, summary, versus, history, about, agreement))
+    report = Report(
+        study,
+        tuple(rows),
+        tuple(missing),
+        reference=curve,
+        unreadable=tuple(reading.unreadable),
+    )
+    if reading.examples is None:
+        return report
+    ids, labels = reading.examples.ids, reading.examples.labels
+    return dataclasses.replace(report, ids=ids, labels=labels)

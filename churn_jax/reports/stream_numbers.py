@@ -99,7 +99,9 @@ class StreamNumbers:
         """
         if name in LOSSES:
             values = self.per_run[name]
-            return over_runs(values) if len(values) else Estimate(*[np.nan] * 3)
+            return (
+                over_runs(values) if len(values) else Estimate(np.nan, np.nan, np.nan)
+            )
         stderr = np.nan
         if len(self.runs) > 2:
             stderr = jackknife_stderr(self.without[name])

@@ -16,10 +16,11 @@ from churn_jax.reports.estimates import (
     over_sets,
 )
 
-__all__ = ["BOUNDS", "Curves", "MethodSummary", "summarize"]
+__all__ = ["BOUNDS", "Curves", "MethodSummary", "check_same_runs", "summarize"]
 
 RELIABILITY_BINS = 15
 CONFIDENCE_BINS = 10
+UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 BOUNDS = {
     "bound_from_errors": metrics.churn_bound_from_errors,
     "bound_from_confidence": metrics.churn_bound_from_confidence,
@@ -83,6 +84,17 @@ class MethodSummary:
         set_values: set-level names to `[R]`, the number without run r; NaN with fewer
             than three runs.
         curves: what the plots need.
+        calibrated_nll: NLL of the logits divided by the run's temperature; this and the
+            next three are NaN without validation predictions.
+        calibrated_brier: Brier score of the same.
+        calibrated_ece: expected calibration error of the same.
+        temperature: of the run, fitted on its own validation predictions by NLL.
+        dee: deep-ensemble equivalent of the run's calibrated NLL; NaN in studies that
+            do not ask for it, or without an ensemble to compare with.
+        member_kl: mean KL divergence of two members of a run, nats; NaN for rows
+            without members' predictions.
+        member_disagreement: churn of two members of a run; likewise.
+        parameters: trained numbers per run; NaN where the study does not tell.
     """
 
     runs: tuple[int, ...]
@@ -110,6 +122,14 @@ class MethodSummary:
     pair_values: Mapping[str, np.ndarray]
     set_values: Mapping[str, np.ndarray]
     curves: Curves
+    calibrated_nll: Estimate = UNKNOWN
+    calibrated_brier: Estimate = UNKNOWN
+    calibrated_ece: Estimate = UNKNOWN
+    temperature: Estimate = UNKNOWN
+    dee: Estimate = UNKNOWN
+    member_kl: Estimate = UNKNOWN
+    member_disagreement: Estimate = UNKNOWN
+    parameters: Estimate = UNKNOWN
 
 
 @jax.jit
@@ -129,20 +149,42 @@ def _of_one_run(logits, labels):
     return values, top, confidence, logits.argmax(axis=-1)
 
 
+@jax.jit
+def _calibrated(logits, labels, validation_logits, validation_labels):
+    scores = metrics.calibrated_scores(
+        logits,
+        labels,
+        validation_logits=validation_logits,
+        validation_labels=validation_labels,
+    )
+    return {
+        "calibrated_nll": scores.negative_log_likelihood,
+        "calibrated_brier": scores.brier_score,
+        "calibrated_ece": scores.expected_calibration_error,
+        "temperature": scores.temperature,
+    }
+
+
 def summarize(
-    predictions: Predictions, *, stopped: Sequence[int] = ()
+    predictions: Predictions,
+    *,
+    stopped: Sequence[int] = (),
+    validation: Predictions | None = None,
 ) -> MethodSummary:
     """Every number of one method's runs.
 
     Args:
         predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
         stopped: runs to leave out, besides those `predictions.meta` marks.
+        validation: of the same runs on the split that temperatures are fitted on; the
+            calibrated numbers are NaN without.
 
     Returns:
         A `MethodSummary`; it says which runs it left out.
 
     Raises:
-        PredictionsError: no run is left, or a label is not among the classes.
+        PredictionsError: no run is left, a label is not among the classes, or the
+            validation predictions are of other runs or classes.
 
     Example:
         >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
@@ -168,6 +210,8 @@ def summarize(
             f"{num_classes} classes"
         )
     values, curves = _run_level(predictions, runs)
+    if validation is not None:
+        values |= _calibrated_level(predictions, validation, runs)
     matrices = _pair_level(predictions, runs)
     estimates = {name: over_runs(v) for name, v in values.items()}
     estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
@@ -219,6 +263,42 @@ def _run_level(predictions, runs):
         bin_accuracy=count(weights=right.astype(float)) / safe,
     )
     return stacked, curves
+
+
+def _calibrated_level(predictions, validation, runs):
+    """Scores at the temperature of each run's own validation predictions, `[R]`."""
+    check_same_runs(predictions, validation)
+    found = [
+        jax.device_get(
+            _calibrated(
+                predictions.logits[run],
+                predictions.labels.astype(np.int32),
+                validation.logits[run],
+                validation.labels.astype(np.int32),
+            )
+        )
+        for run in runs
+    ]
+    return {name: np.array([v[name] for v in found], np.float64) for name in found[0]}
+
+
+def check_same_runs(predictions: Predictions, validation: Predictions) -> None:
+    """Refuses validation predictions that cannot be of the same runs.
+
+    Raises:
+        PredictionsError: other runs or classes, or labels beyond the classes.
+    """
+    ours, theirs = predictions.logits.shape, validation.logits.shape
+    if (ours[0], ours[2]) != (theirs[0], theirs[2]):
+        raise PredictionsError(
+            f"validation logits {theirs} and test logits {ours} must be of the same "
+            "runs and classes"
+        )
+    if validation.labels.max() >= theirs[2]:
+        raise PredictionsError(
+            f"validation labels go up to {validation.labels.max()}, but the logits "
+            f"have only {theirs[2]} classes"
+        )
 
 
 def _pair_level(predictions, runs):

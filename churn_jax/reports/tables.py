@@ -15,12 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.reports.agreement import members_table, terminal_table
 from churn_jax.reports.artefacts import MethodInfo
 from churn_jax.reports.beside import Beside, beside
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.published import Published
-from churn_jax.reports.quantities import QUANTITIES, Quantity
+from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
@@ -134,6 +135,7 @@ def markdown_table(report: Report) -> str:
         lines += ["", *(f"* {_markdown(remark)}" for remark in report.remarks)]
     lines += [line for text in report.context for line in ("", _markdown(text))]
     lines += _training_lines(report)
+    lines += _member_lines(report)
     if found := beside(report):
         lines += _beside_lines(found)
     return "\n".join(lines) + "\n"
@@ -144,6 +146,20 @@ def _training_lines(report: Report) -> list[str]:
     head, *rows = training_table(report.study, [r.info for r in report.rows]) or [()]
     lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in (head, *rows)]
     return ["", lines[0], "|:--|:--|:--|:--|", *lines[1:]] if head else []
+
+
+def _member_lines(report: Report) -> list[str]:
+    """How much the members of ensembles differ."""
+    found = members_table(report)
+    if found is None:
+        return []
+    head, *rows = (
+        "| " + " | ".join(map(_markdown, cells)) + " |"
+        for cells in (found.heads, *found.rows)
+    )
+    line = "|" + "|".join([":--"] + ["--:"] * (len(found.heads) - 1)) + "|"
+    notes = [text for sentence in found.sentences for text in ("", _markdown(sentence))]
+    return ["", "## Members", "", head, line, *rows, *notes]
 
 
 def _beside_lines(found: Beside) -> list[str]:
@@ -162,9 +178,7 @@ def _beside_lines(found: Beside) -> list[str]:
     lines += ["", _markdown(found.caption)]
     if found.notes:
         lines.append("")
-    lines += [
-        f"{i}. Doubtful: {_markdown(note)}." for i, note in enumerate(found.notes, 1)
-    ]
+    lines += [f"{i}. {_markdown(note)}" for i, note in enumerate(found.explained, 1)]
     return lines
 
 
@@ -177,12 +191,18 @@ def _markdown(text: str) -> str:
     return " ".join(text.split())
 
 
-# Columns of the CSV and the field of a `Comparison` that each is of.
-DIFFERENCES = (
-    ("delta_churn", "churn"),
-    ("delta_accuracy", "accuracy"),
-    ("delta_prediction_difference", "prediction_difference"),
-)
+# Fields of a `Comparison` that the CSV has; the last one on request.
+_COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
+
+
+def _compared(report: Report) -> tuple[str, ...]:
+    shown = {quantity.name for quantity in report.quantities}
+    return tuple(name for name in _COMPARED if name in shown)
+
+
+def _measured(report: Report) -> tuple[str, ...]:
+    """Quantities with three columns each; `parameters` has one, beside the costs."""
+    return tuple(q.name for q in report.quantities if q.name != "parameters")
 
 
 def csv_table(report: Report) -> str:
@@ -201,9 +221,10 @@ def csv_table(report: Report) -> str:
     fields = ["method", "label", "status", "equation", "members", "training_cost"]
     fields += ["inference_cost", "parameters", "seconds", "compile_seconds"]
     fields += ["runs", "stopped_runs", "examples", "classes"]
-    for name in QUANTITIES:
+    for name in _measured(report):
         fields += [name, f"{name}_std", f"{name}_stderr"]
-    for name, *_ in DIFFERENCES:
+    for name in _compared(report):
+        name = f"delta_{name}"
         fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
     fields.append("verdict")
     found = beside(report)
@@ -216,7 +237,7 @@ def csv_table(report: Report) -> str:
     writer.writeheader()
     for row in report.rows:
         printed = _csv_paper(paper.get(row.info.name, {}), names)
-        writer.writerow(_csv_row(row) | printed)
+        writer.writerow(_csv_row(report, row) | printed)
     for missing in report.missing:
         writer.writerow(_csv_info(missing.info) | {"status": missing.reason})
     return out.getvalue()
@@ -228,7 +249,7 @@ def _csv_info(info: MethodInfo) -> dict:
     return {"method": info.name} | {name: getattr(info, name) for name in shared}
 
 
-def _csv_row(row: Row) -> dict:
+def _csv_row(report: Report, row: Row) -> dict:
     summary = row.summary
     out = _csv_info(row.info) | {
         "status": "finished",
@@ -238,15 +259,15 @@ def _csv_row(row: Row) -> dict:
         "classes": summary.num_classes,
         "verdict": row.verdict,
     }
-    for name in QUANTITIES:
+    for name in _measured(report):
         estimate = getattr(summary, name)
         out[name] = _full(estimate.mean)
         out[f"{name}_std"] = _full(estimate.std)
         out[f"{name}_stderr"] = _full(estimate.stderr)
     if (versus := row.comparison) is not None:
-        for name, field in DIFFERENCES:
+        for field in _compared(report):
             difference = getattr(versus, field)
-            holm_p = getattr(versus, f"{field}_p")
+            holm_p, name = getattr(versus, f"{field}_p"), f"delta_{field}"
             out[name] = _full(difference.difference)
             out[f"{name}_stderr"] = _full(difference.stderr)
             out[f"{name}_p"] = _full(difference.p)
@@ -284,6 +305,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
     for row in report.rows:
         table.add_row(*(Text(column.cell(row)) for column in shown))
     console.print(table)
+    if found := members_table(report):
+        console.print(terminal_table(found))
     for row in report.rows:
         if row.verdict:
             console.print(Text.assemble((row.info.label, "bold"), ": ", row.verdict))

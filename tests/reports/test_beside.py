@@ -66,6 +66,29 @@ def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
     assert by_name["mine"]["paper_accuracy"] == ""
 
 
+def test_a_derived_number_is_no_doubtful_one(tmp_path):
+    logits = three_methods()
+    folder = write_study(
+        tmp_path,
+        {"baseline": logits["baseline"], "kd": logits["steady"]},
+        LABELS,
+        published="diversity/table1/cifar100",
+        config={"columns": ["ece", "dee"]},
+    )
+    report = reports.write(folder)
+    found = beside(report)
+    kd = {row.name: row for row in found.rows}["kd"]
+    assert found.paper_cell(kd, "dee") == "1.48 derived [1]"
+    assert found.paper_cell(kd, "ece") == "7.20"
+    assert found.measured_cell(kd, "dee") == "–"  # there is no ensemble to compare with
+    (explained,) = found.explained
+    assert explained.startswith("Derived: from the calibrated NLL of the row")
+    page = report.files["report.html"].read_text()
+    assert "1.48<br><em>derived [1]</em>" in page
+    assert "over runs it does not count. Measured" in found.caption
+    assert explained in report.files["table.md"].read_text()
+
+
 def test_a_table_2_is_completed_and_says_from_where(tmp_path):
     folder = study(tmp_path, "reproducibility/table2/cifar10", "codistill_skl")
     report = reports.collect(folder)

@@ -16,9 +16,9 @@ from churn_jax.reports.html import FIGURES
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 
-# All but those about training-set sizes, strengths and ensemble sizes, and those of the
-# sections on ambiguity and on bounds.
-EVERY_STUDY = len(FIGURES) - 3 + 2
+# All but those about training-set sizes, strengths, ensemble sizes and calibrated NLL,
+# and those of the sections on ambiguity and on bounds.
+EVERY_STUDY = len(FIGURES) - 6 + 2
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 

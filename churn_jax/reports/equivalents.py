@@ -1,0 +1,163 @@
+"""Deep-ensemble equivalents: how many independent networks a row is worth.
+
+The reference is the study's own deep ensemble, whose members' predictions were kept:
+the calibrated NLL of its members alone, of two of them, and so on.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.predictions import PredictionsError
+from churn_jax.reports.artefacts import MethodInfo, StudyInfo
+from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.members import (
+    MEMBERS,
+    MEMBERS_VALIDATION,
+    Members,
+    load_members,
+)
+from churn_jax.reports.summary import MethodSummary
+
+__all__ = ["ReferenceCurve", "equivalents", "reference_curve", "reference_row"]
+
+FIRST_CHOICE = "teachers"
+MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReferenceCurve:
+    """Calibrated NLL of deep ensembles by their size.
+
+    Attributes:
+        name: row whose members they are.
+        label: name for people.
+        nll: `[R, M]` of 1 to M members, the mean over subsets of a size.
+    """
+
+    name: str
+    label: str
+    nll: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """`[M]`, over runs."""
+        return self.nll.mean(axis=0)
+
+    @property
+    def std(self) -> np.ndarray:
+        """`[M]`, deviation from run to run; NaN with one run."""
+        if len(self.nll) < 2:
+            return np.full(self.nll.shape[1], np.nan)
+        return self.nll.std(axis=0, ddof=1)
+
+
+def reference_row(
+    study: StudyInfo, summaries: Mapping[str, MethodSummary]
+) -> MethodInfo | None:
+    """The row that deep ensembles are read from.
+
+    That called `teachers`, or else the largest ensemble that was trained without a
+    penalty or a teacher; it must have finished and kept its members' predictions.
+
+    Args:
+        study: which rows there are.
+        summaries: of the rows with usable predictions.
+
+    Returns:
+        The row, or None where there is none.
+    """
+
+    def kept(info: MethodInfo) -> bool:
+        folder = study.method_folder(info.name)
+        there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+        return info.name in summaries and all(path.is_file() for path in there)
+
+    found = [info for info in study.methods if kept(info)]
+    for info in found:
+        if info.name == FIRST_CHOICE:
+            return info
+    plain = [info for info in found if info.method.get("class") == "ERM"]
+    return max(plain, key=lambda info: info.members or 0, default=None)
+
+
+@functools.partial(jax.jit, static_argnames="subsets")
+def _curve(logits, labels, validation_logits, validation_labels, subsets):
+    return metrics.ensemble_reference_curve(
+        logits,
+        labels,
+        validation_logits=validation_logits,
+        validation_labels=validation_labels,
+        subsets=subsets,
+    )
+
+
+def reference_curve(
+    study: StudyInfo, info: MethodInfo, runs: Sequence[int]
+) -> ReferenceCurve:
+    """The curve of a row, run by run.
+
+    Args:
+        study: where the row's files are.
+        info: of the row.
+        runs: those that finished.
+
+    Returns:
+        The `ReferenceCurve`.
+
+    Raises:
+        PredictionsError: a members' file cannot be used.
+    """
+    folder = study.method_folder(info.name)
+    test = load_members(folder / MEMBERS)
+    validation = load_members(folder / MEMBERS_VALIDATION)
+    a, b = test.logits.shape, validation.logits.shape
+    if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):
+        raise PredictionsError(
+            f"{folder}: members' logits {a} and those of validation {b} must be of the "
+            "same runs, members and classes"
+        )
+    return ReferenceCurve(info.name, info.label, _by_size(test, validation, runs))
+
+
+def _by_size(test: Members, validation: Members, runs: Sequence[int]) -> np.ndarray:
+    subsets = "all" if test.logits.shape[1] <= MOST_MEMBERS else "prefixes"
+    labels = test.labels.astype(np.int32), validation.labels.astype(np.int32)
+    curves = [
+        _curve(test.logits[run], labels[0], validation.logits[run], labels[1], subsets)
+        for run in runs
+    ]
+    return np.stack([np.asarray(curve, np.float64) for curve in curves])
+
+
+def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
+    """The row's summary with its deep-ensemble equivalent.
+
+    Every run's calibrated NLL is placed on the curve's mean over runs.
+
+    Args:
+        curve: of the study.
+        summary: of a row; without calibrated NLLs it stays as it is.
+
+    Returns:
+        The summary. Its `dee` is marked as a lower bound where a run is better than the
+        largest ensemble; a run that is worse than one network counts as 1.
+    """
+    nll = summary.run_values.get("calibrated_nll")
+    if nll is None or not np.isfinite(nll).all():
+        return summary
+    found = jax.device_get(
+        metrics.deep_ensemble_equivalent(
+            jnp.asarray(nll, jnp.float32), jnp.asarray(curve.mean, jnp.float32)
+        )
+    )
+    value = np.asarray(found.value, np.float64)
+    mean = over_runs(value)
+    estimate = Estimate(mean.mean, mean.std, mean.stderr, bool(found.saturated.any()))
+    values = {**summary.run_values, "dee": value}
+    return dataclasses.replace(summary, dee=estimate, run_values=values)

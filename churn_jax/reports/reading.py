@@ -1,0 +1,162 @@
+"""Row by row from a study's folder to numbers; logits are dropped on the way."""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+
+from churn_jax.predictions import (
+    Predictions,
+    PredictionsError,
+    check_comparable,
+    load_predictions,
+)
+from churn_jax.reports.artefacts import TEST, VALIDATION, MethodInfo, StudyInfo
+from churn_jax.reports.equivalents import (
+    ReferenceCurve,
+    equivalents,
+    reference_curve,
+    reference_row,
+)
+from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.members import (
+    DIAGNOSTICS,
+    MEMBERS,
+    Agreement,
+    Members,
+    agreement_of,
+    load_agreement,
+    load_members,
+)
+from churn_jax.reports.summary import MethodSummary, check_same_runs, summarize
+
+__all__ = ["CALIBRATED", "Reading"]
+
+CALIBRATED = frozenset(
+    ("calibrated_nll", "calibrated_brier", "calibrated_ece", "temperature", "dee")
+)
+"""Columns that need the validation predictions."""
+
+
+class Reading:
+    """What has been read of a study so far.
+
+    Attributes:
+        examples: who all rows are evaluated on, from the first row that was read.
+        summaries: by row.
+        agreements: of the rows whose members' predictions are there.
+        reasons: why a row has no summary.
+        unreadable: sentences about files beside the predictions that cannot be used.
+    """
+
+    def __init__(self, study: StudyInfo, columns: Collection[str]):
+        self.study, self.columns = study, frozenset(columns)
+        self.examples: Predictions | None = None
+        self.summaries: dict[str, MethodSummary] = {}
+        self.agreements: dict[str, Agreement] = {}
+        self.reasons: dict[str, str] = {}
+        self.unreadable: list[str] = []
+
+    def read(self, info: MethodInfo) -> None:
+        """A row's numbers, or the reason why there are none."""
+        path = self.study.method_folder(info.name) / TEST
+        if not path.exists():
+            self.reasons[info.name] = "it has no predictions yet"
+            return
+        try:
+            predictions = load_predictions(path)
+            if self.examples is not None:
+                check_comparable(self.examples, predictions)
+            summary = summarize(
+                predictions,
+                stopped=info.stopped_replicas,
+                validation=self._validation(info, predictions),
+            )
+        except PredictionsError as error:
+            self.reasons[info.name] = _sentence(error)
+            return
+        if self.examples is None:  # only who is in it is kept, not the logits
+            self.examples = dataclasses.replace(
+                predictions,
+                logits=np.zeros((1, predictions.ids.size, 2), np.float32),
+                meta={},
+            )
+        if info.parameters is not None:
+            size = Estimate(float(info.parameters), np.nan, np.nan)
+            summary = dataclasses.replace(summary, parameters=size)
+        self.summaries[info.name] = self._with_members(info, summary)
+
+    def _validation(
+        self, info: MethodInfo, predictions: Predictions
+    ) -> Predictions | None:
+        """What temperatures are fitted on, for studies that show what they give."""
+        path = self.study.method_folder(info.name) / VALIDATION
+        if not self.columns & CALIBRATED or not path.exists():
+            return None
+        try:
+            validation = load_predictions(path)
+            check_same_runs(predictions, validation)
+        except PredictionsError as error:
+            self._complain(f"{info.label} has no calibrated numbers", error)
+            return None
+        return validation
+
+    def _with_members(self, info: MethodInfo, summary: MethodSummary) -> MethodSummary:
+        """The summary with what the members' predictions say, if they were kept."""
+        folder = self.study.method_folder(info.name)
+        try:
+            if (folder / MEMBERS).exists():
+                members = load_members(folder / MEMBERS)
+                _check_examples(self.examples, members)
+                agreement = agreement_of(members)
+            elif (folder / DIAGNOSTICS).exists():
+                agreement = load_agreement(folder / DIAGNOSTICS)
+            else:
+                return summary
+            agreement = agreement.of_runs(summary.runs)
+        except PredictionsError as error:
+            self._complain(f"Nothing is known of the members of {info.label}", error)
+            return summary
+        self.agreements[info.name] = agreement
+        return dataclasses.replace(
+            summary,
+            member_kl=over_runs(agreement.mean_kl),
+            member_disagreement=over_runs(agreement.disagreement),
+        )
+
+    def place_on_reference(self) -> ReferenceCurve | None:
+        """Gives every row its deep-ensemble equivalent, where the study shows it."""
+        if "dee" not in self.columns:
+            return None
+        info = reference_row(self.study, self.summaries)
+        if info is None:
+            if self.summaries:
+                self.unreadable.append(
+                    "No row has the predictions of a deep ensemble's members on both "
+                    "splits, so there are no deep-ensemble equivalents."
+                )
+            return None
+        try:
+            curve = reference_curve(self.study, info, self.summaries[info.name].runs)
+        except PredictionsError as error:
+            self._complain("There are no deep-ensemble equivalents", error)
+            return None
+        self.summaries = {
+            name: equivalents(curve, summary)
+            for name, summary in self.summaries.items()
+        }
+        return curve
+
+    def _complain(self, what: str, error: PredictionsError) -> None:
+        self.unreadable.append(f"{what}: {_sentence(error)}.")
+
+
+def _check_examples(examples: Predictions | None, members: Members) -> None:
+    """Refuses members' predictions of other examples than the rows'."""
+    if examples is not None:
+        own = {"ids": members.ids, "labels": members.labels}
+        check_comparable(examples, dataclasses.replace(examples, **own))
+
+
+def _sentence(error: PredictionsError) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,196 @@
+"""Calibrated columns and deep-ensemble equivalents, from files to every table."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from churn_jax import reports
+from churn_jax.predictions import load_predictions
+from churn_jax.reports import equivalent_plots
+from churn_jax.reports.cells import equivalent, millions
+from churn_jax.reports.equivalents import ReferenceCurve
+from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.html import FIGURES
+from churn_jax.reports.members import MEMBERS_VALIDATION
+from tests.reports.fake_ensembles import R, write_ensembles
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return reports.collect(write_ensembles(tmp_path_factory.mktemp("runs") / "a"))
+
+
+@pytest.fixture(scope="module")
+def summaries(report):
+    return {row.info.name: row.summary for row in report.rows}
+
+
+def test_every_run_has_its_own_temperature(report, summaries):
+    folder = report.study.method_folder("student")
+    test = load_predictions(folder / "predictions.npz")
+    validation = load_predictions(folder / "predictions-validation.npz")
+    found = summaries["student"]
+    labels = test.labels[:, None]
+    for run in range(R):
+        temperature = found.run_values["temperature"][run]
+        # Where the NLL of validation is least, its slope in 1 / T is zero.
+        z = validation.logits[run].astype(np.float64)
+        expected = (softmax(z / temperature, axis=-1) * z).sum(-1).mean()
+        said = np.take_along_axis(z, validation.labels[:, None], -1).mean()
+        assert expected == pytest.approx(said, abs=1e-5)
+        scaled = log_softmax(test.logits[run].astype(np.float64) / temperature, -1)
+        nll = -np.take_along_axis(scaled, labels, -1).mean()
+        assert found.run_values["calibrated_nll"][run] == pytest.approx(nll, rel=1e-5)
+    assert len(set(found.run_values["temperature"])) == R
+    # Three times too sure: far from calibrated as deployed, as good as one network.
+    alike, single = summaries["alike"], summaries["single"]
+    assert alike.nll.mean > 1.2 * single.nll.mean
+    assert alike.calibrated_nll.mean < 1.2 * single.calibrated_nll.mean
+    assert alike.temperature.mean == pytest.approx(3 * 0.88, rel=0.2)
+
+
+def test_the_curve_is_that_of_the_teachers_run_by_run(report):
+    curve = report.reference
+    assert (curve.name, curve.nll.shape) == ("teachers", (R, 4))
+    np.testing.assert_allclose(curve.mean, curve.nll.mean(axis=0))
+    # All members are the row itself.
+    own = next(r for r in report.rows if r.info.name == "teachers")
+    np.testing.assert_allclose(
+        curve.nll[:, -1], own.summary.run_values["calibrated_nll"], rtol=1e-4
+    )
+
+
+def test_rows_are_placed_on_the_mean_curve(report, summaries):
+    curve, student = report.reference.mean, summaries["student"]
+    assert (np.diff(curve) < 0).all()
+    expected = np.interp(
+        student.run_values["calibrated_nll"], curve[::-1], [4, 3, 2, 1]
+    )
+    np.testing.assert_allclose(student.run_values["dee"], expected, rtol=1e-4)
+    assert student.dee.mean == pytest.approx(expected.mean(), rel=1e-4)
+    cells = {name: equivalent(summary.dee) for name, summary in summaries.items()}
+    assert cells["deaf"] == "1.00" and cells["oracle"] == "≥ 4.00"
+    assert "≥" not in cells["student"] and "±" in cells["student"]
+    assert np.isnan(summaries["single"].member_kl.mean)
+    assert summaries["teachers"].member_kl.mean > 0.1
+
+
+def test_cells_of_the_new_columns():
+    assert equivalent(Estimate(2.744, 0.12, 0.1)) == "2.74 ± 0.12"
+    assert equivalent(Estimate(3.95, 0.05, 0.1, at_least=True)) == "≥ 3.95 ± 0.05"
+    assert equivalent(Estimate(4.0, 0.0, 0.0, at_least=True)) == "≥ 4.00"
+    assert equivalent(Estimate(np.nan, np.nan, np.nan)) == "–"
+    assert millions(Estimate(464_154.0, np.nan, np.nan)) == "0.46 M"
+    assert millions(Estimate(np.nan, np.nan, np.nan)) == "–"
+
+
+def test_rows_are_compared_in_what_is_calibrated(report, summaries):
+    student = next(r for r in report.rows if r.info.name == "student")
+    change = student.change
+    values = [summaries[n].run_values["calibrated_nll"] for n in ("student", "single")]
+    assert change.difference == pytest.approx((values[0] - values[1]).mean())
+    spread = (values[0] - values[1]).std(ddof=1) / np.sqrt(R)
+    assert change.stderr == pytest.approx(spread)
+    assert "calibrated NLL" in student.verdict and "churn" not in student.verdict
+    assert "DEE: size of the deep ensemble" in report.caption
+    text = reports.markdown_table(report)
+    heads = [head.strip() for head in text.splitlines()[2].strip("|").split("|")]
+    assert heads[-2:] == ["Δ of Cal. NLL", "p"] and "Parameters" in heads
+    assert "0.46 M" in text and "1.84 M" in text
+    rows = list(csv.DictReader(io.StringIO(reports.csv_table(report))))
+    assert float(rows[2]["delta_calibrated_nll"]) == change.difference
+    assert float(rows[2]["dee"]) == summaries["student"].dee.mean
+    assert rows[1]["parameters"] == "1840001"
+
+
+def test_the_figures_of_such_a_study(report):
+    drawn = {draw for draw, _, _ in FIGURES}
+    assert {
+        getattr(equivalent_plots, name) for name in equivalent_plots.__all__
+    } < drawn
+    svg = equivalent_plots.on_reference_curve(report)
+    for label in ("Deep ensembles of Teachers", "Student", "Oracle"):
+        assert label in svg
+    assert "Single" not in equivalent_plots.against_diversity(report)
+    assert "Single" in equivalent_plots.against_parameters(report)
+
+
+def altered(tmp_path, change, **options):
+    """The report of the study after something has happened to its folder."""
+    folder = write_ensembles(tmp_path / "runs", **options)
+    change(folder)
+    return reports.collect(folder)
+
+
+def numbers(report, name):
+    return {row.info.name: getattr(row.summary, name).mean for row in report.rows}
+
+
+def test_without_validation_predictions_a_row_has_dashes(tmp_path):
+    def forget(folder):
+        (folder / "methods" / "student" / "predictions-validation.npz").unlink()
+        torn = folder / "methods" / "deaf" / "predictions-validation.npz"
+        torn.write_bytes(torn.read_bytes()[:-40])
+
+    report = altered(tmp_path, forget)
+    for name in ("calibrated_nll", "temperature", "dee"):
+        found = numbers(report, name)
+        assert np.isnan(found["student"]) and np.isnan(found["deaf"])
+        assert np.isfinite(found["single"]) and np.isfinite(found["oracle"])
+    student = next(r for r in report.rows if r.info.name == "student")
+    assert student.verdict.startswith("Calibrated NLL is not tested, since no run has")
+    (remark,) = report.unreadable
+    assert remark.startswith("Deaf has no calibrated numbers: ")
+    assert "| – |" in reports.markdown_table(report)
+
+
+def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path):
+    def rename(folder):
+        (folder / "methods" / "teachers").rename(folder / "methods" / "de4")
+        text = (folder / "study.json").read_text()
+        (folder / "study.json").write_text(text.replace('"teachers"', '"de4"'))
+
+    report = altered(tmp_path, rename, columns=["dee"])
+    assert report.reference.name == "de4"
+    assert numbers(report, "dee")["oracle"] == 4.0
+
+
+def test_without_any_ensemble_there_are_no_equivalents_and_one_sentence(tmp_path):
+    def forget(folder):
+        (folder / "methods" / "teachers" / MEMBERS_VALIDATION).unlink()
+
+    report = altered(tmp_path, forget, columns=["dee", "churn"])
+    assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
+    assert any("no deep-ensemble equivalents" in remark for remark in report.remarks)
+    assert equivalent_plots.on_reference_curve(report) == ""
+    # Not asked for the calibrated NLL itself, it is a study of churn.
+    assert report.headline.name == "churn"
+
+
+def test_a_torn_members_file_is_told_once_and_the_table_stays(tmp_path):
+    def tear(folder):
+        path = folder / "methods" / "teachers" / MEMBERS_VALIDATION
+        path.write_bytes(path.read_bytes()[:-40])
+
+    report = altered(tmp_path, tear)
+    (remark,) = report.unreadable
+    assert remark.startswith("There are no deep-ensemble equivalents: ")
+    assert "truncated" in remark and len(report.rows) == 6
+
+
+def test_one_run_has_a_curve_without_a_band():
+    curve = ReferenceCurve("a", "A", np.array([[0.8, 0.7]]))
+    assert np.isnan(curve.std).all() and curve.mean.tolist() == [0.8, 0.7]
+
+
+def test_a_study_that_asks_for_nothing_reads_no_validation(tmp_path):
+    def poison(folder):
+        for path in folder.glob("methods/*/predictions-validation.npz"):
+            path.write_bytes(b"")
+
+    report = altered(tmp_path, poison, columns=["accuracy", "churn"])
+    assert report.unreadable == ()
+    assert np.isnan(numbers(report, "temperature")["single"])

@@ -1,0 +1,161 @@
+"""Members' predictions: kept whole, read with care, and told of in every report."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from churn_jax import reports
+from churn_jax.predictions import PredictionsError
+from churn_jax.reports.agreement import HARDLY, html_section, members_table
+from churn_jax.reports.members import (
+    DIAGNOSTICS,
+    MEMBERS,
+    Members,
+    agreement_of,
+    load_agreement,
+    load_members,
+    save_agreement,
+    save_members,
+)
+from tests.reports.conftest import LABELS, three_methods
+from tests.reports.fake_study import write_study
+
+FEW = Members(np.arange(3), np.array([0, 1, 1]), np.zeros((2, 4, 3, 5)))
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    path = save_members(tmp_path / "a" / MEMBERS, FEW)
+    found = load_members(path)
+    assert found.logits.dtype == np.float32 and found.logits.shape == (2, 4, 3, 5)
+    np.testing.assert_array_equal(found.labels, FEW.labels)
+    assert [p.name for p in path.parent.iterdir()] == [MEMBERS]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: path.unlink(), "does not exist"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "truncated"),
+        (lambda path: path.write_bytes(b""), "truncated"),
+        (lambda path: np.savez(path, ids=FEW.ids), "labels, logits missing"),
+        (
+            lambda path: np.savez(
+                path, ids=FEW.ids, labels=FEW.labels, logits=FEW.logits[0]
+            ),
+            r"\[R, M, N, C\].*got \(4, 3, 5\)",
+        ),
+    ],
+)
+def test_an_unusable_file_is_one_sentence_with_its_path(tmp_path, spoil, words):
+    path = save_members(tmp_path / MEMBERS, FEW)
+    spoil(path)
+    with pytest.raises(PredictionsError, match=words) as caught:
+        load_members(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_write_leaves_no_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_members(tmp_path / MEMBERS, FEW)
+    assert not list(tmp_path.iterdir())
+
+
+def by_hand():
+    """Two runs of two members on ten examples of three classes, p = 3/5, 1/5, 1/5."""
+    # Members of run 0 differ on the last of ten examples; those of run 1 on none.
+    classes = np.tile(LABELS, (2, 2, 1))
+    classes[0, 1, 9] = 0
+    return Members(np.arange(10), LABELS, np.log(3.0) * np.eye(3)[classes])
+
+
+def test_diagnostics_by_hand_also_through_their_file(tmp_path):
+    found = agreement_of(by_hand())
+    # KL of (3, 1, 1) / 5 to (1, 3, 1) / 5 is log(3) * 2/5, on one example of ten.
+    np.testing.assert_allclose(found.mean_kl, [np.log(3) / 25, 0], atol=1e-6)
+    np.testing.assert_allclose(found.disagreement, [0.1, 0], rtol=1e-6)
+    np.testing.assert_allclose(found.member_accuracy, [0.95, 1], rtol=1e-6)
+    assert (found.members, found.examples, found.total) == (2, 10, 10)
+    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(by_hand(), total=99))
+    again = load_agreement(tmp_path / DIAGNOSTICS)
+    assert (again.examples, again.total) == (10, 99)
+    np.testing.assert_array_equal(again.mean_kl, found.mean_kl)
+    (tmp_path / DIAGNOSTICS).write_text('{"members": 2')
+    with pytest.raises(PredictionsError, match="cannot read the members' diagnostics"):
+        load_agreement(tmp_path / DIAGNOSTICS)
+
+
+def test_a_stopped_run_is_null_in_the_file_and_in_no_number(tmp_path):
+    members = by_hand()
+    members.logits[0] = np.nan
+    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(members))
+    record = json.loads((tmp_path / DIAGNOSTICS).read_text())
+    assert record["mean_kl"][0] is None
+    found = load_agreement(tmp_path / DIAGNOSTICS).of_runs([1])
+    np.testing.assert_array_equal(found.mean_kl, [0])
+    with pytest.raises(PredictionsError, match="run 2 is missing among members of 2"):
+        agreement_of(members).of_runs([2])
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Three methods with members: some that differ, equal ones, and a broken file."""
+    runs = three_methods()
+    methods = {name: runs["steady"] for name in ("baseline", "alike", "differ", "torn")}
+    methods["elsewhere"] = methods["partly"] = runs["steady"]
+    folder = write_study(tmp_path_factory.mktemp("runs"), methods, LABELS)
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 2, 10, 3))
+    same = np.repeat(logits[:, :1], 2, axis=1)
+    ids = np.arange(10)
+    for name, found in {"alike": same, "differ": logits, "torn": logits}.items():
+        save_members(folder / "methods" / name / MEMBERS, Members(ids, LABELS, found))
+    torn = folder / "methods" / "torn" / MEMBERS
+    torn.write_bytes(torn.read_bytes()[:-30])
+    others = Members(ids + 1, LABELS, logits)
+    save_members(folder / "methods" / "elsewhere" / MEMBERS, others)
+    diagnostics = agreement_of(Members(ids, LABELS, logits), total=50_000)
+    save_agreement(folder / "methods" / "partly" / DIAGNOSTICS, diagnostics)
+    return reports.collect(folder)
+
+
+def test_members_are_in_every_form_of_any_study(pairs):
+    out = io.StringIO()
+    reports.print_report(pairs, Console(file=out, width=200))
+    forms = (reports.markdown_table(pairs), html_section(pairs), out.getvalue())
+    for text in forms:
+        said = " ".join(text.split())
+        assert "Members" in said and "Accuracy of a member %" in said
+        assert "Alike: two members predict the same class for more than" in said
+        assert "Differ: two members" not in said
+        assert "Partly: on 10 of 50,000 examples, evenly spaced." in said
+    found = members_table(pairs)
+    assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
+    assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
+    assert pairs.rows[1].agreement.disagreement.mean() < HARDLY
+
+
+def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
+    assert [row.info.name for row in pairs.rows] == [
+        *("baseline", "alike", "differ", "torn", "elsewhere", "partly")
+    ]
+    torn, elsewhere = pairs.unreadable
+    assert torn.startswith("Nothing is known of the members of Torn: ")
+    assert "truncated" in torn
+    assert "1 of 10 ids only on the first side" in elsewhere
+    assert set(pairs.unreadable) <= set(pairs.remarks)
+
+
+def test_a_study_from_before_has_no_such_section_and_its_columns_stay(report):
+    assert members_table(report) is None and html_section(report) == ""
+    for name in report.files:
+        text = (report.study.folder / name).read_text()
+        for word in ("## Members", "<h2>Members", "member_kl", "Cal. ", "dee"):
+            assert word not in text, (name, word)
