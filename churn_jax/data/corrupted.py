@@ -142,22 +142,23 @@ def corrupted_sets(
     if limit is not None and limit < 1:
         raise DataError(f"limit must be a positive count; got {limit}")
     name = str(name).removeprefix("tfds:")
+    base = name.partition(":")[0]  # without the version of a TFDS set
     wanted = CORRUPTIONS if corruptions is None else tuple(corruptions)
     levels = SEVERITIES if severities is None else tuple(severities)
 
     if source in (None, "folder"):
-        folder = find_folder(name, manual_dir)
+        folder = find_folder(base, manual_dir)
         if folder is not None:
             _check_known(wanted, None, levels, SEVERITIES)
-            files = CorruptedFolder.open(name, folder, wanted)
+            files = CorruptedFolder.open(base, folder, wanted)
             return CorruptedSets(str(folder), wanted, levels, files.read, limit)
         if source is not None:
             raise DataError(
-                f"there is no folder {FOLDERS.get(name, f'{name}-C')} in the "
+                f"there is no folder {FOLDERS.get(base, f'{base}-C')} in the "
                 f"manual_dir {manual_dir}"
             )
     if source in (None, "tfds"):
-        found = _prepared(name, data_dir, source)
+        found = _prepared(base, data_dir, source)
         if found is not None:
             wanted = found.corruptions if corruptions is None else wanted
             levels = found.severities if severities is None else levels

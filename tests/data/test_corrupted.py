@@ -67,7 +67,8 @@ def folder(tmp_path, rng):
 
 def test_a_folder_gives_every_kind_and_severity(folder):
     for given in (folder, folder.parent):
-        sets = corrupted_sets("cifar100", manual_dir=given)
+        name = "cifar100" if given == folder else "tfds:cifar100:3.0.2"
+        sets = corrupted_sets(name, manual_dir=given)
         assert (len(sets), sets.source) == (75, str(folder))
         found = list(sets)
         kinds = [(s.corruption, s.severity) for s in found]
