@@ -1,0 +1,186 @@
+"""The third paper's presets: their recipes, and who learns from whom."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from churn_jax.methods import ERM, OneToOneDistillation
+from churn_jax.studies.presets import PRESETS, preset
+from churn_jax.training.optim import make_schedule
+
+STUDIES = [name for name in PRESETS if name.startswith("dm-")]
+STUDENTS = ("kd", "gaussian", "ods", "conf_ods")
+every_study = pytest.mark.parametrize("name", STUDIES)
+
+
+def training(config, row):
+    return config.spec(row).config(config.train)
+
+
+def numbers(config, row):
+    """What a recipe's table has of a row."""
+    train = training(config, row)
+    rate, decay = train.optimizer.learning_rate, train.optimizer.weight_decay
+    return train.batch_size, rate, decay, train.epochs
+
+
+@pytest.mark.parametrize(
+    ("name", "teachers", "students"),
+    [
+        ("dm-cifar10-be4", (512, 0.4, 4e-4, 200), (128, 0.1, 4e-4, 250)),
+        ("dm-cifar10-be8", (512, 0.4, 4e-4, 200), (64, 0.05, 4e-4, 250)),
+        ("dm-cifar100", (256, 0.2, 5e-4, 300), (64, 0.05, 5e-4, 300)),
+        ("dm-cifar100-wrn28-2", (256, 0.2, 5e-4, 300), (64, 0.05, 5e-4, 300)),
+    ],
+)
+def test_recipe_is_the_released_one(name, teachers, students):
+    config = preset(name)
+    for row in ("teachers", "single"):
+        assert numbers(config, row) == teachers
+    for row in ("scratch", *STUDENTS):
+        assert numbers(config, row) == students
+    for spec in config.methods:
+        train = spec.config(config.train)
+        optimizer = train.optimizer
+        assert (optimizer.momentum, optimizer.nesterov) == (0.9, False)
+        assert (optimizer.decay, optimizer.decay_on) == ("l2", "all")
+        assert optimizer.fast_rate == 0.5 and train.weights == "best"
+        assert (train.augmentation.pad_crop, train.augmentation.flip) == (4, True)
+    assert config.data.validation == 5000
+
+
+def test_learning_rate_rises_stays_and_falls_as_the_released_one():
+    config = preset("dm-cifar10-be4")
+    for row, (up, flat, down, end) in (
+        ("teachers", (5, 100, 180, 200)),
+        ("kd", (5, 125, 225, 250)),
+    ):
+        optimizer = training(config, row).optimizer
+        schedule = make_schedule(optimizer, steps_per_epoch=10, total_steps=10 * end)
+        found = [
+            float(schedule(10 * epoch))
+            for epoch in (0, up, flat, (flat + down) // 2, down, end - 1)
+        ]
+        np.testing.assert_allclose(found, [0.01, 1, 1, 0.505, 0.01, 0.01], rtol=1e-4)
+
+
+@every_study
+def test_students_follow_as_many_teachers_as_they_have_members(name):
+    config = preset(name)
+    for spec in config.methods:
+        if not isinstance(spec.method, OneToOneDistillation):
+            continue
+        teacher = config.spec(spec.teacher)
+        extra = spec.method.external_teachers
+        assert teacher.method.members == spec.method.members + extra
+        assert isinstance(teacher.method, ERM) and teacher.separate
+        assert spec.method.deploy == teacher.method.deploy == "mean_probs"
+
+
+@every_study
+def test_distillation_has_the_papers_weight_and_the_sets_temperature(name):
+    config = preset(name)
+    wide = config.data.name in ("cifar100", "tiny_imagenet")
+    for spec in config.methods:
+        method = spec.method
+        if isinstance(method, OneToOneDistillation) and "_tau" not in spec.name:
+            assert (method.alpha, method.temperature) == (0.9, 1.0 if wide else 4.0)
+        if "cifar" in name and "small" not in name and spec.name in STUDENTS[1:]:
+            assert method.step_size == 1 / 255 and method.pixel_range == (0.0, 1.0)
+
+
+@every_study
+def test_only_students_of_many_members_share_weights(name):
+    config = preset(name)
+    for spec in config.methods:
+        group = spec.groups(config.model, 10)[0]
+        shares = isinstance(spec.method, OneToOneDistillation) or spec.name == "scratch"
+        assert (group.network.heads > 1) == shares != spec.separate
+        assert group.members == spec.method.members
+        if shares:  # one network, whose objective is a mean over its members
+            assert group.size == 1
+            assert getattr(spec.method, "over_members", "mean") == "mean"
+
+
+def networks(name, *rows):
+    config = preset(name)
+    specs = [config.spec(row) for row in rows]
+    return [spec.groups(config.model, 100)[0].network.name for spec in specs]
+
+
+def test_smaller_students_learn_from_wide_teachers():
+    rows = ("teachers", "single", "scratch", "ods")
+    for width in (2, 5):
+        small = f"wide_resnet28_{width}"
+        assert networks(f"dm-cifar100-wrn28-{width}", *rows) == [
+            "wide_resnet28_10",
+            small,
+            f"{small}-be4",
+            f"{small}-be4",
+        ]
+    found = networks("dm-tinyimagenet:tiny", *rows)
+    assert found == ["wide_resnet10_1"] * 2 + ["wide_resnet10_1-be4"] * 2
+    config = preset("dm-tinyimagenet")
+    assert config.data.validation is None  # the set's own, 50 of each class
+    assert config.train.augmentation.pad_crop == 8
+
+
+def test_mimo_has_three_members_and_no_conf_ods():
+    config = preset("dm-mimo")
+    names = [spec.name for spec in config.methods]
+    assert names == ["teachers", "single", "scratch", "kd", "gaussian", "ods"]
+    assert networks("dm-mimo", "teachers", "ods") == [
+        "wide_resnet28_10",
+        "wide_resnet28_10-mimo3",
+    ]
+    assert config.spec("teachers").method.members == 3
+
+
+def test_end2_has_more_teachers_than_conf_ods():
+    config = preset("dm-end2-cifar10")
+    members = {s.name: s.method.members for s in config.methods}
+    teachers = {m: members.pop(f"teachers_{m}") for m in (4, 8, 16, 32)}
+    assert all(m == count for m, count in teachers.items())
+    ends = {f"end2_{m}": 1 for m in (4, 8, 16, 32)}
+    assert members == {**ends, "conf_ods_4": 4, "conf_ods_8": 8}
+    for size, whole in ((4, "dm-cifar10-be4"), (8, "dm-cifar10-be8")):
+        alike, row = preset(whole), f"conf_ods_{size}"
+        assert config.spec(row).method == alike.spec("conf_ods").method
+        assert training(config, row) == training(alike, "conf_ods")
+    assert training(config, "end2_4") == training(config, "conf_ods_4")
+
+
+def test_grids_differ_in_the_temperature_alone():
+    for name in ("dm-table6", "dm-table7"):
+        rows = [s for s in preset(name).methods if s.name.startswith("kd_tau")]
+        assert [row.method.temperature for row in rows] == [1.0, 2.0, 4.0, 8.0]
+        same = {jax.tree.structure(row.method) for row in rows}
+        assert len(same) == 1 and {row.teacher for row in rows} == {"teachers"}
+        assert all(r.method.replace(temperature=4.0) == rows[2].method for r in rows)
+
+
+@pytest.mark.parametrize("name", ["dm-fashion", "dm-mnist", "dm-digits"])
+def test_cpu_studies_have_the_papers_rule_of_batches_and_rates(name):
+    config = preset(name)
+    batch, rate, decay, _ = numbers(config, "teachers")
+    members = config.spec("teachers").method.members
+    assert numbers(config, "ods")[:3] == (batch // members, rate / members, decay)
+    assert config.train.replicas == 5
+
+
+def test_other_directions_on_fashion_mnist():
+    config = preset("dm-fashion-more")
+    plus = config.spec("transfer_ods")
+    assert (plus.teacher, plus.method.external_teachers) == ("teachers_plus", 1)
+    for row in ("averaged", "averaged_ods", "end2"):
+        assert config.spec(row).separate and config.spec(row).method.members == 1
+    shared = {s.name for s in config.methods} & {
+        s.name for s in preset("dm-fashion").methods
+    }
+    for row in shared:  # the same rows, so that both tables can be read together
+        assert config.spec(row) == preset("dm-fashion").spec(row)
+    assert dataclasses.replace(
+        config, name="", title="", methods=()
+    ) == dataclasses.replace(preset("dm-fashion"), name="", title="", methods=())
