@@ -3,7 +3,6 @@
 The layout is that of the archive, with few classes of few images.
 """
 
-
 import numpy as np
 import pytest
 from PIL import Image
