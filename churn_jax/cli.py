@@ -15,6 +15,7 @@ _COMMANDS = {
     "sweep": "train a grid of coefficients, draw it and pick the best value",
     "stream": "train click models in one pass over a stream and report",
     "report": "write table and report of a study's folder again",
+    "diversity": "how much a finished study's ensembles differ, and where",
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
     "doctor": "versions, devices, mesh, and whether this machine repeats a run",
@@ -78,6 +79,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.study import report
 
         return report
+    if name == "diversity":
+        from churn_jax.command.diversity import diversity
+
+        return diversity
     if name == "data":
         from churn_jax.command.data import data
 

@@ -1,0 +1,153 @@
+"""What `churn-jax diversity` has computed: a file per section, grown part by part.
+
+A part is what one row's replica (or one corrupted test set) has given. It is kept until
+its row is trained again or the section is asked for with other settings, so the same
+command goes on where it was stopped.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.predictions import replace_file
+
+__all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
+
+FOLDER = "diversity"
+SECTIONS = ("teachers", "students", "jacobians", "matching", "ood", "corruptions")
+
+
+class SectionRecord:
+    """`diversity/<section>.json`, and `.npz` beside it for what is large.
+
+    Attributes:
+        settings: what all parts were computed with.
+        stamps: what each part's row was trained as.
+        parts: results by key, JSON values; None stands for nan.
+        arrays: large results, by key.
+        replaced: whether a file with other settings was there.
+    """
+
+    def __init__(self, run_dir, section: str, settings: Mapping[str, Any] | None):
+        """Reads the section's files where they are there.
+
+        Args:
+            run_dir: the folder of the study.
+            section: one of `SECTIONS`.
+            settings: parts of other settings are left out; None takes what is there.
+
+        Raises:
+            ValueError: the file is no record of a section.
+        """
+        self.path = Path(run_dir) / FOLDER / f"{section}.json"
+        self.section = section
+        self.settings: dict[str, Any] = dict(settings or {})
+        self.stamps: dict[str, str] = {}
+        self.parts: dict[str, Any] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+        self.facts: dict[str, Any] = {}
+        self.replaced = False
+        if not self.path.exists():
+            return
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            there = found["settings"]
+            parts, stamps = found["parts"], found["stamps"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self.path} is not what churn-jax diversity writes ({error!r}); "
+                "remove it to compute it again"
+            ) from error
+        if settings is not None and there != json.loads(json.dumps(self.settings)):
+            self.replaced = True
+            return
+        self.settings, self.parts, self.stamps = there, parts, stamps
+        self.facts = {k: v for k, v in found.items() if k in ("date", "hardware")}
+        if self._arrays.exists():
+            with np.load(self._arrays, allow_pickle=False) as archive:
+                self.arrays = {name: archive[name] for name in archive.files}
+
+    @property
+    def _arrays(self) -> Path:
+        return self.path.with_suffix(".npz")
+
+    def has(self, key: str, stamp: str) -> bool:
+        """Whether the part is there, of a row that was trained as it is now."""
+        return key in self.parts and self.stamps.get(key) == stamp
+
+    def put(
+        self,
+        key: str,
+        stamp: str,
+        value: Any,
+        array: np.ndarray | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Adds a part and writes the files, whole or not at all.
+
+        Args:
+            key: of the part.
+            stamp: what its row was trained as.
+            value: JSON values and arrays.
+            array: what is too large for JSON.
+            facts: when and where it was computed.
+        """
+        if array is not None:  # written first: the record says that it is there
+            self.arrays[key] = np.asarray(array)
+            content = io.BytesIO()
+            np.savez_compressed(content, allow_pickle=False, **self.arrays)
+            with replace_file(self._arrays) as file:
+                file.write(content.getvalue())
+        self.parts[key], self.stamps[key] = _plain(value), stamp
+        self.facts = dict(facts or self.facts)
+        record = {
+            "section": self.section,
+            **self.facts,
+            "settings": self.settings,
+            "stamps": self.stamps,
+            "parts": self.parts,
+        }
+        with replace_file(self.path) as file:
+            file.write((json.dumps(record, allow_nan=False) + "\n").encode())
+
+    def of_rows(self) -> dict[str, dict[str, Any]]:
+        """Parts by row, then by what is left of their key, in the order they came.
+
+        Example:
+            >>> record = SectionRecord("nowhere", "students", {})
+            >>> record.parts = {"kd/0": 1, "kd/1": 2}
+            >>> record.of_rows()
+            {'kd': {'0': 1, '1': 2}}
+        """
+        rows: dict[str, dict[str, Any]] = {}
+        for key, value in self.parts.items():
+            row, _, rest = key.partition("/")
+            rows.setdefault(row, {})[rest] = value
+        return rows
+
+
+def as_numbers(value: Any) -> np.ndarray:
+    """A JSON list as float64; None is nan.
+
+    Example:
+        >>> as_numbers([1, None])
+        array([ 1., nan])
+    """
+    return np.array(value, np.float64)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, nan as None."""
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
+        return _plain(np.asarray(value).tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,340 @@
+"""Sections of `diversity.html`: their tables, their figures and what is to be seen."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from churn_jax.analysis.corruption import QUANTITIES
+from churn_jax.reports import diversity_plots as plots
+from churn_jax.reports import robustness_plots
+from churn_jax.reports.artefacts import StudyInfo
+from churn_jax.reports.cells import number, percent
+from churn_jax.reports.diversity_numbers import (
+    Spread,
+    corruptions_of,
+    estimate,
+    foreign_of,
+    rocs_of,
+    similarities_of,
+    spreads_of,
+)
+from churn_jax.reports.diversity_record import SectionRecord
+
+__all__ = ["BUILDERS", "Section", "Table"]
+
+KINDS = {
+    "clean": "Training images",
+    "gaussian": "+ Gaussian noise",
+    "ods": "+ ODS",
+    "conf_ods": "+ ConfODS",
+    "transfer": "+ ODS of another run's network",
+    "adversarial": "+ adversarial step",
+    "test": "Test images",
+}
+DRAWN = {"gaussian": "Gaussian noise", "ods": "ODS"}
+RUNS = "Mean ± standard deviation over runs."
+BOX = (
+    "Boxes: first quartile, median, third quartile; whiskers: 5th and 95th percentile; "
+    "each the mean over runs."
+)
+BIN_BOX = (
+    "Boxes: quartiles of the examples of a bin; whiskers: smallest and largest; each "
+    f"the mean over runs. Bins with fewer than {plots.FEWEST} examples are left out."
+)
+BY_BIN = (
+    "Examples are put into bins by the smallest top probability that a member gives. "
+    f"Above: their mean pairwise KL; below: how many there are. Bins with fewer than "
+    f"{plots.FEWEST} examples are left out above."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Cells as text; the first of a row is its head."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """One section in every form.
+
+    Attributes:
+        title: its heading.
+        text: sentences above the table.
+        tables: by caption.
+        figures: `(svg, title, caption)`; empty unless they were asked for.
+    """
+
+    title: str
+    text: tuple[str, ...]
+    tables: Mapping[str, Table]
+    figures: tuple[tuple[str, str, str], ...] = ()
+
+
+def _labels(study: StudyInfo) -> dict[str, str]:
+    return {info.name: info.label for info in study.methods}
+
+
+def _teachers(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    tables, figures, labels = {}, [], _labels(study)
+    for row, kinds in spreads_of(record).items():
+        label = labels.get(row, row)
+        rows = [
+            (
+                KINDS.get(kind, kind),
+                number(estimate(found.mean_kl)),
+                _times(found, kinds["clean"]),
+                percent(estimate(found.accuracy)),
+                _step(found),
+            )
+            for kind, found in kinds.items()
+        ]
+        heads = ("Images", "KL of two networks, nats", "Times clean")
+        tables[f"{label}. {RUNS}"] = Table(
+            (*heads, "Accuracy of the mean %", "Step"), tuple(rows)
+        )
+        if draw:
+            shown = {KINDS.get(kind, kind): found for kind, found in kinds.items()}
+            figures += _spread_figures(shown, label)
+    examples = record.settings.get("examples", 0)
+    text = (
+        f"At most {examples:,} training images without augmentation, and as many test "
+        "images. KL: mean over ordered pairs of networks, then over images. Times "
+        "clean: divided, run by run, by its value on the clean training images. Every "
+        "network leads the direction for an equal share of the images. The step is "
+        "that of the students' methods.",
+    )
+    return Section(
+        "Teachers: what a perturbation does to them", text, tables, (*figures,)
+    )
+
+
+def _times(found: Spread, clean: Spread) -> str:
+    """Mean ratio to the same run's clean value."""
+    base = dict(zip(clean.runs, clean.mean_kl, strict=True))
+    ratios = [
+        kl / base[run]
+        for run, kl in zip(found.runs, found.mean_kl, strict=True)
+        if base.get(run)
+    ]
+    shown = estimate(ratios)
+    if not np.isfinite(shown.mean):
+        return "–"
+    spread = f" ± {shown.std:.2f}" if shown.std > 0 else ""
+    return f"{shown.mean:.2f}{spread}"
+
+
+def _step(found: Spread) -> str:
+    if not found.step:
+        return "–"
+    return f"{255 * found.step['size']:.3g}/255, tau {found.step['temperature']:g}"
+
+
+def _spread_figures(shown: Mapping[str, Spread], label: str):
+    cuts = {kind: found.box for kind, found in shown.items()}
+    axis = "Pairwise KL, nats, log scale"
+    return [
+        (
+            plots.diversity_by_confidence(shown, label),
+            f"{label}: KL by confidence",
+            BY_BIN,
+        ),
+        (
+            plots.boxes(cuts, axis, f"Pairwise KL, {label}", log=True),
+            f"{label}: KL over all images",
+            BOX,
+        ),
+        (
+            plots.boxes_by_confidence(shown, label),
+            f"{label}: boxes by confidence",
+            BIN_BOX,
+        ),
+    ]
+
+
+def _students(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    found = {row: kinds["test"] for row, kinds in spreads_of(record).items()}
+    taught_by = {
+        entry.get("name"): (entry.get("teacher") or {}).get("name")
+        for entry in study.facts.get("methods", ())
+    }
+    usual = next((name for name in taught_by.values() if name in found), None)
+    rows = []
+    for row, spread in found.items():
+        teacher = taught_by.get(row) or usual
+        against = None if teacher is None or teacher == row else found.get(teacher)
+        rows.append(
+            (
+                labels.get(row, row),
+                number(estimate(spread.mean_kl)),
+                "–" if against is None else _times(spread, against),
+                percent(estimate(spread.accuracy)),
+            )
+        )
+    shown = {labels.get(row, row): spread for row, spread in found.items()}
+    heads = ("Method", "KL of two members, nats", "Times the teachers'")
+    table = Table((*heads, "Accuracy of the mean %"), tuple(rows))
+    figures = _spread_figures(shown, "test images") if draw else ()
+    text = (
+        f"At most {record.settings.get('examples', 0):,} test images, as they are. "
+        "Times the teachers': divided, run by run, by the KL of the networks that "
+        "teach the row; for a row from scratch, by that of the study's ensemble.",
+    )
+    return Section("Students: how much they differ", text, {RUNS: table}, (*figures,))
+
+
+def _jacobians(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    similarities = similarities_of(record)
+    scratch = study.baseline
+    rocs = rocs_of(similarities, scratch)
+    rows = []
+    for row, runs in similarities.items():
+        means = estimate([found.mean() for found in runs.values()])
+        areas = estimate([roc.auc for roc in rocs.get(row, ())])
+        rows.append((labels.get(row, row), number(means), number(areas)))
+    name = labels.get(scratch, scratch)
+    table = Table(
+        ("Method", "Cosine with the teacher", f"AUC against {name}"), (*rows,)
+    )
+    figures = []
+    if draw:
+        cuts = {
+            labels.get(row, row): np.stack(
+                [np.percentile(found, (5, 25, 50, 75, 95)) for found in runs.values()]
+            )
+            for row, runs in similarities.items()
+        }
+        what = "Cosine of the Jacobians of teacher and student"
+        figures = [
+            (plots.boxes(cuts, what, what, log=False), "Similarity", BOX),
+            (
+                plots.roc_curves({labels.get(r, r): c for r, c in rocs.items()}, name),
+                "Distilled or from scratch?",
+                "A threshold on the similarity tells a distilled student from one that "
+                "has not met the teacher; on the thin line is chance. Mean over runs.",
+            ),
+        ]
+    text = (
+        "Cosine of the Jacobian of the probabilities with respect to the pixels, as "
+        "one vector, between teacher m and member m of the student, at most "
+        f"{record.settings.get('jacobian_examples', 0):,} test images. AUC: chance "
+        f"that a member of the row has a higher cosine than one of {name}; with 0.5 "
+        "the teacher cannot be recognised.",
+    )
+    return Section(
+        "Jacobians of students and teachers", text, {RUNS: table}, (*figures,)
+    )
+
+
+def _matching(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    labels, rows, found = _labels(study), [], {}
+    for row, parts in record.of_rows().items():
+        kinds = {
+            DRAWN[kind]: np.array(
+                [part[kind]["signal_to_noise"] or np.nan for part in parts.values()],
+                np.float64,
+            )
+            for kind in DRAWN
+        }
+        found[labels.get(row, row)] = kinds
+        gaussian, ods = kinds.values()
+        cells = (number(estimate(values)) for values in (gaussian, ods, ods / gaussian))
+        rows.append((labels.get(row, row), *cells))
+    heads = ("Method", *(f"{name}, ratio" for name in DRAWN.values()))
+    table = Table((*heads, "ODS over Gaussian, run by run"), tuple(rows))
+    figures = []
+    if draw:
+        axis = "Signal-to-noise ratio of the gradient"
+        svg = plots.ratios(found, axis, "Signal-to-noise ratio by perturbation")
+        figures = [(svg, "Signal of the Jacobian-matching gradient", RUNS)]
+    text = (
+        "Gradient of the Jacobian-matching term in the weights of the student, at "
+        f"temperature 1, on {record.settings.get('batch', 0)} training images: norm of "
+        f"its mean over {record.settings.get('draws', 0)} draws of the perturbation, "
+        "divided by the root of its summed element-wise variance.",
+    )
+    return Section("Matching of Jacobians", text, {RUNS: table}, (*figures,))
+
+
+def _ood(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    labels, foreign = _labels(study), str(record.settings.get("ood", "foreign images"))
+    found = {
+        labels.get(row, row): numbers for row, numbers in foreign_of(record).items()
+    }
+    names = ("entropy_in", "entropy_out", "auroc_entropy", "auroc_max_probability")
+    rows = [
+        (label, *(number(estimate(getattr(numbers, name))) for name in names))
+        for label, numbers in found.items()
+    ]
+    heads = ("Method", "Entropy, own, nats", f"Entropy, {foreign}, nats")
+    heads += ("AUROC of entropy", "AUROC of top probability")
+    figures = []
+    if draw and found:
+        svg = robustness_plots.entropy_histograms(found, foreign=foreign)
+        figures = [
+            (
+                svg,
+                "Entropy of predictions",
+                f"Left: own test images; right: {foreign}. Of what a row deploys, all "
+                "runs together. Further to the right is less sure.",
+            )
+        ]
+    text = (
+        f"At most {record.settings.get('examples', 0):,} own test images and as many "
+        f"of {foreign}. AUROC: chance that a foreign image gets a higher entropy (a "
+        "lower top probability) than an own one; 0.5 is no better than a coin.",
+    )
+    return Section(
+        "Foreign images", text, {RUNS: Table(heads, tuple(rows))}, (*figures,)
+    )
+
+
+def _corruptions(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    summaries, incomplete = corruptions_of(record)
+    found = {labels.get(row, row): summary for row, summary in summaries.items()}
+    writes = dict.fromkeys(QUANTITIES, number) | {"accuracy": percent}
+    rows = [
+        (label, *(writes[name](estimate(summary.mean(name))) for name in QUANTITIES))
+        for label, summary in found.items()
+    ]
+    heads = ("Method", "Accuracy %", "NLL, nats", "Brier", "ECE")
+    sources = sorted({part["source"] for part in record.parts.values()})
+    first = next(iter(summaries.values()), None)
+    text = [f"Images: {'; '.join(sources)}."]
+    if first is not None:
+        levels = ", ".join(map(str, first.severities))
+        text.append(
+            f"Means over {len(first.corruptions)} kinds "
+            f"({', '.join(first.corruptions)}) and the severities {levels}; at most "
+            f"{record.settings.get('examples', 0):,} images each."
+        )
+    if incomplete:
+        named = ", ".join(labels.get(row, row) for row in incomplete)
+        text.append(f"Not finished, and in no table: {named}.")
+    figures = []
+    if draw and found:
+        svg = robustness_plots.corruption_boxes(found)
+        caption = (
+            "Boxes over the kinds of corruption, of means over runs; whiskers: best "
+            "and worst kind. Lower is better."
+        )
+        figures = [(svg, "NLL and ECE by severity", caption)]
+    return Section(
+        "Corrupted images", (*text,), {RUNS: Table(heads, tuple(rows))}, (*figures,)
+    )
+
+
+BUILDERS = {
+    "teachers": _teachers,
+    "students": _students,
+    "jacobians": _jacobians,
+    "matching": _matching,
+    "ood": _ood,
+    "corruptions": _corruptions,
+}

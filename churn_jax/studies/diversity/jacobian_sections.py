@@ -1,0 +1,172 @@
+"""Sections `jacobians` and `matching`: do students move as their teachers do?"""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from churn_jax.analysis.jacobian_matching import (
+    GradientMoments,
+    jacobian_matching_gradient,
+)
+from churn_jax.analysis.jacobians import jacobian_similarity
+from churn_jax.methods import OneToOneDistillation
+from churn_jax.studies.config import MethodSpec
+from churn_jax.studies.diversity.networks import Structure, over_chunks, to_pixels
+from churn_jax.studies.diversity.opened import Opened, Part, spaced
+from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
+from churn_jax.typing import Array, PyTree
+
+__all__ = ["DRAWN", "jacobian_parts", "matching_parts"]
+
+CHUNK = 50  # examples whose Jacobians are in memory at once
+SHARES = (5, 25, 50, 75, 95)  # percent
+DRAWN = ("gaussian", "ods")
+
+
+def _teacher(opened: Opened, student: MethodSpec) -> MethodSpec:
+    found = opened.teacher_of(student)
+    if found is None:
+        raise ValueError(f"{student.name} has no teacher to be compared with")
+    return found
+
+
+def jacobian_parts(opened: Opened) -> list[Part]:
+    """One part per student row and replica: similarities `[M, N]` on test images."""
+    parts = []
+    for spec in opened.students():
+        teacher = _teacher(opened, spec)
+        for run in opened.runs(spec, teacher):
+            compute = functools.partial(_similarities, opened, spec, teacher, run)
+            stamp = opened.stamp(spec, teacher)
+            parts.append(Part(f"{spec.name}/{run}", stamp, compute))
+    return parts
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _similarity(
+    teacher: Structure,
+    student: Structure,
+    teacher_variables: PyTree,
+    variables: PyTree,
+    member: Array,
+    pixels: Array,
+) -> Array:
+    of_teacher = teacher.predict(teacher_variables)
+    of_student = student.predict(variables)
+    return jacobian_similarity(
+        lambda x: of_teacher(x, member),
+        lambda x: of_student(x, member),
+        pixels,
+        chunk_size=pixels.shape[0],
+    )
+
+
+def _similarities(
+    opened: Opened, spec: MethodSpec, taught_by: MethodSpec, run: int
+) -> tuple[Any, np.ndarray]:
+    teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)
+    pixels = to_pixels(opened.test(opened.options.jacobian_examples).images)
+    theirs, own = teacher.replica(run), student.replica(run)
+    found = []
+    for member in range(student.members):
+        compare = functools.partial(
+            _similarity, teacher.structure, student.structure, theirs, own
+        )
+        one = functools.partial(compare, np.int32(member))
+        found.append(over_chunks(one, (pixels,), CHUNK, axis=0))
+    similarity = np.stack(found)
+    value = {
+        "teacher": taught_by.name,
+        "mean": similarity.mean(axis=1),
+        "box": np.percentile(similarity, SHARES),
+    }
+    return value, similarity
+
+
+def matching_parts(opened: Opened) -> list[Part]:
+    """One part per replica of the rows that are distilled without a perturbation."""
+    parts = []
+    for spec in opened.students():
+        method = spec.method
+        plain = isinstance(method, OneToOneDistillation)
+        if not plain or method.perturbation != "none":
+            continue
+        teacher = _teacher(opened, spec)
+        stamp = opened.stamp(spec, teacher)
+        for run in opened.runs(spec, teacher):
+            compute = functools.partial(_matching, opened, spec, teacher, run)
+            parts.append(Part(f"{spec.name}/{run}", stamp, compute))
+    return parts
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _add(
+    teacher: Structure,
+    student: Structure,
+    moments: GradientMoments,
+    theirs: PyTree,
+    own: tuple[PyTree, ...],
+    pixels: Array,
+    moved: Array,
+) -> GradientMoments:
+    """One more draw; rows of the batch are (member, example), as in the loss."""
+    members = student.method.members
+
+    def rows(logits):
+        return logits[:members].reshape(-1, logits.shape[-1])
+
+    def with_params(params, x):
+        pairs = zip(own, params, strict=True)
+        return rows(student.predict([{**v, "params": p} for v, p in pairs])(x))
+
+    return moments.update(
+        jacobian_matching_gradient(
+            lambda x: rows(teacher.predict(theirs)(x)),
+            with_params,
+            tuple(v["params"] for v in own),
+            pixels,
+            moved - pixels,
+        )
+    )
+
+
+def _matching(
+    opened: Opened, spec: MethodSpec, taught_by: MethodSpec, run: int
+) -> tuple[Any, None]:
+    """Signal-to-noise ratios on one batch of training images."""
+    teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)
+    options = opened.options
+    batch = spaced(opened.train(spec), options.batch)
+    pixels = to_pixels(batch.images)
+    theirs, own = teacher.replica(run), student.replica(run)
+    found = {}
+    for kind in DRAWN:
+        step = steps_of(opened, taught_by, kind, run)
+        moments = GradientMoments.empty(tuple(v["params"] for v in own))
+        for draw in range(options.draws):
+            moved = moved_pixels(
+                teacher.structure,
+                kind,
+                step.pixel_range,
+                theirs,
+                np.int32(draw % student.members),
+                pixels,
+                batch.labels,
+                example_keys(options.seed, run, len(batch), 1 + draw),
+                np.float32(step.size),
+                np.float32(1.0),
+            )
+            moments = _add(
+                teacher.structure,
+                student.structure,
+                moments,
+                theirs,
+                own,
+                pixels,
+                moved,
+            )
+        ratio = float(moments.signal_to_noise())
+        found[kind] = {"signal_to_noise": ratio, "size": step.size}
+    return found, None

@@ -1,0 +1,172 @@
+"""A finished row's networks as functions of pixels, replica by replica."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax.data.augment import normalize
+from churn_jax.ensembles import Group, apply_committee
+from churn_jax.methods import Method, deploy
+from churn_jax.studies.config import MethodSpec
+from churn_jax.training.run import Trained
+from churn_jax.training.teachers import TeacherProgram, make_teacher
+from churn_jax.typing import Array, Logits, PyTree
+
+__all__ = [
+    "RowNetworks",
+    "Structure",
+    "chunks",
+    "deployed_logits",
+    "member_logits",
+    "over_chunks",
+    "to_pixels",
+]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Structure:
+    """What is compiled for a row; rows with equal networks share it.
+
+    Attributes:
+        groups: the committee of one replica.
+        mapping: of its networks, `vmap` or `unroll`.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: likewise.
+        method: says what is deployed.
+    """
+
+    groups: tuple[Group, ...]
+    mapping: str
+    mean: float | tuple[float, ...]
+    std: float | tuple[float, ...]
+    method: Method
+
+    def predict(self, variables: PyTree) -> Callable[..., Logits]:
+        """`(pixels, pick=None)` to logits of all members, or of the picked one.
+
+        Args:
+            variables: of one replica, one tree per group, leaves `[S, ...]`.
+
+        Returns:
+            A function of pixels `[B, ...]`, uint8 or in [0, 1], to `[M, B, C]`, or with
+            `pick` to `[B, C]`, in eval mode. Gradients flow to the pixels.
+        """
+        program = TeacherProgram(self.groups, False, self.mapping)
+        network = make_teacher(program, variables, 1)
+
+        def predict(pixels, pick=None):
+            return network(normalize(pixels, self.mean, self.std), pick)
+
+        return predict
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowNetworks:
+    """A trained row.
+
+    Attributes:
+        spec: the row.
+        structure: see `Structure`.
+        variables: on the host, one tree per group, leaves `[R, S, ...]`.
+    """
+
+    spec: MethodSpec
+    structure: Structure
+    variables: tuple[PyTree, ...]
+
+    @classmethod
+    def of(
+        cls, spec: MethodSpec, trained: Trained, known: dict[str, Structure]
+    ) -> "RowNetworks":
+        """The networks of a restored row.
+
+        Args:
+            spec: the row.
+            trained: restored.
+            known: structures by what they are made of; a new one is added.
+        """
+        program, method = trained.program, spec.method
+        groups = [(g.network.name, g.size, g.gate) for g in program.groups]
+        shapes = jax.tree.map(lambda x: x.shape, trained.params)
+        told = (program.mean, program.std, program.member_mapping)
+        told += (method.deploy, method.deployed_member, spec.model, spec.models)
+        key = repr((groups, shapes, *told))
+        if key not in known:
+            known[key] = Structure(
+                program.groups,
+                program.member_mapping,
+                program.mean,
+                program.std,
+                method,
+            )
+        return cls(spec, known[key], trained.teacher_variables())
+
+    @property
+    def members(self) -> int:
+        """M."""
+        return self.spec.method.members
+
+    def replica(self, number: int) -> tuple[PyTree, ...]:
+        """One replica's variables on the device, leaves `[S, ...]`."""
+        return jax.device_put(jax.tree.map(lambda x: x[number], self.variables))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def member_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
+    """Every member's logits `[M, B, C]`, float32."""
+    return structure.predict(variables)(pixels).astype(jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def deployed_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
+    """What the row deploys, `[B, C]`."""
+    outputs, _ = apply_committee(
+        structure.groups,
+        list(variables),
+        normalize(pixels, structure.mean, structure.std),
+        mapping=structure.mapping,
+        train=False,
+    )
+    return deploy(structure.method, outputs.logits, outputs.gate)
+
+
+def to_pixels(images: np.ndarray) -> np.ndarray:
+    """Images on the scale on which perturbations step, float32."""
+    if images.dtype == np.uint8:
+        return images.astype(np.float32) / np.float32(255)
+    return images.astype(np.float32)
+
+
+def chunks(total: int, size: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Rows of every chunk, all of one length, and how many of them are not padding.
+
+    Example:
+        >>> [(rows.tolist(), kept) for rows, kept in chunks(3, 2)]
+        [([0, 1], 2), ([2, 0], 1)]
+    """
+    size = min(size, total)
+    for start in range(0, total, size):
+        rows = np.arange(start, start + size)
+        yield np.where(rows < total, rows, 0), min(size, total - start)
+
+
+def over_chunks(
+    compute: Callable[..., Array], arrays: tuple[np.ndarray, ...], size: int, axis: int
+) -> np.ndarray:
+    """Calls `compute` with rows of the arrays and joins its results along `axis`.
+
+    Args:
+        compute: of arrays `[B, ...]` to one whose `axis` is the examples'.
+        arrays: `[N, ...]`.
+        size: examples per call.
+        axis: of the examples in the result.
+    """
+    pieces = []
+    for rows, kept in chunks(len(arrays[0]), size):
+        piece = np.asarray(compute(*(array[rows] for array in arrays)))
+        pieces.append(piece.take(range(kept), axis=axis))
+    return np.concatenate(pieces, axis=axis)

@@ -1,0 +1,190 @@
+"""A finished study opened for the analyses: its rows, its networks, its examples."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.data import Dataset, Split
+from churn_jax.methods import OneToOneDistillation
+from churn_jax.studies.config import MethodSpec, resolved
+from churn_jax.studies.diversity.networks import RowNetworks, Structure
+from churn_jax.studies.folder import StudyError
+from churn_jax.studies.restoring import FinishedStudy
+
+__all__ = ["DiversityOptions", "Opened", "Part", "spaced"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DiversityOptions:
+    """What is asked of a finished study.
+
+    Attributes:
+        rows: names of rows; empty is all that have finished.
+        examples: of the training split, the test split, a foreign or a corrupted set
+            that are looked at, evenly spaced; all where there are fewer.
+        jacobian_examples: likewise, of the Jacobians.
+        bins: of confidence.
+        draws: S, of a perturbation for a signal-to-noise ratio.
+        batch: examples whose gradient that is of.
+        ood: a data set whose test images are foreign; empty is none.
+        types: kinds of corruption; empty is all.
+        severities: of corruptions; empty is all.
+        seed: of guides and noise.
+    """
+
+    rows: tuple[str, ...] = ()
+    examples: int = 2000
+    jacobian_examples: int = 500
+    bins: int = 10
+    draws: int = 50
+    batch: int = 64
+    ood: str = ""
+    types: tuple[str, ...] = ()
+    severities: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self):
+        """Checks the counts."""
+        for name in ("examples", "jacobian_examples", "bins", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1; got {getattr(self, name)}"
+                )
+        if self.draws < 2:
+            raise ValueError(f"draws must be at least 2; got {self.draws}")
+
+
+class Part(NamedTuple):
+    """A piece of a section that is computed and saved as a whole.
+
+    Attributes:
+        key: in the record.
+        stamp: what its row was trained as.
+        compute: gives the value and, where there is one, a large array.
+    """
+
+    key: str
+    stamp: str
+    compute: Callable[[], tuple[Any, np.ndarray | None]]
+
+
+class Opened:
+    """The study, and what has been restored of it.
+
+    Attributes:
+        study: the folder.
+        options: see `DiversityOptions`.
+        dataset: in memory.
+    """
+
+    def __init__(self, study: FinishedStudy, options: DiversityOptions):
+        """Finds the rows.
+
+        Raises:
+            StudyError: the data are a stream, or no row has finished.
+            ValueError: there is no row of a name.
+        """
+        if not isinstance(study.dataset, Dataset):
+            raise StudyError(
+                f"{study.config.data.name} is a stream; these analyses take data sets "
+                "that lie in memory"
+            )
+        self.study, self.options = study, options
+        self.dataset: Dataset = study.dataset
+        names = options.rows or tuple(
+            spec.name for spec in study.config.methods if study.finished(spec)
+        )
+        self.rows = tuple(study.spec(name) for name in dict.fromkeys(names))
+        if not self.rows:
+            raise StudyError(f"no row of {study.out} has been trained yet")
+        self._structures: dict[str, Structure] = {}
+        self._networks: dict[str, RowNetworks] = {}
+
+    def networks(self, name: str) -> RowNetworks:
+        """A row's networks, restored once."""
+        if name not in self._networks:
+            spec = self.study.spec(name)
+            trained = self.study.restore(spec)
+            self._networks[name] = RowNetworks.of(spec, trained, self._structures)
+        return self._networks[name]
+
+    def stamp(self, *specs: MethodSpec) -> str:
+        """What rows were trained as, in short; another training has another."""
+        folder, config = self.study.folder, self.study.config
+        told = [
+            [folder.settings(spec), folder.entry(spec.name).get("seconds")]
+            for spec in specs
+        ]
+        told += [resolved(config.train), resolved(config.model)]
+        text = json.dumps([told, self.dataset.fingerprint], sort_keys=True)
+        return hashlib.sha1(text.encode()).hexdigest()[:16]
+
+    def runs(self, *specs: MethodSpec) -> list[int]:
+        """The replicas that did not stop in any of the rows."""
+        stopped = {
+            entry["replica"]
+            for spec in specs
+            for entry in self.study.folder.entry(spec.name).get("stopped", ())
+        }
+        count = self.study.config.train.replicas
+        return [r for r in range(count) if r not in stopped]
+
+    def several(self) -> list[MethodSpec]:
+        """The rows with several members."""
+        return [spec for spec in self.rows if spec.method.members > 1]
+
+    def teacher_of(self, spec: MethodSpec) -> MethodSpec | None:
+        """The ensemble whose m-th network member m of a row is compared with.
+
+        The row's own teacher, or for a row that nobody teaches the first ensemble that
+        teaches another as many members; None where there is none.
+        """
+        config = self.study.config
+        if spec.teacher is not None:
+            return config.spec(spec.teacher)
+        for other in config.methods:
+            if other.teacher is None or other.teacher == spec.name:
+                continue
+            pairs = isinstance(other.method, OneToOneDistillation)
+            if pairs and other.method.members == spec.method.members:
+                return config.spec(other.teacher)
+        return None
+
+    def teachers(self) -> list[MethodSpec]:
+        """The selected rows that teach another and have several members."""
+        taught_by = {spec.teacher for spec in self.study.config.methods}
+        return [spec for spec in self.several() if spec.name in taught_by]
+
+    def students(self) -> list[MethodSpec]:
+        """Selected rows whose members can be compared with a teacher each."""
+        found = []
+        for spec in self.several():
+            teacher = self.teacher_of(spec)
+            if teacher is None or not self.study.finished(teacher):
+                continue
+            if spec.method.members <= teacher.method.members:
+                if spec.name != teacher.name and spec not in self.teachers():
+                    found.append(spec)
+        return found
+
+    def train(self, spec: MethodSpec) -> Split:
+        """The examples that a row was trained on."""
+        train = self.study.inputs(spec).dataset.train
+        if not isinstance(train, Split):
+            raise StudyError(f"{spec.name} was trained on a stream")
+        return train
+
+    def test(self, count: int | None = None) -> Split:
+        """Evenly spaced test examples."""
+        return spaced(self.dataset.test, count or self.options.examples)
+
+
+def spaced(split: Split, count: int) -> Split:
+    """At most so many examples, evenly spaced over the split."""
+    if count >= len(split):
+        return split
+    return split.take(np.linspace(0, len(split) - 1, count).astype(int))

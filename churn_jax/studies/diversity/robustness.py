@@ -1,0 +1,119 @@
+"""Sections `ood` and `corruptions`: deployed predictions on images of other kinds."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from churn_jax import data
+from churn_jax.analysis.corruption import QUANTITIES, corruption_summary
+from churn_jax.analysis.out_of_distribution import out_of_distribution
+from churn_jax.data import DataError
+from churn_jax.studies.config import MethodSpec
+from churn_jax.studies.diversity.networks import deployed_logits, over_chunks, to_pixels
+from churn_jax.studies.diversity.opened import Opened, Part, spaced
+
+__all__ = ["corruption_parts", "ood_parts"]
+
+LARGEST = 500  # examples per call
+
+
+def _deployed(opened: Opened, spec: MethodSpec, run: int, images) -> np.ndarray:
+    """`[N, C]`, what one replica of a row predicts."""
+    row = opened.networks(spec.name)
+    ask = functools.partial(deployed_logits, row.structure, row.replica(run))
+    return over_chunks(ask, (to_pixels(images),), LARGEST, axis=0)
+
+
+def foreign_images(opened: Opened) -> np.ndarray:
+    """The test images of the data set that `--ood` names.
+
+    Raises:
+        DataError: it cannot be read, or its images have another shape than the study's.
+    """
+    config = opened.study.config.data
+    name = opened.options.ood
+    if data.is_streaming(name, data_dir=config.data_dir):
+        raise DataError(f"{name} is a stream; name a data set that lies in memory")
+    found = data.load(name, data_dir=config.data_dir, manual_dir=config.manual_dir).test
+    own = opened.dataset.test.images
+    if found.images.shape[1:] != own.shape[1:] or found.images.dtype != own.dtype:
+        raise DataError(
+            f"{name} has images {found.images.shape[1:]} of {found.images.dtype}, but "
+            f"the networks of this study take those of {config.name}, "
+            f"{own.shape[1:]} of {own.dtype}"
+        )
+    return spaced(found, opened.options.examples).images
+
+
+def ood_parts(opened: Opened) -> list[Part]:
+    """One part per row and replica: entropies on own and on foreign test images."""
+    foreign = foreign_images(opened)
+    parts = []
+    for spec in opened.rows:
+        for run in opened.runs(spec):
+            compute = functools.partial(_entropies, opened, spec, run, foreign)
+            parts.append(Part(f"{spec.name}/{run}", opened.stamp(spec), compute))
+    return parts
+
+
+def _entropies(opened: Opened, spec: MethodSpec, run: int, foreign) -> tuple[Any, None]:
+    own = _deployed(opened, spec, run, opened.test().images)
+    found = out_of_distribution(own[None], _deployed(opened, spec, run, foreign)[None])
+    return {
+        "entropy_in": found.entropy_in[0],
+        "entropy_out": found.entropy_out[0],
+        "auroc_entropy": found.auroc_entropy[0],
+        "auroc_max_probability": found.auroc_max_probability[0],
+        "edges": found.histogram_in.edges,
+        "counts_in": found.histogram_in.counts[0],
+        "counts_out": found.histogram_out.counts[0],
+    }, None
+
+
+def corruption_parts(opened: Opened) -> list[Part]:
+    """One part per corrupted test set and row; a set is made once for all rows."""
+    config, options = opened.study.config.data, opened.options
+    sets = data.corrupted_sets(
+        config.name,
+        data_dir=config.data_dir,
+        manual_dir=config.manual_dir,
+        corruptions=options.types or None,
+        severities=options.severities or None,
+        test=opened.test(),
+        limit=options.examples,
+    )
+    own = opened.dataset.test.images
+
+    @functools.lru_cache(maxsize=1)
+    def read(kind: str, severity: int):
+        images, labels = sets.read(kind, severity)
+        images, labels = images[: sets.limit], labels[: sets.limit]
+        if images.shape[1:] != own.shape[1:]:
+            raise DataError(
+                f"{sets.source} has images {images.shape[1:]}, those of {config.name} "
+                f"are {own.shape[1:]}"
+            )
+        return images, np.asarray(labels)
+
+    return [
+        Part(
+            f"{spec.name}/{kind}/{severity}",
+            opened.stamp(spec),
+            functools.partial(_cell, opened, spec, read, kind, severity, sets.source),
+        )
+        for kind in sets.corruptions
+        for severity in sets.severities
+        for spec in opened.rows
+    ]
+
+
+def _cell(opened, spec, read, kind, severity, source) -> tuple[Any, None]:
+    """Every quantity of all replicas on one corrupted set."""
+    images, labels = read(kind, severity)
+    runs = opened.runs(spec)
+    logits = np.stack([_deployed(opened, spec, run, images) for run in runs])
+    found = dataclasses.asdict(corruption_summary({(kind, severity): (logits, labels)}))
+    value = {quantity: found[quantity][0, 0] for quantity in QUANTITIES}
+    return {"runs": runs, "source": source, "examples": len(labels), **value}, None

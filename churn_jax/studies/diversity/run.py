@@ -1,0 +1,111 @@
+"""All sections of the third paper's analyses on one finished study, part by part."""
+
+import dataclasses
+import datetime
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from churn_jax.reports.diversity_record import SECTIONS, SectionRecord
+from churn_jax.studies.config import DataConfig
+from churn_jax.studies.diversity.jacobian_sections import jacobian_parts, matching_parts
+from churn_jax.studies.diversity.opened import DiversityOptions, Opened, Part
+from churn_jax.studies.diversity.robustness import corruption_parts, ood_parts
+from churn_jax.studies.diversity.spread import student_parts, teacher_parts
+from churn_jax.studies.folder import hardware
+from churn_jax.studies.restoring import FinishedStudy
+from churn_jax.training.run import Interrupted
+
+__all__ = ["run_diversity"]
+
+_PARTS: Mapping[str, Callable[[Opened], list[Part]]] = {
+    "teachers": teacher_parts,
+    "students": student_parts,
+    "jacobians": jacobian_parts,
+    "matching": matching_parts,
+    "ood": ood_parts,
+    "corruptions": corruption_parts,
+}
+# What the numbers of a section depend on, beside its rows.
+_SETTINGS = {
+    "teachers": ("examples", "bins", "seed"),
+    "students": ("examples", "bins"),
+    "jacobians": ("jacobian_examples",),
+    "matching": ("batch", "draws", "seed"),
+    "ood": ("examples", "ood"),
+    "corruptions": ("examples",),
+}
+_NOTHING = {
+    "teachers": "no row that has finished teaches another with several networks",
+    "students": "no row that has finished has several members",
+    "jacobians": "no row that has finished has as many members as its teacher",
+    "matching": "no row that has finished is distilled one to one on clean images",
+}
+
+
+def run_diversity(
+    out: Path,
+    sections: tuple[str, ...],
+    options: DiversityOptions = DiversityOptions(),
+    *,
+    data: DataConfig | None = None,
+    on_start: Callable[[str, int, int], None] = lambda section, parts, done: None,
+    on_part: Callable[[str], None] = lambda key: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    stop: threading.Event | None = None,
+) -> Path:
+    """Computes sections of the analyses; parts that are there are kept.
+
+    Args:
+        out: the folder of a finished study.
+        sections: of `SECTIONS`.
+        options: see `DiversityOptions`.
+        data: where the data are; None is where they were when the study ran.
+        on_start: called with a section, its parts and how many are there.
+        on_part: called with the key of every part that has been computed.
+        on_note: called with sentences for the user.
+        stop: when set, no further part is begun and `Interrupted` is raised.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: there is no such section, row or study, or data do not fit.
+        Interrupted: `stop` was set; every part so far is saved.
+    """
+    for section in sections:
+        if section not in SECTIONS:
+            raise ValueError(
+                f"there is no section {section!r}; known: {', '.join(SECTIONS)}"
+            )
+    if "ood" in sections and not options.ood:
+        raise ValueError("the section ood needs --ood, the name of another data set")
+    opened = Opened(FinishedStudy(out, data), options)
+    asked = dataclasses.asdict(options)
+    for section in (s for s in SECTIONS if s in sections):
+        settings = {name: asked[name] for name in _SETTINGS[section]}
+        record = SectionRecord(out, section, settings)
+        if record.replaced:
+            on_note(f"{record.path} has other settings and is computed again")
+        parts = _PARTS[section](opened)
+        if not parts:
+            on_note(f"{section}: {_NOTHING.get(section, 'nothing to compute')}")
+            continue
+        left = [part for part in parts if not record.has(part.key, part.stamp)]
+        on_start(section, len(parts), len(parts) - len(left))
+        for number, part in enumerate(left):
+            if stop is not None and stop.is_set():
+                done = len(parts) - len(left) + number
+                raise Interrupted(
+                    f"{section} stopped after {done} of {len(parts)} parts"
+                )
+            value, array = part.compute()
+            record.put(part.key, part.stamp, value, array, _facts())
+            on_part(part.key)
+    return out
+
+
+def _facts() -> dict[str, Any]:
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    return {"date": now, "hardware": hardware()}
