@@ -6,6 +6,7 @@ Every message names the argument, what was expected and what was received.
 import jax.numpy as jnp
 
 __all__ = [
+    "check_batch",
     "check_labels",
     "check_logits",
     "check_mask",
@@ -16,6 +17,28 @@ __all__ = [
 
 def _shape(x) -> tuple[int, ...]:
     return tuple(jnp.shape(x))
+
+
+def check_batch(images, **per_example) -> None:
+    """`images` is a floating-point batch and every other argument has a row for each.
+
+    Raises:
+        ValueError: no axis after the batch axis, or another number of rows.
+        TypeError: the images are not floating point.
+    """
+    shape = _shape(images)
+    if len(shape) < 2:
+        raise ValueError(f"images must be a batch [B, ...]; got shape {shape}")
+    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
+        raise TypeError(
+            f"images must be floating-point pixels; got {jnp.result_type(images)}"
+        )
+    for name, rows in per_example.items():
+        if _shape(rows)[:1] != shape[:1]:
+            raise ValueError(
+                f"{name} must have one row per image, {shape[0]}; got shape "
+                f"{_shape(rows)} (images: {shape})"
+            )
 
 
 def check_logits(**named) -> None:

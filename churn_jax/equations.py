@@ -29,7 +29,7 @@ __all__ = [
 BEGIN = "<!-- equations:begin -->"
 END = "<!-- equations:end -->"
 
-PACKAGES = ("losses", "metrics", "methods", "analysis")
+PACKAGES = ("losses", "metrics", "perturbations", "methods", "analysis")
 PAPERS = ("reproducibility", "anti-distillation", "diversity", "elodi")
 
 _TAG = re.compile(
@@ -182,7 +182,7 @@ def _order(entry: Equation):
 
 
 def equation_index(root: Path | None = None) -> list[Equation]:
-    """Every reference of every public loss, metric and method.
+    """Every reference of every public loss, metric, perturbation and method.
 
     Args:
         root: folder of the package; None for the installed one.
@@ -225,8 +225,9 @@ def equation_index(root: Path | None = None) -> list[Equation]:
 def untagged(root: Path | None = None) -> list[str]:
     """Qualified names of public objects that should have a reference and have none.
 
-    Functions of losses and metrics, and classes of methods outside `methods/base.py`.
-    States and result types belong to a function that carries the reference.
+    Functions of losses, metrics and perturbations, and classes of methods outside
+    `methods/base.py`. States and result types belong to a function that carries the
+    reference.
 
     Args:
         root: folder of the package; None for the installed one.

@@ -1,5 +1,9 @@
 """Perturbations of inputs: pure functions of images and a network's predictions."""
 
+from churn_jax.perturbations.all_teachers import (
+    all_teacher_direction,
+    all_teacher_objective,
+)
 from churn_jax.perturbations.controls import (
     adversarial,
     gaussian,
@@ -8,7 +12,6 @@ from churn_jax.perturbations.controls import (
 )
 from churn_jax.perturbations.ods import (
     Directions,
-    all_teacher_direction,
     conf_ods,
     draw_guides,
     ods,
@@ -21,6 +24,7 @@ __all__ = [
     "Directions",
     "adversarial",
     "all_teacher_direction",
+    "all_teacher_objective",
     "conf_ods",
     "draw_guides",
     "gaussian",

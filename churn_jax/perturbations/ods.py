@@ -1,20 +1,23 @@
 """Output-diversified sampling: small input steps that spread a network's outputs."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from churn_jax.typing import Array, Logits
+from churn_jax._checks import check_batch, check_logits
+from churn_jax.typing import Array, Logits, PerExample
 
 __all__ = [
     "Directions",
-    "all_teacher_direction",
+    "Predict",
     "conf_ods",
     "draw_guides",
     "ods",
     "ods_directions",
+    "pulled_back",
     "step",
     "unit_directions",
 ]
@@ -27,36 +30,109 @@ class Directions(NamedTuple):
     """Where to step, and how sure the network is there.
 
     Attributes:
-        directions: `[B, ...]`, of unit norm per example; zeros where the gradient is.
-        confidence: `[B]`, the largest tempered probability.
+        directions: `[B, ...]` float32, of unit norm per example; zeros where the
+            gradient is.
+        confidence: `[B]` float32, the largest tempered probability.
     """
 
     directions: Array
-    confidence: Array
+    confidence: PerExample
 
 
 def unit_directions(gradients: Array) -> Array:
-    """Every example's gradient divided by its L2 norm; one of zeros stays zero.
+    """Every example's gradient divided by its L2 norm.
 
     Args:
-        gradients: `[B, ...]`.
+        gradients: `[B, ...]`, floating point.
+
+    Returns:
+        `[B, ...]` float32; zeros where a gradient is zero or not finite.
+
+    Raises:
+        ValueError: there is no axis after the batch axis.
+        TypeError: the gradients are not floating point.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> unit_directions(jnp.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+
+    References:
+        [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
+    check_batch(gradients)
     gradients = gradients.astype(jnp.float32)
     axes = tuple(range(1, gradients.ndim))
     # By the largest entry first: squares of a confident network's gradients underflow.
     largest = jnp.max(jnp.abs(gradients), axis=axes, keepdims=True)
-    moved = (largest > 0) & jnp.isfinite(largest)
+    # Below the smallest normal number a quotient has no digits left.
+    moved = (largest >= jnp.finfo(jnp.float32).tiny) & jnp.isfinite(largest)
     safe = jnp.where(moved, gradients / jnp.where(moved, largest, 1.0), 0.0)
     norm = jnp.sqrt(jnp.sum(jnp.square(safe), axis=axes, keepdims=True))
     return safe / jnp.where(moved, norm, 1.0)
 
 
 def draw_guides(keys: Array, num_classes: int) -> Array:
-    """The random guides w, uniform on (-1, 1), `[B, C]`; one key per example."""
+    """The random guides w, uniform on (-1, 1); one key per example.
+
+    Args:
+        keys: `[B]` typed keys.
+        num_classes: C.
+
+    Returns:
+        `[B, C]` float32; a row depends on its own key alone.
+
+    Example:
+        >>> import jax
+        >>> draw_guides(jax.random.split(jax.random.key(0), 3), 10).shape
+        (3, 10)
+
+    References:
+        [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
     draw = jax.vmap(
         lambda key: jax.random.uniform(key, (num_classes,), minval=-1.0, maxval=1.0)
     )
     return draw(keys)
+
+
+def pulled_back(
+    predict: Predict,
+    images: Array,
+    guides: Callable[[Array], Array],
+    *,
+    temperature: float | Array = 1.0,
+) -> tuple[Array, Array]:
+    """Tempered probabilities, and the guides seen through their Jacobian, `w^T J`.
+
+    Args:
+        predict: `(images) -> logits [..., B, C]`.
+        images: `[B, ...]`, floating point.
+        guides: `(probabilities) -> w`, of the same shape.
+        temperature: tau of `softmax(logits / tau)`.
+
+    Returns:
+        The probabilities `[..., B, C]` in float32 and the gradients `[B, ...]` of
+        `sum w . probabilities`, in the type of the images.
+
+    Raises:
+        ValueError: the network's logits are not `[..., B, C]`.
+    """
+
+    def tempered(x):
+        logits = predict(x)
+        check_logits(logits=logits)
+        if logits.shape[-2:-1] != images.shape[:1]:
+            raise ValueError(
+                "predict must give logits [..., B, C] for images [B, ...]; got "
+                f"{logits.shape} for {images.shape}"
+            )
+        return jax.nn.softmax(logits.astype(jnp.float32) / temperature)
+
+    probs, pull = jax.vjp(tempered, images)
+    return probs, pull(guides(probs))[0]
 
 
 def ods_directions(
@@ -73,23 +149,37 @@ def ods_directions(
 
     Args:
         predict: `(images) -> logits [B, C]`.
-        images: `[B, ...]`, in the space in which the step is meant (pixels).
+        images: `[B, ...]`, floating point, in the space in which the step is meant
+            (pixels).
         keys: `[B]` typed keys, one guide each.
         temperature: tau.
 
     Returns:
         `Directions`.
 
+    Raises:
+        ValueError: images, keys and logits have different numbers of rows.
+        TypeError: images or logits are not floating point.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> x, keys = jnp.eye(2, 3), jax.random.split(jax.random.key(0), 2)
+        >>> found = ods_directions(lambda x: x @ jnp.eye(3, 2), x, keys)
+        >>> found.directions.shape, found.confidence.shape
+        ((2, 3), (2,))
+
     References:
         [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
-
-    def tempered(x):
-        return jax.nn.softmax(predict(x).astype(jnp.float32) / temperature)
-
-    probs, pull = jax.vjp(tempered, images)
-    (gradients,) = pull(draw_guides(keys, probs.shape[-1]))
+    check_batch(images, keys=keys)
+    probs, gradients = pulled_back(
+        predict,
+        images,
+        lambda probs: draw_guides(keys, probs.shape[-1]),
+        temperature=temperature,
+    )
     return Directions(unit_directions(gradients), jnp.max(probs, axis=-1))
 
 
@@ -103,13 +193,31 @@ def step(
     """`x + eta sqrt(D) d`, clipped: `step_size` is the RMS change per pixel.
 
     Args:
-        images: `[B, ...]`.
+        images: `[B, ...]`, floating point.
         directions: `[B, ...]`, of unit norm per example.
         step_size: eta; a step has the L2 norm `eta sqrt(D)`, D numbers per example.
         pixel_range: what images are clipped to; None does not.
+
+    Returns:
+        `[B, ...]` float32.
+
+    Raises:
+        ValueError: images and directions have different numbers of rows.
+        TypeError: the images are not floating point.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, d = jnp.full((1, 4), 0.5), jnp.array([[1.0, 0.0, 0.0, 0.0]])
+        >>> step(x, d, step_size=0.125).tolist()
+        [[0.75, 0.5, 0.5, 0.5]]
+
+    References:
+        [diversity] Eq. 4 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
-    size = step_size * jnp.sqrt(jnp.float32(images[0].size))
-    moved = images + size * directions
+    check_batch(images, directions=directions)
+    size = step_size * math.sqrt(math.prod(images.shape[1:]))
+    moved = images.astype(jnp.float32) + size * directions
     return moved if pixel_range is None else jnp.clip(moved, *pixel_range)
 
 
@@ -137,6 +245,18 @@ def ods(
     Returns:
         `[B, ...]` float32.
 
+    Raises:
+        ValueError: images, keys and logits have different numbers of rows.
+        TypeError: images or logits are not floating point.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> x, keys = jnp.full((2, 4), 0.5), jax.random.split(jax.random.key(0), 2)
+        >>> moved = ods(lambda x: x @ jnp.eye(4, 3), x, keys, step_size=0.01)
+        >>> [f"{norm:.3f}" for norm in jnp.linalg.norm(moved - x, axis=1)]
+        ['0.020', '0.020']
+
     References:
         [diversity] Eq. 4 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
@@ -157,7 +277,30 @@ def conf_ods(
     """ODS with steps in proportion to the teacher's confidence.
 
     `x~ = x + eta sqrt(D) C(x) eps(x; T_m, w)` with `C(x) = max_k T_m(x)_k`, tempered:
-    what the teacher is sure of moves furthest. The arguments are those of `ods`.
+    what the teacher is sure of moves furthest.
+
+    Args:
+        predict: the teacher drawn for the batch, `(images) -> logits [B, C]`.
+        images: `[B, ...]`, pixels.
+        keys: `[B]` typed keys.
+        step_size: eta, RMS per pixel where the confidence is 1.
+        temperature: tau, of the direction and of the confidence.
+        pixel_range: what images are clipped to; None does not.
+
+    Returns:
+        `[B, ...]` float32.
+
+    Raises:
+        ValueError: images, keys and logits have different numbers of rows.
+        TypeError: images or logits are not floating point.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> x, keys = jnp.full((1, 4), 0.5), jax.random.split(jax.random.key(0), 1)
+        >>> even = conf_ods(lambda x: x @ jnp.eye(4, 2), x, keys, step_size=0.01)
+        >>> f"{jnp.linalg.norm(even - x):.3f}"  # half of 0.02: two equal classes
+        '0.010'
 
     References:
         [diversity] Eq. 8 -- Nam et al., Diversity Matters When Learning From
@@ -171,40 +314,3 @@ def conf_ods(
         step_size=step_size,
         pixel_range=pixel_range,
     )
-
-
-def all_teacher_direction(
-    predict: Callable[[Array], Logits],
-    images: Array,
-    guides: Array,
-    *,
-    temperature: float | Array = 1.0,
-) -> Array:
-    r"""The direction in which every teacher follows a guide of its own.
-
-    The unit gradient of `sum_m w_m . T_m(x)`. One random teacher's ODS gradient is,
-    times M, an unbiased one-sample estimate of this one's.
-
-    Args:
-        predict: all teachers, `(images) -> logits [T, B, C]`.
-        images: `[B, ...]`.
-        guides: `[T, B, C]`.
-        temperature: tau.
-
-    Returns:
-        `[B, ...]`, of unit norm per example.
-
-    Notes:
-        The paper's formula is lost in our copy of the text; this is derived from its
-        words.
-
-    References:
-        [diversity] Eq. 7 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-    """
-
-    def tempered(x):
-        return jax.nn.softmax(predict(x).astype(jnp.float32) / temperature)
-
-    _, pull = jax.vjp(tempered, images)
-    return unit_directions(pull(guides.astype(jnp.float32))[0])

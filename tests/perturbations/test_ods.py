@@ -1,0 +1,220 @@
+"""ODS and ConfODS: differences in float64, norms, guides, saturation, transforms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.perturbations import (
+    conf_ods,
+    draw_guides,
+    ods,
+    ods_directions,
+    step,
+    unit_directions,
+)
+from tests.perturbations.networks import (
+    CLASSES,
+    gradient,
+    network,
+    probabilities,
+    unit,
+    weights,
+)
+
+BATCH = 8
+WEIGHTS = weights(1)
+PREDICT = network(WEIGHTS)
+
+# Compiled as a whole: one by one, their operations take longer to compile than to run.
+quick_ods, quick_conf_ods = (
+    jax.jit(move, static_argnums=0, static_argnames="pixel_range")
+    for move in (ods, conf_ods)
+)
+quick_directions = jax.jit(ods_directions, static_argnums=0)
+
+
+def draw(seed=0, batch=BATCH):
+    rng = np.random.default_rng(seed)
+    images = rng.uniform(0.3, 0.7, (batch, 2, 3)).astype(np.float32)
+    return jnp.asarray(images), jax.random.split(jax.random.key(seed), batch)
+
+
+def norms(moves):
+    return np.linalg.norm(np.asarray(moves, np.float64).reshape(len(moves), -1), axis=1)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_directions_equal_central_differences_in_float64(temperature):
+    images, keys = draw()
+    found = quick_directions(PREDICT, images, keys, temperature=temperature)
+    guides = np.asarray(draw_guides(keys, CLASSES), np.float64)
+    expected = unit(
+        gradient(
+            lambda x: np.sum(guides * probabilities(WEIGHTS, x, temperature), -1),
+            images,
+        )
+    )
+    # A float32 gradient of differences of probabilities, divided by its norm.
+    np.testing.assert_allclose(found.directions, expected, atol=5e-6)
+    np.testing.assert_allclose(
+        found.confidence,
+        probabilities(WEIGHTS, images, temperature).max(-1),
+        rtol=2e-6,
+    )
+    np.testing.assert_allclose(norms(found.directions), np.ones(BATCH), rtol=1e-6)
+
+
+def test_by_hand():
+    # p = softmax(x): w J = p_1 p_2 (w_1 - w_2) (1, -1), so the direction is its sign.
+    images, keys = jnp.array([[0.2, 0.7]]), jax.random.split(jax.random.key(3), 1)
+    guide = draw_guides(keys, 2)[0]
+    expected = np.sign(guide[0] - guide[1]) * np.array([[1.0, -1.0]]) / np.sqrt(2.0)
+    found = quick_directions(lambda x: x, images, keys)
+    # The guide is centred under p first, which costs a few digits.
+    np.testing.assert_allclose(found.directions, expected, rtol=5e-6)
+
+
+def test_steps_have_their_norm_and_conf_ods_scales_it_by_confidence():
+    images, keys = draw()
+    options = {"step_size": 0.01, "temperature": 2.0}
+    full = 0.01 * np.sqrt(6)
+    moved = quick_ods(PREDICT, images, keys, **options)
+    # Pixels near 0.5 are rounded to 3e-8, steps have 1e-2.
+    np.testing.assert_allclose(norms(moved - images), np.full(BATCH, full), rtol=1e-5)
+    confidence = probabilities(WEIGHTS, images, 2.0).max(-1)
+    scaled = quick_conf_ods(PREDICT, images, keys, **options)
+    np.testing.assert_allclose(norms(scaled - images), full * confidence, rtol=1e-5)
+    along = np.asarray((moved - images) * confidence[:, None, None].astype(np.float32))
+    np.testing.assert_allclose(scaled - images, along, atol=2e-7)
+
+
+def test_the_default_step_of_a_cifar_image_has_the_papers_norm():
+    images = jnp.full((1, 32, 32, 3), 0.5)
+    directions = unit_directions(jnp.ones_like(images))
+    moved = step(images, directions, step_size=1 / 255)
+    np.testing.assert_allclose(norms(moved - images), [0.2173], rtol=1e-3)
+
+
+def test_pixels_are_clipped_where_a_range_is_given():
+    images, keys = jnp.zeros((BATCH, 2, 3)), draw()[1]
+    free = quick_ods(PREDICT, images, keys, step_size=0.1, pixel_range=None)
+    kept = quick_ods(PREDICT, images, keys, step_size=0.1)
+    assert jnp.min(free) < 0.0
+    np.testing.assert_array_equal(kept, jnp.clip(free, 0.0, 1.0))
+    narrow = quick_ods(PREDICT, images, keys, step_size=0.1, pixel_range=(0.02, 0.05))
+    assert float(jnp.min(narrow)) == np.float32(0.02)
+    assert float(jnp.max(narrow)) == np.float32(0.05)
+
+
+def test_guides_are_uniform_and_belong_to_their_key():
+    keys = jax.random.split(jax.random.key(0), 2000)
+    guides = np.asarray(draw_guides(keys, 3))
+    assert -1.0 <= guides.min() < -0.995 and 0.995 < guides.max() < 1.0
+    # Three deviations of the mean of 2000 draws, and of their mean square.
+    np.testing.assert_allclose(guides.mean(0), np.zeros(3), atol=3 * 0.578 / 2000**0.5)
+    np.testing.assert_allclose(
+        (guides**2).mean(0), np.full(3, 1 / 3), atol=3 * 0.3 / 2000**0.5
+    )
+    np.testing.assert_array_equal(
+        draw_guides(keys[jnp.array([7, 3])], 3), guides[[7, 3]]
+    )
+
+
+def test_an_example_moves_the_same_in_any_batch():
+    images, keys = draw()
+    moved = quick_ods(PREDICT, images, keys, step_size=0.01)
+    order = np.array([5, 2, 7])
+    alone = quick_ods(PREDICT, images[order], keys[order], step_size=0.01)
+    # Another batch size may sum a product in another order.
+    np.testing.assert_allclose(alone, moved[order], atol=1e-6)
+
+
+def test_a_probability_follows_its_guide():
+    images, keys = draw()
+    guides = np.asarray(draw_guides(keys, CLASSES))
+    moved = quick_ods(PREDICT, images, keys, step_size=0.01)
+    change = probabilities(WEIGHTS, moved) - probabilities(WEIGHTS, images)
+    assert np.all(np.sum(guides * change, -1) > 0.0)
+
+
+def test_unit_directions_of_tiny_huge_zero_and_broken_gradients():
+    rows = jnp.array(
+        [[3e-30, 4e-30], [3e30, 4e30], [0.0, 0.0], [jnp.nan, 1.0], [jnp.inf, 1.0]]
+    )
+    expected = [[0.6, 0.8], [0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    np.testing.assert_allclose(unit_directions(rows), expected, rtol=1e-6)
+    below = unit_directions(jnp.array([[1e-42, 1e-43]]))
+    assert jnp.all(jnp.isfinite(below)) and jnp.linalg.norm(below) <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize("size", [30.0, 1e4])
+def test_saturated_networks_give_unit_or_zero_directions(size):
+    images, keys = draw()
+    found = quick_directions(network(weights(1, size)), images, keys)
+    length = norms(found.directions)
+    assert np.all((np.abs(length - 1.0) < 1e-5) | (length == 0.0))
+    assert np.all(length == 0.0) == (size == 1e4)
+    moved = quick_conf_ods(network(weights(1, size)), images, keys)
+    assert jnp.all(jnp.isfinite(moved))
+
+
+def test_a_network_in_bfloat16_points_the_same_way():
+    images, keys = draw()
+    found = quick_directions(network(WEIGHTS, jnp.bfloat16), images, keys)
+    exact = quick_directions(PREDICT, images, keys)
+    assert found.directions.dtype == found.confidence.dtype == jnp.float32
+    cosine = jnp.sum(found.directions * exact.directions, axis=(1, 2))
+    assert jnp.min(cosine) > 0.98
+    half = quick_ods(PREDICT, images.astype(jnp.bfloat16), keys)
+    assert half.dtype == jnp.float32
+
+
+def test_transforms_agree():
+    """Compiled, mapped, and over eight devices in three ways."""
+    images, keys = draw()
+
+    def moved(images, keys, step_size=0.01):
+        options = {"step_size": step_size, "temperature": 2.0}
+        plain = ods(PREDICT, images, keys, **options)
+        return jnp.stack([plain, conf_ods(PREDICT, images, keys, **options)], axis=1)
+
+    alone = jax.vmap(lambda image, key: moved(image[None], key[None])[0])
+    sizes = jax.vmap(moved, (None, None, 0))
+    whole, one_by_one, swept = jax.jit(
+        lambda images, keys: (
+            moved(images, keys),
+            alone(images, keys),
+            sizes(images, keys, jnp.array([0.01, 0.02])),
+        )
+    )(images, keys)
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    spread = NamedSharding(mesh, P("data"))
+    sharded = jax.jit(moved)(*jax.device_put((images, keys), spread))
+    assert len(sharded.sharding.device_set) == 8
+    by_device = jax.jit(
+        jax.shard_map(
+            moved, mesh=mesh, in_specs=(P("data"), P("data")), out_specs=P("data")
+        )
+    )(images, keys)
+    mapped = jax.pmap(moved)(images[:, None], keys[:, None])[:, 0]
+    for found in (one_by_one, swept[0], sharded, by_device, mapped):
+        np.testing.assert_allclose(found, whole, atol=1e-6)
+    clean = np.asarray(images)[:, None]
+    np.testing.assert_allclose(swept[1] - clean, 2 * (whole - clean), atol=1e-6)
+
+
+def test_errors_name_what_does_not_fit():
+    images, keys = draw()
+    with pytest.raises(TypeError, match=r"images must be floating-point.*uint8"):
+        ods(PREDICT, images.astype(jnp.uint8), keys)
+    with pytest.raises(ValueError, match=r"keys must have one row.*8; got shape \(7,"):
+        conf_ods(PREDICT, images, keys[:7])
+    with pytest.raises(ValueError, match=r"images must be a batch.*\(8,\)"):
+        ods(PREDICT, images[:, 0, 0], keys)
+    with pytest.raises(ValueError, match=r"predict must give.*\(7, 4\) for \(8, 2, 3"):
+        ods(lambda x: PREDICT(x)[1:], images, keys)
+    with pytest.raises(ValueError, match="directions must have one row"):
+        step(images, images[1:], step_size=0.1)
