@@ -102,10 +102,12 @@ def _html(section: Section) -> str:
     shown = [figure for figure in section.figures if figure[0]]
     if shown:
         out.append('<div class="grid" style="margin-top:1rem">')
+        # The last of three has a line to itself.
+        lone = ' style="grid-column:1/-1"'
         out += [
-            f"<figure><h3>{escape(title)}</h3>{svg}"
+            f"<figure{lone if i == 2 else ''}><h3>{escape(title)}</h3>{svg}"
             f"<figcaption>{escape(caption)}</figcaption></figure>"
-            for svg, title, caption in shown
+            for i, (svg, title, caption) in enumerate(shown)
         ]
         out.append("</div>")
     return "\n".join([*out, "</section>"])

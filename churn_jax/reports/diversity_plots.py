@@ -74,7 +74,7 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
         below.set_xlim(0, 1)
         below.set_xlabel("Least top probability among members")
         _plain_log(above.yaxis)
-        legend(figure, above, columns=3)
+        legend(figure, above)
         return done(f"Mean pairwise KL by confidence, {what}")
 
 
@@ -86,8 +86,9 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
     """
     if not spreads:
         return ""
-    columns = min(len(spreads), 3)
+    columns = min(len(spreads), 4)
     lines = -(-len(spreads) // columns)
+    low = []
     with drawing(7.4, 0.7 + 2.1 * lines) as (figure, done):
         panels = figure.subplots(
             lines, columns, sharex=True, sharey=True, squeeze=False
@@ -101,12 +102,13 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
             _draw(panels[i], cuts, middle, width, [0] * len(cuts), vertical=True)
             panels[i].set_title(short_label(label), fontsize=9)
             panels[i].set_yscale("log")
-            panels[i].set_ylim(bottom=SMALLEST)
+            low += cuts[:, 1].tolist()  # whiskers of near agreement go down for ever
             panels[i].set_xlim(0, 1)
             panels[i].set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
             _plain_log(panels[i].yaxis)
         for panel in panels[len(spreads) :]:
             panel.set_visible(False)
+        panels[0].set_ylim(bottom=max(SMALLEST, 0.3 * min(low, default=SMALLEST)))
         figure.supxlabel("Least top probability among members", fontsize=10)
         figure.supylabel("Pairwise KL, nats", fontsize=10)
         return done(f"Boxes of pairwise KL by confidence, {what}")
@@ -229,8 +231,9 @@ def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) 
 
 
 def _plain_log(axis) -> None:
-    """0.01 and 10 instead of powers of ten."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """0.01, 0.02 and 0.05 instead of powers of ten alone."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -28,7 +28,7 @@ KINDS = {
     "gaussian": "+ Gaussian noise",
     "ods": "+ ODS",
     "conf_ods": "+ ConfODS",
-    "transfer": "+ ODS of another run's network",
+    "transfer": "+ ODS of another run",
     "adversarial": "+ adversarial step",
     "test": "Test images",
 }
@@ -40,7 +40,8 @@ BOX = (
 )
 BIN_BOX = (
     "Boxes: quartiles of the examples of a bin; whiskers: smallest and largest; each "
-    f"the mean over runs. Bins with fewer than {plots.FEWEST} examples are left out."
+    f"the mean over runs. Bins with fewer than {plots.FEWEST} examples are left out, "
+    "and whiskers far below the boxes are cut."
 )
 BY_BIN = (
     "Examples are put into bins by the smallest top probability that a member gives. "
@@ -104,7 +105,8 @@ def _teachers(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
         f"At most {examples:,} training images without augmentation, and as many test "
         "images. KL: mean over ordered pairs of networks, then over images. Times "
         "clean: divided, run by run, by its value on the clean training images. Every "
-        "network leads the direction for an equal share of the images. The step is "
+        "network leads the direction for an equal share of the images; ODS of another "
+        "run follows networks that are not among those that are measured. The step is "
         "that of the students' methods.",
     )
     return Section(
@@ -178,7 +180,7 @@ def _students(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
     shown = {labels.get(row, row): spread for row, spread in found.items()}
     heads = ("Method", "KL of two members, nats", "Times the teachers'")
     table = Table((*heads, "Accuracy of the mean %"), tuple(rows))
-    figures = _spread_figures(shown, "test images") if draw else ()
+    figures = _spread_figures(shown, "Test images") if draw else ()
     text = (
         f"At most {record.settings.get('examples', 0):,} test images, as they are. "
         "Times the teachers': divided, run by run, by the KL of the networks that "

@@ -34,6 +34,8 @@ def foreign_images(opened: Opened) -> np.ndarray:
     """
     config = opened.study.config.data
     name = opened.options.ood
+    if name == config.name:
+        raise DataError(f"--ood {name}: the study's own data set is not foreign to it")
     if data.is_streaming(name, data_dir=config.data_dir):
         raise DataError(f"{name} is a stream; name a data set that lies in memory")
     found = data.load(name, data_dir=config.data_dir, manual_dir=config.manual_dir).test

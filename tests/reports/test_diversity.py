@@ -1,0 +1,162 @@
+"""Tables and page of `churn-jax diversity`, from numbers that are made up."""
+
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports.diversity import collect_diversity, write_diversity
+from churn_jax.reports.diversity_numbers import corruptions_of, rocs_of, spreads_of
+from churn_jax.reports.diversity_record import SectionRecord
+
+ROWS = {"teachers": None, "scratch": None, "kd": "teachers"}
+
+
+def spread(mean, *, bins=2, **step):
+    """All examples in the last bin."""
+    return {
+        "edges": np.linspace(0, 1, bins + 1),
+        "counts": [0] * (bins - 1) + [40],
+        "bin_mean_kl": [np.nan] * (bins - 1) + [mean],
+        "quartiles": [[np.nan] * (bins - 1) + [mean * k] for k in (0, 1, 2, 3, 4)],
+        "mean_kl": mean,
+        "box": [mean * k for k in (0.5, 1, 2, 3, 4)],
+        "accuracy": 0.75,
+        **step,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A study of three rows and two replicas; each test adds the sections it needs."""
+    methods = [
+        {"name": row, "label": row.title(), "teacher": teacher and {"name": teacher}}
+        for row, teacher in ROWS.items()
+    ]
+    study = {"title": "A <study>", "baseline": "scratch", "methods": methods}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    return tmp_path
+
+
+def put(folder, section, settings, parts, arrays=None):
+    record = SectionRecord(folder, section, settings)
+    for key, value in parts.items():
+        record.put(key, "stamp", value, (arrays or {}).get(key))
+    return record
+
+
+def cells(section):
+    (table,) = section.tables.values()
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def test_ratios_are_taken_run_by_run(folder):
+    parts = {
+        f"teachers/{run}": {
+            "clean": spread(clean),
+            "ods": spread(clean * factor, size=1 / 255, temperature=4.0),
+        }
+        for run, (clean, factor) in enumerate([(0.1, 2.0), (0.3, 4.0)])
+    }
+    put(folder, "teachers", {"examples": 40}, parts)
+    _, (section,) = collect_diversity(folder, draw=False)
+    found = cells(section)
+    assert found["Training images"][:2] == ("0.200 ± 0.141", "1.00")
+    assert found["+ ODS"][:2] == ("0.700 ± 0.707", "3.00 ± 1.41")
+    assert found["+ ODS"][2:] == ("75.00 ± 0.00", "1/255, tau 4")
+
+
+def test_students_are_compared_with_their_teachers(folder):
+    parts = {
+        f"{row}/{run}": {"test": spread(mean)}
+        for row, mean in (("teachers", 0.4), ("scratch", 0.2), ("kd", 0.1))
+        for run in range(2)
+    }
+    put(folder, "students", {"examples": 40}, parts)
+    _, (section,) = collect_diversity(folder, draw=False)
+    found = {row: numbers[1] for row, numbers in cells(section).items()}
+    assert found == {"Teachers": "–", "Scratch": "0.50", "Kd": "0.25"}
+
+
+def test_bins_are_weighted_by_their_examples():
+    record = SectionRecord("nowhere", "students", {})
+    one, other = spread(0.1), spread(0.5)
+    one["counts"], other["counts"] = [0, 30], [0, 10]
+    record.parts = {"kd/0": {"test": one}, "kd/1": {"test": other}}
+    found = spreads_of(record)["kd"]["test"]
+    np.testing.assert_allclose(found.by_bin, [np.nan, 0.2])
+    np.testing.assert_allclose(found.shares, [0, 1])
+
+
+def test_areas_compare_the_same_run(folder):
+    rows = {"scratch": [[0.0, 0.1]], "kd": [[0.05, 0.2]]}
+    found = rocs_of(
+        {row: {"0": np.array(values)} for row, values in rows.items()}, "scratch"
+    )
+    assert [roc.auc for roc in found["kd"]] == [0.75]
+    assert "scratch" not in found
+    # A run that stopped from scratch has nothing to be compared with.
+    assert rocs_of({"scratch": {}, "kd": {"0": np.ones((1, 2))}}, "scratch") == {}
+
+
+def test_a_row_without_all_corrupted_sets_is_left_out():
+    record = SectionRecord("nowhere", "corruptions", {})
+    cell = {name: [0.5, 0.7] for name in ("accuracy", "nll", "brier", "ece")}
+    record.parts = dict.fromkeys(("kd/fog/1", "kd/fog/3", "scratch/fog/1"), cell)
+    found, incomplete = corruptions_of(record)
+    assert (list(found), incomplete) == (["kd"], ("scratch",))
+    assert found["kd"].severities == (1, 3)
+    np.testing.assert_allclose(found["kd"].mean("nll"), [0.5, 0.7])
+
+
+def test_parts_of_other_settings_or_of_another_training_are_not_kept(tmp_path):
+    put(tmp_path, "students", {"examples": 40}, {"kd/0": {"x": np.nan}})
+    again = SectionRecord(tmp_path, "students", {"examples": 40})
+    assert again.parts == {"kd/0": {"x": None}} and not again.replaced
+    assert again.has("kd/0", "stamp") and not again.has("kd/0", "another")
+    other = SectionRecord(tmp_path, "students", {"examples": 41})
+    assert other.parts == {} and other.replaced
+    again.path.write_text("{")
+    with pytest.raises(ValueError, match=r"students.json is not what churn-jax"):
+        SectionRecord(tmp_path, "students", {"examples": 40})
+
+
+def test_a_study_without_results_says_how_to_compute_them(folder):
+    with pytest.raises(ReportError, match="churn-jax diversity"):
+        collect_diversity(folder)
+
+
+def test_the_page_draws_every_section(folder):
+    kinds = {"clean": spread(0.1), "ods": spread(0.3, size=1 / 255, temperature=4.0)}
+    put(folder, "teachers", {"examples": 40}, {"teachers/0": kinds})
+    put(folder, "students", {"examples": 40}, {"kd/0": {"test": spread(0.2)}})
+    rng = np.random.default_rng(0)
+    arrays = {f"{row}/0": rng.uniform(-1, 1, (2, 9)) for row in ("scratch", "kd")}
+    put(
+        folder, "jacobians", {"jacobian_examples": 9}, dict.fromkeys(arrays, {}), arrays
+    )
+    ratios = {"gaussian": {"signal_to_noise": 0.4}, "ods": {"signal_to_noise": 0.8}}
+    put(folder, "matching", {"batch": 8, "draws": 5}, {"kd/0": ratios})
+    foreign = dict.fromkeys(("entropy_in", "entropy_out"), 0.5)
+    foreign |= dict.fromkeys(("auroc_entropy", "auroc_max_probability"), 0.5)
+    foreign |= {"edges": [0, 1, 2], "counts_in": [3, 1], "counts_out": [1, 3]}
+    put(folder, "ood", {"examples": 4, "ood": "svhn"}, {"kd/0": foreign})
+    cell = dict.fromkeys(("accuracy", "nll", "brier", "ece"), [0.5])
+    part = {"source": "ours", **cell}
+    put(folder, "corruptions", {"examples": 4}, {"kd/fog/1": part})
+    page = write_diversity(folder, command="churn-jax diversity <run>").read_text()
+    for title in (
+        "Teachers: what a perturbation does to them",
+        "Students: how much they differ",
+        "Jacobians of students and teachers",
+        "Matching of Jacobians",
+        "Foreign images",
+        "Corrupted images",
+    ):
+        assert f"<h2>{title}</h2>" in page
+    assert page.count("<svg") == 11
+    assert "A &lt;study&gt;" in page and "diversity &lt;run&gt;" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    text = (folder / "diversity" / "diversity.md").read_text()
+    assert "| Kd | 0.400 | 0.800 | 2.000 |" in text
