@@ -133,16 +133,15 @@ def test_the_page_draws_every_section(folder):
     put(folder, "students", {"examples": 40}, {"kd/0": {"test": spread(0.2)}})
     rng = np.random.default_rng(0)
     arrays = {f"{row}/0": rng.uniform(-1, 1, (2, 9)) for row in ("scratch", "kd")}
-    put(
-        folder, "jacobians", {"jacobian_examples": 9}, dict.fromkeys(arrays, {}), arrays
-    )
+    nothing = {key: {} for key in arrays}
+    put(folder, "jacobians", {"jacobian_examples": 9}, nothing, arrays)
     ratios = {"gaussian": {"signal_to_noise": 0.4}, "ods": {"signal_to_noise": 0.8}}
     put(folder, "matching", {"batch": 8, "draws": 5}, {"kd/0": ratios})
     foreign = dict.fromkeys(("entropy_in", "entropy_out"), 0.5)
     foreign |= dict.fromkeys(("auroc_entropy", "auroc_max_probability"), 0.5)
     foreign |= {"edges": [0, 1, 2], "counts_in": [3, 1], "counts_out": [1, 3]}
     put(folder, "ood", {"examples": 4, "ood": "svhn"}, {"kd/0": foreign})
-    cell = dict.fromkeys(("accuracy", "nll", "brier", "ece"), [0.5])
+    cell = {name: [0.5] for name in ("accuracy", "nll", "brier", "ece")}
     part = {"source": "ours", **cell}
     put(folder, "corruptions", {"examples": 4}, {"kd/fog/1": part})
     page = write_diversity(folder, command="churn-jax diversity <run>").read_text()
