@@ -8,9 +8,9 @@ import pytest
 
 from churn_jax import data
 from churn_jax.predictions import load_predictions
+from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
-from churn_jax.studies.config import ModelConfig
 from churn_jax.studies.presets import PRESETS, preset, tiny
 from churn_jax.training.loop import train
 from churn_jax.training.optim import make_schedule
@@ -363,9 +363,20 @@ def two_updates(config, images, out, *names):
         assert not predictions.meta["stopped"]
 
 
+def _baselines():
+    """Presets but the digits; of the third paper's, one with each kind of baseline."""
+    seen = set()
+    for name in PRESETS:
+        config = preset(f"{name}:tiny")
+        kind = (config.model, repr(config.spec(config.baseline).method))
+        if config.data.name != "digits" and not (name[:3] == "dm-" and kind in seen):
+            yield name
+        seen.add(kind)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "digits"])
+@pytest.mark.parametrize("name", list(_baselines()))
 def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
     config = preset(f"{name}:tiny")
     two_updates(config, images, tmp_path, config.baseline)
@@ -381,14 +392,29 @@ def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
         ("claims-mnist", ["l1_independent_linear"]),
         ("cross-sample-mnist", ["twin_bootstrap"]),
         ("ad-mnist-losses", ["orthogonalized", "wide"]),
+        ("dm-fashion", ["conf_ods"]),
+        ("dm-fashion-more", ["transfer_ods", "averaged_ods", "end2"]),
+        ("dm-cifar100-wrn28-2", ["conf_ods"]),
     ],
 )
 def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
     config = preset(f"{name}:tiny")
     if config.model.name == "lenet5":  # the baseline has shown that it fits
-        model = ModelConfig("mlp", features=(8,))
-        config = dataclasses.replace(config, model=model)
+        config = with_an_mlp(config)
     two_updates(config, images, tmp_path, *rows)
+
+
+def with_an_mlp(config):
+    model = dataclasses.replace(config.model, name="mlp", features=(8,))
+    return dataclasses.replace(config, model=model)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+def test_members_that_share_weights_take_two_updates(images, tmp_path):
+    config = with_an_mlp(preset("dm-fashion:tiny"))
+    two_updates(config, images, tmp_path, "scratch")
+    folder = tmp_path / "methods" / "scratch"
+    assert load_members(folder / MEMBERS).logits.shape == (2, 4, 20, 10)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,12 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.methods import EnsembleDistributionDistillation
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.network import Sharing
-from churn_jax.studies.presets.diversity_rows import Recipe, main_rows, teacher_rows
+from churn_jax.studies.presets.diversity_rows import (
+    COLUMNS,
+    Recipe,
+    main_rows,
+    teacher_rows,
+)
 
 __all__ = [
     "dm_cifar10_be4",
@@ -97,6 +102,7 @@ def _study(
         methods=methods,
         baseline=baseline,
         published=published,
+        columns=COLUMNS,
     )
 
 

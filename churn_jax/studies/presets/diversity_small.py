@@ -11,7 +11,12 @@ import dataclasses
 from churn_jax.data.augment import Augmentation
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.network import Sharing
-from churn_jax.studies.presets.diversity_rows import Recipe, further_rows, main_rows
+from churn_jax.studies.presets.diversity_rows import (
+    COLUMNS,
+    Recipe,
+    further_rows,
+    main_rows,
+)
 
 __all__ = [
     "dm_cifar10_small",
@@ -68,6 +73,7 @@ def _study(
         train=RECIPE.train(replicas=REPLICAS, augmentation=augmentation),
         methods=methods,
         baseline="scratch",
+        columns=COLUMNS,
     )
 
 
