@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax.models.layers import Layers, split_members, tile
+from churn_jax.models.rank_one import between, rank_one_matmul
 from churn_jax.typing import Array, PyTree
 
 __all__ = [
@@ -45,18 +47,6 @@ def fast_init(kind: str, std: float = 0.5) -> Callable:
     return normal if kind == "normal" else signs
 
 
-def scale_members(x: Array, weights: Array) -> Array:
-    """Every member's rows times its own weights.
-
-    Args:
-        x: `[K * B, ..., D]`, member by member.
-        weights: `[K, D]`.
-    """
-    members, width = weights.shape
-    lead = (members,) + (1,) * (x.ndim - 1)
-    return (split_members(x, members) * weights.reshape(*lead, width)).reshape(x.shape)
-
-
 class _FastLayer(nn.Module):
     """A shared linear map between two scalings, and a bias."""
 
@@ -75,8 +65,8 @@ class _FastLayer(nn.Module):
         fast_init(self.fast_weights)
         super().__post_init__()
 
-    def _between(self, x: Array, shape: tuple[int, ...], linear: Callable) -> Array:
-        """`linear(x * r_m, kernel) * s_m + b_m`, member by member."""
+    def _apply(self, x: Array, shape: tuple[int, ...], product: Callable) -> Array:
+        """`product(x, W, r, s)` of a kernel of this shape, plus `b_m`."""
         if x.shape[0] % self.members:
             raise ValueError(
                 f"{x.shape[0]} rows cannot be shared out among {self.members} members"
@@ -90,7 +80,7 @@ class _FastLayer(nn.Module):
         x, kernel, fast_in, fast_out = (
             a.astype(self.dtype) for a in (x, kernel, fast_in, fast_out)
         )
-        y = scale_members(linear(scale_members(x, fast_in), kernel), fast_out)
+        y = product(x, kernel, fast_in, fast_out)
         if self.bias == "none":
             return y
         zeros = nn.initializers.zeros
@@ -142,7 +132,7 @@ class BatchEnsembleDense(_FastLayer):
         Raises:
             ValueError: the rows are no multiple of K.
         """
-        return self._between(x, (x.shape[-1], self.features), jnp.matmul)
+        return self._apply(x, (x.shape[-1], self.features), rank_one_matmul)
 
 
 class BatchEnsembleConv(_FastLayer):
@@ -187,7 +177,7 @@ class BatchEnsembleConv(_FastLayer):
             )
 
         shape = (self.size, self.size, x.shape[-1], self.features)
-        return self._between(x, shape, self.convolve or convolution)
+        return self._apply(x, shape, partial(between, self.convolve or convolution))
 
 
 class MemberBatchNorm(nn.Module):

@@ -1,0 +1,416 @@
+"""Layers and networks of several members against a loop over explicit weights."""
+
+import math
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import models
+from churn_jax.models import (
+    MLP,
+    BatchEnsemble,
+    BatchEnsembleConv,
+    BatchEnsembleDense,
+    LeNet5,
+    MemberBatchNorm,
+    ResNet,
+    banded_convolution,
+    check_fast_weights,
+)
+from tests import reference_models as reference
+from tests.models import numpy_networks
+from tests.models.linen_networks import images
+
+K, B = 3, 4
+
+
+def drawn(model, *shape, seed=0):
+    """Parameters and statistics off their defaults, drawn by NumPy."""
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros(shape))
+    generator = np.random.default_rng(seed)
+
+    def draw(path, leaf):
+        name = path[-1].key
+        start = float(name in ("scale", "var") or name.startswith("fast"))
+        fan_in = math.prod(leaf.shape[:-1])
+        spread = {"kernel": fan_in**-0.5, "fast_in": 0.5, "fast_out": 0.5, "var": 0.0}
+        values = start + spread.get(name, 0.1) * generator.normal(size=leaf.shape)
+        return jnp.asarray(values, jnp.float32)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def assert_close(a, b, rtol=1e-5):
+    """Relative to the largest entry: a sum's own error is relative to its terms."""
+    b = np.asarray(b, np.float64)
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * max(np.abs(b).max(), 1e-3))
+
+
+@pytest.mark.parametrize("bias", ["member", "shared", "none"])
+def test_dense_equals_a_loop_over_weight_matrices_forward_and_gradient(rng, bias):
+    layer = BatchEnsembleDense(5, K, bias=bias)
+    variables = drawn(layer, K * B, 7)
+    params = variables["params"]
+    x = jnp.asarray(rng.normal(size=(K * B, 7)), jnp.float32)
+    outer = jnp.asarray(rng.normal(size=(K * B, 5)), jnp.float32)
+
+    def loss(params, x):
+        y = layer.apply({"params": params}, x)
+        return jnp.sum(outer * y), y
+
+    with jax.default_matmul_precision("highest"):
+        both = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+        (_, y), (found, in_inputs) = both(params, x)
+        # Where the inputs are data, another way leads to the same gradient.
+        as_data, _ = jax.jit(jax.grad(loss, has_aux=True))(params, x)
+    assert_close(y, reference.batch_ensemble(params, x, np.matmul))
+    inputs, expected = reference.dense_gradients(params, x, outer)
+    assert_close(in_inputs, inputs)
+    assert set(expected) == set(found) == set(params)
+    for name in params:
+        assert_close(found[name], expected[name])
+        assert_close(as_data[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "bias"),
+    [
+        ({}, "none"),
+        ({"stride": 2}, "member"),
+        ({"size": 1, "padding": 0, "stride": 2}, "none"),
+        ({"padding": 1, "convolve": partial(banded_convolution, padding=1)}, "shared"),
+    ],
+    ids=["same", "stride", "projection", "banded"],
+)
+def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
+    rng, options, bias
+):
+    layer = BatchEnsembleConv(4, K, bias=bias, **options)
+    variables = drawn(layer, K * 2, 5, 6, 3)
+    params = variables["params"]
+    x = jnp.asarray(rng.normal(size=(K * 2, 5, 6, 3)), jnp.float32)
+    stride, padding = options.get("stride", 1), options.get("padding", 1)
+    y = reference.batch_ensemble(
+        params,
+        x,
+        partial(numpy_networks.convolution, stride=stride, padding=padding),
+    )
+    outer = jnp.asarray(rng.normal(size=y.shape), jnp.float32)
+
+    def loss(params, x):
+        out = layer.apply({"params": params}, x)
+        return jnp.sum(outer * out), out
+
+    def looped(params, x):
+        total = 0.0
+        for m, (part, weights) in enumerate(zip(jnp.split(x, K), jnp.split(outer, K))):
+            factors = jnp.outer(params["fast_in"][m], params["fast_out"][m])
+            out = jax.lax.conv_general_dilated(
+                part,
+                params["kernel"] * factors[None, None],
+                (stride, stride),
+                ((padding, padding),) * 2,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )
+            if "bias" in params:
+                own = jnp.broadcast_to(params["bias"], (K, 4))[m]
+                out = out + own.reshape(1, 1, 1, -1)
+            total += jnp.sum(weights * out)
+        return total
+
+    def both(params, x):
+        ours = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, x)
+        return ours, jax.grad(looped, argnums=(0, 1))(params, x)
+
+    with jax.default_matmul_precision("highest"):
+        ((_, out), found), expected = jax.jit(both)(params, x)
+    assert_close(out, y)
+    jax.tree.map(assert_close, found, expected)
+
+
+def test_a_jacobian_of_the_gradient_agrees_in_both_modes(rng):
+    """The product's own rule is nested and run forward, as Jacobian analyses do."""
+    params = drawn(BatchEnsembleDense(2, 2), 2, 2)["params"]
+    x = jnp.asarray(rng.normal(size=(2, 2)), jnp.float32)
+
+    def by_data(params):
+        y = BatchEnsembleDense(2, 2).apply({"params": params}, x)
+        return jnp.sum(jnp.sin(y))
+
+    def by_both(params):
+        y = BatchEnsembleDense(2, 2).apply({"params": params}, x + 0 * params["bias"])
+        return jnp.sum(jnp.sin(y))
+
+    forward, reverse, other = jax.jit(
+        lambda p: (
+            jax.jacfwd(jax.grad(by_data))(p),
+            jax.jacrev(jax.grad(by_data))(p),
+            jax.jacfwd(jax.grad(by_both))(p),
+        )
+    )(params)
+    jax.tree.map(assert_close, forward, reverse)
+    jax.tree.map(assert_close, forward, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moments"), [("normal", (1.0, 0.5)), ("signs", (0.0, 1.0))]
+)
+def test_fast_weights_start_as_the_paper_draws_them(kind, moments):
+    layer = BatchEnsembleDense(4000, 5, fast_weights=kind)
+    params = layer.init(jax.random.key(0), jnp.zeros((5, 2)))["params"]
+    fast = np.asarray(params["fast_out"], np.float64)
+    # 20,000 draws: seven standard errors of mean and deviation.
+    np.testing.assert_allclose(
+        (fast.mean(), fast.std()), moments, atol=7 * moments[1] / 20_000**0.5
+    )
+    assert len(np.unique(fast[:, :20].round(6), axis=0)) == 5  # members differ
+    if kind == "signs":
+        assert set(np.unique(fast)) == {-1.0, 1.0}
+    assert not np.any(params["bias"])
+
+
+def of_member(variables, m):
+    """The variables of a BatchEnsemble that consists of member m alone."""
+
+    def take(path, leaf):
+        own = path[-1].key.startswith("fast") or (
+            path[-1].key == "bias" and leaf.ndim == 2
+        )
+        return leaf[m : m + 1] if own or "norm" in {p.key for p in path} else leaf
+
+    return jax.tree_util.tree_map_with_path(take, variables)
+
+
+NETWORKS = {
+    "mlp": (partial(MLP, (6, 5), 3), (2, 4, 4, 1)),
+    "lenet5": (partial(LeNet5, 3, layout="banded"), (2, 12, 12, 1)),
+    "resnet8": (partial(ResNet, 8, 3, widths=(4, 4, 6)), (2, 8, 8, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_tiled_batch_is_evaluated_by_every_member_as_if_it_were_alone(name):
+    build, shape = NETWORKS[name]
+    together, alone = build(layers=BatchEnsemble(K)), build(layers=BatchEnsemble(1))
+    variables, x = drawn(together, *shape), images(*shape)
+    output = jax.jit(together.apply)(variables, x)
+    assert output.logits.shape == (K, 2, 3)
+    apply = jax.jit(alone.apply)
+    for m in range(K):
+        own = apply(of_member(variables, m), x)
+        assert_close(output.logits[m], own.logits[0])
+        assert_close(output.features[m], own.features[0])
+    assert float(jnp.abs(output.logits[0] - output.logits[1]).max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_member_with_fast_weights_of_one_is_the_plain_network(name):
+    build, shape = NETWORKS[name]
+    plain, wrapped = build(), build(layers=BatchEnsemble(1))
+    variables, x = drawn(plain, *shape), images(*shape)
+    tree = jax.eval_shape(wrapped.init, jax.random.key(0), x)
+    flat = dict(jax.tree_util.tree_leaves_with_path(variables))
+    seen = set()
+
+    def fill(path, leaf):
+        if path[-1].key.startswith("fast"):
+            return jnp.ones(leaf.shape)
+        seen.add(path)
+        return flat[path].reshape(leaf.shape)
+
+    ones = jax.tree_util.tree_map_with_path(fill, tree)
+    assert seen == set(flat)
+    ours, theirs = jax.jit(
+        lambda a, b: (wrapped.apply(a, x).logits[0], plain.apply(b, x).logits)
+    )(ones, variables)
+    assert_close(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bias", ["member", "shared", "none"])
+@pytest.mark.parametrize("norm_of", ["shared", "member"])
+def test_parameter_count_is_the_plain_networks_and_the_factors(bias, norm_of):
+    def count(layers):
+        model = ResNet(20, 10, layers=layers)
+        tree = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+        return sum(leaf.size for leaf in jax.tree.leaves(tree["params"]))
+
+    # Stem, six convolutions of each width and two that widen, and the head.
+    widths = (3 + 16) + 6 * 32 + (16 + 32) + 5 * 64 + (32 + 64) + 5 * 128 + 64 + 10
+    biases = {"member": (K - 1) * 10, "shared": 0, "none": -10}[bias]
+    norms = 1376 * (K - 1) if norm_of == "member" else 0
+    ours = count(BatchEnsemble(K, bias=bias, norm_of=norm_of))
+    assert ours == 269_722 + K * widths + biases + norms
+
+
+def test_shared_batch_norm_sees_all_members_rows_and_members_own_sees_theirs(rng):
+    x = rng.normal(size=(K * B, 2, 2, 3)) * np.repeat([1, 2, 3], B).reshape(-1, 1, 1, 1)
+    x = jnp.asarray(x, jnp.float32)
+    for norm_of in ("shared", "member"):
+        layers = BatchEnsemble(K, norm_of=norm_of)
+        norm = layers.norm(train=True, name=None, momentum=0.9)
+        shapes = jax.eval_shape(norm.init, jax.random.key(0), x)
+        variables = drawn(norm, *x.shape)
+        assert jax.tree.structure(shapes) == jax.tree.structure(variables)
+        y, moved = norm.apply(variables, x, mutable=["batch_stats"])
+        params, stats = variables["params"], moved["batch_stats"]
+        if norm_of == "shared":
+            parts, names = [x], [params]
+            assert stats["mean"].shape == (3,)
+        else:
+            assert isinstance(norm, MemberBatchNorm)
+            inner = params["norm"]
+            parts = np.split(x, K)
+            names = [{k: v[m] for k, v in inner.items()} for m in range(K)]
+            assert stats["norm"]["mean"].shape == (K, 3)
+        expected = [
+            numpy_networks.batch_norm(*numpy_networks.in_float64((part, own)))
+            for part, own in zip(parts, names, strict=True)
+        ]
+        assert_close(y, np.concatenate(expected), rtol=3e-5)
+
+
+def test_a_split_batch_gives_every_member_its_part_and_zeros_elsewhere():
+    build, _ = NETWORKS["mlp"]
+    tiled, split = (
+        build(layers=BatchEnsemble(K, batches=b)) for b in ("tiled", "split")
+    )
+    x = images(2 * K, 4, 4, 1)
+    variables = drawn(tiled, *x.shape)
+    whole, output, evaluated = jax.jit(
+        lambda v, x: (
+            tiled.apply(v, x, train=True),
+            split.apply(v, x, train=True),
+            split.apply(v, x),
+        )
+    )(variables, x)
+    for m in range(K):
+        rows = slice(2 * m, 2 * m + 2)
+        assert_close(output.logits[m, rows], whole.logits[m, rows], rtol=1e-6)
+        assert_close(output.features[m, rows], whole.features[m, rows], rtol=1e-6)
+        elsewhere = np.delete(np.asarray(output.logits[m]), np.r_[rows], axis=0)
+        assert not elsewhere.any()
+    assert_close(evaluated.logits, whole.logits, rtol=1e-6)
+    assert split.splits_batch and not tiled.splits_batch
+    with pytest.raises(ValueError, match="batch of 4 cannot be split over 3 members"):
+        split.apply(variables, x[:4], train=True)
+
+
+def test_bfloat16_computes_low_and_answers_in_float32():
+    build, shape = NETWORKS["resnet8"]
+    low, exact = (
+        build(layers=BatchEnsemble(K), dtype=d) for d in (jnp.bfloat16, jnp.float32)
+    )
+    variables, x = drawn(exact, *shape), images(*shape)
+    shapes = jax.eval_shape(low.init, jax.random.key(0), x)
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    a, b = jax.jit(lambda v, x: (low.apply(v, x), exact.apply(v, x)))(variables, x)
+    assert a.logits.dtype == a.features.dtype == jnp.float32
+    difference = float(jnp.abs(a.logits - b.logits).max())
+    assert 0 < difference < 0.05 * float(jnp.abs(b.logits).max())
+
+
+def test_networks_can_be_mapped_over():
+    build, shape = NETWORKS["mlp"]
+    model, x = build(layers=BatchEnsemble(K)), images(*NETWORKS["mlp"][1])
+    each = [drawn(model, *shape, seed=s) for s in (0, 1)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+    def gradient(variables):
+        return jax.grad(lambda v: jnp.sum(jnp.sin(model.apply(v, x).logits)))(variables)
+
+    mapped = jax.vmap(gradient)(stacked)
+    for r, variables in enumerate(each):
+        alone = gradient(variables)
+        jax.tree.map(lambda a, b, r=r: assert_close(a[r], b), mapped, alone)
+
+
+@pytest.mark.parametrize("name", ["lenet5", "resnet8"])
+def test_there_is_one_convolution_per_layer_and_none_is_grouped(name):
+    """Scaling goes around the shared convolution; kernels are never batched."""
+    shape = NETWORKS[name][1]
+    build = partial(LeNet5, 3, layout="nhwc") if name == "lenet5" else NETWORKS[name][0]
+    model = build(layers=BatchEnsemble(4))
+    variables = drawn(model, *shape)
+    jaxpr = jax.make_jaxpr(model.apply)(variables, jnp.zeros(shape))
+
+    def convolutions(jaxpr):
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "conv_general_dilated":
+                yield equation
+            for inner in jax.core.jaxprs_in_params(equation.params):
+                yield from convolutions(inner)
+
+    found = list(convolutions(jaxpr.jaxpr))
+    assert len(found) == {"lenet5": 2, "resnet8": 7}[name]
+    for equation in found:
+        assert equation.params["feature_group_count"] == 1
+        assert equation.params["batch_group_count"] == 1
+        rows, kernel = (v.aval.shape for v in equation.invars)
+        assert rows[0] == 4 * shape[0] and len(kernel) == 4
+
+
+class _Forgetful(nn.Module):
+    """A network whose author made the last layer without asking for `layers`."""
+
+    layers: BatchEnsemble
+    plain: tuple = ("head",)
+
+    def check_params(self, params):
+        self.layers.check(params)
+
+    @nn.compact
+    def __call__(self, x):
+        for name in ("dense1", "head"):
+            if name in self.plain:
+                x = nn.Dense(3, name=name)(x)
+            else:
+                x = self.layers.dense(3, dtype=jnp.float32, name=name)(x)
+        return x
+
+
+def test_a_network_in_which_a_layer_was_forgotten_is_refused():
+    from churn_jax.ensembles import from_linen
+
+    x = jnp.zeros((4, 2))
+    for plain in (("head",), ("dense1",), ("dense1", "head")):
+        network = from_linen(_Forgetful(BatchEnsemble(2), plain))
+        with pytest.raises(ValueError, match=rf"2 members in {', '.join(plain)}:"):
+            jax.eval_shape(network.init, jax.random.key(0), x)
+    whole = from_linen(_Forgetful(BatchEnsemble(2), ()))
+    params = jax.eval_shape(whole.init, jax.random.key(0), x)["params"]
+    check_fast_weights(params, 2)
+    with pytest.raises(ValueError, match="of 4 members in dense1, head"):
+        check_fast_weights(params, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 0}, "at least 1 member; got 0"),
+        ({"fast_weights": "ones"}, "one of normal, signs; got 'ones'"),
+        ({"bias": "both"}, "one of member, shared, none; got 'both'"),
+        ({"norm_of": "none"}, "one of shared, member; got 'none'"),
+        ({"batches": "cut"}, "one of tiled, split; got 'cut'"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BatchEnsemble(**{"size": 2, **settings})
+
+
+def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
+    with pytest.raises(ValueError, match="member, shared, none; got 'both'"):
+        BatchEnsembleDense(3, 2, bias="both")
+    with pytest.raises(ValueError, match="normal, signs; got 'ones'"):
+        BatchEnsembleDense(3, 2, fast_weights="ones")
+    with pytest.raises(ValueError, match="5 rows cannot be shared out among 2 members"):
+        BatchEnsembleDense(3, 2).init(jax.random.key(0), jnp.zeros((5, 4)))
+
+
+def test_networks_without_the_field_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"'resnet18' is made of plain.*: mlp, lenet5"):
+        models.create("resnet18", num_classes=10, layers=BatchEnsemble(4))
