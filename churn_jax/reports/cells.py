@@ -33,8 +33,12 @@ def equivalent(estimate: Estimate) -> str:
 
 
 def millions(estimate: Estimate) -> str:
-    """`0.46 M`."""
-    return f"{estimate.mean / 1e6:.2f} M" if math.isfinite(estimate.mean) else "–"
+    """`0.46 M`; `2.4 k` below a tenth of a million."""
+    if not math.isfinite(estimate.mean):
+        return "–"
+    if estimate.mean < 1e5:
+        return f"{estimate.mean / 1e3:.1f} k"
+    return f"{estimate.mean / 1e6:.2f} M"
 
 
 def _plus_minus(mean: float, spread: float, digits: int) -> str:

@@ -84,6 +84,7 @@ def test_cells_of_the_new_columns():
     assert equivalent(Estimate(4.0, 0.0, 0.0, at_least=True)) == "≥ 4.00"
     assert equivalent(Estimate(np.nan, np.nan, np.nan)) == "–"
     assert millions(Estimate(464_154.0, np.nan, np.nan)) == "0.46 M"
+    assert millions(Estimate(2440.0, np.nan, np.nan)) == "2.4 k"
     assert millions(Estimate(np.nan, np.nan, np.nan)) == "–"
 
 
