@@ -25,7 +25,7 @@ BELOW = {
     "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("losses", "perturbations", "ensembles"),
     "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
-    "analysis": ("metrics", "predictions"),
+    "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     "reports": ("metrics", "predictions", "analysis"),  # tests of significance
     "studies": (
         "training",

@@ -1,0 +1,167 @@
+"""The matching term, the series it belongs to, its gradient and that one's signal."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.analysis import (
+    GradientMoments,
+    distillation_expansion,
+    gradient_signal_to_noise,
+    jacobian_matching_gradient,
+    jacobian_matching_term,
+    matching_signal_to_noise,
+)
+from churn_jax.perturbations import gaussian, ods
+from tests.analysis.test_jacobians import STUDENT, TEACHER
+from tests.perturbations.networks import network, probabilities
+from tests.perturbations.test_ods import BATCH, draw
+
+quick_term, quick_expansion = (
+    jax.jit(function, static_argnums=(0, 1))
+    for function in (jacobian_matching_term, distillation_expansion)
+)
+PREDICT, LEARNER = network(TEACHER), network(STUDENT)
+PARAMS = tuple(jnp.asarray(w, jnp.float32) for w in STUDENT)
+
+
+def student(params, images):
+    return network(params)(images)
+
+
+def term(student_weights, images, eps, width=1e-4):
+    """The matching term by central differences along eps, float64."""
+    images, eps = (np.asarray(x, np.float64) for x in (images, eps))
+
+    def slope(value):
+        return (value(images + width * eps) - value(images - width * eps)) / (2 * width)
+
+    of_teacher = slope(lambda x: probabilities(TEACHER, x))
+    of_student = slope(lambda x: np.log(probabilities(student_weights, x)))
+    return -np.sum(of_teacher * of_student, -1)
+
+
+@pytest.fixture
+def eps(rng):
+    return jnp.asarray(rng.normal(scale=0.3, size=(BATCH, 2, 3)).astype(np.float32))
+
+
+def test_term_equals_central_differences(eps):
+    images, _ = draw()
+    found = quick_term(PREDICT, LEARNER, images, eps)
+    np.testing.assert_allclose(found, term(STUDENT, images, eps), rtol=2e-5, atol=1e-7)
+    itself = quick_term(PREDICT, PREDICT, images, eps)
+    assert jnp.all(itself < 0.0)  # both change alike
+
+
+def loss(images):
+    """Cross-entropy of the student under the teacher, float64."""
+    return -np.sum(
+        probabilities(TEACHER, images) * np.log(probabilities(STUDENT, images)), -1
+    )
+
+
+def test_the_series_is_right_to_the_second_order(eps):
+    """Halving the step divides what is left over by eight."""
+    images, _ = draw()
+    at = np.asarray(images, np.float64)
+    clean, left = loss(at), []
+    for size in (0.5, 0.25):
+        moved = np.asarray(size * eps, np.float64)
+        series = quick_expansion(PREDICT, LEARNER, images, size * eps)
+        np.testing.assert_allclose(series.clean, clean, rtol=1e-6)
+        left.append(loss(at + moved) - np.asarray(series.total))
+        np.testing.assert_allclose(
+            series.matching, term(STUDENT, images, size * eps), rtol=2e-5, atol=1e-7
+        )
+    ratio = np.linalg.norm(left[0]) / np.linalg.norm(left[1])
+    assert 6.0 < ratio < 10.0
+
+
+def test_the_mean_over_opposite_steps_is_right_to_the_third_order(eps):
+    """Of a zero-mean perturbation the odd orders go: sixteen, and no linear term."""
+    images, _ = draw()
+    at, left, without = np.asarray(images, np.float64), [], []
+    for size in (0.5, 0.25):
+        moved = np.asarray(size * eps, np.float64)
+        series = quick_expansion(PREDICT, LEARNER, images, size * eps)
+        expected = (loss(at + moved) + loss(at - moved)) / 2
+        even = series.total - series.linear
+        left.append(np.linalg.norm(expected - np.asarray(even)))
+        without.append(np.linalg.norm(expected - np.asarray(even - series.matching)))
+    assert 10.0 < left[0] / left[1] < 22.0
+    # Without the matching term an error of second order stays.
+    assert without[1] > 5.0 * left[1] and without[0] / without[1] < 6.0
+
+
+def test_gradient_equals_differences_in_a_weight(eps):
+    images, _ = draw()
+    found = jax.jit(jacobian_matching_gradient, static_argnums=(0, 1))(
+        PREDICT, student, PARAMS, images, eps
+    )
+    assert jax.tree.structure(found) == jax.tree.structure(PARAMS)
+    for layer, place in ((0, (2, 1)), (1, (3,)), (2, (4, 0))):
+        shifted = []
+        for width in (1e-3, -1e-3):
+            moved = [np.array(w) for w in STUDENT]
+            moved[layer][place] += width
+            shifted.append(np.mean(term(moved, images, eps)))
+        expected = (shifted[0] - shifted[1]) / 2e-3
+        np.testing.assert_allclose(found[layer][place], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_signal_to_noise_by_hand_and_against_numpy(rng):
+    # The mean is (4, 4), the variances 2 and 0.
+    value = gradient_signal_to_noise(jnp.array([[3.0, 4.0], [5.0, 4.0]]))
+    np.testing.assert_allclose(value, np.sqrt(32.0 / 2.0), rtol=1e-6)
+    draws = rng.normal(0.5, 1.0, (20, 3, 5)).astype(np.float32)
+    exact = np.float64(draws).reshape(20, -1)
+    expected = np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
+    np.testing.assert_allclose(gradient_signal_to_noise(draws), expected, rtol=2e-6)
+    scaled = gradient_signal_to_noise(-7.0 * draws)
+    np.testing.assert_allclose(scaled, expected, rtol=2e-6)
+
+
+def test_signal_to_noise_of_equal_draws_and_of_one():
+    assert gradient_signal_to_noise(jnp.ones((3, 2))) == jnp.inf
+    assert jnp.isnan(gradient_signal_to_noise(jnp.ones((1, 2))))
+    assert jnp.isnan(gradient_signal_to_noise(jnp.zeros((3, 2))))
+    with pytest.raises(ValueError, match="axis of draws"):
+        gradient_signal_to_noise(jnp.float32(1.0))
+
+
+def test_streaming_equals_the_whole_and_keeps_a_small_spread(rng):
+    # A spread of 1e-3 around 10: sums of squares in float32 would lose it.
+    draws = (10.0 + 1e-3 * rng.normal(size=(50, 4))).astype(np.float32)
+    update = jax.jit(GradientMoments.update)
+    moments = GradientMoments.empty({"w": draws[0]})
+    for row in draws:
+        moments = update(moments, {"w": jnp.asarray(row)})
+    exact = np.float64(draws)
+    np.testing.assert_allclose(moments.mean["w"], exact.mean(0), rtol=1e-6)
+    expected = np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
+    np.testing.assert_allclose(moments.signal_to_noise(), expected, rtol=5e-3)
+
+
+def test_ods_gives_the_matching_gradient_more_signal_than_noise_of_equal_norm():
+    images, _ = draw()
+    draws = 24
+
+    def ratio(perturb):
+        moves = (
+            perturb(jax.random.split(jax.random.key(seed), BATCH)) - images
+            for seed in range(draws)
+        )
+        return matching_signal_to_noise(PREDICT, student, PARAMS, images, moves)
+
+    of_ods = ratio(jax.jit(lambda keys: ods(PREDICT, images, keys)))
+    of_noise = ratio(jax.jit(lambda keys: gaussian(images, keys)))
+    assert of_ods > 1.2 * of_noise > 0.0
+
+
+def test_a_perturbation_of_another_shape_is_an_error(eps):
+    images, _ = draw()
+    for function in (jacobian_matching_term, distillation_expansion):
+        with pytest.raises(ValueError, match=r"\(8, 2, 3\) and \(7, 2, 3\)"):
+            function(network(TEACHER), network(STUDENT), images, eps[1:])
