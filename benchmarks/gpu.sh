@@ -65,6 +65,8 @@ part pairwise benchmarks/pairwise.py \
   "$python" benchmarks/pairwise.py
 part digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study digits --out "$folder/digits"
+part dm-digits churn_jax/studies/presets/diversity_small.py \
+  "$python" -m churn_jax.cli study dm-digits --out "$folder/dm-digits"
 # Click models: by table size, and the long stream.
 part clicks benchmarks/clicks.py \
   "$python" benchmarks/clicks.py "${peer[@]}"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax.methods import ERM, OneToOneDistillation
+from churn_jax.studies.grid import Axis, grid_points, programs
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.training.optim import make_schedule
 
@@ -159,6 +160,10 @@ def test_grids_differ_in_the_temperature_alone():
         same = {jax.tree.structure(row.method) for row in rows}
         assert len(same) == 1 and {row.teacher for row in rows} == {"teachers"}
         assert all(r.method.replace(temperature=4.0) == rows[2].method for r in rows)
+    config = preset("dm-table6")
+    axes = [Axis.parse(f"{row.name}.alpha=0.1,1", config) for row in rows]
+    points = [point for axis in axes for point in grid_points(config, axis)]
+    assert [len(part) for part in programs(config, points)] == [8]  # side by side
 
 
 @pytest.mark.parametrize("name", ["dm-fashion", "dm-mnist", "dm-digits"])
