@@ -60,6 +60,10 @@ class Perturbing(Method):
         external_teachers: how many of the teacher's last members teach nobody; where
             there are some, directions come from them (transfer) instead of from the
             teachers.
+
+    References:
+        [diversity] Sec. 3.1 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
     perturbation: str = static("none", metadata=QUIET)
