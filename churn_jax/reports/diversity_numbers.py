@@ -99,7 +99,11 @@ def estimate(values) -> Estimate:
 def similarities_of(record: SectionRecord) -> dict[str, dict[str, np.ndarray]]:
     """By row and run: cosines `[M, N]` of teachers' and members' Jacobians."""
     return {
-        row: {run: record.arrays[f"{row}/{run}"] for run in parts}
+        row: {
+            run: record.arrays[f"{row}/{run}"]
+            for run in parts
+            if f"{row}/{run}" in record.arrays
+        }
         for row, parts in record.of_rows().items()
     }
 

@@ -106,6 +106,8 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
             panels[i].set_xlim(0, 1)
             panels[i].set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
             _plain_log(panels[i].yaxis)
+        for i in range(len(spreads) - columns, len(spreads)):
+            panels[i].tick_params(labelbottom=True)  # perhaps nothing is below it
         for panel in panels[len(spreads) :]:
             panel.set_visible(False)
         panels[0].set_ylim(bottom=max(SMALLEST, 0.3 * min(low, default=SMALLEST)))

@@ -1,6 +1,7 @@
 """The rows of a finished study, restored from their checkpoints."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 from churn_jax.data import Dataset, StreamingDataset
@@ -54,7 +55,16 @@ class FinishedStudy:
             config, train=one, data=config.data if data is None else data
         )
         self.whole = load_inputs(self.config.data, self.config.data.train_size)
-        self.folder = StudyFolder(self.out, self.config, self.dataset, "")
+        recorded = json.loads((self.out / "study.json").read_text()).get("data") or {}
+        there, here = recorded.get("fingerprint"), self.dataset.fingerprint
+        if there != here:
+            raise StudyError(
+                f"{self.config.data.name} is not what {self.out} was trained on "
+                f"(fingerprint {str(there)[:12]} there, {here[:12]} here)"
+            )
+        # Equal data may have another name by now, so the record's is taken.
+        known = dataclasses.replace(self.config, data=config.data)
+        self.folder = StudyFolder(self.out, known, self.dataset, "")
         self._inputs: dict[int | None, Inputs] = {config.data.train_size: self.whole}
 
     @property

@@ -112,13 +112,19 @@ class Opened:
             self._networks[name] = RowNetworks.of(spec, trained, self._structures)
         return self._networks[name]
 
-    def stamp(self, *specs: MethodSpec) -> str:
-        """What rows were trained as, in short; another training has another."""
+    def stamp(self, *specs: MethodSpec, beside: Any = ()) -> str:
+        """What rows were trained as, in short; another training has another.
+
+        Args:
+            *specs: the rows.
+            beside: what else the result depends on, JSON values.
+        """
         folder, config = self.study.folder, self.study.config
-        told = [
+        told: list[Any] = [
             [folder.settings(spec), folder.entry(spec.name).get("seconds")]
             for spec in specs
         ]
+        told.append(beside)
         told += [resolved(config.train), resolved(config.model)]
         text = json.dumps([told, self.dataset.fingerprint], sort_keys=True)
         return hashlib.sha1(text.encode()).hexdigest()[:16]

@@ -144,17 +144,12 @@ def teacher_parts(opened: Opened) -> list[Part]:
     """One part per ensemble of teachers and replica."""
     parts = []
     for spec in opened.teachers():
-        stamp = opened.stamp(spec, *_taught_by(opened, spec))
         for run in opened.runs(spec):
+            steps = [steps_of(opened, spec, kind, run) for kind in KINDS[1:-1]]
+            stamp = opened.stamp(spec, beside=steps)
             compute = functools.partial(_teachers, opened, spec, run)
             parts.append(Part(f"{spec.name}/{run}", stamp, compute))
     return parts
-
-
-def _taught_by(opened: Opened, teacher: MethodSpec) -> list[MethodSpec]:
-    """The rows whose steps the section takes over."""
-    rows = opened.study.config.methods
-    return [spec for spec in rows if spec.teacher == teacher.name]
 
 
 def _teachers(opened: Opened, spec: MethodSpec, run: int) -> tuple[Any, None]:
