@@ -48,6 +48,10 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 
     Returns:
         SVG text; empty without a line.
+
+    References:
+        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     if not spreads:
         return ""
@@ -83,6 +87,14 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 
     A box reaches from the first to the third quartile, its line is the median, and the
     whiskers reach to the smallest and the largest value; each the mean over runs.
+
+    Args:
+        spreads: label to numbers, a panel each.
+        what: of which images, for the description.
+
+    References:
+        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     if not spreads:
         return ""
@@ -124,6 +136,10 @@ def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) ->
         axis: label of the axis.
         what: the description.
         log: whether the axis is logarithmic.
+
+    References:
+        [diversity] Fig. 5 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     if not cuts:
         return ""
@@ -165,7 +181,16 @@ def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: b
 
 
 def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str:
-    """ROC of Jacobian similarity, distilled against from scratch, mean over runs."""
+    """ROC of Jacobian similarity, distilled against from scratch, mean over runs.
+
+    Args:
+        rocs: label of a row to its curves, one per run.
+        scratch: label of the row from scratch.
+
+    References:
+        [diversity] Fig. 6 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    """
     if not rocs:
         return ""
     grid = np.linspace(0, 1, 101)
@@ -203,6 +228,10 @@ def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) 
         found: row to kind to `[R]`.
         axis: label of the axis.
         what: the description.
+
+    References:
+        [diversity] Fig. 4 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     if not found:
         return ""

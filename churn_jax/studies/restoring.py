@@ -65,6 +65,7 @@ class FinishedStudy:
         # Equal data may have another name by now, so the record's is taken.
         known = dataclasses.replace(self.config, data=config.data)
         self.folder = StudyFolder(self.out, known, self.dataset, "")
+        self._finished: dict[str, bool] = {}
         self._inputs: dict[int | None, Inputs] = {config.data.train_size: self.whole}
 
     @property
@@ -74,7 +75,9 @@ class FinishedStudy:
 
     def finished(self, spec: MethodSpec) -> bool:
         """Whether the row is there as it would be trained now."""
-        return self.folder.finished(spec)
+        if spec.name not in self._finished:  # looking reads all predictions
+            self._finished[spec.name] = self.folder.finished(spec)
+        return self._finished[spec.name]
 
     def spec(self, name: str) -> MethodSpec:
         """The row called `name`.

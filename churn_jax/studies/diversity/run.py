@@ -73,6 +73,15 @@ def run_diversity(
     Raises:
         ValueError: there is no such section, row or study, or data do not fit.
         Interrupted: `stop` was set; every part so far is saved.
+
+    Notes:
+        The paper's counts of examples and draws are lost in our copy of its text; those
+        of `DiversityOptions` are ours. Directions follow every network in turn, a block
+        of examples each, where training draws one network per batch.
+
+    References:
+        [diversity] Sec. 5 -- Nam et al., Diversity Matters When Learning From
+        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     for section in sections:
         if section not in SECTIONS:
