@@ -14,7 +14,12 @@ import pytest
 from churn_jax import data
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
-from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.methods import (
+    ERM,
+    Codistillation,
+    EnsembleDistillation,
+    OneToOneDistillation,
+)
 from churn_jax.studies.config import ModelConfig
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import OtherConfiguration
@@ -144,12 +149,17 @@ def test_a_finished_training_is_restored_without_an_update(digits, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_student_resumes_with_its_restored_teacher(digits, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "method",
+    [EnsembleDistillation(), OneToOneDistillation(members=2, perturbation="ods")],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_student_resumes_with_its_restored_teacher(
+    digits, tmp_path, monkeypatch, method
+):
     monkeypatch.setattr(loop, "_BLOCK", 32)
     ensemble = make_run(ERM(members=2, deploy="mean_probs"), name="teacher", epochs=1)
-    student = make_run(
-        EnsembleDistillation(), name="student", stream=1, steps_per_call=32, epochs=2
-    )
+    student = make_run(method, name="student", stream=1, steps_per_call=32, epochs=2)
     teacher = train(ensemble, digits, directory=tmp_path / "teacher")
     whole = train(student, digits, directory=tmp_path / "whole", teacher=teacher)
     restored = train(ensemble, digits, directory=tmp_path / "teacher")

@@ -1,6 +1,5 @@
 """One compilation per method, the state in place, nothing fetched inside an epoch."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -8,30 +7,12 @@ import textwrap
 
 import jax
 import pytest
-from jax import monitoring
 
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.partition import MeshShape
 from tests.training import tiny
 
 PAIR = Codistillation(beta=0.3, alpha=0.1)
-EVENT = "/jax/core/compile/backend_compile_duration"
-
-
-@contextlib.contextmanager
-def compilations():
-    """A list that fills with the names of the functions that are compiled."""
-    names = []
-
-    def listen(event, seconds, **details):
-        if event == EVENT:
-            names.append(details.get("fun_name", "?"))
-
-    monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield names
-    finally:
-        monitoring.unregister_event_duration_listener(listen)
 
 
 def epoch(stepper, number):
@@ -50,7 +31,7 @@ def mapped():
     done = {}
     for mapping in ("vmap", "unroll", "loop"):
         stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
-        with compilations() as names:
+        with tiny.compilations() as names:
             epoch(stepper, 0)
         done[mapping] = stepper, [n for n in names if "steps" in n], stepper.now()
     return done
@@ -61,7 +42,7 @@ def test_the_step_is_compiled_once(mapped, mapping):
     stepper, first, _ = mapped[mapping]
     assert len(first) == 1
     assert len(stepper.states) == (2 if mapping == "loop" else 1)
-    with compilations() as names:
+    with tiny.compilations() as names:
         epoch(stepper, 1)
         epoch(stepper, 2)
         jax.block_until_ready(stepper.states)
@@ -71,10 +52,10 @@ def test_the_step_is_compiled_once(mapped, mapping):
 def test_a_sharded_step_is_compiled_once():
     run = tiny.make_run(ERM(members=2), mesh=MeshShape(2, 2, 2))
     stepper = tiny.stepper(run)
-    with compilations() as names:
+    with tiny.compilations() as names:
         epoch(stepper, 0)
     assert len([n for n in names if "steps" in n]) == 1
-    with compilations() as names:
+    with tiny.compilations() as names:
         epoch(stepper, 1)
     assert names == []
 

@@ -1,6 +1,8 @@
 """Tiny runs with convolutions and batch norm, through the engine's own set-up."""
 
+import contextlib
 import dataclasses
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax import monitoring
 
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_function, from_linen
 from churn_jax.methods import ERM, Method
+from churn_jax.models import BatchEnsemble
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.initialize import init_variables
 from churn_jax.training.optim import OptimizerConfig
@@ -25,6 +29,7 @@ from churn_jax.training.steps import make_step
 EXAMPLES, BATCH, CLASSES = 64, 16, 5
 STEPS_PER_EPOCH = EXAMPLES // BATCH
 ONE = MeshShape()
+EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 class TinyNet(nn.Module):
@@ -43,10 +48,41 @@ class TinyNet(nn.Module):
         return nn.Dense(CLASSES)(x)
 
 
-def _hashed(key, x):
+class SharedNet(nn.Module):
+    """A convolution, batch norm and a dense layer of a BatchEnsemble."""
+
+    heads: int
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, x, train):
+        layers = BatchEnsemble(self.heads)
+        x, entered = layers.enter(self, x, train)
+        x = layers.conv(
+            4,
+            3,
+            stride=2,
+            padding=1,
+            dtype=jnp.float32,
+            name="conv",
+            kernel_init=nn.initializers.lecun_normal(),
+        )(x)
+        norm = layers.norm(
+            train=train, name="norm", axis_name=self.axis_name, momentum=0.9
+        )
+        x = nn.relu(norm(x)).reshape(x.shape[0], -1)
+        return layers.leave(layers.head(CLASSES, dtype=jnp.float32)(x), entered)
+
+
+def hashed(network):
+    """The network with weights that are a cheap hash of the key."""
+    return dataclasses.replace(network, init=functools.partial(_hashed, network))
+
+
+def _hashed(network, key, x):
     """A cheap hash of the key as weights: Flax's draws take seconds to compile."""
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    variables = jax.eval_shape(LINEN.init, jax.random.key(0), shape)
+    variables = jax.eval_shape(network.init, jax.random.key(0), shape)
     low, high = jax.random.key_data(key)
 
     def draw(path, leaf):
@@ -64,7 +100,7 @@ def _hashed(key, x):
 
 
 LINEN = from_linen(TinyNet())
-NETWORK = dataclasses.replace(LINEN, init=_hashed)
+NETWORK = hashed(LINEN)
 
 
 def _init_linear(key, x):
@@ -89,9 +125,9 @@ def dataset():
     return SimpleNamespace(train=part, validation=part, fingerprint="tiny")
 
 
-def teacher(networks: int, replicas: int = 4):
+def teacher(networks: int, replicas: int = 4, network=NETWORK):
     """Untrained networks in the form of a trained ensemble, other ones per replica."""
-    groups = (Group(NETWORK, networks),)
+    groups = (Group(network, networks),)
     from churn_jax.training.partition import make_mesh
 
     example = jnp.zeros((1, 8, 8, 1))
@@ -119,7 +155,7 @@ def make_run(method: Method, *, network=NETWORK, **options) -> Run:
         "optimizer": OptimizerConfig(learning_rate=0.1, weight_decay=0.0),
         **options,
     }
-    groups = (Group(network, method.members),)
+    groups = (Group(network, method.members // network.heads),)
     return Run("tiny", method, groups, TrainConfig(**options))
 
 
@@ -198,3 +234,19 @@ def bitwise_equal(a, b) -> bool:
 def replica(tree, r: int):
     """Replica r of a stacked tree."""
     return jax.tree.map(lambda leaf: leaf[r], tree)
+
+
+@contextlib.contextmanager
+def compilations():
+    """A list that fills with the names of the functions that are compiled."""
+    names = []
+
+    def listen(event, seconds, **details):
+        if event == EVENT:
+            names.append(details.get("fun_name", "?"))
+
+    monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,132 @@
+"""Distillation along drawn teachers' directions, on meshes and with every mapping.
+
+Four teachers with convolutions, sharded over the member axis; their students are one
+network of four members, on every device of that axis, or two networks of two.
+"""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from churn_jax.ensembles import from_linen
+from churn_jax.methods import ERM, OneToOneDistillation
+from churn_jax.training.collectives import find_collectives
+from churn_jax.training.partition import DATA, MEMBER, MeshShape
+from churn_jax.training.setup import open_session
+from churn_jax.training.steps import make_step
+from tests.training import tiny
+
+TEACHERS = 4
+ODS = OneToOneDistillation(
+    members=TEACHERS, perturbation="ods", temperature=2.0, step_size=0.05
+)
+STUDENTS = {
+    "one of four": tiny.hashed(from_linen(tiny.SharedNet(4))),
+    "two of two": tiny.hashed(from_linen(tiny.SharedNet(2))),
+}
+students = pytest.mark.parametrize(
+    "name", ["one of four", pytest.param("two of two", marks=pytest.mark.slow)]
+)
+
+
+@functools.cache
+def teacher():
+    return tiny.teacher(TEACHERS)
+
+
+@functools.cache
+def trained(name, mesh=(1, 1, 1), mapping="loop"):
+    """The states after one update and after five, which compile nothing more."""
+    run = tiny.make_run(
+        ODS, network=STUDENTS[name], mesh=MeshShape(*mesh), mapping=mapping
+    )
+    stepper = tiny.stepper(run, taught_by=teacher())
+    first = stepper.advance(1)
+    with tiny.compilations() as names:
+        last = stepper.advance(4)
+    assert not [name for name in names if "steps" in name]
+    return stepper, first, last
+
+
+def gradient(state):
+    """The first update's: what momentum holds after it (no weight decay)."""
+    return tuple(momentum.trace for _, momentum, _ in state.opt_state)
+
+
+@students
+def test_a_mesh_computes_what_one_device_computes(name):
+    """On the mesh, under `vmap`, every replica takes out its own drawn teacher."""
+    _, first, last = trained(name)
+    stepper, mesh_first, mesh_last = trained(name, (2, 2, 2), "vmap")
+    program = stepper.session.program
+    assert program.teacher.sharded and program.mesh.size == 8
+    assert program.replicated == (name == "one of four")
+    assert max(np.abs(g).max() for g in jax.tree.leaves(gradient(first))) > 0.05
+    for ours, theirs in (
+        (gradient(mesh_first), gradient(first)),
+        (mesh_last.sums, last.sums),
+        (mesh_last.params, last.params),
+        (mesh_last.model_state, last.model_state),
+    ):
+        assert tiny.largest_difference(ours, theirs) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+def test_mappings_compute_the_same(mapping):
+    _, first, last = trained("one of four")
+    _, other_first, other_last = trained("one of four", mapping=mapping)
+    assert tiny.largest_difference(gradient(other_first), gradient(first)) < 5e-6
+    for field in ("params", "model_state", "sums"):
+        ours, theirs = getattr(other_last, field), getattr(last, field)
+        assert tiny.largest_difference(ours, theirs) < 1e-5, field
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
+def test_the_direction_costs_one_image_between_members():
+    """The drawn teacher's gradient; all else that members exchange is logits."""
+    run = tiny.make_run(
+        ODS, network=STUDENTS["one of four"], mesh=MeshShape(2, 2, 2), replicas=4
+    )
+    session = tiny.session_of(run, taught_by=teacher())
+    arguments = (session.state, session.inputs(0), session.teacher)
+    step = make_step(session.program)
+    compiled = step.lower(*arguments, session.images, session.labels).compile()
+    found = find_collectives(compiled.as_text(), session.program.mesh)
+    assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
+    rows = 2 * tiny.BATCH // 2  # local replicas times local batch
+    image, logits = rows * 8 * 8 * 4, rows * TEACHERS * tiny.CLASSES * 4
+    between = [c for c in found if c.axes == (MEMBER,)]
+    parts = sorted((part for c in between for part in c.parts), reverse=True)
+    assert parts[0] == image
+    assert parts[1] <= logits < image
+    gathered = [c for c in between if c.kind == "all-gather"]
+    assert {part for c in gathered for part in c.parts} == {logits}
+
+
+def test_without_teachers_weight_it_is_plain_training_of_the_mean():
+    """alpha = 0, whatever is perturbed: the cross-entropy is on clean images."""
+    taught = tiny.teacher(2, replicas=2, network=tiny.LINEAR)
+    method = OneToOneDistillation(
+        members=2, alpha=0.0, perturbation="conf_ods", step_size=0.2
+    )
+    plain = ERM(members=2, over_members="mean")
+    states = []
+    for one, by in ((method, taught), (plain, None)):
+        run = tiny.make_run(one, network=tiny.LINEAR, replicas=2)
+        states.append(tiny.stepper(run, taught_by=by).advance(4))
+    assert tiny.largest_difference(states[0].params, states[1].params) < 1e-6
+    np.testing.assert_allclose(states[0].sums[:, 0], states[1].sums[:, 0], rtol=1e-6)
+
+
+def test_the_engine_refuses_features_that_would_be_clipped():
+    features = tiny.dataset()
+    features.train.images = features.train.images / np.float32(64) - 2
+    run = tiny.make_run(ODS, network=STUDENTS["one of four"])
+    with pytest.raises(ValueError, match=r"from -2 to 1\.98.*outside of pixel_range"):
+        open_session(
+            run, features, directory=None, teacher=teacher(), mean=0.0, std=1.0
+        )
