@@ -190,9 +190,59 @@ def anti_distillation_is_weighed(outputs, folder):
     assert (folder / "runs" / "anti-distillation-digits-tiny" / "study.json").exists()
 
 
+def an_ensemble_is_learnt_from(outputs, folder):
+    counts = re.findall(
+        r"^(.+?) +(\d+) parameters, as many as ([\d.]+) networks$",
+        text_of(outputs["parameters"]),
+        re.M,
+    )
+    networks = {label: float(count) for label, _, count in counts}
+    assert networks.pop("DE-4") == 4
+    assert len(networks) == 4
+    assert len(set(networks.values())) == 1  # however they are trained
+    assert 1 < networks["BE-4"] < 1.5
+
+    printed = text_of(outputs["steps"])
+    lengths = dict(re.findall(r"^(\w+) +mean change per pixel (.+)$", printed, re.M))
+    assert float(lengths.pop("clean")) == 0
+    for length in lengths.values():  # pixels that are clipped go less far
+        assert 0.5 / 16 < float(length) < 1.1 / 16
+    disagreement = text_of(outputs["disagreement"])
+    none = re.search(r"^no step +mean KL ([\d.]+)$", disagreement, re.M)[1]
+    rows = re.findall(
+        r"Gaussian ([\d.]+) \( *[\d.]+ times\)   ODS ([\d.]+) ", disagreement
+    )
+    assert len(rows) == 5
+    noise, along = map(float, rows[-1])  # the longest step
+    assert along > max(float(none), noise)
+
+    table = shown_as(outputs["table"], "text/markdown")
+    head = next(line for line in table.splitlines() if line.startswith("| Method"))
+    for column in ("Accuracy", "NLL", "Cal. NLL", "ECE", "DEE", "KL of members"):
+        assert f"| {column}" in head
+    curve = text_of(outputs["curve"])
+    assert re.findall(r"^(\d) networks: calibrated NLL \d", curve, re.M) == list("1234")
+    worth = re.findall(r"^BE-4.* DEE ([\d.]+)$", curve, re.M)
+    assert len(worth) == 4
+    assert all(1 <= float(size) <= 4 for size in worth)
+
+    printed = text_of(outputs["own"])
+    own = re.findall(r"accuracy ([\d.]+) .*KL of members ([\d.]+)", printed)
+    assert len(own) == 2
+    for accuracy, kl in own:
+        assert float(accuracy) > 0.2  # twice that of guessing, after 20 updates
+        assert float(kl) > 0
+    for cell in ("steps", "disagreement"):
+        assert shown_as(outputs[cell], "image/png")
+    assert shown_as(outputs["curve"], "text/html").count("<svg") == 1
+    study = folder / "runs" / "learning-from-ensembles-dm-digits-tiny" / "study.json"
+    assert study.exists()
+
+
 # What a notebook must have shown when it has run; each has an entry.
 SHOWS = {
     "anti_distillation": anti_distillation_is_weighed,
+    "learning_from_ensembles": an_ensemble_is_learnt_from,
     "quickstart": quickstart_shows_its_table_and_plots,
     "what_causes_churn": causes_are_told_apart,
 }
