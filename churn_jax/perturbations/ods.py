@@ -132,7 +132,11 @@ def pulled_back(
         return jax.nn.softmax(logits.astype(jnp.float32) / temperature)
 
     probs, pull = jax.vjp(tempered, images)
-    return probs, pull(guides(probs))[0]
+    w = guides(probs)
+    # Probabilities sum to one, so a constant on a guide changes nothing. With zero for
+    # the top class its probability may round to 1 and no digits are lost.
+    top = jnp.argmax(probs, axis=-1, keepdims=True)
+    return probs, pull(w - jnp.take_along_axis(w, top, axis=-1))[0]
 
 
 def ods_directions(

@@ -66,6 +66,18 @@ def test_similarity_is_one_to_itself_under_jit_and_zero_to_a_saturated_network()
     np.testing.assert_array_equal(none, np.zeros(4))
 
 
+def test_a_sure_networks_top_class_has_the_slope_that_the_others_have_not():
+    images, _ = draw(batch=4)
+    sure = weights(1, 60.0)
+    p = probabilities(sure, images)
+    found = probability_jacobians(network(sure), images)
+    top = np.take_along_axis(np.asarray(found), p.argmax(-1)[:, None, None], 1)[:, 0]
+    others = np.asarray(found).sum(1) - top
+    assert (p.max(-1).astype(np.float32) == 1.0).any()
+    assert np.abs(top).max(1).min() > 0.0
+    np.testing.assert_allclose(top, -others, rtol=1e-4, atol=1e-6 * np.abs(top).max())
+
+
 def test_roc_by_hand():
     curve = similarity_roc([0.9, 0.5], [0.1, 0.5])
     np.testing.assert_array_equal(curve.true_positive_rate, [0.0, 0.5, 1.0, 1.0])

@@ -73,7 +73,7 @@ def test_by_hand():
     guide = draw_guides(keys, 2)[0]
     expected = np.sign(guide[0] - guide[1]) * np.array([[1.0, -1.0]]) / np.sqrt(2.0)
     found = quick_directions(lambda x: x, images, keys)
-    # The guide is centred under p first, which costs a few digits.
+    # The guide is centred under p, which costs a few digits.
     np.testing.assert_allclose(found.directions, expected, rtol=5e-6)
 
 
@@ -159,6 +159,30 @@ def test_saturated_networks_give_unit_or_zero_directions(size):
     assert np.all(length == 0.0) == (size == 1e4)
     moved = quick_conf_ods(network(weights(1, size)), images, keys)
     assert jnp.all(jnp.isfinite(moved))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+def test_a_sure_network_points_where_its_last_doubts_do(temperature):
+    # In float32 the top probability is 1, and its own gradient in the logits would be
+    # lost; the gradient of all the others has the same sum, and its digits.
+    sure = weights(1, size=60.0)
+    images, keys = draw()
+    found = quick_directions(network(sure), images, keys, temperature=temperature)
+    p = probabilities(sure, images, temperature)
+    assert (found.confidence == 1.0).any() and (1 - p.max(-1) < 1e-9).any()
+    guides = np.asarray(draw_guides(keys, CLASSES), np.float64)
+    guides = guides - np.take_along_axis(guides, p.argmax(-1)[:, None], axis=-1)
+    others = guides * (np.arange(CLASSES) != p.argmax(-1)[:, None])
+
+    def followed(x):
+        return np.sum(others * probabilities(sure, x, temperature), -1)
+
+    slopes = gradient(followed, images, width=1e-6)
+    there = np.abs(slopes).max((1, 2)) > 1e-30  # float32 has no smaller numbers
+    assert there.any()
+    np.testing.assert_allclose(
+        np.asarray(found.directions)[there], unit(slopes[there]), atol=2e-4
+    )
 
 
 def test_a_network_in_bfloat16_points_the_same_way():
