@@ -203,9 +203,10 @@ class MemberBatchNorm(nn.Module):
     def __call__(self, x: Array) -> Array:
         """`[K * B, ..., D]`, member by member, to the same shape."""
         grouped = split_members(x, self.members)
+        axes: Any = (0, -1)  # Flax takes several, and its annotation says one.
         grouped = nn.BatchNorm(
             use_running_average=self.use_running_average,
-            axis=(0, -1),
+            axis=axes,
             momentum=self.momentum,
             epsilon=self.epsilon,
             axis_name=self.axis_name,
@@ -304,7 +305,9 @@ class BatchEnsemble(Layers):
         seen = jnp.eye(self.size, dtype=own.dtype)[..., None, None]
         return (seen * own[None]).reshape(self.size, *outputs.shape)
 
-    def dense(self, features: int, *, dtype: Any, name: str, kernel_init=None):
+    def dense(
+        self, features: int, *, dtype: Any, name: str, kernel_init: Any = None
+    ) -> nn.Module:
         """A `BatchEnsembleDense`."""
         return BatchEnsembleDense(
             features,
@@ -326,8 +329,8 @@ class BatchEnsemble(Layers):
         dtype: Any,
         name: str,
         kernel_init: Any,
-        convolve: Callable | None = None,
-    ):
+        convolve: Callable[[Array, Array], Array] | None = None,
+    ) -> nn.Module:
         """A `BatchEnsembleConv`; with bias where `convolve` computes it."""
         return BatchEnsembleConv(
             features,
@@ -343,7 +346,7 @@ class BatchEnsemble(Layers):
             name=name,
         )
 
-    def norm(self, *, train: bool, name: str, **options):
+    def norm(self, *, train: bool, name: str, **options) -> nn.Module:
         """Batch norm over all rows, or a `MemberBatchNorm`."""
         if self.norm_of == "shared":
             return super().norm(train=train, name=name, **options)

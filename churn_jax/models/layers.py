@@ -77,7 +77,9 @@ class Layers:
             self.leave(features.astype(jnp.float32), entered),
         )
 
-    def dense(self, features: int, *, dtype: Any, name: str, kernel_init=None):
+    def dense(
+        self, features: int, *, dtype: Any, name: str, kernel_init: Any = None
+    ) -> nn.Module:
         """A dense layer with bias; LeCun-normal unless `kernel_init` is given."""
         return nn.Dense(
             features,
@@ -86,7 +88,9 @@ class Layers:
             kernel_init=kernel_init or nn.initializers.lecun_normal(),
         )
 
-    def head(self, num_classes: int, *, dtype: Any, kernel_init=None):
+    def head(
+        self, num_classes: int, *, dtype: Any, kernel_init: Any = None
+    ) -> nn.Module:
         """The dense layer `head` of C logits."""
         return self.dense(
             num_classes, dtype=dtype, name="head", kernel_init=kernel_init
@@ -103,7 +107,7 @@ class Layers:
         name: str,
         kernel_init: Any,
         convolve: Callable[[Array, Array], Array] | None = None,
-    ):
+    ) -> nn.Module:
         """A convolution without bias; with one where `convolve` computes it.
 
         Args:
@@ -131,7 +135,7 @@ class Layers:
             name=name,
         )
 
-    def norm(self, *, train: bool, name: str, **options):
+    def norm(self, *, train: bool, name: str, **options) -> nn.Module:
         """Batch norm; `options` are those of `flax.linen.BatchNorm`."""
         return nn.BatchNorm(use_running_average=not train, name=name, **options)
 

@@ -129,7 +129,9 @@ class MIMO(Layers):
         shared = jnp.broadcast_to(shared, (rows, self.size, shared.shape[-1]))
         return ModelOutput(self.leave(own, entered), self.leave(shared, entered))
 
-    def head(self, num_classes: int, *, dtype: Any, kernel_init=None):
+    def head(
+        self, num_classes: int, *, dtype: Any, kernel_init: Any = None
+    ) -> nn.Module:
         """The dense layer `head` of K C logits, member by member."""
         return super().head(
             self.size * num_classes, dtype=dtype, kernel_init=kernel_init
