@@ -95,6 +95,8 @@ def run_study(
                 f"{spec.name} wants {spec.train_size} training examples; the study has "
                 f"{len(dataset.train)}"
             )
+    # Networks that cannot be built are said now and not after hours of other rows.
+    runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
     folder = StudyFolder(out, config, dataset, command)
@@ -121,7 +123,7 @@ def run_study(
         """Trains, or restores what was trained before."""
         if spec.name in trained:
             return trained[spec.name]
-        run = row_run(config, spec, dataset.num_classes)
+        run = runs[spec.name]
         own = inputs_of(spec)
         arguments = {
             "directory": folder.method_dir(spec.name),

@@ -17,6 +17,7 @@ from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import Point, is_baseline, programs
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
+from churn_jax.studies.study import run_study
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.identity import described
 from churn_jax.training.run import Run
@@ -70,6 +71,15 @@ def test_members_that_heads_do_not_divide_are_an_error_that_names_the_row():
     three = dataclasses.replace(BE, sharing=Sharing(heads=3))
     with pytest.raises(ValueError, match=r"row: 4 members .* networks of 3 \(sharing"):
         row().groups(three, 10)
+
+
+def test_networks_that_cannot_be_are_said_before_anything_is_trained(tmp_path):
+    out = tmp_path / "run"
+    three = dataclasses.replace(BE, sharing=Sharing(heads=3))
+    study = dataclasses.replace(preset("dm-digits:tiny"), model=three)
+    with pytest.raises(ValueError, match=r"scratch: 4 members .* networks of 3"):
+        run_study(study, out)
+    assert not out.exists()
 
 
 def test_a_separate_row_has_plain_networks():
