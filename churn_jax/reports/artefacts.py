@@ -54,6 +54,7 @@ class MethodInfo:
             path: `{"seeds.init": "fixed"}`.
         train_size: training examples of the row; None for those of the study.
         model: network of the row; empty for that of the study.
+        separate: every member is a network of its own, whatever the model says.
     """
 
     name: str
@@ -71,6 +72,7 @@ class MethodInfo:
     train: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_size: int | None = None
     model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    separate: bool = False
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:
@@ -208,6 +210,7 @@ def _method(entry, path) -> MethodInfo:
         train=_overrides(entry.get("train")),
         train_size=_count(entry.get("train_size")),
         model=_object(entry.get("model")),
+        separate=bool(entry.get("separate")),
     )
 
 

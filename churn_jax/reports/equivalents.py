@@ -64,6 +64,7 @@ def reference_row(
 
     That called `teachers`, or else the largest ensemble that was trained without a
     penalty or a teacher; it must have finished and kept its members' predictions.
+    Members that share weights are no deep ensemble.
 
     Args:
         study: which rows there are.
@@ -78,7 +79,14 @@ def reference_row(
         there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
         return info.name in summaries and all(path.is_file() for path in there)
 
-    found = [info for info in study.methods if kept(info)]
+    config = study.facts.get("config")
+    model = config.get("model") if isinstance(config, Mapping) else None
+    of_study = model if isinstance(model, Mapping) else {}
+
+    def shares(info: MethodInfo) -> bool:
+        return bool((info.model or of_study).get("sharing")) and not info.separate
+
+    found = [info for info in study.methods if kept(info) and not shares(info)]
     for info in found:
         if info.name == FIRST_CHOICE:
             return info

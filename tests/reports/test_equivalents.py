@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -128,6 +129,20 @@ def altered(tmp_path, change, **options):
 
 def numbers(report, name):
     return {row.info.name: getattr(row.summary, name).mean for row in report.rows}
+
+
+def test_members_that_share_weights_are_no_deep_ensemble(tmp_path):
+    def share(folder):
+        record = json.loads((folder / "study.json").read_text())
+        record["config"]["model"] = {"sharing": {"kind": "batch_ensemble"}}
+        for entry in record["methods"]:
+            entry["separate"] = entry["name"] == "teachers" and own
+        (folder / "study.json").write_text(json.dumps(record))
+
+    own = True
+    assert altered(tmp_path / "own", share).reference.name == "teachers"
+    own = False
+    assert altered(tmp_path / "shared", share).reference is None
 
 
 def test_without_validation_predictions_a_row_has_dashes(tmp_path):
