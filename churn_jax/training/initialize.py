@@ -11,7 +11,12 @@ from jax.typing import ArrayLike
 
 from churn_jax.ensembles import Group, Network
 from churn_jax.methods import Method
-from churn_jax.training.optim import OptimizerConfig, make_optimizer
+from churn_jax.training.optim import (
+    OptimizerConfig,
+    is_fast,
+    is_vector,
+    make_optimizer,
+)
 from churn_jax.training.partition import MEMBER, REPLICA, place
 from churn_jax.training.program import Program
 from churn_jax.training.seeds import Seeds
@@ -127,7 +132,7 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
     """Initial weights whose variance at the input is `scale` times what it was.
 
     Kernels and embeddings of `Network.input_params` are multiplied by the root of
-    `scale`; vectors (biases) stay.
+    `scale`; vectors (biases) and fast weights stay.
 
     Args:
         network: says which parameters the input meets first.
@@ -153,12 +158,20 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
         raise ValueError(f"input_scale must be finite and not negative; got {scale}")
     root = jnp.sqrt(jnp.asarray(scale, jnp.float32)).reshape(-1, 1)
 
-    def scaled(leaf):
-        if leaf.ndim < 4:  # replicas, networks and a vector
+    def scaled(path, leaf):
+        # Fast weights multiply the kernel and would count twice; vectors are replicas,
+        # networks and one axis, or two where a layer has a bias for every member.
+        if leaf.ndim < 4 or is_fast(path) or is_vector(path):
             return leaf
         return leaf * jnp.expand_dims(root, range(2, leaf.ndim)).astype(leaf.dtype)
 
-    return {**params, **{name: jax.tree.map(scaled, params[name]) for name in named}}
+    return {
+        **params,
+        **{
+            name: jax.tree_util.tree_map_with_path(scaled, params[name])
+            for name in named
+        },
+    }
 
 
 def init_state(

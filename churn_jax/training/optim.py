@@ -12,7 +12,13 @@ from jax.typing import ArrayLike
 from churn_jax.methods.base import QUIET
 from churn_jax.typing import PyTree
 
-__all__ = ["OptimizerConfig", "is_fast", "make_optimizer", "make_schedule"]
+__all__ = [
+    "OptimizerConfig",
+    "is_fast",
+    "is_vector",
+    "make_optimizer",
+    "make_schedule",
+]
 
 _NAMES = ("sgd", "adam", "adagrad")
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
@@ -142,7 +148,12 @@ def make_schedule(
 
 def is_fast(path) -> bool:
     """Whether a leaf's path names fast weights."""
-    return str(_name(path)).startswith("fast_")
+    return _name(path).startswith("fast_")
+
+
+def is_vector(path) -> bool:
+    """Whether a leaf is a bias or a scale; those of several members have two axes."""
+    return _name(path) in ("bias", "scale")
 
 
 def _name(path) -> str:
@@ -154,8 +165,7 @@ def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
     def decays(path, leaf):
         if is_fast(path):
             return False
-        # Of several members a bias has two axes.
-        vector = jnp.ndim(leaf) < 2 or _name(path) in ("bias", "scale")
+        vector = jnp.ndim(leaf) < 2 or is_vector(path)
         return config.decay_on == "all" or not vector
 
     return lambda params: jax.tree_util.tree_map_with_path(decays, params)

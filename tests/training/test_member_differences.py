@@ -12,7 +12,7 @@ from churn_jax import models
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
-from churn_jax.training.initialize import init_variables
+from churn_jax.training.initialize import init_variables, scale_inputs
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import MeshShape, make_mesh
 from churn_jax.training.seeds import Seeds
@@ -103,6 +103,20 @@ def test_the_input_layers_weights_are_scaled_by_the_root_of_s():
     for tree in (plain[0], scaled[0]):
         del tree["dense1"]["kernel"]
     assert tiny.bitwise_equal(plain, scaled)  # other layers, biases, the gate
+
+
+def test_fast_weights_and_members_biases_are_not_scaled():
+    rng = np.random.default_rng(0)
+    shapes = {"kernel": (5, 6), "fast_in": (4, 5), "fast_out": (4, 6), "bias": (4, 6)}
+    layer = {
+        name: rng.normal(size=(3, 1, *s)).astype(np.float32)
+        for name, s in shapes.items()
+    }
+    scaled = scale_inputs(MLP, {"dense1": layer}, np.float32([1.0, 4.0, 9.0]))["dense1"]
+    ratio = scaled["kernel"] / layer["kernel"]
+    np.testing.assert_allclose(ratio[:, 0, 0, 0], [1.0, 2.0, 3.0], rtol=1e-6)
+    for name in ("fast_in", "fast_out", "bias"):
+        np.testing.assert_array_equal(scaled[name], layer[name])
 
 
 def test_a_method_scales_the_inputs_of_its_replicas():
