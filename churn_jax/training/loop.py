@@ -29,7 +29,7 @@ from churn_jax.training.state import BestState, TrainState
 from churn_jax.training.steps import make_step
 from churn_jax.training.writers import MetricsWriter
 
-__all__ = ["plain_numbers", "train", "trained_of"]
+__all__ = ["plain_numbers", "stopped_teachers", "train", "trained_of"]
 
 # Updates dispatched before the loop looks whether it was asked to stop.
 _BLOCK = 64
@@ -84,7 +84,8 @@ def train(
         mean=plain_numbers(mean),
         std=plain_numbers(std),
     )
-    for note in session.notes:
+    stopped = () if teacher is None else stopped_teachers(run.name, teacher)
+    for note in (*stopped, *session.notes):
         on_note(note)
     loop = _Loop(run, session, directory, began)
     try:
@@ -98,6 +99,22 @@ def train(
         loop.best,
         seconds=loop.seconds(),
         compile_seconds=loop.compile_seconds,
+    )
+
+
+def stopped_teachers(student: str, teacher: Trained) -> tuple[str, ...]:
+    """A sentence about replicas that learn from one that stopped early, or none.
+
+    Args:
+        student: shown in the sentence.
+        teacher: a trained method.
+    """
+    if not teacher.stopped:
+        return ()
+    numbers = ", ".join(str(entry.replica) for entry in teacher.stopped)
+    return (
+        f"{student}: replica {numbers} learns from a replica of {teacher.run.name} "
+        "that stopped early, with the weights it had then",
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import cache
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,9 @@ from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
 from churn_jax.studies.config import ModelConfig
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.loop import plain_numbers, train
+from churn_jax.training.loop import plain_numbers, stopped_teachers, train
 from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.run import Run
+from churn_jax.training.run import Run, Stopped
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference
@@ -190,6 +191,14 @@ def test_method_that_needs_a_teacher_says_so():
 
     with pytest.raises(ValueError, match="run needs a trained teacher"):
         train(run_of(EnsembleDistillation()), digits())
+
+
+def test_students_of_a_replica_that_stopped_are_told_of():
+    stopped = (Stopped(1, "loss", 30), Stopped(4, "gradient", 7))
+    teacher = SimpleNamespace(run=SimpleNamespace(name="teachers"), stopped=stopped)
+    (sentence,) = stopped_teachers("kd", teacher)
+    assert sentence.startswith("kd: replica 1, 4 learns from a replica of teachers")
+    assert stopped_teachers("kd", SimpleNamespace(stopped=())) == ()
 
 
 def test_batch_larger_than_the_training_set_is_an_error():
