@@ -83,6 +83,11 @@ class Perturbing(Method):
             raise ValueError(
                 f"external_teachers must be at least 0; got {self.external_teachers}"
             )
+        if self.external_teachers and self.perturbation == "two_sided":
+            raise ValueError(
+                "a two_sided step follows the teachers themselves; got "
+                f"external_teachers={self.external_teachers}"
+            )
 
     @property
     def passes(self) -> Passes:

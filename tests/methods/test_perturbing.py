@@ -337,6 +337,8 @@ def test_unknown_perturbations_are_named():
         OneToOneDistillation(perturbation="mixup")
     with pytest.raises(ValueError, match="at least 0; got -1"):
         OneToOneDistillation(external_teachers=-1)
+    with pytest.raises(ValueError, match="the teachers themselves; got external_t"):
+        OneToOneDistillation(perturbation="two_sided", external_teachers=1)
 
 
 def passes(kind):
