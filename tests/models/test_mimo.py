@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import OneToOneDistillation
 from churn_jax.models import MIMO, MLP, LeNet5, ResNet
+from churn_jax.models.base import ModelOutput
 from churn_jax.models.mimo import draw_orders
 from tests.training import tiny
 
@@ -51,6 +54,45 @@ def test_what_a_member_says_of_an_image_is_found_at_that_image():
             others = (own[0, :, 1] != numbers).any(-1)
             assert others.any() == (repetition < 1)
         np.testing.assert_array_equal(model.apply({}, x).logits, expected)
+
+
+def test_on_a_mesh_a_device_shuffles_its_own_share_of_the_batch():
+    """Answers stay in place; beside image b are images of its device alone."""
+    devices, share = 4, B // 4
+    numbers = jnp.stack([jnp.arange(B), -jnp.arange(B)], -1).astype(jnp.float32)
+    x = jnp.broadcast_to(numbers[:, None, None], (B, 2, 2, 2))
+    members = P(None, "data")
+    output = jax.jit(
+        jax.shard_map(
+            lambda x: shuffled(Copy(MIMO(K)), {}, x, seed=3),
+            mesh=Mesh(np.array(jax.devices()[:devices]), ("data",)),
+            in_specs=P("data"),
+            out_specs=ModelOutput(members, members),
+            check_vma=True,
+        )
+    )(x)
+    np.testing.assert_array_equal(output.logits, jnp.broadcast_to(numbers, (K, B, 2)))
+    seen = np.asarray(output.features).reshape(K, B, K, 2)[..., 0]
+    home = np.arange(B)[None, :, None] // share
+    assert (seen // share == home).all()
+    assert (seen != np.arange(B)[None, :, None]).any()
+
+
+def test_bfloat16_computes_low_in_the_same_order_and_answers_in_float32():
+    low, exact = (
+        MLP((6,), 4, layers=MIMO(K), dtype=dtype)
+        for dtype in (jnp.bfloat16, jnp.float32)
+    )
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(B, 5)), jnp.float32)
+    variables = exact.init(jax.random.key(0), x)
+    shapes = jax.eval_shape(low.init, jax.random.key(0), x)
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    a, b = jax.jit(lambda v, x: (shuffled(low, v, x), shuffled(exact, v, x)))(
+        variables, x
+    )
+    assert a.logits.dtype == a.features.dtype == jnp.float32
+    difference = float(jnp.abs(a.logits - b.logits).max())
+    assert 0 < difference < 0.05 * float(jnp.abs(b.logits).max())
 
 
 def test_orders_are_permutations_that_agree_as_often_as_asked():
