@@ -129,7 +129,8 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
 
     `R x updates x batch x (operations of all passes)`, where `Method.passes` says how
     often an update trains, applies and differentiates all students, all teachers and
-    one drawn teacher; of several kinds of teachers the drawn one counts as their mean.
+    one drawn teacher; for one of several kinds, or of those that share weights, all
+    teachers are computed.
     A penalty, the optimiser, augmentation and evaluation are not counted: for networks
     of some size they are small beside.
 
@@ -183,8 +184,9 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
             taught = config.spec(spec.teacher)
             teachers = taught.groups(config.model, dataset.num_classes)
             flops += passes.teachers * per_example(teachers, shape, "forward")
-            # One of them, or all.
-            drawn = passes.drawn_teacher / sum(group.size for group in teachers)
+            # One of them, or all: see `make_teacher`.
+            alike = len(teachers) == 1 and teachers[0].network.heads == 1
+            drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
             if times := drawn + passes.teachers_input_gradients:
                 flops += times * per_example(teachers, shape, "input_gradients")
         networks = sum(group.size for group in groups)

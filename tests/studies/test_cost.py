@@ -14,6 +14,7 @@ from churn_jax.methods import (
 )
 from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies.config import Sharing
 from churn_jax.studies.cost import input_gradient_flops, network_flops, study_costs
 from churn_jax.training.config import TrainConfig
 
@@ -94,6 +95,18 @@ def test_chosen_rows_bring_their_teachers():
     )
     twice = study_costs(longer, ("baseline",))[0].flops
     assert twice == pytest.approx(2 * study_costs(STUDY, ("baseline",))[0].flops)
+
+
+def test_a_drawn_teacher_that_shares_weights_costs_as_many_as_there_are():
+    sharing = ModelConfig("mlp", features=(32,), sharing=Sharing())
+    rows = tuple(
+        dataclasses.replace(spec, model=sharing) if spec.name == "ensemble" else spec
+        for spec in ROWS
+    )
+    study = dataclasses.replace(STUDY, methods=rows)
+    cost = {r.name: r.flops for r in study_costs(study, ("gaussian", "ods"))}
+    more = 4 * 3 * 400 * 3 * towards(32)
+    assert more < cost["ods"] - cost["gaussian"] < 1.15 * more
 
 
 def test_a_network_of_several_members_counts_with_all_of_them():
