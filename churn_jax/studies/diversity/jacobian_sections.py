@@ -94,8 +94,9 @@ def matching_parts(opened: Opened) -> list[Part]:
         if not plain or method.perturbation != "none":
             continue
         teacher = _teacher(opened, spec)
-        stamp = opened.stamp(spec, teacher)
         for run in opened.runs(spec, teacher):
+            steps = [steps_of(opened, teacher, kind, run) for kind in DRAWN]
+            stamp = opened.stamp(spec, teacher, beside=steps)
             compute = functools.partial(_matching, opened, spec, teacher, run)
             parts.append(Part(f"{spec.name}/{run}", stamp, compute))
     return parts

@@ -15,7 +15,7 @@ from churn_jax.studies.diversity.networks import RowNetworks, Structure
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.restoring import FinishedStudy
 
-__all__ = ["DiversityOptions", "Opened", "Part", "spaced"]
+__all__ = ["DiversityOptions", "Opened", "Part", "evenly", "spaced"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,4 +193,16 @@ def spaced(split: Split, count: int) -> Split:
     """At most so many examples, evenly spaced over the split."""
     if count >= len(split):
         return split
-    return split.take(np.linspace(0, len(split) - 1, count).astype(int))
+    return split.take(evenly(len(split), count))
+
+
+def evenly(total: int, count: int) -> np.ndarray:
+    """Rows of at most `count` of so many examples, from the first to the last.
+
+    Example:
+        >>> evenly(10, 4).tolist(), evenly(3, 4).tolist()
+        ([0, 3, 6, 9], [0, 1, 2])
+    """
+    if count >= total:
+        return np.arange(total)
+    return np.linspace(0, total - 1, count).astype(int)

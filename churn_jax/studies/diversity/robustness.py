@@ -12,7 +12,7 @@ from churn_jax.analysis.out_of_distribution import out_of_distribution
 from churn_jax.data import DataError
 from churn_jax.studies.config import MethodSpec
 from churn_jax.studies.diversity.networks import deployed_logits, over_chunks, to_pixels
-from churn_jax.studies.diversity.opened import Opened, Part, spaced
+from churn_jax.studies.diversity.opened import Opened, Part, evenly, spaced
 
 __all__ = ["corruption_parts", "ood_parts"]
 
@@ -84,30 +84,33 @@ def corruption_parts(opened: Opened) -> list[Part]:
         corruptions=options.types or None,
         severities=options.severities or None,
         test=opened.test(),
-        limit=options.examples,
     )
     own = opened.dataset.test.images
 
     @functools.lru_cache(maxsize=1)
     def read(kind: str, severity: int):
         images, labels = sets.read(kind, severity)
-        images, labels = images[: sets.limit], labels[: sets.limit]
+        # A published set is whole; one that was made is of these examples already.
+        kept = evenly(len(labels), options.examples)
+        images, labels = images[kept], np.asarray(labels)[kept]
         if images.shape[1:] != own.shape[1:]:
             raise DataError(
                 f"{sets.source} has images {images.shape[1:]}, those of {config.name} "
                 f"are {own.shape[1:]}"
             )
-        return images, np.asarray(labels)
+        return images, labels
 
     return [
         Part(
             f"{spec.name}/{kind}/{severity}",
-            opened.stamp(spec),
+            # Published images and our own are other numbers under one name.
+            opened.stamp(spec, beside=sets.source),
             functools.partial(_cell, opened, spec, read, kind, severity, sets.source),
         )
         for kind in sets.corruptions
         for severity in sets.severities
         for spec in opened.rows
+        if opened.runs(spec)
     ]
 
 
