@@ -261,10 +261,15 @@ def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) 
         return done(what)
 
 
+_FEW_DECADES = 1e3
+
+
 def _plain_log(axis) -> None:
-    """0.01, 0.02 and 0.05 instead of powers of ten alone."""
+    """0.01, 0.02 and 0.05 instead of powers of ten alone, where there is room."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    crowded = low <= 0 or high / low > _FEW_DECADES
+    axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())
