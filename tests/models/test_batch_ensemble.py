@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from churn_jax import models
 from churn_jax.models import (
@@ -341,7 +342,7 @@ def test_there_is_one_convolution_per_layer_and_none_is_grouped(name):
         for equation in jaxpr.eqns:
             if equation.primitive.name == "conv_general_dilated":
                 yield equation
-            for inner in jax.core.jaxprs_in_params(equation.params):
+            for inner in jaxprs_in_params(equation.params):
                 yield from convolutions(inner)
 
     found = list(convolutions(jaxpr.jaxpr))
@@ -351,6 +352,71 @@ def test_there_is_one_convolution_per_layer_and_none_is_grouped(name):
         assert equation.params["batch_group_count"] == 1
         rows, kernel = (v.aval.shape for v in equation.invars)
         assert rows[0] == 4 * shape[0] and len(kernel) == 4
+
+
+def products(function, *args):
+    """How many matrix products its program has."""
+
+    def count(jaxpr):
+        own = sum(e.primitive.name == "dot_general" for e in jaxpr.eqns)
+        inner = (jaxprs_in_params(e.params) for e in jaxpr.eqns)
+        return own + sum(count(jaxpr) for several in inner for jaxpr in several)
+
+    return count(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def test_a_processor_is_spared_the_gradient_in_data_an_accelerator_small_kernels(
+    monkeypatch, rng
+):
+    layer, x = BatchEnsembleDense(5, K), jnp.asarray(rng.normal(size=(K * B, 7)), "f4")
+    params = drawn(layer, K * B, 7)["params"]
+
+    found = {}
+    # Forward, and backward one per member, or one in the kernel and one in the data.
+    for platform, expected in (("cpu", 1 + K), ("tpu", 3)):
+        monkeypatch.setattr(jax, "default_backend", lambda p=platform: p)
+
+        # A function of its own: JAX remembers what it has traced.
+        def gradient(p):
+            return jax.grad(lambda p: jnp.sum(layer.apply({"params": p}, x) ** 2))(p)
+
+        assert products(gradient, params) == expected
+        with jax.default_matmul_precision("highest"):
+            found[platform] = gradient(params)
+    jax.tree.map(assert_close, found["cpu"], found["tpu"])
+
+
+@pytest.mark.parametrize("name", ["lenet5", "resnet8"])
+def test_a_convolutional_step_touches_a_bounded_number_of_bytes(name):
+    """Before XLA fuses anything, which takes most of the difference away.
+
+    A layer is scaled before and after: a product each, forward; backward one in what
+    is scaled and, for the fast weights, one more and its sum over rows. Batch norm and
+    ReLU, which the plain step has as well, are about as many passes.
+    """
+    _, shape = NETWORKS[name]
+    build = partial(LeNet5, 3, layout="nhwc") if name == "lenet5" else NETWORKS[name][0]
+    counted = []
+    for layers, rows in ((BatchEnsemble(4), 8), (models.PLAIN, 32)):
+        model, x = build(layers=layers), jnp.zeros((rows, *shape[1:]))
+        variables = jax.eval_shape(model.init, jax.random.key(0), x)
+
+        def step(params, rest, x, model=model):
+            def loss(params):
+                output, _ = model.apply(
+                    {"params": params, **rest}, x, train=True, mutable=list(rest)
+                )
+                return jnp.mean(output.logits**2)
+
+            return jax.grad(loss)(params)
+
+        rest = dict(variables)
+        lowered = jax.jit(step).lower(rest.pop("params"), rest, x)
+        counted.append(lowered.cost_analysis())
+    ours, plain = counted
+    ratio = ours["bytes accessed"] / plain["bytes accessed"]
+    print(f"{name}: bytes {ratio:.3f}")
+    assert 1 < ratio <= 2.5
 
 
 class _Forgetful(nn.Module):
