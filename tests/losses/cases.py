@@ -71,7 +71,7 @@ def dirichlet(temperature):
         f"dirichlet_nll,temperature={temperature}",
         lambda a, b: losses.dirichlet_nll(
             student_logits=a,
-            teacher_logits=jnp.stack([b, 0.5 * b]),
+            teacher_logits=jnp.stack([b, b * jnp.asarray(0.5, b.dtype)]),
             temperature=temperature,
         ),
         lambda a, b: reference.dirichlet_nll(

@@ -258,7 +258,7 @@ def test_both_ramps_act_on_their_own_coefficient(step, update):
             {"update": "independent", "divergence": "joint_cross_entropy"},
             "gradients into both peers",
         ),
-        ({"member_sample": "bag"}, "shared, bootstrap, subset; got 'bag'"),
+        ({"member_sample": "bag"}, "shared, bootstrap, subset, split; got 'bag'"),
     ],
 )
 def test_structure_is_checked(options, message):

@@ -22,7 +22,7 @@ from tests.integration.test_resume import (
     with_interruptions,
 )
 from tests.training import tiny
-from tests.training.test_compilation import compilations
+from tests.training.tiny import compilations
 
 UPDATES = 7
 

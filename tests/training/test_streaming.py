@@ -28,7 +28,7 @@ from churn_jax.training.partition import MeshShape, make_mesh
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
-from tests.training.test_compilation import compilations
+from tests.training.tiny import compilations
 
 READING = Reading(threads=2)
 CONFIG = TrainConfig(
