@@ -118,8 +118,10 @@ def quickstart_shows_its_table_and_plots(outputs, folder):
     assert float(codistilled) < float(alone)
 
     table = shown_as(outputs["table"], "text/markdown")
-    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    methods, members = table.split("## Members")
+    rows = [line for line in methods.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + 8
+    assert "| 2-Ensemble |" in members
     for cell in ("plots", "curves"):
         assert shown_as(outputs[cell], "text/html").count("<svg") == 2
     assert (folder / "runs" / "digits-tiny" / "report.html").exists()

@@ -320,10 +320,11 @@ def test_networks_can_be_mapped_over():
     each = [drawn(model, *shape, seed=s) for s in (0, 1)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
+    @jax.jit
     def gradient(variables):
         return jax.grad(lambda v: jnp.sum(jnp.sin(model.apply(v, x).logits)))(variables)
 
-    mapped = jax.vmap(gradient)(stacked)
+    mapped = jax.jit(jax.vmap(gradient))(stacked)
     for r, variables in enumerate(each):
         alone = gradient(variables)
         jax.tree.map(lambda a, b, r=r: assert_close(a[r], b), mapped, alone)

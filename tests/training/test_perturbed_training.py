@@ -74,10 +74,9 @@ def test_a_mesh_computes_what_one_device_computes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
-def test_mappings_compute_the_same(mapping):
+def test_an_unrolled_replica_computes_what_one_alone_computes():
     _, first, last = trained("one of four")
-    _, other_first, other_last = trained("one of four", mapping=mapping)
+    _, other_first, other_last = trained("one of four", mapping="unroll")
     assert tiny.largest_difference(gradient(other_first), gradient(first)) < 5e-6
     for field in ("params", "model_state", "sums"):
         ours, theirs = getattr(other_last, field), getattr(last, field)
