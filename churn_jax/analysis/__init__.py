@@ -1,13 +1,37 @@
 """Questions asked of predictions: which differences are real; how losses look.
 
 Also how a model does on foreign and on corrupted images, and whether a student answers
-a change of the input as its teacher does.
+a change of the input as its teacher does, and how far logits move at an update.
 """
 
 from churn_jax.analysis.corruption import (
     CorruptionSummary,
     Quartiles,
     corruption_summary,
+)
+from churn_jax.analysis.displacement import (
+    DisplacementDistribution,
+    displacement_distribution,
+    ensemble_displacement_norms,
+    logit_displacement,
+    top_k_share,
+)
+from churn_jax.analysis.displacement_features import (
+    FeatureAgreement,
+    averaged_feature_agreement,
+    averaged_feature_logits,
+)
+from churn_jax.analysis.displacement_fit import (
+    GoodnessOfFit,
+    goodness_of_fit,
+    kolmogorov_smirnov,
+    simulate_displacement_norms,
+)
+from churn_jax.analysis.displacement_updates import (
+    UpdatesBySize,
+    er_nfr_by_ensemble_size,
+    flip_rank_counts,
+    mixed_sides,
 )
 from churn_jax.analysis.jacobian_matching import (
     DistillationExpansion,
@@ -50,33 +74,49 @@ from churn_jax.analysis.transfer import TransferredGuide, transferred_guide
 __all__ = [
     "CorruptionSummary",
     "Difference",
+    "DisplacementDistribution",
     "DistillationExpansion",
     "EntropyHistogram",
+    "FeatureAgreement",
+    "GoodnessOfFit",
     "GradientMoments",
     "OutOfDistribution",
     "Quartiles",
     "SimilarityROC",
     "TransferredGuide",
+    "UpdatesBySize",
+    "averaged_feature_agreement",
+    "averaged_feature_logits",
     "corruption_summary",
+    "displacement_distribution",
     "distillation_expansion",
+    "ensemble_displacement_norms",
     "entropy_histogram",
     "entropy_regularized_log_loss",
     "entropy_regularized_logistic_loss",
+    "er_nfr_by_ensemble_size",
+    "flip_rank_counts",
+    "goodness_of_fit",
     "gradient_signal_to_noise",
     "holm",
     "jackknife_stderr",
     "jacobian_matching_gradient",
     "jacobian_matching_term",
     "jacobian_similarity",
+    "kolmogorov_smirnov",
     "leave_one_run_out",
+    "logit_displacement",
     "matching_signal_to_noise",
     "mcnemar_exact",
+    "mixed_sides",
     "out_of_distribution",
     "paired_jackknife_test",
     "paired_leave_one_out_test",
     "paired_t_test",
     "probability_jacobians",
     "similarity_roc",
+    "simulate_displacement_norms",
     "tempered_logistic_loss",
+    "top_k_share",
     "transferred_guide",
 ]
