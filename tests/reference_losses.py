@@ -101,6 +101,102 @@ def distillation_kl(*, student_logits, teacher_logits, temperature=1.0):
     return tau**2 * kl(teacher, student)
 
 
+def logit_difference_inhibition(
+    *, student_logits, teacher_logits, top_k=10, order=2, rank_by="teacher", margin=0.0
+):
+    """[elodi] Eqs. 5, 7, 8, example by example."""
+    s, t = (np.asarray(x, np.float64) for x in (student_logits, teacher_logits))
+    ranked = t if rank_by == "teacher" else s
+    total = np.zeros(s.shape[:-1])
+    for i in np.ndindex(total.shape):
+        known = [c for c in range(s.shape[-1]) if t[i][c] > -5000]
+        highest = sorted(known, key=lambda c: -ranked[i][c])[: top_k or None]
+        excess = [max(abs(s[i][c] - t[i][c]) - margin, 0.0) for c in highest]
+        total[i] = sum(e**order for e in excess)
+    return total
+
+
+def released_logit_difference(*, student_logits, teacher_logits, labels, margin=1.0):
+    """The public code: the mean over classes of squares, 0 at the label."""
+    s, t = (np.asarray(x, np.float64) for x in (student_logits, teacher_logits))
+    squares = np.maximum(np.abs(s - t) - margin, 1e-7) ** 2
+    return np.mean(squares * (1 - np.eye(s.shape[-1])[labels]), axis=-1)
+
+
+def focal_weights(old_logits, labels, alpha=1.0, beta=5.0):
+    """alpha + beta [the old model is right]."""
+    return alpha + beta * (np.argmax(np.asarray(old_logits), axis=-1) == labels)
+
+
+def focal_kl(
+    *, student_logits, old_logits, labels, temperature=100.0, alpha=1.0, beta=5.0
+):
+    """FD-KL where the old model knows every class."""
+    return focal_weights(old_logits, labels, alpha, beta) * distillation_kl(
+        student_logits=student_logits,
+        teacher_logits=old_logits,
+        temperature=temperature,
+    )
+
+
+def focal_logit_matching(*, student_logits, old_logits, labels, alpha=1.0, beta=5.0):
+    """FD-LM where the old model knows every class."""
+    s, o = (np.asarray(x, np.float64) for x in (student_logits, old_logits))
+    weights = focal_weights(old_logits, labels, alpha, beta)
+    return weights * np.mean((s - o) ** 2, axis=-1)
+
+
+def backward_compatible(old_head_logits, labels):
+    """BCT: the old classifier's cross-entropy of the new features."""
+    return cross_entropy(old_head_logits, labels)
+
+
+def ract(*, old_head_logits, new_logits, labels):
+    """RACT: positives of the old classifier against negatives of both."""
+    o, n = (np.asarray(x, np.float64) for x in (old_head_logits, new_logits))
+    total = np.zeros(o.shape[:-1])
+    for i in np.ndindex(total.shape):
+        y = labels[i]
+        negatives = np.concatenate([np.delete(o[i], y), np.delete(n[i], y)])
+        total[i] = np.log(1.0 + np.sum(np.exp(negatives - o[i][y])))
+    return total
+
+
+def bayesian_posterior(predictions, confusions, prior=None):
+    """Bayes' rule with products of shares, one example at a time."""
+    p, f = np.asarray(predictions), np.asarray(confusions, np.float64)
+    classes = f.shape[-1]
+    belief = np.zeros((*p.shape[1:], classes))
+    for i in np.ndindex(p.shape[1:]):
+        b = np.ones(classes) / classes if prior is None else np.array(prior, float)
+        for t, confusion in enumerate(f):
+            b = b * confusion[:, p[t][i]]
+            b = b / b.sum()
+        belief[i] = b
+    return belief
+
+
+def bayesian_update_targets(
+    predictions, confusions, rule="cr", cost_ratio=2.5, prior=None
+):
+    """Traeuble et al.'s three rules, one example and one vote at a time."""
+    p = np.asarray(predictions)
+    used = np.array(p[0])
+    for t in range(1, len(p)):
+        before = bayesian_posterior(p[:t], confusions[:t], prior)
+        after = bayesian_posterior(p[: t + 1], confusions[: t + 1], prior)
+        for i in np.ndindex(used.shape):
+            b, a = before[i], after[i]
+            best = np.argmax(a)
+            accept = {
+                "mb": True,
+                "mbme": -np.sum(a * np.log(a)) < -np.sum(b * np.log(b)),
+                "cr": best != used[i] and a[best] / a[used[i]] > cost_ratio,
+            }[rule]
+            used[i] = best if accept else used[i]
+    return used
+
+
 def by_class(outputs):
     """`[M, B, ...]` in float64 as one matrix `[M, B]` per trailing index."""
     z = np.asarray(outputs, np.float64)

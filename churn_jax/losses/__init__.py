@@ -6,8 +6,15 @@ a batch, so they take the mask and return one float32 scalar over the global bat
 Nothing heavier than JAX and optax is imported.
 """
 
+from churn_jax.losses.bayesian_update import (
+    bayesian_posterior,
+    bayesian_update_targets,
+    confusion_counts,
+    confusion_matrix,
+)
 from churn_jax.losses.classification import binary_logits, cross_entropy
 from churn_jax.losses.codistillation import cross_entropy_between, l1, symmetric_kl
+from churn_jax.losses.compatibility import backward_compatible, ract
 from churn_jax.losses.decorrelation import (
     correlation_penalty,
     covariance_penalty,
@@ -20,7 +27,16 @@ from churn_jax.losses.differences import (
 )
 from churn_jax.losses.dirichlet import dirichlet_nll
 from churn_jax.losses.distillation import distillation_kl
+from churn_jax.losses.focal_distillation import (
+    focal_kl,
+    focal_logit_matching,
+    focal_weights,
+)
 from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
+from churn_jax.losses.logit_difference import (
+    logit_difference_inhibition,
+    released_logit_difference,
+)
 from churn_jax.losses.moments import MomentState, running_correlation_penalty
 from churn_jax.losses.orthogonalization import (
     orthogonalize,
@@ -35,7 +51,12 @@ from churn_jax.losses.regularizers import (
 
 __all__ = [
     "MomentState",
+    "backward_compatible",
+    "bayesian_posterior",
+    "bayesian_update_targets",
     "binary_logits",
+    "confusion_counts",
+    "confusion_matrix",
     "correlation_penalty",
     "covariance_penalty",
     "cross_entropy",
@@ -46,11 +67,17 @@ __all__ = [
     "distillation_kl",
     "entropy",
     "focal",
+    "focal_kl",
+    "focal_logit_matching",
+    "focal_weights",
     "inverse_difference_penalty",
     "l1",
     "label_smoothing",
+    "logit_difference_inhibition",
     "orthogonalize",
     "orthogonalized_correlation_penalty",
+    "ract",
+    "released_logit_difference",
     "renormalized_entropy",
     "renormalized_uniform_symmetric_kl",
     "residual_correlation_penalty",

@@ -84,6 +84,44 @@ def dirichlet(temperature):
     )
 
 
+def difference(**options):
+    """A teacher's classes all count: its logits are above those of unknown ones."""
+    return Case(
+        ",".join(["logit_difference_inhibition", *map(str, options.values())]),
+        lambda a, b: losses.logit_difference_inhibition(
+            student_logits=a, teacher_logits=b, **options
+        ),
+        lambda a, b: reference.logit_difference_inhibition(
+            student_logits=a, teacher_logits=b, **options
+        ),
+        pair=True,
+        shifts=False,
+        bounded=False,  # the power of a difference
+    )
+
+
+def update(name, student="student_logits", old="old_logits", *, case=None, **options):
+    """A loss between two versions, with one label for every example."""
+    loss, expected = getattr(losses, name), getattr(reference, name)
+    return Case(
+        name,
+        lambda a, b: loss(
+            **{student: a, old: b},
+            labels=jnp.full(a.shape[:-1], 3, jnp.int32),
+            **options,
+        ),
+        lambda a, b: expected(
+            **{student: a, old: b}, labels=np.full(a.shape[:-1], 3), **options
+        ),
+        pair=True,
+        labelled=True,
+        **(case or {}),
+    )
+
+
+UNBOUNDED = {"shifts": False, "bounded": False}
+
+
 CASES = [
     labelled("cross_entropy"),
     labelled("label_smoothing", smoothing=0.2),
@@ -117,6 +155,16 @@ CASES = [
     distillation(4.0),
     distillation(0.5),
     dirichlet(10.0),
+    difference(top_k=3),
+    difference(top_k=5, order=1.5, rank_by="student", margin=0.25),
+    difference(top_k=None, order=1),
+    update(
+        "released_logit_difference", old="teacher_logits", margin=0.1, case=UNBOUNDED
+    ),
+    update("focal_kl", temperature=2.0, alpha=0.5, beta=1.0, case={"scale": 6.0}),
+    update("focal_logit_matching", alpha=0.5, beta=1.0, case=UNBOUNDED),
+    labelled("backward_compatible"),
+    update("ract", student="old_head_logits", old="new_logits", case={"shifts": False}),
 ]
 
 

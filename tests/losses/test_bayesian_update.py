@@ -1,0 +1,160 @@
+"""Confusions, beliefs and the three update rules against a loop in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.losses import (
+    bayesian_posterior,
+    bayesian_update_targets,
+    confusion_counts,
+    confusion_matrix,
+)
+from tests import reference_losses as reference
+
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
+
+MODELS, CLASSES, EXAMPLES = 4, 3, 64
+RULES = ["mb", "mbme", "cr"]
+
+
+@pytest.fixture
+def drawn(rng):
+    predictions = rng.integers(0, CLASSES, (MODELS, EXAMPLES))
+    noise = rng.dirichlet(np.ones(CLASSES), (MODELS, CLASSES))
+    confusions = 0.5 * np.eye(CLASSES) + 0.5 * noise
+    return jnp.asarray(predictions, jnp.int32), jnp.asarray(confusions, jnp.float32)
+
+
+def test_confusions_by_hand():
+    predictions, labels = jnp.array([0, 0, 1, 2]), jnp.array([0, 1, 1, 1])
+    counts = confusion_counts(predictions, labels, 3)
+    np.testing.assert_array_equal(counts, [[1, 0, 0], [1, 1, 1], [0, 0, 0]])
+    shares = confusion_matrix(predictions, labels, 3, smoothing=3.0)
+    np.testing.assert_allclose(
+        shares, [[2 / 4, 1 / 4, 1 / 4], [1 / 3] * 3, [1 / 3] * 3], rtol=1e-6
+    )
+
+
+def test_masked_counts_are_filtered_ones_and_shards_add_up(rng):
+    predictions, labels = rng.integers(0, 5, (2, 32))
+    mask = rng.integers(0, 2, 32).astype(np.float32)
+    kept = confusion_counts(predictions[mask > 0], labels[mask > 0], 5)
+    np.testing.assert_array_equal(confusion_counts(predictions, labels, 5, mask), kept)
+    np.testing.assert_array_equal(
+        confusion_counts(predictions[:20], labels[:20], 5, mask[:20])
+        + confusion_counts(predictions[20:], labels[20:], 5, mask[20:]),
+        kept,
+    )
+    np.testing.assert_allclose(
+        jnp.sum(confusion_matrix(predictions, labels, 5, mask=mask), -1), 1.0, rtol=1e-6
+    )
+
+
+def test_posterior_by_hand():
+    """Votes 0 and 1: (0.8 * 0.3, 0.4 * 0.9) is 2 to 3; with prior 3 to 1, 2 to 1."""
+    confusions = jnp.array([[[0.8, 0.2], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]])
+    votes = jnp.array([[0], [1]])
+    belief = bayesian_posterior(votes, confusions)
+    np.testing.assert_allclose(jnp.exp(belief), [[0.4, 0.6]], rtol=1e-6)
+    belief = bayesian_posterior(votes, confusions, prior=jnp.array([0.75, 0.25]))
+    np.testing.assert_allclose(jnp.exp(belief), [[2 / 3, 1 / 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("prior", [None, [0.2, 0.3, 0.5]])
+def test_equals_the_float64_reference(drawn, prior):
+    weights = None if prior is None else jnp.array(prior)
+    belief = bayesian_posterior(*drawn, prior=weights)
+    expected = reference.bayesian_posterior(*drawn, prior)
+    np.testing.assert_allclose(jnp.exp(belief), expected, rtol=3e-6)
+    changed = 0
+    for rule in RULES:
+        used = bayesian_update_targets(*drawn, rule=rule, prior=weights)
+        assert used.dtype == jnp.int32
+        wanted = reference.bayesian_update_targets(*drawn, rule=rule, prior=prior)
+        np.testing.assert_array_equal(used, wanted)
+        changed += int(np.sum(wanted != np.asarray(drawn[0][0])))
+    assert changed > 20
+
+
+def test_the_rules_differ_and_a_dearer_flip_is_rarer(drawn):
+    used = {rule: bayesian_update_targets(*drawn, rule=rule) for rule in RULES}
+    assert np.any(used["mb"] != used["mbme"]) and np.any(used["mb"] != used["cr"])
+    flips = [
+        int(jnp.sum(bayesian_update_targets(*drawn, cost_ratio=r) != drawn[0][0]))
+        for r in (1.0, 2.5, 10.0, 1e6)
+    ]
+    assert flips == sorted(flips, reverse=True) and flips[0] > flips[1] > flips[3] == 0
+    # With no extra cost the prediction in use is the likeliest class.
+    np.testing.assert_array_equal(
+        bayesian_update_targets(*drawn, cost_ratio=1.0)[:, None],
+        jnp.argmax(bayesian_posterior(*drawn), -1)[:, None],
+    )
+
+
+def test_the_cost_ratio_by_hand():
+    """Equal models that are right in 3 of 4: the second undoes the first, no more."""
+    one = [[0.75, 0.25], [0.25, 0.75]]
+    votes = jnp.array([[0], [1], [1]])
+    for models, expected in ((2, 0), (3, 1)):  # ratios 1 and 3
+        used = bayesian_update_targets(votes[:models], jnp.array([one] * models))
+        np.testing.assert_array_equal(used, [expected])
+    used = bayesian_update_targets(votes, jnp.array([one] * 3), cost_ratio=3.5)
+    np.testing.assert_array_equal(used, [0])
+
+
+def test_one_model_keeps_its_prediction_whatever_its_confusions():
+    liar = jnp.array([[[0.1, 0.9], [0.9, 0.1]]])
+    for rule in RULES:
+        used = bayesian_update_targets(jnp.array([[0, 1]]), liar, rule=rule)
+        np.testing.assert_array_equal(used, [0, 1])
+
+
+def test_shares_of_zero_stay_finite():
+    confusions = jnp.stack([jnp.eye(2), jnp.eye(2)])
+    belief = bayesian_posterior(jnp.array([[0], [1]]), confusions)
+    np.testing.assert_allclose(belief, np.log([[0.5, 0.5]]), rtol=1e-6)
+
+
+def test_transforms_agree(drawn):
+    """`jit`, `vmap` over examples, and eight devices; the ratio may be traced."""
+    predictions, confusions = drawn
+    eager = bayesian_update_targets(predictions, confusions)
+    assert np.any(eager != predictions[0])
+    jitted = jax.jit(bayesian_update_targets, static_argnames="rule")
+    np.testing.assert_array_equal(
+        jitted(predictions, confusions, cost_ratio=jnp.float32(2.5)), eager
+    )
+    mapped = jax.vmap(bayesian_update_targets, in_axes=(1, None))
+    np.testing.assert_array_equal(mapped(predictions, confusions), eager)
+    sharded = jax.shard_map(
+        bayesian_update_targets,
+        mesh=Mesh(np.array(jax.devices()), ("data",)),
+        in_specs=(P(None, "data"), P()),
+        out_specs=P("data"),
+    )
+    np.testing.assert_array_equal(jax.jit(sharded)(predictions, confusions), eager)
+    boxed = predictions.reshape(MODELS, 8, 8)
+    used = bayesian_update_targets(boxed, confusions)
+    np.testing.assert_array_equal(used.reshape(-1), eager)
+
+
+def test_arguments_are_checked(drawn):
+    predictions, confusions = drawn
+    with pytest.raises(ValueError, match="mb, mbme, cr; got 'map'"):
+        bayesian_update_targets(predictions, confusions, rule="map")
+    with pytest.raises(ValueError, match=r"\(3, 64\) for confusions \(4, 3, 3\)"):
+        bayesian_posterior(predictions[1:], confusions)
+    with pytest.raises(ValueError, match=r"confusions must be .*\(4, 3\)"):
+        bayesian_posterior(predictions, confusions[0:4, :, 0])
+    with pytest.raises(ValueError, match=r"prior must be .*\(3,\); got shape \(2,\)"):
+        bayesian_posterior(predictions, confusions, prior=jnp.ones(2))
+    with pytest.raises(TypeError, match="predictions must be class ids; got float32"):
+        bayesian_posterior(predictions.astype(jnp.float32), confusions)
+    with pytest.raises(ValueError, match=r"\(4,\) and \(3,\)"):
+        confusion_counts(jnp.zeros(4, jnp.int32), jnp.zeros(3, jnp.int32), 2)
+    with pytest.raises(ValueError, match="smoothing must be above 0; got 0"):
+        confusion_matrix(jnp.array([0]), jnp.array([0]), 2, smoothing=0)
