@@ -19,12 +19,14 @@ from churn_jax.data.splits import (
     Dataset,
     Split,
     channel_statistics,
+    is_tokens,
 )
 from churn_jax.data.streaming import (
     IMAGENET_STATISTICS,
     is_streaming,
     load_streaming,
 )
+from churn_jax.data.text import TextOptions
 
 __all__ = [
     "IMAGENET_STATISTICS",
@@ -39,12 +41,14 @@ __all__ = [
     "Split",
     "StreamedSplit",
     "StreamingDataset",
+    "TextOptions",
     "augment",
     "channel_statistics",
     "corrupted_sets",
     "epoch_positions",
     "grain_batches",
     "is_streaming",
+    "is_tokens",
     "load",
     "load_digits",
     "load_streaming",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from churn_jax.data.splits import is_tokens
 from churn_jax.typing import Array
 
 __all__ = ["Augmentation", "augment", "normalize"]
@@ -142,11 +143,12 @@ def normalize(images: Array, mean, std) -> Array:
 
     Args:
         images: `[..., C]`; uint8 is divided by 255, floating point is taken as it is.
+            Token ids `[B, L]` int32 are no images and come back as they are.
         mean: a number, or one per channel `[C]`, on the scale of x.
         std: the same, positive.
 
     Returns:
-        `[..., C]` float32.
+        `[..., C]` float32, or the token ids.
 
     Raises:
         TypeError: images are neither uint8 nor floating point.
@@ -157,6 +159,8 @@ def normalize(images: Array, mean, std) -> Array:
         >>> normalize(jnp.asarray([[0, 255]], jnp.uint8), 0.5, 0.25).tolist()
         [[-2.0, 2.0]]
     """
+    if is_tokens(images):
+        return images
     if images.dtype == jnp.uint8:
         x = images.astype(jnp.float32) / 255.0
     elif jnp.issubdtype(images.dtype, jnp.floating):

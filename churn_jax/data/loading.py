@@ -18,6 +18,8 @@ from churn_jax.data.splits import (
     fingerprint,
     hold_out,
 )
+from churn_jax.data.text import TextOptions
+from churn_jax.data.text_files import is_text_folder, read_text_folder
 
 __all__ = ["cut", "load"]
 
@@ -34,6 +36,7 @@ def load(
     validation: int | float | None = None,
     train_size: int | None = None,
     num_classes: int | None = None,
+    text: TextOptions = TextOptions(),
 ) -> Dataset:
     """Reads a data set into memory and cuts it the same way every time.
 
@@ -45,7 +48,8 @@ def load(
 
     Args:
         name_or_path: `digits` (embedded); a path that ends in `.npz` (see `read_npz`
-            for its keys); or a TFDS name, plain or with the prefix `tfds:`.
+            for its keys); a folder with `train.csv` and `test.csv` of texts; or a TFDS
+            name, plain or with the prefix `tfds:`.
         data_dir: where TFDS sets are prepared; None for the TFDS default.
         manual_dir: folder with original files. If given, a TFDS set that is not yet
             prepared is prepared from it, as `churn-jax data` does.
@@ -55,9 +59,11 @@ def load(
         train_size: how many training examples to keep; None for all.
         num_classes: checked against the source; None takes the source's, or the
             largest label plus one.
+        text: of texts, their length and their vocabulary.
 
     Returns:
-        The data set, with images uint8 `[N, H, W, C]` or float32, labels int32 `[N]`.
+        The data set, with images uint8 `[N, H, W, C]` or float32, or token ids int32
+        `[N, L]`; labels int32 `[N]`.
 
     Raises:
         DataError: the source cannot be read or used; one sentence says why.
@@ -70,7 +76,7 @@ def load(
         ((300, 8, 8, 1), 'digits/2')
     """
     name = str(name_or_path)
-    splits, classes = _read(name_or_path, data_dir, manual_dir)
+    splits, classes = _read(name_or_path, data_dir, manual_dir, text)
     if num_classes is not None and classes is not None and num_classes != classes:
         raise DataError(f"{name} has {classes} classes; got num_classes={num_classes}")
     classes = check_classes(splits, classes if num_classes is None else num_classes)
@@ -89,12 +95,16 @@ def load(
     )
 
 
-def _read(name_or_path, data_dir, manual_dir) -> tuple[dict[str, Split], int | None]:
+def _read(
+    name_or_path, data_dir, manual_dir, text: TextOptions
+) -> tuple[dict[str, Split], int | None]:
     name = str(name_or_path)
     if name == "digits":
         return load_digits(), NUM_CLASSES
+    if is_text_folder(name):
+        return read_text_folder(name, text), None
     if isinstance(name_or_path, pathlib.Path) or name.endswith(".npz"):
-        return read_npz(name)
+        return read_npz(name, text)
     if not name.startswith("tfds:") and pathlib.Path(name).is_file():
         raise DataError(f"{name} is a file, but its name does not end in .npz")
     name = name.removeprefix("tfds:")
@@ -105,7 +115,7 @@ def _read(name_or_path, data_dir, manual_dir) -> tuple[dict[str, Split], int | N
     # Importing tensorflow-datasets takes time that digits and files need not pay.
     from churn_jax.data.tfds_source import read_tfds
 
-    return read_tfds(name, data_dir=data_dir)
+    return read_tfds(name, data_dir=data_dir, text=text)
 
 
 def cut(

@@ -1,4 +1,4 @@
-"""Data sets from one `.npz` file, in any of three layouts."""
+"""Data sets from one `.npz` file: images, tables or token ids."""
 
 import pathlib
 import zipfile
@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 
 from churn_jax.data.splits import DataError, Split, check_split, hold_out
+from churn_jax.data.text import TextOptions, token_splits
 
 __all__ = ["read_npz"]
 
@@ -14,20 +15,25 @@ _SPLITS = ("train", "validation", "test")
 _TEST_FRACTION = 0.2
 _LAYOUTS = (
     "train_image, train_label, test_image, test_label (optionally train_id, test_id "
-    "and validation_*; plurals are fine), or images, labels (optionally ids, split)"
+    "and validation_*; plurals are fine), images, labels (optionally ids, split), or "
+    "train_tokens, train_offsets, train_label, test_*"
 )
 
 
-def read_npz(path: str | pathlib.Path) -> tuple[dict[str, Split], int | None]:
+def read_npz(
+    path: str | pathlib.Path, text: TextOptions = TextOptions()
+) -> tuple[dict[str, Split], int | None]:
     """Splits of a file and its `num_classes` entry, if it has one.
 
-    Two layouts, singular or plural keys: `{train,test}_{image,label}` with optional
+    Three layouts, singular or plural keys: `{train,test}_{image,label}` with optional
     `{train,test}_id` and `validation_*`; or one pool `images`, `labels` with optional
     `ids` and `split` (a string `train`, `validation` or `test` per example). A pool
     without `split` gives the last fifth of the fixed permutation, rounded, to the test.
+    Or token ids of texts, see `churn_jax.data.text.token_splits`.
 
     Args:
         path: the file.
+        text: length and vocabulary of texts.
 
     Returns:
         The splits by name, `train` and `test` at least, and the number of classes or
@@ -48,6 +54,11 @@ def read_npz(path: str | pathlib.Path) -> tuple[dict[str, Split], int | None]:
                 f"{path}: num_classes must be one integer; got {num_classes.tolist()!r}"
             )
         num_classes = int(num_classes.item())
+    if "train_token" in by_key:
+        try:
+            return token_splits(arrays, text), num_classes
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
     if {"train_image", "train_label", "test_image", "test_label"} <= by_key.keys():
         splits = {
             split: check_split(

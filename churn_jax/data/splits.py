@@ -20,6 +20,7 @@ __all__ = [
     "channel_statistics",
     "fixed_order",
     "hold_out",
+    "is_tokens",
 ]
 
 
@@ -47,7 +48,8 @@ class Split:
     """Examples of one split; `split[i]` is a record, as random-access sources yield.
 
     Attributes:
-        images: `[N, H, W, C]` uint8 or float32, or a table `[N, D]` float32.
+        images: `[N, H, W, C]` uint8 or float32, a table `[N, D]` float32, or token ids
+            `[N, L]` int32, where 0 is padding.
         labels: `[N]` int32.
         ids: `[N]` str or int64, unique, the same whatever else is cut from the source.
     """
@@ -99,11 +101,27 @@ class ChannelStatistics(NamedTuple):
     std: np.ndarray
 
 
+def is_tokens(images) -> bool:
+    """Whether a batch, or a split's images, are token ids `[N, L]` int32.
+
+    Nothing else has that dtype and rank: pixels are uint8 or floats, tables floats.
+
+    Args:
+        images: anything with a shape and a dtype, of NumPy or of JAX.
+
+    Example:
+        >>> is_tokens(np.zeros((2, 8), np.int32)), is_tokens(np.zeros((2, 8)))
+        (True, False)
+    """
+    return len(images.shape) == 2 and images.dtype == np.int32
+
+
 def channel_statistics(images: np.ndarray) -> ChannelStatistics:
     """Moments over all examples and pixels, for `normalize(images, mean, std)`.
 
     Args:
         images: `[N, ..., C]`; uint8 is put on the 0..1 scale, float is taken as it is.
+            Token ids have no moments: 0 and 1, which `normalize` leaves unused.
 
     Returns:
         float32 `mean [C]` and `std [C]`; a constant channel has `std` 1.
@@ -112,6 +130,8 @@ def channel_statistics(images: np.ndarray) -> ChannelStatistics:
         >>> channel_statistics(np.array([[0], [255]], np.uint8)).std
         array([0.5], dtype=float32)
     """
+    if is_tokens(images):
+        return ChannelStatistics(np.zeros(1, np.float32), np.ones(1, np.float32))
     if images.dtype == np.uint8:
         mean, variance = (moment / 255**n for n, moment in _byte_moments(images))
     else:

@@ -23,6 +23,7 @@ from churn_jax.data.splits import (
     check_ids,
     check_labels,
 )
+from churn_jax.data.text_files import is_text_folder
 
 __all__ = ["IMAGENET_STATISTICS", "is_streaming", "load_streaming"]
 
@@ -58,7 +59,7 @@ def is_streaming(
     name = str(name_or_path)
     if isinstance(name_or_path, pathlib.Path) or name == "digits":
         return False
-    if name.endswith(".npz"):
+    if name.endswith(".npz") or is_text_folder(name):
         return False
     name = name.removeprefix("tfds:")
     if name.split("/")[0].split(":")[0] in _LARGE:

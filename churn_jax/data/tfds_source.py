@@ -14,6 +14,8 @@ import tensorflow_datasets as tfds
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
+from churn_jax.data.text import TextOptions
+from churn_jax.data.text_files import read_text_records
 from churn_jax.data.tiny_imagenet import TinyImagenet
 
 __all__ = [
@@ -218,6 +220,20 @@ def _holds_bytes(feature) -> bool:
     return not text and feature.shape == () and feature.np_dtype == np.object_
 
 
+def text_fields(builder) -> tuple[str, ...]:
+    """The features that make up the text of a set of texts with class labels.
+
+    A title comes first. Empty for sets of anything else.
+    """
+    features, (key, label) = builder.info.features, _keys(builder)
+    if not hasattr(features, "keys") or not {key, label} <= set(features.keys()):
+        return ()
+    known = hasattr(features[label], "num_classes")
+    if not known or not isinstance(features[key], tfds.features.Text):
+        return ()
+    return tuple(dict.fromkeys(k for k in ("title", key) if k in features))
+
+
 def split_names(builder, name: str) -> dict[str, str]:
     """Our `train`, `test` and perhaps `validation` to the names of a set's splits.
 
@@ -250,26 +266,39 @@ def _open(builder, name: str, split: str, *, encoded: bool = False) -> TfdsRecor
             f"{name} is not a set of images with class labels: {image} is "
             f"{features[image]} and {label} is {features[label]}"
         )
+    skip = encoded and isinstance(features[image], tfds.features.Image)
+    source = _source(
+        builder, name, split, {image: tfds.decode.SkipDecoding()} if skip else None
+    )
+    identity = next((key for key in ("id", "file_name") if key in features), None)
+    return TfdsRecords(source, split, image, label, identity)
+
+
+def _source(builder, name: str, split: str, decoders=None):
     if split not in builder.info.splits:
         raise DataError(
             f"{name} has no {split!r} split; it has {', '.join(builder.info.splits)}"
         )
     try:
-        skip = encoded and isinstance(features[image], tfds.features.Image)
-        source = builder.as_data_source(
-            split, decoders={image: tfds.decode.SkipDecoding()} if skip else None
-        )
+        return builder.as_data_source(split, decoders=decoders)
     except NotImplementedError as error:
         raise DataError(
             f"{name} in {builder.data_dir} was not prepared as array_record: delete it "
             f"and run `churn-jax data {name}`, or pass another data_dir"
         ) from error
-    identity = next((key for key in ("id", "file_name") if key in features), None)
-    return TfdsRecords(source, split, image, label, identity)
+
+
+def _read_texts(builder, name: str, fields, text: TextOptions) -> dict[str, Split]:
+    names = split_names(builder, name)
+    sources = {o: (t, _source(builder, name, t)) for o, t in names.items()}
+    return read_text_records(sources, fields, _keys(builder)[1], text)
 
 
 def read_tfds(
-    name: str, *, data_dir: str | pathlib.Path | None = None
+    name: str,
+    *,
+    data_dir: str | pathlib.Path | None = None,
+    text: TextOptions = TextOptions(),
 ) -> tuple[dict[str, Split], int]:
     """The splits of a prepared set in memory, and its number of classes.
 
@@ -278,6 +307,7 @@ def read_tfds(
     Args:
         name: as TFDS has it.
         data_dir: where the set is prepared; None for the TFDS default.
+        text: of texts, their length and their vocabulary.
 
     Returns:
         `train`, `test` and, where the set has one more, `validation`; the class count.
@@ -287,6 +317,8 @@ def read_tfds(
             array.
     """
     builder = prepared_builder(name, data_dir)
+    if fields := text_fields(builder):
+        return _read_texts(builder, name, fields, text), class_count(builder)
     splits = {}
     for ours, theirs in split_names(builder, name).items():
         records = _open(builder, name, theirs)
