@@ -10,6 +10,7 @@ from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.corrupted import CorruptedSet, CorruptedSets, corrupted_sets
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load
+from churn_jax.data.narrowing import narrow
 from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
 from churn_jax.data.prepare import Prepared, prepare
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
@@ -52,6 +53,7 @@ __all__ = [
     "load",
     "load_digits",
     "load_streaming",
+    "narrow",
     "normalize",
     "prepare",
     "read_ahead",

@@ -6,9 +6,12 @@ from churn_jax.ensembles.adapters import (
     from_function,
     from_linen,
     from_nnx,
+    with_classes,
     with_inputs,
+    with_temperature,
 )
 from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
+from churn_jax.ensembles.interpolation import interpolate_weights
 from churn_jax.ensembles.members import (
     Group,
     apply_committee,
@@ -31,7 +34,10 @@ __all__ = [
     "from_nnx",
     "gate",
     "init_members",
+    "interpolate_weights",
     "stack",
     "take_member",
+    "with_classes",
     "with_inputs",
+    "with_temperature",
 ]

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx, struct
 
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.typing import PRNGKey, PyTree
 
 __all__ = [
@@ -25,7 +26,10 @@ __all__ = [
     "from_function",
     "from_linen",
     "from_nnx",
+    "linear_head",
+    "with_classes",
     "with_inputs",
+    "with_temperature",
 ]
 
 
@@ -65,6 +69,8 @@ class Network:
         splits_batch: in training member m sees the m-th of K parts of the batch only
             and its other rows of logits are zeros; `member_sample="split"` of a method
             counts them so.
+        head: the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it
+            takes the first columns of wider features. None where it is not known.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -74,6 +80,7 @@ class Network:
     has_convolutions: bool | None = None
     input_params: tuple[str, ...] = ()
     splits_batch: bool = False
+    head: Callable[[PyTree, jax.Array], jax.Array] | None = None
 
     def with_convolutions_from(self, params: PyTree) -> bool:
         """Whether this network convolves, from the field or the kernels' rank."""
@@ -148,6 +155,7 @@ def from_linen(
         name or type(module).__name__,
         input_params=tuple(getattr(module, "input_params", ())),
         splits_batch=bool(getattr(module, "splits_batch", False)),
+        head=linear_head if getattr(module, "heads", 1) == 1 else None,
     )
 
 
@@ -307,6 +315,109 @@ def with_inputs(
     return dataclasses.replace(
         network, init=init, apply=apply, name=name or f"{network.name} on {label}"
     )
+
+
+def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> Network:
+    """A network of some classes that answers with logits over all of them.
+
+    Args:
+        network: with `len(classes)` outputs.
+        classes: ids of its outputs, increasing.
+        num_classes: C, of all.
+
+    Returns:
+        A `Network` whose logits `[..., C]` hold `UNKNOWN_LOGIT` for other classes.
+
+    Raises:
+        ValueError: ids are not increasing, or not below C.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> half = from_function(lambda key, x: {}, lambda params, x: x)
+        >>> wide = with_classes(half, (0, 2), 3)
+        >>> wide.apply({"params": {}}, jnp.ones((1, 2)))[0].logits.tolist()
+        [[1.0, -10000.0, 1.0]]
+    """
+    ids = np.asarray(list(classes), np.int64)
+    if (
+        len(ids) < 2
+        or np.any(np.diff(ids) <= 0)
+        or ids[0] < 0
+        or ids[-1] >= num_classes
+    ):
+        raise ValueError(
+            f"classes must be at least two increasing ids below {num_classes}; got "
+            f"{ids.tolist()[:8]}"
+        )
+
+    def spread(logits):
+        if logits.shape[-1] != len(ids):
+            raise ValueError(
+                f"{network.name} has {logits.shape[-1]} outputs for {len(ids)} classes"
+            )
+        full = jnp.full((*logits.shape[:-1], num_classes), UNKNOWN_LOGIT, logits.dtype)
+        return full.at[..., ids].set(logits)
+
+    def apply(variables, x, **kwargs):
+        outputs, state = network.apply(variables, x, **kwargs)
+        return outputs.replace(logits=spread(outputs.logits)), state
+
+    inner = network.head
+    label = f"{len(ids)} of {num_classes} classes {zlib.crc32(ids.tobytes()):08x}"
+    return dataclasses.replace(
+        network,
+        apply=apply,
+        head=None if inner is None else lambda v, f: spread(inner(v, f)),
+        name=f"{network.name} of {label}",
+    )
+
+
+def with_temperature(network: Network) -> Network:
+    """A network whose logits are divided by `variables["temperature"]`, a scalar.
+
+    Classes that it does not know stay unknown.
+    """
+
+    def cooled(variables, logits):
+        return jnp.where(
+            known_classes(logits), logits / variables["temperature"], logits
+        )
+
+    def without(variables):
+        return {k: v for k, v in variables.items() if k != "temperature"}
+
+    def apply(variables, x, **kwargs):
+        outputs, state = network.apply(without(variables), x, **kwargs)
+        return outputs.replace(logits=cooled(variables, outputs.logits)), state
+
+    inner = network.head
+    return dataclasses.replace(
+        network,
+        apply=apply,
+        head=None if inner is None else lambda v, f: cooled(v, inner(without(v), f)),
+        name=f"{network.name} calibrated",
+    )
+
+
+def linear_head(variables: PyTree, features: jax.Array) -> jax.Array:
+    """The dense layer `head` of a network of the zoo, on features `[B, D]`.
+
+    Raises:
+        ValueError: the network has no such layer, or expects more features.
+    """
+    layer = variables["params"].get("head", {})
+    if "kernel" not in layer:
+        raise ValueError("the network has no dense layer called head")
+    kernel = layer["kernel"].astype(jnp.float32)
+    if features.shape[-1] < kernel.shape[0]:
+        raise ValueError(
+            f"the last layer expects {kernel.shape[0]} features; got "
+            f"{features.shape[-1]}"
+        )
+    used = features[..., : kernel.shape[0]].astype(jnp.float32)
+    bias = jnp.asarray(layer.get("bias", jnp.zeros(kernel.shape[1])), jnp.float32)
+    scores = jnp.matmul(used, kernel, precision=jax.lax.Precision.HIGHEST)
+    return scores + bias.reshape((1,) * (scores.ndim - 1) + (-1,))
 
 
 def _columns(columns: np.ndarray, name: str, x: jax.Array) -> jax.Array:

@@ -3,6 +3,7 @@
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.base import Batch, LossOutput, Method, Passes, Ramp, deploy
 from churn_jax.methods.codistillation import Codistillation
+from churn_jax.methods.elodi import ELODI
 from churn_jax.methods.end2 import EnsembleDistributionDistillation
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM, MinimumEntropy
@@ -10,6 +11,7 @@ from churn_jax.methods.one_to_one import OneToOneDistillation
 from churn_jax.methods.perturbing import Perturbing
 
 __all__ = [
+    "ELODI",
     "ERM",
     "AntiDistillation",
     "Batch",

@@ -68,7 +68,8 @@ class Batch:
     """One replica's share of a batch on one device.
 
     Attributes:
-        images: `[B, ...]` float32, normalised and augmented.
+        images: `[B, ...]` float32, normalised and augmented, or token ids `[B, L]`
+            int32.
         labels: `[B]` int32.
         mask: `[B]` float32, 1 for valid examples.
         keys: `[B]` typed keys, one per example and step, the same on every mesh.
@@ -80,6 +81,8 @@ class Batch:
         pixel_std: likewise.
         memory: what the last update's `LossOutput.memory` was, `Method.init_memory`
             before the first; `()` for methods without.
+        rows: `[B]` positions of the examples in the training set; None outside of the
+            engine.
     """
 
     images: jax.Array
@@ -91,6 +94,7 @@ class Batch:
     memory: PyTree = ()
     pixel_mean: float | tuple[float, ...] = struct.field(pytree_node=False, default=0.0)
     pixel_std: float | tuple[float, ...] = struct.field(pytree_node=False, default=1.0)
+    rows: jax.Array | None = None
 
     def to_pixels(self, images: jax.Array) -> jax.Array:
         """Normalised images on the scale on which perturbations step, 0 to 1."""

@@ -225,17 +225,23 @@ class Perturbing(Method):
 
 
 def check_pixels(method: Method, images: Any) -> None:
-    """Refuses inputs that a perturbation would clip although nothing has moved them.
+    """Refuses inputs that cannot be moved, or would be clipped before they are.
 
     Args:
         method: any; only those that perturb have a range.
         images: `[N, ...]` training images; uint8 are pixels in [0, 1].
 
     Raises:
-        ValueError: floating-point images leave the method's `pixel_range`.
+        ValueError: they are token ids, or floating-point images that leave the method's
+            `pixel_range`.
     """
     if not isinstance(method, Perturbing) or method.perturbation == "none":
         return
+    if images.dtype == np.int32:
+        raise ValueError(
+            f"perturbation {method.perturbation!r} moves pixels by small steps; token "
+            "ids have none"
+        )
     if method.pixel_range is None or images.dtype == np.uint8:
         return
     low, high = float(np.min(images)), float(np.max(images))

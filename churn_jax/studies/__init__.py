@@ -7,6 +7,7 @@ from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.studies.selection import run_selection
 from churn_jax.studies.study import StudyError, run_study
 from churn_jax.studies.sweep import run_sweep
+from churn_jax.studies.teaching import Teaching, Update
 
 __all__ = [
     "PRESETS",
@@ -17,6 +18,8 @@ __all__ = [
     "Sharing",
     "StudyConfig",
     "StudyError",
+    "Teaching",
+    "Update",
     "preset",
     "run_selection",
     "run_study",

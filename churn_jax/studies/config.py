@@ -8,14 +8,16 @@ import jax
 import numpy as np
 
 from churn_jax import models
-from churn_jax.ensembles import Group, from_linen
+from churn_jax.data import TextOptions
+from churn_jax.ensembles import Group, from_linen, with_classes
 from churn_jax.methods import Method
 from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
 from churn_jax.studies.named import named, with_coefficient
 from churn_jax.studies.network import ModelConfig, Sharing
+from churn_jax.studies.teaching import Teaching, Update
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.teachers import check_teacher
+from churn_jax.training.tutors import check_teacher
 
 __all__ = [
     "DataConfig",
@@ -23,6 +25,8 @@ __all__ = [
     "ModelConfig",
     "Sharing",
     "StudyConfig",
+    "Teaching",
+    "Update",
     "averaged_name",
     "resolved",
 ]
@@ -33,7 +37,8 @@ class DataConfig:
     """Which examples.
 
     Attributes:
-        name: `digits` (embedded), a TFDS name, or a path to an `.npz`.
+        name: `digits` (embedded), a TFDS name, a path to an `.npz`, or a folder with
+            `train.csv` and `test.csv` of texts.
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
         train_size: cut the training set to so many examples; None keeps all.
@@ -42,6 +47,10 @@ class DataConfig:
         image_size: side in pixels to which images of various sizes are cropped.
         threads: that read and decode such images, per process.
         workers: processes beside each that read them too.
+        sequence_length: tokens to which texts are cut or padded.
+        vocabulary_size: of texts that are token ids in an `.npz`: the last id stands
+            for all above it; None keeps every id.
+        vocabulary: of texts in words: a `vocab.txt`, or the folder that holds one.
     """
 
     name: str = "digits"
@@ -52,6 +61,13 @@ class DataConfig:
     image_size: int = 224
     threads: int = 16
     workers: int = 0
+    sequence_length: int = dataclasses.field(default=64, metadata=QUIET)
+    vocabulary_size: int | None = dataclasses.field(default=None, metadata=QUIET)
+    vocabulary: str | None = dataclasses.field(default=None, metadata=QUIET)
+
+    def text(self) -> TextOptions:
+        """How texts become token ids."""
+        return TextOptions(self.sequence_length, self.vocabulary_size, self.vocabulary)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +91,13 @@ class MethodSpec:
         model: network of this row instead of the study's; None is the study's.
         separate: every member is a network of its own, also where the model says that
             members share weights (`ModelConfig.sharing`).
+        teaching: see `Teaching`.
+        classes: ids of the classes that the row is trained on and knows, increasing;
+            empty is all of them. Logits of the others are `UNKNOWN_LOGIT`.
+        class_share: share of every class's training examples, the first ones in the
+            study's fixed order.
+        start: name of the row whose deployed weights training starts from.
+        keep: share of those weights in the deployed ones; see `interpolate_weights`.
     """
 
     name: str
@@ -87,6 +110,44 @@ class MethodSpec:
     train_size: int | None = None
     model: ModelConfig | None = dataclasses.field(default=None, metadata=QUIET)
     separate: bool = dataclasses.field(default=False, metadata=QUIET)
+    teaching: Teaching = dataclasses.field(default=Teaching(), metadata=QUIET)
+    classes: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
+    class_share: float = dataclasses.field(default=1.0, metadata=QUIET)
+    start: str = dataclasses.field(default="", metadata=QUIET)
+    keep: float = dataclasses.field(default=0.0, metadata=QUIET)
+
+    def __post_init__(self):
+        """Checks what needs no study."""
+        if not 0.0 < self.class_share <= 1.0:
+            raise ValueError(
+                f"{self.name}: class_share must be above 0 and at most 1; got "
+                f"{self.class_share}"
+            )
+        if not 0.0 <= self.keep <= 1.0:
+            raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
+        if self.keep and not self.start:
+            raise ValueError(
+                f"{self.name}: keep={self.keep} is of the weights that training starts "
+                "from; name their row as start"
+            )
+        own = (self.teaching.members, self.teaching.offline, self.teaching.calibrated)
+        if self.teacher is None and (any(own) or self.teaching.dtype):
+            raise ValueError(
+                f"{self.name}: teaching.members, offline, calibrated and dtype are of "
+                "a teacher; it has none"
+            )
+        perturbed = getattr(self.method, "perturbation", "none") != "none"
+        if self.teaching.offline and perturbed:
+            raise ValueError(
+                f"{self.name}: an offline teacher has not seen perturbed images"
+            )
+
+    @property
+    def tutors(self) -> tuple[str, ...]:
+        """Names of all rows that must be trained before this one."""
+        teacher = () if self.teacher is None else (self.teacher,)
+        start = (self.start,) if self.start else ()
+        return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
 
     def config(self, train: TrainConfig) -> TrainConfig:
         """How this row is trained: the study's `train` with the row's changes.
@@ -141,8 +202,11 @@ class MethodSpec:
             own = _network(part, model)
             if self.separate:
                 own = dataclasses.replace(own, sharing=None)
+            outputs = len(self.classes) or num_classes
             try:
-                network = own.build(num_classes, size)
+                network = own.build(outputs, size)
+                if self.classes:
+                    network = with_classes(network, self.classes, num_classes)
             except ValueError as error:
                 raise ValueError(f"{self.name}: {error}") from error
             built.append(Group(network, size // own.heads(size)))
@@ -203,6 +267,7 @@ class StudyConfig:
         columns: of the tables and figures, fields of a `MethodSummary`; empty is those
             of the first paper. With `prediction_difference` among them, rows are
             compared in it instead of in churn.
+        updates: which rows replace which, for the report's figures of model updates.
     """
 
     name: str
@@ -214,6 +279,7 @@ class StudyConfig:
     baseline: str = "baseline"
     published: str = ""
     columns: tuple[str, ...] = dataclasses.field(default=(), metadata=QUIET)
+    updates: tuple[Update, ...] = dataclasses.field(default=(), metadata=QUIET)
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""
@@ -238,24 +304,40 @@ class StudyConfig:
                 raise ValueError(
                     f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
                 )
-            taught, seen = spec, [spec.name]
-            while taught.teacher in names:
-                taught = next(s for s in self.methods if s.name == taught.teacher)
-                if taught.name in seen:
-                    raise ValueError(
-                        f"{spec.name} would be taught by itself: "
-                        f"{' <- '.join([*seen, taught.name])}"
-                    )
-                seen.append(taught.name)
-            if spec.teacher is not None and spec.teacher not in names:
-                raise ValueError(
-                    f"{spec.name} is taught by {spec.teacher!r}, which is not in the "
-                    f"study: {', '.join(names)}"
-                )
-            if spec.teacher is not None:
-                check_teacher(self.spec(spec.teacher).method, spec.name)
-            if spec.method.needs_teacher and spec.teacher is None:
+            self._check_tutors(spec, (spec.name,), names)
+            if spec.method.needs_teacher and not (spec.teacher or spec.teaching.old):
                 raise ValueError(f"{spec.name} needs the name of its teacher method")
+        for update in self.updates:
+            for name in (update.old, update.new):
+                if name not in names and not (name == update.old and update.from_file):
+                    raise ValueError(
+                        f"an update is of {name!r}, which is not in the study: "
+                        f"{', '.join(names)}"
+                    )
+
+    def _check_tutors(
+        self, spec: MethodSpec, seen: tuple[str, ...], names: list[str]
+    ) -> None:
+        """Refuses rows that are not there, circles, and old models that are several."""
+        for name in spec.tutors:
+            if name in seen:
+                raise ValueError(
+                    f"{seen[0]} would be taught by itself: {' <- '.join([*seen, name])}"
+                )
+            if name not in names:
+                raise ValueError(
+                    f"{spec.name} is taught by {name!r}, which is not in the study: "
+                    f"{', '.join(names)}"
+                )
+            tutor = self.spec(name)
+            if name != spec.start:
+                check_teacher(tutor.method, spec.name)
+            if name in spec.teaching.old and tutor.method.members != 1:
+                raise ValueError(
+                    f"{spec.name}: an old model is one network; {name} deploys "
+                    f"{tutor.method.members}"
+                )
+            self._check_tutors(tutor, (*seen, name), names)
 
     def spec(self, name: str) -> MethodSpec:
         """The method called `name`.
@@ -266,13 +348,13 @@ class StudyConfig:
         return named(self.methods, name, "method")
 
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
-        """The named methods with their teachers, teachers first; all if none named."""
+        """The named methods after those they learn from; all if none are named."""
         wanted = [self.spec(name) for name in names] or list(self.methods)
         ordered: list[MethodSpec] = []
 
         def add(spec: MethodSpec) -> None:
-            if spec.teacher is not None:
-                add(self.spec(spec.teacher))
+            for name in spec.tutors:
+                add(self.spec(name))
             if spec not in ordered:
                 ordered.append(spec)
 

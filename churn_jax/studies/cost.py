@@ -9,7 +9,7 @@ from churn_jax import losses
 from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.studies.config import MethodSpec, StudyConfig
-from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
 
 __all__ = ["RowCost", "input_gradient_flops", "network_flops", "study_costs"]
 
@@ -147,12 +147,13 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         several times the operations of its convolutions.
     """
     sizes, costs, counted = {}, [], {}
+    whole = load_inputs(config.data, config.data.train_size)
 
     def examples_of(spec: MethodSpec):
-        size = config.data.train_size if spec.train_size is None else spec.train_size
-        if size not in sizes:
-            sizes[size] = load_inputs(config.data, size).dataset
-        return sizes[size]
+        key = inputs_key(config, spec)
+        if key not in sizes:
+            sizes[key] = row_inputs(config, spec, whole).dataset
+        return sizes[key]
 
     def per_example(groups: tuple[Group, ...], shape, of: str) -> float:
         total = 0.0
@@ -183,12 +184,18 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         if spec.teacher is not None:
             taught = config.spec(spec.teacher)
             teachers = taught.groups(config.model, dataset.num_classes)
-            flops += passes.teachers * per_example(teachers, shape, "forward")
+            if size := spec.teaching.members:
+                teachers = (Group(teachers[0].network, size),)
+            once = 1 / train.epochs if spec.teaching.offline else 1.0
+            flops += once * passes.teachers * per_example(teachers, shape, "forward")
             # One of them, or all: see `make_teacher`.
             alike = len(teachers) == 1 and teachers[0].network.heads == 1
             drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
             if times := drawn + passes.teachers_input_gradients:
                 flops += times * per_example(teachers, shape, "input_gradients")
+        for name in spec.teaching.old:
+            old = config.spec(name).groups(config.model, dataset.num_classes)
+            flops += passes.teachers * per_example(old, shape, "forward")
         networks = sum(group.size for group in groups)
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))

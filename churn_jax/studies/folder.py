@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from churn_jax import __version__
+from churn_jax.methods.base import at_rest
 from churn_jax.predictions import load_predictions, replace_file
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, resolved
@@ -85,6 +86,7 @@ _FREE = (
     "data.workers",
     "methods",
     "columns",
+    "updates",
     "published",
     "title",
 )
@@ -125,6 +127,11 @@ def surroundings(dataset) -> dict[str, Any]:
         },
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
     }
+
+
+# Settings that came after the first studies were recorded: an entry names them only
+# where they say something.
+_LATER = ("teaching", "classes", "class_share", "start", "keep", "old", "started")
 
 
 class StudyFolder:
@@ -194,8 +201,8 @@ class StudyFolder:
         models = settings.get("models")
         defaults = {"train": [], "models": models, "separate": False}
         return bool(entry) and any(
-            entry.get(key, defaults.get(key)) != value
-            for key, value in settings.items()
+            entry.get(key, defaults.get(key)) != settings.get(key, defaults.get(key))
+            for key in {*settings, *_LATER}
         )
 
     def finished(self, spec: MethodSpec) -> bool:
@@ -220,7 +227,7 @@ class StudyFolder:
             taught_by = self.config.spec(spec.teacher)
             found = {"name": taught_by.name, **self.settings(taught_by)}
             # As recorded before rows could have a training or a network of their own.
-            own = ("train", "train_size", "model", "models", "separate")
+            own = ("train", "train_size", "model", "models", "separate", *_LATER)
             teacher = {k: v for k, v in found.items() if v or k not in own}
         return {
             "method": resolved(spec.method),
@@ -230,7 +237,22 @@ class StudyFolder:
             "model": resolved(spec.model),
             "models": resolved(spec.models),
             "separate": spec.separate,
+            **self._later_settings(spec),
         }
+
+    def _later_settings(self, spec: MethodSpec) -> dict[str, Any]:
+        """What rows could not always have, where this one has it."""
+        fields = {f.name: f for f in dataclasses.fields(spec)}
+        found = {
+            name: resolved(getattr(spec, name))
+            for name in _LATER
+            if name in fields and not at_rest(spec, fields[name])
+        }
+        for kind, names in (("old", spec.teaching.old), ("started", (spec.start,))):
+            rows = [self.config.spec(name) for name in names if name]
+            if rows:
+                found[kind] = [{"name": row.name, **self.settings(row)} for row in rows]
+        return found
 
     def rows_of(
         self, spec: MethodSpec, entry: dict[str, Any]

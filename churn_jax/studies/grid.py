@@ -229,7 +229,9 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     baseline, method = config.spec(config.baseline), spec.method
     if not isinstance(baseline.method, ERM) or baseline.method.members != 1:
         return False
-    if spec.models or spec.model != baseline.model or spec.teacher is not None:
+    if spec.models or spec.model != baseline.model or spec.tutors:
+        return False
+    if (spec.classes, spec.class_share) != (baseline.classes, baseline.class_share):
         return False
     if (spec.train_size, spec.separate) != (baseline.train_size, baseline.separate):
         return False
@@ -264,6 +266,8 @@ def programs(
             spec.model,
             spec.separate,
             spec.teacher,
+            spec.teaching,
+            (spec.classes, spec.class_share, spec.start, spec.keep),
             spec.train_size,
             _without_rates(spec.config(config.train)),
         )

@@ -6,10 +6,10 @@ import numpy as np
 
 from churn_jax import data
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.studies.config import DataConfig
+from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig
 from churn_jax.training.run import Trained
 
-__all__ = ["Inputs", "deployed_logits", "load_inputs"]
+__all__ = ["Inputs", "deployed_logits", "inputs_key", "load_inputs", "row_inputs"]
 
 
 class Inputs(NamedTuple):
@@ -56,7 +56,36 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
                 config.name, image_size=config.image_size, reading=reading, **options
             )
         )
-    return Inputs.of(data.load(config.name, **options))
+    return Inputs.of(data.load(config.name, text=config.text(), **options))
+
+
+def inputs_key(config: StudyConfig, spec: MethodSpec) -> tuple:
+    """Rows of one key are trained on the same examples."""
+    size = config.data.train_size if spec.train_size is None else spec.train_size
+    return size, spec.classes, spec.class_share
+
+
+def row_inputs(config: StudyConfig, spec: MethodSpec, whole: Inputs) -> Inputs:
+    """What one row is trained on, of a study whose data are `whole`.
+
+    Rows of some classes, or of a share of every class's examples, keep the moments of
+    the study's pixels: an old model and its successor must see an image alike.
+
+    Args:
+        config: the study.
+        spec: the row.
+        whole: the study's data.
+
+    Raises:
+        churn_jax.data.DataError: the data cannot be used, or nothing is left of them.
+    """
+    own = whole
+    if spec.train_size not in (None, config.data.train_size):
+        own = load_inputs(config.data, spec.train_size)
+    if not spec.classes and spec.class_share == 1.0:
+        return own
+    narrowed = data.narrow(own.dataset, spec.classes, spec.class_share)
+    return Inputs(narrowed, own.mean, own.std)
 
 
 def deployed_logits(

@@ -7,8 +7,9 @@ from pathlib import Path
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig, averaged_name
 from churn_jax.studies.folder import StudyError, StudyFolder
-from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.recorded import read_config
+from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.partition import MeshShape
 from churn_jax.training.restoring import restore
 from churn_jax.training.run import Run, Trained
@@ -23,7 +24,8 @@ def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
         method=spec.method,
         groups=spec.groups(config.model, num_classes),
         config=spec.config(config.train),
-        stream=0 if spec.teacher is None else 1,
+        stream=1 if spec.teacher or spec.teaching.old else 0,
+        keep=spec.keep,
     )
 
 
@@ -66,7 +68,7 @@ class FinishedStudy:
         known = dataclasses.replace(self.config, data=config.data)
         self.folder = StudyFolder(self.out, known, self.dataset, "")
         self._finished: dict[str, bool] = {}
-        self._inputs: dict[int | None, Inputs] = {config.data.train_size: self.whole}
+        self._inputs: dict[tuple, Inputs] = {}
 
     @property
     def dataset(self) -> Dataset | StreamingDataset:
@@ -98,11 +100,10 @@ class FinishedStudy:
 
     def inputs(self, spec: MethodSpec) -> Inputs:
         """What the row was trained on."""
-        size = self.config.data.train_size
-        size = size if spec.train_size is None else spec.train_size
-        if size not in self._inputs:
-            self._inputs[size] = load_inputs(self.config.data, size)
-        return self._inputs[size]
+        key = inputs_key(self.config, spec)
+        if key not in self._inputs:
+            self._inputs[key] = row_inputs(self.config, spec, self.whole)
+        return self._inputs[key]
 
     def restore(self, spec: MethodSpec) -> Trained:
         """The row's trained replicas; its teachers are restored with it.
@@ -113,12 +114,17 @@ class FinishedStudy:
                 or cannot be used.
         """
         own = self.inputs(self.spec(spec.name))
-        taught_by = spec.teacher
+
+        def other(name: str) -> Trained:
+            return self.restore(self.spec(name))
+
+        classes = self.dataset.num_classes
         return restore(
-            row_run(self.config, spec, self.dataset.num_classes),
+            row_run(self.config, spec, classes),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
-            teacher=None if taught_by is None else self.restore(self.spec(taught_by)),
+            teacher=row_tutors(self.config, spec, other, own.dataset, classes),
+            start=other(spec.start) if spec.start else None,
             mean=own.mean,
             std=own.std,
         )

@@ -26,9 +26,10 @@ from churn_jax.studies.folder import (
     hardware,
     versions,
 )
-from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.studies.restoring import row_run
+from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Progress, Trained
@@ -37,11 +38,18 @@ __all__ = ["StudyError", "hardware", "run_study", "versions"]
 
 
 def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
-    """Networks trained, in units of the baseline's one; a teacher's are counted."""
+    """Networks trained, in units of the baseline's one; a teacher's are counted.
+
+    Not those of old models, which are deployed already.
+    """
     own = float(spec.method.members)
     if spec.teacher is None:
         return own
-    return own + _training_cost(config, config.spec(spec.teacher))
+    teacher = config.spec(spec.teacher)
+    cost = _training_cost(config, teacher)
+    if spec.teaching.members:
+        cost *= spec.teaching.members / teacher.method.members
+    return own + cost
 
 
 def _save_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
@@ -102,15 +110,15 @@ def run_study(
     folder = StudyFolder(out, config, dataset, command)
     if primary:
         folder.write()
-    inputs = {config.data.train_size: whole}
+    inputs: dict[tuple, Inputs] = {}
     trained: dict[str, Trained] = {}
     finished = {spec.name: folder.finished(spec) for spec in selected}
 
     def inputs_of(spec: MethodSpec) -> Inputs:
-        size = config.data.train_size if spec.train_size is None else spec.train_size
-        if size not in inputs:
-            inputs[size] = load_inputs(config.data, size)
-        return inputs[size]
+        key = inputs_key(config, spec)
+        if key not in inputs:
+            inputs[key] = row_inputs(config, spec, whole)
+        return inputs[key]
 
     def set_aside(spec: MethodSpec) -> None:
         aside = folder.set_aside(spec.name)
@@ -127,7 +135,10 @@ def run_study(
         own = inputs_of(spec)
         arguments = {
             "directory": folder.method_dir(spec.name),
-            "teacher": None if spec.teacher is None else teacher_of(spec.teacher),
+            "teacher": row_tutors(
+                config, spec, tutor, own.dataset, dataset.num_classes
+            ),
+            "start": tutor(spec.start) if spec.start else None,
             "mean": own.mean,
             "std": own.std,
             "on_progress": on_progress,
@@ -148,12 +159,12 @@ def run_study(
         set_aside(spec)
         return train(run, own.dataset, **arguments)
 
-    def teacher_of(name: str) -> Trained:
+    def tutor(name: str) -> Trained:
         if name not in trained:
             trained[name] = trained_method(config.spec(name))
         return trained[name]
 
-    teachers = {spec.teacher for spec in selected if not finished[spec.name]}
+    teachers = {n for spec in selected if not finished[spec.name] for n in spec.tutors}
     for spec in selected:
         # Several processes agree to stop inside the training loop, at its updates.
         if jax.process_count() == 1 and stop is not None and stop.is_set():

@@ -20,8 +20,9 @@ from churn_jax.studies.grid import (
     programs,
     stacked,
 )
-from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
+from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -135,7 +136,8 @@ class _Session:
     def __init__(self, config, whole: Inputs, folder: SweepFolder, seeds, stop):
         self.config, self.dataset, self.folder = config, whole.dataset, folder
         self.seeds, self.stop = seeds, stop
-        self.loaded = {config.data.train_size: whole}
+        self.whole = whole
+        self.loaded: dict[tuple, Inputs] = {}
         self.teachers: dict[str, Trained] = {}
 
     def inputs(self, spec: MethodSpec) -> Inputs:
@@ -145,16 +147,15 @@ class _Session:
             StudyError: it asks for more than there are.
         """
         size = spec.train_size
-        if size is None:
-            size = self.config.data.train_size
-        elif size > len(self.dataset.train):
+        if size is not None and size > len(self.dataset.train):
             raise StudyError(
                 f"{spec.name} wants {size} training examples; the study has "
                 f"{len(self.dataset.train)}"
             )
-        if size not in self.loaded:
-            self.loaded[size] = load_inputs(self.config.data, size)
-        return self.loaded[size]
+        key = inputs_key(self.config, spec)
+        if key not in self.loaded:
+            self.loaded[key] = row_inputs(self.config, spec, self.whole)
+        return self.loaded[key]
 
     def program(self, name: str, points: Sequence[Point]) -> GridProgram:
         spec = points[0].spec
@@ -169,15 +170,16 @@ class _Session:
 
     def train(self, program: GridProgram, on_progress, on_note) -> None:
         spec = program.points[0].spec
-        teacher = None
-        if spec.teacher is not None:
-            taught_by = self._teacher(self.config.spec(spec.teacher), on_note)
-            teacher = _tiled(taught_by, len(program.points))
+
+        def tutor(name: str) -> Trained:
+            taught_by = self._teacher(self.config.spec(name), on_note)
+            return _tiled(taught_by, len(program.points))
+
         trained = self._train(
             self.folder.out / "programs" / program.name,
             program.name,
             program.points,
-            teacher,
+            {name: tutor(name) for name in spec.tutors},
             on_progress,
             on_note,
         )
@@ -186,36 +188,40 @@ class _Session:
     def _teacher(self, spec: MethodSpec, on_note) -> Trained:
         """The method that teaches, trained once with the sweep's seeds."""
         if spec.name not in self.teachers:
-            teacher = None
-            if spec.teacher is not None:
-                teacher = self._teacher(self.config.spec(spec.teacher), on_note)
+            tutors = {
+                name: self._teacher(self.config.spec(name), on_note)
+                for name in spec.tutors
+            }
             on_note(f"{spec.label} is the teacher and is trained first")
             self.teachers[spec.name] = self._train(
                 self.folder.out / "teachers" / spec.name,
                 spec.name,
                 (Point(spec.name, "", None, spec),),
-                teacher,
+                tutors,
                 lambda progress: None,
                 on_note,
             )
         return self.teachers[spec.name]
 
-    def _train(self, directory, name, points, teacher, on_progress, on_note) -> Trained:
+    def _train(self, directory, name, points, tutors, on_progress, on_note) -> Trained:
         method, settings = stacked(self.config, points, self.seeds)
-        spec = points[0].spec
+        spec, classes = points[0].spec, self.dataset.num_classes
+        own = self.inputs(spec)
+        teacher = row_tutors(self.config, spec, tutors.get, own.dataset, classes)
         run = Run(
             name=name,
             method=method,
-            groups=spec.groups(self.config.model, self.dataset.num_classes),
+            groups=spec.groups(self.config.model, classes),
             config=settings,
             stream=0 if teacher is None else 1,
+            keep=spec.keep,
         )
-        own = self.inputs(spec)
         return train(
             run,
             own.dataset,
             directory=directory,
             teacher=teacher,
+            start=tutors.get(spec.start),
             mean=own.mean,
             std=own.std,
             on_progress=on_progress,

@@ -15,7 +15,7 @@ from churn_jax.predictions import (
     save_predictions,
 )
 from churn_jax.reports.sweep import SPLITS
-from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
+from churn_jax.studies.config import MethodSpec, StudyConfig, Teaching, resolved
 from churn_jax.studies.folder import (
     StudyError,
     changed_settings,
@@ -268,9 +268,14 @@ class SweepFolder:
 
 def _teachers(config: StudyConfig, spec: MethodSpec) -> list[Any]:
     """Who teaches a row, with its coefficients, and who teaches that."""
-    if spec.teacher is None:
-        return []
-    teacher = config.spec(spec.teacher)
-    own = [teacher.name, resolved(teacher.method), resolved(teacher.train)]
-    own += [resolved(part) for part in (teacher.model, teacher.models) if part]
-    return [*own, *_teachers(config, teacher)]
+    found: list[Any] = []
+    for name in spec.tutors:
+        row = config.spec(name)
+        own = [row.name, resolved(row.method), resolved(row.train)]
+        own += [resolved(part) for part in (row.model, row.models) if part]
+        if row.classes or row.class_share != 1.0:
+            own += [list(row.classes), row.class_share]
+        found += [*own, *_teachers(config, row)]
+    if spec.teaching != Teaching():
+        found.append(resolved(spec.teaching))
+    return found

@@ -85,6 +85,7 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
         state.memory,
         pixel_mean=program.mean,
         pixel_std=program.std,
+        rows=indices,
     )
     dropout = jax.random.fold_in(
         jax.random.fold_in(step_key, 2), jax.lax.axis_index(DATA)
@@ -171,7 +172,8 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     model_state = _slots(program, state.model_state)
     teach = None
     if program.teacher is not None:
-        teach = make_teacher(program.teacher, teacher, program.mesh.shape[MEMBER])
+        members = program.mesh.shape[MEMBER]
+        teach = make_teacher(program.teacher, teacher, members, batch.rows)
     if program.stale_steps:
         peers = followed_peers(program, state)
         variables = tuple(map(_with_params, peers.params, peers.model_state))

@@ -10,6 +10,7 @@ import numpy as np
 
 from churn_jax.methods.base import at_rest
 from churn_jax.training.run import Run, Trained
+from churn_jax.training.tutors import Tutors, tutors_of
 
 __all__ = ["described", "difference", "identity_of"]
 
@@ -26,13 +27,19 @@ _LONGEST = 40  # characters of one value in a message
 _ABSENT = ast.Name("nothing")
 
 
-def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
+def identity_of(
+    run: Run,
+    fingerprint: str,
+    teacher: Trained | Tutors | None,
+    start: Trained | None = None,
+) -> str:
     """What a checkpoint must have been trained as, to be continued by `run`.
 
     Args:
         run: what is trained.
         fingerprint: of the data.
         teacher: what it learns from; its own identity is part of the student's.
+        start: whose weights it starts from.
 
     Returns:
         JSON text; equal texts mean equal training.
@@ -43,8 +50,8 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
         if field.name not in _FREE
     }
     taught_by = None
-    if teacher is not None:
-        taught_by = {"name": teacher.run.name, **json.loads(teacher.identity)}
+    if (tutors := tutors_of(teacher)) is not None:
+        taught_by = tutors.identity()
     with np.printoptions(threshold=sys.maxsize):  # every coefficient of a large grid
         flat: dict[str, Any] = {
             "data": fingerprint,
@@ -53,6 +60,10 @@ def identity_of(run: Run, fingerprint: str, teacher: Trained | None) -> str:
             "teacher": taught_by,
             "stream": run.stream,
         }
+        if start is not None:
+            flat["start"] = {"name": start.run.name, **json.loads(start.identity)}
+        if run.keep:
+            flat["keep"] = repr(run.keep)
         for key, value in config.items():
             nested = value if isinstance(value, dict) else {"": value}
             for name, part in nested.items():

@@ -17,8 +17,9 @@ from churn_jax.training.optim import (
     is_vector,
     make_optimizer,
 )
-from churn_jax.training.partition import MEMBER, REPLICA, place
+from churn_jax.training.partition import MEMBER, REPLICA, fetch, place
 from churn_jax.training.program import Program
+from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import Seeds
 from churn_jax.training.state import BestState, Coefficients, TrainState, Weights
 from churn_jax.typing import PyTree
@@ -28,8 +29,10 @@ __all__ = [
     "init_coefficients",
     "init_state",
     "init_variables",
+    "joined",
     "network_parameters",
     "scale_inputs",
+    "start_variables",
 ]
 
 
@@ -172,6 +175,40 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
             for name in named
         },
     }
+
+
+def start_variables(
+    run: Run, start: Trained, drawn: tuple[PyTree, ...]
+) -> tuple[tuple[PyTree, ...], tuple[PyTree, ...]]:
+    """Another row's deployed weights, to start from; on the host.
+
+    Args:
+        run: what is to be trained.
+        start: whose weights.
+        drawn: the variables that `run` would start from, for their form.
+
+    Returns:
+        `(params, model_state)`, one tree per group each.
+
+    Raises:
+        ValueError: the networks are others.
+    """
+
+    def form(tree):
+        return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+    params, state = fetch((start.params, start.model_state))
+    if form(joined((params, state))) != form(drawn):
+        raise ValueError(
+            f"{run.name} cannot start from the weights of {start.run.name}: their "
+            "networks, members or replicas differ"
+        )
+    return params, state
+
+
+def joined(weights: tuple[Sequence[PyTree], Sequence[PyTree]]) -> tuple[PyTree, ...]:
+    """`(params, model_state)` as variables, one tree per group."""
+    return tuple({**s, "params": p} for p, s in zip(*weights, strict=True))
 
 
 def init_state(

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.ensembles import interpolate_weights
 from churn_jax.training.feed import Feed
 from churn_jax.training.partition import any_process, fetch, join, split
 from churn_jax.training.predictions import make_predict, predict_split
@@ -27,6 +28,7 @@ from churn_jax.training.run import (
 from churn_jax.training.setup import Session, open_session
 from churn_jax.training.state import BestState, TrainState
 from churn_jax.training.steps import make_step
+from churn_jax.training.tutors import Tutors, tutors_of
 from churn_jax.training.writers import MetricsWriter
 
 __all__ = ["plain_numbers", "stopped_teachers", "train", "trained_of"]
@@ -44,7 +46,8 @@ def train(
     dataset,
     *,
     directory: Path | None = None,
-    teacher: Trained | None = None,
+    teacher: Trained | Tutors | None = None,
+    start: Trained | None = None,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
@@ -57,8 +60,10 @@ def train(
         run: what to train.
         dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
         directory: for checkpoints, metrics and events; None keeps nothing.
-        teacher: a trained method, for methods that need one; replica r teaches
-            replica r.
+        teacher: a trained method, for methods that need one, or several as `Tutors`;
+            replica r teaches replica r.
+        start: a trained method whose deployed weights training starts from, of the
+            same networks; None draws them.
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
         on_progress: called after every evaluation.
@@ -74,17 +79,19 @@ def train(
         ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
-    if run.method.needs_teacher and teacher is None:
+    tutors = tutors_of(teacher)
+    if run.method.needs_teacher and tutors is None:
         raise ValueError(f"{run.name} needs a trained teacher")
     session = open_session(
         run,
         dataset,
         directory=directory,
-        teacher=teacher,
+        teacher=tutors,
+        start=start,
         mean=plain_numbers(mean),
         std=plain_numbers(std),
     )
-    stopped = () if teacher is None else stopped_teachers(run.name, teacher)
+    stopped = () if tutors is None else stopped_teachers(run.name, tutors)
     for note in (*stopped, *session.notes):
         on_note(note)
     loop = _Loop(run, session, directory, began)
@@ -102,20 +109,23 @@ def train(
     )
 
 
-def stopped_teachers(student: str, teacher: Trained) -> tuple[str, ...]:
-    """A sentence about replicas that learn from one that stopped early, or none.
+def stopped_teachers(student: str, tutors: Tutors) -> tuple[str, ...]:
+    """Sentences about replicas that learn from one that stopped early, or none.
 
     Args:
-        student: shown in the sentence.
-        teacher: a trained method.
+        student: shown in the sentences.
+        tutors: whom it learns from.
     """
-    if not teacher.stopped:
-        return ()
-    numbers = ", ".join(str(entry.replica) for entry in teacher.stopped)
-    return (
-        f"{student}: replica {numbers} learns from a replica of {teacher.run.name} "
-        "that stopped early, with the weights it had then",
-    )
+    sentences = []
+    for trained in tutors.trained:
+        if not trained.stopped:
+            continue
+        numbers = ", ".join(str(entry.replica) for entry in trained.stopped)
+        sentences.append(
+            f"{student}: replica {numbers} learns from a replica of {trained.run.name} "
+            "that stopped early, with the weights it had then"
+        )
+    return tuple(sentences)
 
 
 def trained_of(
@@ -129,10 +139,15 @@ def trained_of(
 ) -> Trained:
     """What came out of a training that is over; `final` is its last state."""
     chosen: BestState | TrainState = best if run.config.weights == "best" else final
+    params, model_state = chosen.params, chosen.model_state
+    if run.keep and session.start is not None:
+        params, model_state = interpolate_weights(
+            (params, model_state), session.start, run.keep
+        )
     return Trained(
         run=run,
-        params=chosen.params,
-        model_state=chosen.model_state,
+        params=params,
+        model_state=model_state,
         last=final,
         best=best,
         program=session.program,

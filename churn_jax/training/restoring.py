@@ -7,6 +7,7 @@ from churn_jax.training.checkpoint import CheckpointError
 from churn_jax.training.loop import plain_numbers, trained_of
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.setup import open_session
+from churn_jax.training.tutors import Tutors, tutors_of
 
 __all__ = ["restore"]
 
@@ -16,7 +17,8 @@ def restore(
     dataset,
     *,
     directory: Path,
-    teacher: Trained | None = None,
+    teacher: Trained | Tutors | None = None,
+    start: Trained | None = None,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
 ) -> Trained:
@@ -27,6 +29,7 @@ def restore(
         dataset: the data it was trained on.
         directory: what `train` was given.
         teacher: likewise.
+        start: likewise.
         mean: likewise.
         std: likewise.
 
@@ -45,7 +48,8 @@ def restore(
         run,
         dataset,
         directory=directory,
-        teacher=teacher,
+        teacher=tutors_of(teacher),
+        start=start,
         mean=plain_numbers(mean),
         std=plain_numbers(std),
     )

@@ -50,6 +50,8 @@ class Run:
         groups: the committee; its members must be the method's.
         config: see `TrainConfig`.
         stream: separates the initial weights of a student from its teacher's.
+        keep: share w of the weights that training started from in those that are
+            deployed, `w start + (1 - w) trained`; 0 deploys the trained ones.
     """
 
     name: str
@@ -57,9 +59,12 @@ class Run:
     groups: tuple[Group, ...]
     config: TrainConfig
     stream: int = 0
+    keep: float = 0.0
 
     def __post_init__(self):
         """Checks that the committee is the one that the method trains."""
+        if not 0.0 <= self.keep <= 1.0:
+            raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
         members = sum(group.members for group in self.groups)
         if members != self.method.members:
             raise ValueError(

@@ -13,10 +13,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.records import StreamedSplit
-from churn_jax.ensembles import mapping
+from churn_jax.data.splits import is_tokens
+from churn_jax.ensembles import Group, mapping
 from churn_jax.methods import Method
-from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.examples import check_examples, example_of
 from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.identity import identity_of
 from churn_jax.training.initialize import (
@@ -24,7 +25,9 @@ from churn_jax.training.initialize import (
     init_coefficients,
     init_state,
     init_variables,
+    joined,
     network_parameters,
+    start_variables,
 )
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
@@ -33,7 +36,8 @@ from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState
 from churn_jax.training.steps import term_names
-from churn_jax.training.teachers import check_teacher, teacher_program
+from churn_jax.training.teachers import teacher_program
+from churn_jax.training.tutors import Tutors, check_teacher
 from churn_jax.typing import PyTree
 
 __all__ = ["Session", "make_program", "open_session"]
@@ -54,6 +58,7 @@ class Session:
         held_out: validation images, replicated or a stream, and labels, replicated.
         inputs: epoch number to the inputs of that epoch.
         teacher: the teacher's variables on the mesh, or `()`.
+        start: weights and state that training starts from, where they were given.
         terms: what the method logs.
         state: where training starts.
         best: weights of the best validation epoch so far.
@@ -74,6 +79,7 @@ class Session:
     held_out: tuple[jax.Array | Stream, jax.Array]
     inputs: Callable[[int], ReplicaInputs]
     teacher: PyTree
+    start: PyTree | None
     terms: tuple[str, ...]
     state: TrainState
     best: BestState
@@ -87,9 +93,8 @@ class Session:
     notes: tuple[str, ...]
 
 
-def _shapes(run: Run, image_shape: tuple[int, ...]) -> tuple[bool, int]:
+def _shapes(run: Run, example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
     """Whether a network convolves, and how many parameters the largest one has."""
-    example = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     params = [
         jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
         for group in run.groups
@@ -109,21 +114,27 @@ def make_program(
     *,
     mean: float | tuple[float, ...] = 0.0,
     std: float | tuple[float, ...] = 1.0,
-    teacher_groups: tuple | None = None,
+    teacher_groups: tuple[Group, ...] | None = None,
+    old_groups: tuple[Group, ...] = (),
+    cached: bool = False,
     devices: Sequence | None = None,
     feed: str = "resident",
+    tokens: bool = False,
 ) -> tuple[Program, int]:
     """The program of a run, and how many updates one dispatch makes.
 
     Args:
         run: what to train.
-        image_shape: `[H, W, C]` or `[D]`.
+        image_shape: `[H, W, C]` or `[D]`, or `[L]` of texts.
         steps_per_epoch: updates per epoch.
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
-        teacher_groups: the teacher's committee, or None.
+        teacher_groups: the teacher's committee, or None where nobody teaches.
+        old_groups: of the old models, which teach beside it.
+        cached: whether the teacher is a table of logits.
         devices: default are all of this program's.
         feed: see `Program`; a stream is dispatched update by update.
+        tokens: whether examples are token ids.
 
     Raises:
         ValueError: mesh, mapping or steps per call do not fit.
@@ -131,7 +142,7 @@ def make_program(
     config = run.config
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
-    convolutional, parameters = _shapes(run, image_shape)
+    convolutional, parameters = _shapes(run, example_of(image_shape, tokens=tokens))
     networks = config.replicas * sum(group.size for group in run.groups)
     chosen = mapping.choose(
         config.mapping,
@@ -166,7 +177,13 @@ def make_program(
         std=std,
         teacher=None
         if teacher_groups is None
-        else teacher_program(teacher_groups, config.mesh.member, member_mapping),
+        else teacher_program(
+            (*teacher_groups, *old_groups),
+            config.mesh.member,
+            member_mapping,
+            old=len(old_groups),
+            cached=cached,
+        ),
     )
     if feed != "resident":
         if config.steps_per_call > 1:
@@ -195,7 +212,8 @@ def open_session(
     dataset,
     *,
     directory: Path | None,
-    teacher: Trained | None,
+    teacher: Tutors | None,
+    start: Trained | None = None,
     mean: float | tuple[float, ...],
     std: float | tuple[float, ...],
 ) -> Session:
@@ -207,7 +225,13 @@ def open_session(
     """
     config, train = run.config, dataset.train
     if teacher is not None:
-        check_teacher(teacher.run.method, run.name)
+        for trained in teacher.trained:
+            check_teacher(trained.run.method, run.name)
+        if teacher.cached is not None and teacher.cached.shape[2] != len(train.labels):
+            raise ValueError(
+                f"{run.name}: cached logits are of {teacher.cached.shape[2]} examples, "
+                f"the training set has {len(train.labels)}"
+            )
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(
@@ -216,8 +240,11 @@ def open_session(
         )
     streamed = isinstance(train, StreamedSplit)
     image_shape = train.image_shape if streamed else tuple(train.images.shape[1:])
+    tokens = not streamed and is_tokens(train.images)
     feed = None
-    if streamed:
+    if not streamed:
+        check_examples(run, train.images)
+    else:
         mesh = make_mesh(config.mesh)
         feed = Feed(train, config, mesh, dataset.reading)
     program, steps_per_call = make_program(
@@ -226,8 +253,11 @@ def open_session(
         steps_per_epoch,
         mean=mean,
         std=std,
-        teacher_groups=None if teacher is None else teacher.run.groups,
+        teacher_groups=None if teacher is None else teacher.own_groups(),
+        old_groups=() if teacher is None else teacher.old_groups(),
+        cached=teacher is not None and teacher.cached is not None,
         feed=feed.kind if feed else "resident",
+        tokens=tokens,
     )
     mesh, numbers = program.mesh, config.numbers
     if feed is not None:
@@ -237,12 +267,11 @@ def open_session(
             replicate(dataset.validation.labels, mesh),
         )
     else:
-        check_pixels(run.method, train.images)
         images, labels = replicate((train.images, train.labels), mesh)
         held_out = replicate(
             (dataset.validation.images, dataset.validation.labels), mesh
         )
-    example = jnp.zeros((1, *image_shape), jnp.float32)
+    example = jnp.zeros_like(example_of(image_shape, tokens=tokens))
     variables = init_variables(
         run.groups,
         config.seeds,
@@ -253,13 +282,17 @@ def open_session(
         input_scale=run.method.input_scale,
         slots=program.slots,
     )
+    begun: PyTree | None = None
+    if start is not None:
+        begun = start_variables(run, start, variables)  # on the host: kept all along
+        variables = place(joined(begun), mesh, program.slots)
     coefficients = init_coefficients(
         run.method, config.optimizer, config.replicas, mesh
     )
     inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
     taught: PyTree = ()
     if teacher is not None and program.teacher is not None:
-        taught = place(teacher.teacher_variables(), mesh, program.teacher.spec)
+        taught = place(teacher.variables(), mesh, program.teacher.spec)
     memory = _memory(run, variables, example)
     state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)
@@ -274,6 +307,7 @@ def open_session(
         held_out=held_out,
         inputs=inputs,
         teacher=taught,
+        start=begun,
         terms=terms,
         state=state,
         best=init_best(state, mesh),
@@ -282,7 +316,7 @@ def open_session(
         steps_per_epoch=steps_per_epoch,
         steps_per_call=steps_per_call,
         parameters=network_parameters(variables),
-        identity=identity_of(run, dataset.fingerprint, teacher),
+        identity=identity_of(run, dataset.fingerprint, teacher, start),
         checkpoints=None,
         notes=(),
     )

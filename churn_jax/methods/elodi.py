@@ -1,0 +1,128 @@
+"""ELODI: a network learns its own ensemble's logits, and those of an old model."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from churn_jax import losses
+from churn_jax.ensembles import average_logits
+from churn_jax.methods.base import (
+    LossOutput,
+    Method,
+    coefficient,
+    forward,
+    static,
+)
+
+__all__ = ["ELODI"]
+
+FORMS = ("paper", "release")
+
+
+@struct.dataclass
+class ELODI(Method):
+    r"""Cross-entropy, and the logits of a reference ensemble on its highest classes.
+
+    `(1 - alpha) CE(y, z) + alpha L`, with `L = lambda LDI(z, z_ens) + (1 - lambda)
+    LDI(z, z_old)`: `z_ens` is the average of the teacher's logits, an ensemble of m
+    networks of the student's own architecture; `z_old` are the logits of a model in
+    use, where there is one (averaged over several). `LDI` sums `|z_k - z'_k|^p` over
+    the K classes that are highest in `z'`.
+
+    Attributes:
+        alpha: weight of the logit differences (paper: 0.8).
+        mix: lambda, weight of the ensemble beside old models; without old models it
+            does not matter (the paper does not print its value; 0.5 is ours).
+        top_k: K (paper: 10); 0 is all classes.
+        order: p (paper: 2).
+        rank_by: whose highest classes, `teacher` (Eq. 5) or `student` (the pseudocode).
+        margin: differences up to it cost nothing (the earlier version of the method).
+        form: `paper`, or `release`: the mean over all classes but the label's, as the
+            public code computes it; `top_k`, `rank_by` and `order` mean nothing there.
+
+    Notes:
+        A sum over K classes is C / K times a mean over all in size, so alpha means
+        another thing in the two forms.
+        Every member of a row with several learns from the same teachers; the objective
+        is their sum.
+
+    References:
+        [elodi] Sec. 4.2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 6 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 9 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+
+    alpha: float = coefficient(0.8)
+    mix: float = coefficient(0.5)
+    margin: float = coefficient(0.0)
+    top_k: int = static(10)
+    order: float = static(2.0)
+    rank_by: str = static("teacher")
+    form: str = static("paper")
+
+    needs_teacher = True
+
+    def __post_init__(self):
+        """Checks structure."""
+        super().__post_init__()
+        if self.form not in FORMS:
+            raise ValueError(f"form must be paper or release; got {self.form!r}")
+        if self.rank_by not in ("teacher", "student"):
+            raise ValueError(
+                f"rank_by must be teacher or student; got {self.rank_by!r}"
+            )
+        if self.top_k < 0 or self.order < 1:
+            raise ValueError(
+                "top_k must be at least 0 and order at least 1; got "
+                f"{self.top_k} and {self.order}"
+            )
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        """Cross-entropy mixed with the differences from ensemble and old models."""
+        del step, key
+        if teacher is None:
+            raise ValueError("ELODI needs a teacher; none was given")
+        logits, labels, model_state = forward(apply, variables, batch)
+        images = batch.hide(batch.images, axis=0)
+
+        def difference(target):
+            # Whoever teaches stays as it is.
+            target = jax.lax.stop_gradient(batch.hide(target, axis=-2))
+            target = jnp.broadcast_to(target, logits.shape)
+            return jnp.sum(batch.mean(self._difference(logits, target, labels)))
+
+        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        terms = {"cross_entropy": cross_entropy}
+        total = jnp.zeros((), jnp.float32)
+        old = teacher.old(images) if teacher.olds else None
+        if teacher.size:
+            ensemble = difference(average_logits(teacher(images)))
+            terms["ldi_ensemble"] = ensemble
+            total = ensemble if old is None else self.mix * ensemble
+        if old is not None:
+            parts = [difference(one) for one in old]
+            legacy = sum(parts) / len(parts)
+            terms["ldi_old"] = legacy
+            total = total + ((1.0 - self.mix) * legacy if teacher.size else legacy)
+        loss = (1.0 - self.alpha) * cross_entropy + self.alpha * total
+        return LossOutput(loss, terms, model_state)
+
+    def _difference(self, student, teacher, labels):
+        if self.form == "release":
+            return losses.released_logit_difference(
+                student_logits=student,
+                teacher_logits=teacher,
+                labels=labels,
+                margin=self.margin,
+            )
+        return losses.logit_difference_inhibition(
+            student_logits=student,
+            teacher_logits=teacher,
+            top_k=self.top_k,
+            order=self.order,
+            rank_by=self.rank_by,
+            margin=self.margin,
+        )

@@ -1,0 +1,83 @@
+"""Whom a row of a study learns from, made of the rows that are trained."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.class_sets import known_classes
+from churn_jax.data import StreamingDataset
+from churn_jax.ensembles import average_logits
+from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.training.run import Trained
+from churn_jax.training.tutors import Tutors
+
+__all__ = ["row_tutors"]
+
+
+def row_tutors(
+    config: StudyConfig,
+    spec: MethodSpec,
+    trained: Callable[[str], Trained],
+    dataset,
+    num_classes: int,
+) -> Tutors | None:
+    """The teacher and the old models of a row, as its `Teaching` says.
+
+    Args:
+        config: the study.
+        spec: the row that is to learn.
+        trained: the trained row of a name.
+        dataset: what the row is trained on: its training split for logits that are
+            cached, its validation split for temperatures.
+        num_classes: C.
+
+    Returns:
+        `Tutors`; None for a row that nobody teaches.
+    """
+    teaching = spec.teaching
+    if spec.teacher is None and not teaching.old:
+        return None
+    old = tuple(trained(name) for name in teaching.old)
+    if spec.teacher is None:
+        return Tutors(None, old)
+    teacher, groups = trained(spec.teacher), ()
+    if teaching.dtype:
+        taught_by = config.spec(spec.teacher)
+        model = taught_by.model or config.model
+        own = dataclasses.replace(model, dtype=teaching.dtype)
+        groups = dataclasses.replace(taught_by, model=own).groups(own, num_classes)
+    temperatures = None
+    if teaching.calibrated:
+        temperatures = _temperatures(teacher, dataset, teaching.members)
+    tutors = Tutors(teacher, old, teaching.members, groups, temperatures)
+    if not teaching.offline:
+        return tutors
+    members = _member_logits(teacher, dataset, "train", teaching.members)
+    if temperatures is not None:
+        cooled = members / temperatures[:, :, None, None]
+        members = np.where(known_classes(members), cooled, members)
+    average = jax.jit(average_logits)
+    cached = np.stack([np.asarray(average(jnp.asarray(run)))[None] for run in members])
+    return dataclasses.replace(tutors, cached=cached)
+
+
+def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.ndarray:
+    """`[R, T, N, C]`, of the first `members` (0: all)."""
+    part = getattr(dataset, split)
+    if isinstance(dataset, StreamingDataset):
+        every = teacher.predict(part, every_member=True, reading=dataset.reading)
+    else:
+        every = teacher.predict(part.images, every_member=True)
+    return every[:, : members or None]
+
+
+def _temperatures(teacher: Trained, dataset, members: int) -> np.ndarray:
+    """`[R, T]`, each fitted on the validation split."""
+    logits = _member_logits(teacher, dataset, "validation", members)
+    labels = jnp.asarray(dataset.validation.labels)
+    fit = jax.jit(lambda z: metrics.fit_temperature(z, labels))
+    return np.asarray([[fit(z) for z in run] for run in logits], np.float32)

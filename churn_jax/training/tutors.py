@@ -1,0 +1,149 @@
+"""What a row learns from: an ensemble of its own, and models that are in use."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from churn_jax.ensembles import Group, with_temperature
+from churn_jax.methods import Method
+from churn_jax.training.run import Stopped, Trained
+from churn_jax.typing import PyTree
+
+__all__ = ["Tutors", "check_teacher", "tutors_of"]
+
+
+def check_teacher(method: Method, student: str) -> None:
+    """Refuses a teacher that its students would not see as it is deployed.
+
+    Args:
+        method: of the teacher.
+        student: shown in the message.
+
+    Raises:
+        ValueError: the teacher weights its members by a learned gate.
+    """
+    if method.deploy == "gate":
+        raise ValueError(
+            f"{student}: an ensemble with a gate cannot teach, since students see its "
+            "members and not their weights; deploy the teacher by mean_probs or "
+            "mean_logits"
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tutors:
+    """A teacher's members, and old models beside them.
+
+    Attributes:
+        teacher: a trained method whose members teach; None where only old models do.
+        old: deployed models of one network each, in the order of their versions.
+        members: how many of the teacher's members teach, the first ones; 0 is all.
+        groups: the teacher's committee where it is not the trained one's, such as one
+            that computes in bfloat16; empty keeps it.
+        temperatures: `[R, T]`, by which the members' logits are divided; None is 1.
+        cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
+            (offline); the teacher is not run then. None runs it in every update.
+    """
+
+    teacher: Trained | None = None
+    old: tuple[Trained, ...] = ()
+    members: int = 0
+    groups: tuple[Group, ...] = ()
+    temperatures: np.ndarray | None = None
+    cached: np.ndarray | None = None
+
+    def __post_init__(self):
+        """Checks what cannot teach."""
+        if self.teacher is None and not self.old:
+            raise ValueError("somebody must teach: a teacher, or an old model")
+        for trained in self.old:
+            if trained.run.method.members != 1:
+                raise ValueError(
+                    f"{trained.run.name} deploys {trained.run.method.members} networks;"
+                    " an old model is one"
+                )
+        if self.teacher is None:
+            if self.members or self.temperatures is not None or self.cached is not None:
+                raise ValueError("members, temperatures and cached are of a teacher")
+            return
+        if not self.members:
+            return
+        sizes = [group.size for group in self.teacher.run.groups]
+        if not 0 <= self.members <= sum(sizes) or len(sizes) > 1:
+            raise ValueError(
+                f"{self.teacher.run.name}: members must be 0 or some of one group of "
+                f"networks; got {self.members} of {sizes}"
+            )
+
+    def own_groups(self) -> tuple[Group, ...]:
+        """The committee that is run in every update; none where logits are cached."""
+        if self.teacher is None or self.cached is not None:
+            return ()
+        groups = self.groups or self.teacher.run.groups
+        if self.members:
+            groups = (Group(groups[0].network, self.members),)
+        if self.temperatures is not None:
+            groups = tuple(Group(with_temperature(g.network), g.size) for g in groups)
+        return groups
+
+    def old_groups(self) -> tuple[Group, ...]:
+        """One group of one network per old model."""
+        return tuple(group for trained in self.old for group in trained.run.groups)
+
+    def variables(self) -> tuple[PyTree, ...]:
+        """One tree per group, leaves `[R, S, ...]`, cached logits first; on the host.
+
+        Weights are kept in the dtype that `groups` compute in.
+        """
+        own: list[PyTree] = []
+        if self.cached is not None:
+            own.append({"logits": self.cached})
+        elif self.teacher is not None:
+            own = list(self.teacher.teacher_variables())
+            if self.members:
+                own = [jax.tree.map(lambda leaf: leaf[:, : self.members], own[0])]
+            if self.temperatures is not None:
+                sizes = np.cumsum([g.size for g in self.own_groups()])[:-1]
+                parts = np.split(np.asarray(self.temperatures, np.float32), sizes, 1)
+                own = [{**v, "temperature": t} for v, t in zip(own, parts, strict=True)]
+        old = [v for trained in self.old for v in trained.teacher_variables()]
+        return (*own, *old)
+
+    @property
+    def trained(self) -> tuple[Trained, ...]:
+        """Everybody who teaches."""
+        return (*(() if self.teacher is None else (self.teacher,)), *self.old)
+
+    @property
+    def stopped(self) -> tuple[tuple[str, Stopped], ...]:
+        """Replicas that stopped early, with the name of what they are of."""
+        return tuple((t.run.name, s) for t in self.trained for s in t.stopped)
+
+    def identity(self) -> Mapping[str, Any]:
+        """What a student's checkpoint knows them by."""
+        found: dict[str, Any] = {}
+        if self.teacher is not None:
+            found = {"name": self.teacher.run.name, **json.loads(self.teacher.identity)}
+        if self.old:
+            old = [{"name": t.run.name, **json.loads(t.identity)} for t in self.old]
+            found["old"] = {str(i): entry for i, entry in enumerate(old)}
+        if self.members:
+            found["members"] = str(self.members)
+        if self.temperatures is not None:
+            found["calibrated"] = "True"
+        if self.cached is not None:
+            found["offline"] = "True"
+        if self.groups:
+            found["taught_as"] = repr([g.network.name for g in self.groups])
+        return found
+
+
+def tutors_of(teacher: "Trained | Tutors | None") -> Tutors | None:
+    """`Tutors` of whoever teaches; None where nobody does."""
+    if teacher is None or isinstance(teacher, Tutors):
+        return teacher
+    return Tutors(teacher)
