@@ -21,6 +21,7 @@ __all__ = [
     "backward_error_compatibility",
     "backward_trust_compatibility",
     "flip_rank",
+    "flip_rates",
     "negative_flip_rate",
     "positive_flip_rate",
     "relative_negative_flip_rate",
@@ -95,7 +96,43 @@ class FlipState(AdditiveState):
         )
 
 
-def _rates(old_logits, new_logits, labels, mask) -> FlipRates:
+def flip_rates(
+    *,
+    old_logits: Logits,
+    new_logits: Logits,
+    labels: Labels,
+    mask: Mask | None = None,
+) -> FlipRates:
+    """Every rate of an update at once, from one count of flips.
+
+    The first three are `NFR`, its mirror image `PFR` and
+    `NFR / ((1 - ER_old) ER_new)`.
+
+    Args:
+        old_logits: `[..., C_old]`, the model in use.
+        new_logits: `[..., C_new]`, the model that is to replace it.
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        `FlipRates` of float32 scalars; nan without a valid example.
+
+    Raises:
+        ValueError: labels or mask are not shaped like the examples of both models.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> labels = jnp.array([0, 0, 0, 0])
+        >>> rates = flip_rates(old_logits=old, new_logits=new, labels=labels)
+        >>> float(rates.negative_flip_rate), float(rates.positive_flip_rate)
+        (0.25, 0.25)
+
+    References:
+        [elodi] Eqs. 11, 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition
+        for Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
     state = FlipState.empty().update(
         old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
     )
@@ -137,7 +174,9 @@ def negative_flip_rate(
         [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    return _rates(old_logits, new_logits, labels, mask).negative_flip_rate
+    return flip_rates(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    ).negative_flip_rate
 
 
 def positive_flip_rate(
@@ -178,7 +217,9 @@ def positive_flip_rate(
         [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    return _rates(old_logits, new_logits, labels, mask).positive_flip_rate
+    return flip_rates(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    ).positive_flip_rate
 
 
 def relative_negative_flip_rate(
@@ -220,7 +261,9 @@ def relative_negative_flip_rate(
         [elodi] Eq. 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    return _rates(old_logits, new_logits, labels, mask).relative_negative_flip_rate
+    return flip_rates(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    ).relative_negative_flip_rate
 
 
 def backward_trust_compatibility(
@@ -262,7 +305,9 @@ def backward_trust_compatibility(
         [compatibility] BTC -- Bansal et al., A Case for Backward Compatibility for
         Human-AI Teams, 2019. https://arxiv.org/abs/1906.01148
     """
-    return _rates(old_logits, new_logits, labels, mask).backward_trust_compatibility
+    return flip_rates(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    ).backward_trust_compatibility
 
 
 def backward_error_compatibility(
@@ -310,7 +355,9 @@ def backward_error_compatibility(
         Backward Compatibility in Machine Learning Systems, KDD 2020.
         https://arxiv.org/abs/2008.04572
     """
-    return _rates(old_logits, new_logits, labels, mask).backward_error_compatibility
+    return flip_rates(
+        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
+    ).backward_error_compatibility
 
 
 def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerExample:

@@ -1,12 +1,8 @@
 """A metric for every pair of runs, in bounded memory, and its honest summary.
 
-How `pairwise` knows that a metric streams: `STREAMING` maps metric functions to
-`PairMetric` classes, which say what one block of examples contributes to all pairs at
-once and how the sums become the number. To add one, subclass `PairMetric` and pass an
-instance to `pairwise`, or put the class into `STREAMING` under its function.
+How `pairwise` knows that a metric streams, and how to add one, is in `pair_metrics`.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,214 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax._checks import check_labels, check_logits, check_mask
-from churn_jax.divergences import log_probs
-from churn_jax.metrics import flips
-from churn_jax.metrics.churn import (
-    churn,
-    churn_by_correctness,
-    max_normalized,
-    split_by_correctness,
-    surrogate_churn,
-)
-from churn_jax.metrics.confidence import (
-    churn_bound_from_confidence,
-    churn_bound_from_confidence_sum,
-    churn_bound_from_errors,
-    l1_distance,
-    prediction_confidence,
-)
+from churn_jax.metrics.pair_metrics import PairMetric, streaming
 from churn_jax.metrics.state import LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = ["PairMetric", "PairSummary", "pairwise", "summarize_pairs"]
-
-
-@dataclasses.dataclass(frozen=True)
-class PairMetric:
-    """What one block of examples adds to every pair `(a, b)` of runs.
-
-    Subclasses are frozen dataclasses, compared by value, so that a compiled `pairwise`
-    is found again; fields are static settings.
-    """
-
-    needs_labels = False
-
-    def block(self, logits: Logits, labels: Labels | None, mask: Mask) -> Any:
-        """Sums over one block: any tree of arrays.
-
-        Args:
-            logits: `[R, B, C]` in the caller's dtype.
-            labels: `[B]`, or None.
-            mask: `[B]` bool; examples outside it must add nothing.
-
-        Returns:
-            Integers are added up as int32, floats as `LongSum`.
-        """
-        raise TypeError(f"{type(self).__name__} does not define block")
-
-    def finish(self, sums: Any, examples: Scalar) -> Any:
-        """The `[R, R]` result (or a tree of them) from the summed blocks.
-
-        Args:
-            sums: the tree of `block`, summed over all examples.
-            examples: number of valid examples, int32.
-        """
-        return jax.tree.map(lambda s: _share(s, examples), sums)
-
-
-def _share(part, whole):
-    return part.astype(jnp.float32) / whole.astype(jnp.float32)
-
-
-def _rows(compare: Callable, x: Array) -> Array:
-    """`[R, R]` from `compare(x [R, ...], row [1, ...]) -> [R]`, one row at a time."""
-    return jax.lax.map(lambda row: compare(row[None], x), x)
-
-
-def _absolute_differences(scores, mask):
-    """`sum_n sum_c |a - b|` for all pairs of `scores [R, B, C]`; `[R, R]`.
-
-    Masked rows are zero for every run, so they cancel. Each row of pairs reads the
-    block once more; the block is small enough to stay in cache.
-    """
-    flat = jnp.where(mask[None, :, None], scores, 0.0).reshape(scores.shape[0], -1)
-    return _rows(lambda a, b: jnp.sum(jnp.abs(a - b), axis=-1), flat)
-
-
-def _predictions(logits):
-    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-
-
-def _count_pairs(compare, x, mask):
-    """Number of valid examples where `compare(x_a, x_b)` holds, int32 `[R, R]`."""
-    return _rows(
-        lambda a, b: jnp.sum(compare(a, b) & mask[None], axis=-1, dtype=jnp.int32), x
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Churn(PairMetric):
-    def block(self, logits, labels, mask):
-        return _count_pairs(lambda a, b: a != b, _predictions(logits), mask)
-
-
-@dataclasses.dataclass(frozen=True)
-class _SurrogateChurn(PairMetric):
-    alpha: float = 1.0
-
-    def block(self, logits, labels, mask):
-        scores = max_normalized(logits, self.alpha)
-        return 0.5 * _absolute_differences(scores, mask)
-
-
-@dataclasses.dataclass(frozen=True)
-class _L1Distance(PairMetric):
-    def block(self, logits, labels, mask):
-        return _absolute_differences(jnp.exp(log_probs(logits)), mask)
-
-
-@dataclasses.dataclass(frozen=True)
-class _ErrorBound(PairMetric):
-    needs_labels = True
-
-    def block(self, logits, labels, mask):
-        wrong = (_predictions(logits) != labels.astype(jnp.int32)[None]) & mask[None]
-        return jnp.sum(wrong, axis=-1, dtype=jnp.int32)
-
-    def finish(self, sums, examples):
-        errors = _share(sums, examples)
-        return errors[:, None] + errors[None, :]
-
-
-@dataclasses.dataclass(frozen=True)
-class _ConfidenceBound(PairMetric):
-    """`P[D_L1 > min gamma]`, or with `total` the sharper `P[D_L1 >= sum gamma]`."""
-
-    total: bool = False
-
-    def block(self, logits, labels, mask):
-        probs = jnp.exp(log_probs(logits))
-        each = (probs, prediction_confidence(logits), _predictions(logits))
-
-        def against_all(one):
-            (p, gamma, predicted), (q, other, others) = one, each
-            distance = jnp.sum(jnp.abs(q - p[None]), axis=-1)
-            if self.total:
-                event = distance >= gamma[None] + other
-            else:
-                event = distance > jnp.minimum(gamma[None], other)
-            event = (event | (predicted[None] != others)) & mask[None]
-            return jnp.sum(event, axis=-1, dtype=jnp.int32)
-
-        return jax.lax.map(against_all, each)
-
-
-@dataclasses.dataclass(frozen=True)
-class _ChurnByCorrectness(PairMetric):
-    needs_labels = True
-
-    def block(self, logits, labels, mask):
-        predictions = _predictions(logits)
-        right = labels.astype(jnp.int32)[None]
-        correct = jnp.sum((predictions == right) & mask[None], axis=-1, dtype=jnp.int32)
-        return (
-            _count_pairs(lambda a, b: (a != b) & (a == right), predictions, mask),
-            _count_pairs(lambda a, b: (a != b) & (a != right), predictions, mask),
-            jnp.broadcast_to(correct[:, None], (correct.shape[0],) * 2),
-        )
-
-    def finish(self, sums, examples):
-        churned_right, churned_wrong, right = sums
-        return split_by_correctness(churned_right, churned_wrong, right, examples)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Flips(PairMetric):
-    """One of `FlipRates`; rows are the old run, columns the new one."""
-
-    rate: str
-    needs_labels = True
-
-    def block(self, logits, labels, mask):
-        right = _predictions(logits) == labels.astype(jnp.int32)[None]
-        return (
-            _count_pairs(lambda a, b: a & ~b, right, mask),
-            _count_pairs(lambda a, b: ~a & b, right, mask),
-            _count_pairs(lambda a, b: a & b, right, mask),
-        )
-
-    def finish(self, sums, examples):
-        negative, positive, both = sums
-        examples = jnp.broadcast_to(examples, both.shape)
-        state = flips.FlipState(negative, positive, both, examples)
-        return getattr(state.compute(), self.rate)
-
-
-STREAMING: dict[Callable, Callable[..., PairMetric]] = {
-    churn: _Churn,
-    surrogate_churn: _SurrogateChurn,
-    churn_by_correctness: _ChurnByCorrectness,
-    l1_distance: _L1Distance,
-    churn_bound_from_errors: _ErrorBound,
-    churn_bound_from_confidence: _ConfidenceBound,
-    churn_bound_from_confidence_sum: functools.partial(_ConfidenceBound, total=True),
-    **{
-        getattr(flips, name): functools.partial(_Flips, name)
-        for name in flips.FlipRates._fields
-    },
-}
-"""Metric function -> constructor of its `PairMetric`; takes the metric's settings."""
-
-
-def _streaming(metric) -> PairMetric | None:
-    """The block form of a metric, or None when it has none."""
-    if isinstance(metric, PairMetric):
-        return metric
-    if isinstance(metric, functools.partial) and not metric.args:
-        make = STREAMING.get(metric.func)
-        return make(**metric.keywords) if make else None
-    make = STREAMING.get(metric)
-    return make() if make else None
+__all__ = ["PairSummary", "check_scalars", "pairwise", "sum_blocks", "summarize_pairs"]
 
 
 def pairwise(
@@ -284,29 +77,51 @@ def pairwise(
     if labels is not None:
         check_labels(labels, logits[0], logits_name="logits of one run")
         labels = jnp.asarray(labels)
-    streaming = _streaming(metric)
-    if streaming is None:
+    in_blocks = streaming(metric)
+    if in_blocks is None:
         return _every_pair(metric, logits, labels, mask)
-    if streaming.needs_labels and labels is None:
+    if in_blocks.needs_labels and labels is None:
         raise ValueError(f"{metric} needs labels [N]; pass pairwise(..., labels=)")
     if mask is not None:
         mask = jnp.asarray(mask).astype(jnp.bool_)
     size = max(1, min(shape[1], block_bytes // (4 * shape[0] * shape[2])))
-    return _stream(streaming, size, logits, labels, mask)
+    return _stream(in_blocks, size, logits, labels, mask)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _stream(metric, size, logits, labels, mask):
     """Adds up `metric.block` over blocks of `size` examples."""
-    N = logits.shape[1]
-    if N == 0:
-        return metric.finish(
-            metric.block(logits, labels, jnp.ones(0, jnp.bool_)), jnp.int32(0)
-        )
+
+    def block(cut, valid):
+        block_labels = None if labels is None else cut(labels, 0)
+        return metric.block(cut(logits, 1), block_labels, valid), valid
+
+    return metric.finish(*sum_blocks(block, size, logits.shape[1], mask))
+
+
+def sum_blocks(
+    block: Callable, size: int, examples: int, mask: Mask | None
+) -> tuple[Any, Scalar]:
+    """Adds up what blocks of examples contribute; traceable, in bounded memory.
+
+    Args:
+        block: `(cut, valid) -> (sums, counted)`. `cut(x, axis)` are the examples of the
+            block, `valid [size]` those that count; `counted [size]` may be fewer. Sums
+            are any tree: integers are added up as int32, floats as `LongSum`.
+        size: of a block.
+        examples: N, at least `size` unless there is none.
+        mask: `[N]` bool, or None.
+
+    Returns:
+        The sums, and the number of examples counted as an int32 scalar.
+    """
+    if examples == 0:
+        sums, _ = block(lambda x, axis: x, jnp.ones(0, jnp.bool_))
+        return sums, jnp.int32(0)
 
     def one_block(i):
         # The last block starts early so that it is full; what it repeats is masked.
-        start = jnp.minimum(i * size, N - size)
+        start = jnp.minimum(i * size, examples - size)
 
         def cut(x, axis):
             return jax.lax.dynamic_slice_in_dim(x, start, size, axis)
@@ -314,9 +129,8 @@ def _stream(metric, size, logits, labels, mask):
         valid = start + jnp.arange(size, dtype=jnp.int32) >= i * size
         if mask is not None:
             valid = valid & cut(mask, 0)
-        block_labels = None if labels is None else cut(labels, 0)
-        sums = metric.block(cut(logits, 1), block_labels, valid)
-        return sums, jnp.sum(valid, dtype=jnp.int32)
+        sums, counted = block(cut, valid)
+        return sums, jnp.sum(counted, dtype=jnp.int32)
 
     def start_sum(x):
         if jnp.issubdtype(x.dtype, jnp.floating):
@@ -335,11 +149,11 @@ def _stream(metric, size, logits, labels, mask):
         )
 
     zero = jax.tree.map(start_sum, jax.eval_shape(one_block, jnp.int32(0)))
-    sums, examples = jax.lax.fori_loop(
-        jnp.int32(0), jnp.int32(-(-N // size)), step, zero
+    sums, counted = jax.lax.fori_loop(
+        jnp.int32(0), jnp.int32(-(-examples // size)), step, zero
     )
     sums = jax.tree.map(lambda t: t.value() if is_long(t) else t, sums, is_leaf=is_long)
-    return metric.finish(sums, examples)
+    return sums, counted
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -351,17 +165,25 @@ def _every_pair(metric, logits, labels, mask):
 
     def one(pair):
         value = metric(logits[pair // R], logits[pair % R], *extra, **masked)
-        for leaf in jax.tree.leaves(value):
-            if jnp.ndim(leaf):
-                raise ValueError(
-                    "a metric for pairwise must return scalars; got shape "
-                    f"{jnp.shape(leaf)} for logits of one run {logits.shape[1:]}: "
-                    "reduce over examples"
-                )
+        check_scalars(value, logits.shape[1:], "pairwise")
         return value
 
     values = jax.lax.map(one, jnp.arange(R * R, dtype=jnp.int32))
     return jax.tree.map(lambda v: v.reshape(R, R), values)
+
+
+def check_scalars(value: Any, shape: tuple[int, ...], where: str) -> None:
+    """Refuses a metric that returns one number per example.
+
+    Raises:
+        ValueError: with the shape found and that of one run's logits.
+    """
+    for leaf in jax.tree.leaves(value):
+        if jnp.ndim(leaf):
+            raise ValueError(
+                f"a metric for {where} must return scalars; got shape "
+                f"{jnp.shape(leaf)} for logits of one run {shape}: reduce over examples"
+            )
 
 
 class PairSummary(NamedTuple):

@@ -8,7 +8,13 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_jax import metrics
-from churn_jax.metrics import PairMetric, pairs, pairwise, summarize_pairs
+from churn_jax.metrics import (
+    PairMetric,
+    pair_metrics,
+    pairs,
+    pairwise,
+    summarize_pairs,
+)
 from tests import reference_metrics as ref
 
 R, N, C = 4, 37, 5
@@ -135,7 +141,7 @@ def test_jit_bfloat16_and_sharded_runs(runs):
 
 
 @pytest.mark.parametrize(
-    "metric", [pairs.STREAMING[metrics.churn](), pairs._SurrogateChurn()]
+    "metric", [pair_metrics._Churn(), pair_metrics._SurrogateChurn()]
 )
 def test_memory_does_not_grow_with_examples(metric):
     block = 2**18
