@@ -24,6 +24,10 @@ def error_rate(logits, labels):
     return np.mean(np.argmax(logits, -1) != labels)
 
 
+def error_rates(logits, labels):
+    return np.array([error_rate(run, labels) for run in logits])
+
+
 def negative_log_likelihood(logits, labels):
     probs = softmax(logits)
     return np.mean([-np.log(p[y]) for p, y in zip(probs, labels)])
@@ -324,3 +328,39 @@ def summarize_pairs(matrix):
     ]
     stderr = np.sqrt((R - 1) / R * np.sum((left_out - np.mean(left_out)) ** 2))
     return values(matrix).mean(), values(matrix).std(), stderr
+
+
+def summarize_cross(matrix):
+    """Mean, std over pairs and two-way jackknife, by deleting rows, columns, cells."""
+    matrix = np.asarray(matrix, np.float64)
+    R1, R2 = matrix.shape
+
+    def variance(left_out):
+        k = len(left_out)
+        return (k - 1) / k * np.sum((left_out - np.mean(left_out)) ** 2)
+
+    old = variance([np.delete(matrix, i, 0).mean() for i in range(R1)])
+    new = variance([np.delete(matrix, j, 1).mean() for j in range(R2)])
+    own = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+    pair = np.sum(own**2) / (R1 * R2 * (R1 - 1) * (R2 - 1))
+    stderr = np.sqrt(max(old + new - pair, (old + new) / 2))
+    return matrix.mean(), matrix.std(), stderr
+
+
+def on_union(logits, classes, union):
+    """Columns moved to where their class is in `union`; others are impossible."""
+    out = np.full((*np.shape(logits)[:-1], len(union)), -np.inf)
+    for column, c in enumerate(classes):
+        out[..., list(union).index(c)] = np.asarray(logits)[..., column]
+    return out
+
+
+def flip_rates(old_logits, new_logits, labels):
+    rates = (
+        negative_flip_rate,
+        positive_flip_rate,
+        relative_negative_flip_rate,
+        backward_trust_compatibility,
+        backward_error_compatibility,
+    )
+    return tuple(rate(old_logits, new_logits, labels) for rate in rates)

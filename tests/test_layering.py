@@ -19,7 +19,7 @@ BELOW = {
     "equations": (),
     "class_sets": (),
     "losses": ("divergences", "class_sets"),
-    "metrics": ("divergences",),
+    "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
     "models": ("typing", "_checks"),
     "ensembles": ("typing", "_checks", "divergences"),  # log_probs of averaged members

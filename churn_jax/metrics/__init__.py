@@ -1,7 +1,8 @@
 """Quantities that evaluate predictions: functions of whole arrays, and States.
 
 Every function takes logits `[..., C]`; every `...State` gives the same number batch by
-batch and shard by shard. `pairwise` computes a metric for all pairs of runs.
+batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
+`cross_pairs` for every old run and every new one.
 """
 
 from churn_jax.metrics.ambiguity import ambiguity
@@ -41,6 +42,12 @@ from churn_jax.metrics.confidence import (
     prediction_confidence,
     prediction_entropy,
 )
+from churn_jax.metrics.cross_pairs import (
+    CrossSummary,
+    cross_pairs,
+    summarize_cross,
+    summarize_paired,
+)
 from churn_jax.metrics.deep_ensemble import (
     DeepEnsembleEquivalent,
     deep_ensemble_equivalent,
@@ -58,6 +65,7 @@ from churn_jax.metrics.flips import (
     backward_error_compatibility,
     backward_trust_compatibility,
     flip_rank,
+    flip_rates,
     negative_flip_rate,
     positive_flip_rate,
     relative_negative_flip_rate,
@@ -68,7 +76,8 @@ from churn_jax.metrics.members import (
     MemberDiversityState,
     member_diversity,
 )
-from churn_jax.metrics.pairs import PairMetric, PairSummary, pairwise, summarize_pairs
+from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric
+from churn_jax.metrics.pairs import PairSummary, pairwise, summarize_pairs
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
     LabelPredictionDifferenceState,
@@ -99,6 +108,7 @@ from churn_jax.metrics.scoring import (
     accuracy,
     brier_score,
     error_rate,
+    error_rates,
     negative_log_likelihood,
 )
 from churn_jax.metrics.state import LongSum, MeanState, RateState
@@ -115,6 +125,8 @@ __all__ = [
     "ChurnState",
     "ConfidenceBins",
     "ConfidenceState",
+    "CrossMetric",
+    "CrossSummary",
     "DeepEnsembleEquivalent",
     "DiversityByConfidence",
     "DiversityByConfidenceState",
@@ -157,13 +169,16 @@ __all__ = [
     "churn_bound_from_confidence_sum",
     "churn_bound_from_errors",
     "churn_by_correctness",
+    "cross_pairs",
     "deep_ensemble_equivalent",
     "diversity_by_confidence",
     "ensemble_reference_curve",
     "error_rate",
+    "error_rates",
     "expected_calibration_error",
     "fit_temperature",
     "flip_rank",
+    "flip_rates",
     "hamming_prediction_difference",
     "js_prediction_difference",
     "kl_prediction_difference",
@@ -185,6 +200,8 @@ __all__ = [
     "relative_prediction_difference",
     "roc_auc",
     "score_difference",
+    "summarize_cross",
+    "summarize_paired",
     "summarize_pairs",
     "surrogate_churn",
     "two_fold_calibrated_scores",

@@ -174,6 +174,7 @@ SMOOTH = {"differentiable": True}
 CASES = [
     _case("accuracy", "labelled", metrics.AccuracyState),
     _case("error_rate", "labelled", metrics.ErrorRateState),
+    _case("error_rates", "labelled models", at_least=1),
     _case("negative_log_likelihood", "labelled", metrics.NLLState, **SMOOTH),
     _case("brier_score", "labelled", metrics.BrierState, **SMOOTH),
     _case("expected_calibration_error", "labelled", metrics.ECEState),
