@@ -10,19 +10,25 @@ import numpy as np
 
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import (
+    ELODI,
     ERM,
+    RACT,
     AntiDistillation,
+    BackwardCompatible,
     Batch,
+    BayesianUpdate,
     Codistillation,
     EnsembleDistillation,
     EnsembleDistributionDistillation,
+    FocalDistillation,
     Method,
     MinimumEntropy,
     OneToOneDistillation,
 )
+from churn_jax.methods.updating import Updating
 from tests.methods import reference
 
-EXAMPLES, CLASSES, TEACHERS = 8, 5, 2
+EXAMPLES, CLASSES, TEACHERS, OLDS = 8, 5, 2, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +47,52 @@ def draw(seed, *shape, scale=2.0):
 
 TEACHER = draw(99, TEACHERS, EXAMPLES, CLASSES).astype(np.float32)
 STALE = draw(98, 4, EXAMPLES, CLASSES).astype(np.float32)
+# Old models, and their last layers: of features that are the student's logits.
+OLD = draw(97, OLDS, EXAMPLES, CLASSES).astype(np.float32)
+HEADS = draw(96, OLDS, CLASSES, CLASSES, scale=0.5).astype(np.float32)
+# Confusions that were counted before: of the old models, then of two members.
+COUNTS = np.random.default_rng(95).integers(1, 9, (OLDS + 2, CLASSES, CLASSES))
+COUNTS = (COUNTS + 9 * np.eye(CLASSES, dtype=int)).astype(np.float32)
+
+
+def has_old(method):
+    """Whether old models teach `method`, alone or beside a teacher."""
+    return isinstance(method, (ELODI, FocalDistillation, Updating))
 
 
 def teacher_of(method):
-    """What teaches `method`: other networks, or its own members at an earlier step."""
-    return STALE[: method.members] if method.stale_steps else TEACHER
+    """What teaches `method`: other networks, or its own members at an earlier step.
+
+    Old models come after the teacher's members.
+    """
+    if method.stale_steps:
+        return STALE[: method.members]
+    if isinstance(method, Updating):
+        return OLD
+    return np.concatenate([TEACHER, OLD]) if has_old(method) else TEACHER
+
+
+@dataclasses.dataclass(frozen=True)
+class Tutors:
+    """Answers `[T + O, B, C]` of a teacher's members and, after them, of old models."""
+
+    answers: jax.Array
+    olds: int = OLDS
+
+    @property
+    def size(self):
+        return self.answers.shape[0] - self.olds
+
+    def __call__(self, images, pick=None):
+        del images
+        return self.answers[: self.size] if pick is None else self.answers[pick]
+
+    def old(self, images):
+        del images
+        return self.answers[self.size :]
+
+    def classify(self, features):
+        return jnp.matmul(features.astype(jnp.float32), HEADS[: self.olds])
 
 
 def case(name, build, objective, terms, *, sweep=None, **structure):
@@ -120,6 +167,19 @@ def _anti_distillation(penalty, members=2, *, logged=None, strength=0.2, **struc
     )
 
 
+def _update(build, objective, terms, *, sweep, members=1, **structure):
+    about = " ".join(map(str, structure.values()))
+    return case(
+        f"{build.__name__} {about} M={members}",
+        build,
+        objective,
+        ["cross_entropy", *terms],
+        sweep=sweep,
+        members=members,
+        **structure,
+    )
+
+
 CASES = [
     case("ERM M=1", ERM, reference.erm, ["cross_entropy"], members=1),
     case("ERM M=3", ERM, reference.erm, ["cross_entropy"], members=3),
@@ -182,6 +242,53 @@ CASES = [
         ),
         steepest=1e18,  # concentrations up to e^30, times a logit
     ),
+    dataclasses.replace(
+        _update(
+            ELODI,
+            reference.elodi,
+            ["ldi_ensemble", "ldi_old"],
+            sweep={"alpha": 0.7, "mix": 0.4, "margin": 0.3},
+            top_k=2,
+            members=2,
+        ),
+        steepest=1e6,  # linear in the logits
+    ),
+    _update(
+        FocalDistillation,
+        reference.focal_distillation,
+        ["focal_kl"],
+        sweep={"alpha": 0.7, "temperature": 3.0, "focal_base": 0.5, "focal_beta": 2.0},
+        members=2,
+    ),
+    dataclasses.replace(
+        _update(
+            FocalDistillation,
+            reference.focal_distillation,
+            ["focal_logits"],
+            sweep={"alpha": 0.7, "focal_base": 0.5, "focal_beta": 2.0},
+            divergence="logits",
+        ),
+        steepest=1e6,  # linear in the logits
+    ),
+    _update(
+        BackwardCompatible,
+        partial(reference.backward_compatible, heads=HEADS),
+        ["old_cross_entropy"],
+        sweep={"weight": 0.7},
+        members=2,
+    ),
+    _update(
+        RACT, partial(reference.ract, heads=HEADS), ["ract"], sweep={"weight": 0.7}
+    ),
+    _update(
+        BayesianUpdate,
+        partial(reference.bayesian_update, counts=COUNTS),
+        ["updated_cross_entropy"],
+        sweep={"alpha": 0.7, "cost_ratio": 1.5},
+        members=2,
+        rule="cr",
+        olds=OLDS,
+    ),
 ]
 
 
@@ -204,18 +311,23 @@ def batch_of(labels, mask=None, axis_name=None):
     return Batch(jnp.zeros((size, 1)), labels, mask, keys, axis_name)
 
 
-def known_logits(variables, images, train=True):
-    """A network whose parameters are its logits."""
+def known_logits(variables, images, train=True, extras=()):
+    """A network whose parameters are its logits, and its features too."""
     del images, train
-    return Outputs(variables["params"]), {"seen": jnp.zeros(())}
+    features = variables["params"] if "features" in extras else None
+    return Outputs(variables["params"], features), {"seen": jnp.zeros(())}
 
 
 @jax.jit
 def loss_of(method, logits, batch, *, step=0, teacher=None):
     """`LossOutput` of `method` for members that answer `logits`; compiled once."""
-    answers = teacher_of(method) if teacher is None else teacher
+    answers = jnp.asarray(teacher_of(method) if teacher is None else teacher)
     taught = method.needs_teacher or method.stale_steps
-    teach = (lambda images: jnp.asarray(answers)) if taught else None
+    teach = (lambda images: answers) if taught else None
+    if has_old(method):
+        teach = Tutors(answers)
+    if isinstance(method, BayesianUpdate) and isinstance(batch.memory, tuple):
+        batch = batch.replace(memory=jnp.asarray(COUNTS))
     return method.loss(
         known_logits,
         {"params": jnp.asarray(logits)},
@@ -251,8 +363,10 @@ def evaluate(case, logits, labels, mask=None, *, step=0, method=None, teacher=No
 def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficients):
     """The reference objective: the mean over `rows`, float64."""
     options = {**case.coefficients, **coefficients}
-    if case.method.needs_teacher:
+    if case.method.needs_teacher and not isinstance(case.method, Updating):
         options["teacher"] = TEACHER[:, rows]
+    if has_old(case.method):
+        options["old"] = OLD[:, rows]
     if case.method.stale_steps:
         options["stale"] = teacher_of(case.method)[:, rows]
     logits = np.asarray(logits, np.float64)[:, rows]

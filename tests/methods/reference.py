@@ -170,6 +170,98 @@ def ensemble_distribution_distillation(
     return total
 
 
+def elodi(logits, labels, fixed=None, *, alpha, mix, margin, top_k, teacher, old):
+    """[elodi] Sec. 4.2 and Eq. 9, the sum over members."""
+
+    def apart(z, target):
+        return one.logit_difference_inhibition(
+            student_logits=z, teacher_logits=target, top_k=top_k, margin=margin
+        )
+
+    ensemble = np.mean(np.asarray(teacher, np.float64), axis=0)
+    return sum(
+        (1 - alpha) * one.cross_entropy(z, labels)
+        + alpha * mix * apart(z, ensemble)
+        + alpha * (1 - mix) * np.mean([apart(z, o) for o in old], axis=0)
+        for z in logits
+    )
+
+
+def focal_distillation(
+    logits,
+    labels,
+    fixed=None,
+    *,
+    alpha,
+    focal_base,
+    focal_beta,
+    teacher,
+    old,
+    divergence="kl",
+    **options,
+):
+    """FD-KL or FD-LM from each old model and from the averaged teacher alike."""
+    loss = one.focal_kl if divergence == "kl" else one.focal_logit_matching
+    targets = [*old, np.mean(np.asarray(teacher, np.float64), axis=0)]
+    total = 0.0
+    for z in logits:
+        focal = [
+            loss(
+                student_logits=z,
+                old_logits=target,
+                labels=labels,
+                alpha=focal_base,
+                beta=focal_beta,
+                **options,
+            )
+            for target in targets
+        ]
+        total = total + (1 - alpha) * one.cross_entropy(z, labels)
+        total = total + alpha * np.mean(focal, axis=0)
+    return total
+
+
+def backward_compatible(logits, labels, fixed=None, *, weight, heads, old):
+    """BCT: both classifiers' cross-entropy; the features are the logits."""
+    heads = np.asarray(heads, np.float64)
+    return sum(
+        one.cross_entropy(z, labels)
+        + weight * np.mean([one.cross_entropy(z @ h, labels) for h in heads], axis=0)
+        for z in logits
+    )
+
+
+def ract(logits, labels, fixed=None, *, weight, heads, old):
+    """RACT: the old classifier's positives against both classifiers' negatives."""
+    total = 0.0
+    for z in logits:
+        parts = [
+            one.ract(old_head_logits=z @ h, new_logits=z, labels=labels)
+            for h in np.asarray(heads, np.float64)
+        ]
+        total = total + one.cross_entropy(z, labels) + weight * np.mean(parts, axis=0)
+    return total
+
+
+def bayesian_update(
+    logits, labels, fixed=None, *, alpha, cost_ratio, rule, olds, counts, old
+):
+    """BU: the target is updated by each member's own vote, which is fixed."""
+    confusions = counts / counts.sum(-1, keepdims=True, dtype=np.float64)
+    fixed = logits if fixed is None else fixed
+    total = 0.0
+    for z, f, own in zip(logits, fixed, confusions[olds:], strict=True):
+        target = one.bayesian_update_targets(
+            np.argmax([*old, f], axis=-1),
+            [*confusions[:olds], own],
+            rule,
+            cost_ratio,
+        )
+        total = total + (1 - alpha) * one.cross_entropy(z, labels)
+        total = total + alpha * one.cross_entropy(z, target)
+    return total
+
+
 def anti_distillation(
     logits,
     labels,
