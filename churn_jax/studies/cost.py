@@ -7,9 +7,12 @@ import jax.numpy as jnp
 
 from churn_jax import losses
 from churn_jax.data.records import StreamedSplit
+from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
+from churn_jax.studies.restoring import row_run
+from churn_jax.training.examples import check_examples, example_of
 
 __all__ = ["RowCost", "input_gradient_flops", "network_flops", "study_costs"]
 
@@ -35,13 +38,16 @@ class RowCost:
     flops: float
 
 
-def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> float:
+def network_flops(
+    network, image_shape: tuple[int, ...], *, train: bool, tokens: bool = False
+) -> float:
     """Floating-point operations of one network and one example, counted by XLA.
 
     Args:
         network: a `churn_jax.ensembles.Network`.
         image_shape: of one example.
         train: with the gradient of the cross-entropy; else the forward pass.
+        tokens: whether examples are token ids.
 
     Returns:
         Operations, a multiplication and an addition counted as two. Nothing is
@@ -57,7 +63,8 @@ def network_flops(network, image_shape: tuple[int, ...], *, train: bool) -> floa
         >>> 2 * (50 * 100 + 100 * 10) < flops < 1.1 * 2 * (50 * 100 + 100 * 10)
         True
     """
-    return _flops(network, image_shape, "training" if train else "forward")
+    example = example_of(image_shape, tokens=tokens)
+    return _flops(network, example, "training" if train else "forward")
 
 
 def input_gradient_flops(network, image_shape: tuple[int, ...]) -> float:
@@ -74,14 +81,14 @@ def input_gradient_flops(network, image_shape: tuple[int, ...]) -> float:
     Raises:
         ValueError: the backend does not count.
     """
-    return _flops(network, image_shape, "input_gradients")
+    return _flops(network, example_of(image_shape, tokens=False), "input_gradients")
 
 
-def _flops(network, image_shape: tuple[int, ...], of: str) -> float:
+def _flops(network, example: jax.ShapeDtypeStruct, of: str) -> float:
     """Operations per example of one kind of pass; the kinds are fields of `Passes`."""
     # One example of many: what an update does once per batch is hardly counted.
     batch = 64
-    images = jax.ShapeDtypeStruct((batch, *image_shape), jnp.float32)
+    images = jax.ShapeDtypeStruct((batch, *example.shape[1:]), example.dtype)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     variables = jax.eval_shape(network.init, key, images)
     labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
@@ -155,24 +162,27 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
             sizes[key] = row_inputs(config, spec, whole).dataset
         return sizes[key]
 
-    def per_example(groups: tuple[Group, ...], shape, of: str) -> float:
+    def per_example(groups: tuple[Group, ...], example, of: str) -> float:
         total = 0.0
         for group in groups:
             # Networks of one name may differ in width.
-            image = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-            params = jax.eval_shape(group.network.init, jax.random.key(0), image)
+            params = jax.eval_shape(group.network.init, jax.random.key(0), example)
             widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
-            key = (group.network.name, widths, shape, of)
+            key = (group.network.name, widths, example.shape, of)
             if key not in counted:
-                counted[key] = _flops(group.network, shape, of)
+                counted[key] = _flops(group.network, example, of)
             total += group.size * counted[key]
         return total
 
     for spec in config.select(only):
         dataset, train = examples_of(spec), spec.config(config.train)
         split = dataset.train
-        streamed = isinstance(split, StreamedSplit)
-        shape = split.image_shape if streamed else tuple(split.images.shape[1:])
+        if isinstance(split, StreamedSplit):
+            example = example_of(split.image_shape, tokens=False)
+        else:
+            check_examples(row_run(config, spec, dataset.num_classes), split.images)
+            tokens = is_tokens(split.images)
+            example = example_of(split.images.shape[1:], tokens=tokens)
         groups = spec.groups(config.model, dataset.num_classes)
         updates = len(split) // train.batch_size * train.epochs
         seen = updates * train.batch_size
@@ -180,22 +190,22 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         flops = 0.0
         for of in ("training", "forward", "input_gradients"):
             if times := getattr(passes, of):
-                flops += times * per_example(groups, shape, of)
+                flops += times * per_example(groups, example, of)
         if spec.teacher is not None:
             taught = config.spec(spec.teacher)
             teachers = taught.groups(config.model, dataset.num_classes)
             if size := spec.teaching.members:
                 teachers = (Group(teachers[0].network, size),)
             once = 1 / train.epochs if spec.teaching.offline else 1.0
-            flops += once * passes.teachers * per_example(teachers, shape, "forward")
+            flops += once * passes.teachers * per_example(teachers, example, "forward")
             # One of them, or all: see `make_teacher`.
             alike = len(teachers) == 1 and teachers[0].network.heads == 1
             drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
             if times := drawn + passes.teachers_input_gradients:
-                flops += times * per_example(teachers, shape, "input_gradients")
+                flops += times * per_example(teachers, example, "input_gradients")
         for name in spec.teaching.old:
             old = config.spec(name).groups(config.model, dataset.num_classes)
-            flops += passes.teachers * per_example(old, shape, "forward")
+            flops += passes.teachers * per_example(old, example, "forward")
         networks = sum(group.size for group in groups)
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))

@@ -31,6 +31,7 @@ from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.examples import check_examples
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Progress, Trained
 
@@ -105,6 +106,9 @@ def run_study(
             )
     # Networks that cannot be built are said now and not after hours of other rows.
     runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
+    if not isinstance(dataset, StreamingDataset):
+        for run in runs.values():
+            check_examples(run, dataset.train.images)
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
     folder = StudyFolder(out, config, dataset, command)

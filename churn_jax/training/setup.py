@@ -242,11 +242,11 @@ def open_session(
     image_shape = train.image_shape if streamed else tuple(train.images.shape[1:])
     tokens = not streamed and is_tokens(train.images)
     feed = None
-    if not streamed:
-        check_examples(run, train.images)
-    else:
+    if streamed:
         mesh = make_mesh(config.mesh)
         feed = Feed(train, config, mesh, dataset.reading)
+    else:
+        check_examples(run, train.images)
     program, steps_per_call = make_program(
         run,
         image_shape,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.data.augment import normalize
+from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group, apply_committee
 from churn_jax.methods import Method, deploy
 from churn_jax.studies.config import MethodSpec
@@ -52,8 +53,9 @@ class Structure:
             variables: of one replica, one tree per group, leaves `[S, ...]`.
 
         Returns:
-            A function of pixels `[B, ...]`, uint8 or in [0, 1], to `[M, B, C]`, or with
-            `pick` to `[B, C]`, in eval mode. Gradients flow to the pixels.
+            A function of pixels `[B, ...]`, uint8 or in [0, 1], or of token ids, to
+            `[M, B, C]`, or with `pick` to `[B, C]`, in eval mode. Gradients flow to the
+            pixels.
         """
         program = TeacherProgram(self.groups, False, self.mapping)
         network = make_teacher(program, variables, 1)
@@ -135,7 +137,9 @@ def deployed_logits(structure: Structure, variables: PyTree, pixels: Array) -> L
 
 
 def to_pixels(images: np.ndarray) -> np.ndarray:
-    """Images on the scale on which perturbations step, float32."""
+    """Images on the scale on which perturbations step, float32; not token ids."""
+    if is_tokens(images):
+        return images
     if images.dtype == np.uint8:
         return images.astype(np.float32) / np.float32(255)
     return images.astype(np.float32)

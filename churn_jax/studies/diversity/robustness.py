@@ -38,7 +38,12 @@ def foreign_images(opened: Opened) -> np.ndarray:
         raise DataError(f"--ood {name}: the study's own data set is not foreign to it")
     if data.is_streaming(name, data_dir=config.data_dir):
         raise DataError(f"{name} is a stream; name a data set that lies in memory")
-    found = data.load(name, data_dir=config.data_dir, manual_dir=config.manual_dir).test
+    found = data.load(
+        name,
+        data_dir=config.data_dir,
+        manual_dir=config.manual_dir,
+        text=config.text(),
+    ).test
     own = opened.dataset.test.images
     if found.images.shape[1:] != own.shape[1:] or found.images.dtype != own.dtype:
         raise DataError(

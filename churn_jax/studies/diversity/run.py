@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from churn_jax.data import is_tokens
 from churn_jax.reports.diversity_record import SECTIONS, SectionRecord
 from churn_jax.studies.config import DataConfig
 from churn_jax.studies.diversity.jacobian_sections import jacobian_parts, matching_parts
@@ -27,6 +28,8 @@ _PARTS: Mapping[str, Callable[[Opened], list[Part]]] = {
     "ood": ood_parts,
     "corruptions": corruption_parts,
 }
+# Sections that move pixels or differentiate in them.
+_OF_PIXELS = ("teachers", "jacobians", "matching", "corruptions")
 # What the numbers of a section depend on, beside its rows.
 _SETTINGS = {
     "teachers": ("examples", "bins", "seed"),
@@ -91,8 +94,12 @@ def run_diversity(
     if "ood" in sections and not options.ood:
         raise ValueError("the section ood needs --ood, the name of another data set")
     opened = Opened(FinishedStudy(out, data), options)
+    tokens = is_tokens(opened.dataset.test.images)
     asked = dataclasses.asdict(options)
     for section in (s for s in SECTIONS if s in sections):
+        if tokens and section in _OF_PIXELS:
+            on_note(f"{section}: it is of pixels, and token ids have none")
+            continue
         settings = {name: asked[name] for name in _SETTINGS[section]}
         record = SectionRecord(out, section, settings)
         if record.replaced:

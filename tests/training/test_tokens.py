@@ -1,0 +1,49 @@
+"""Token ids in the engine: what it refuses; `tests/studies` trains on them."""
+
+import numpy as np
+import pytest
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import ERM, EnsembleDistillation
+from churn_jax.models import MLP
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.examples import check_examples
+from churn_jax.training.run import Run
+from churn_jax.training.seeds import Seeds
+from tests.training.tiny_texts import Bag
+
+TOKENS = np.array([[3, 4, 0], [19, 0, 0]], np.int32)
+
+
+def run(module, method=ERM(), **options):
+    return Run("row", method, (Group(from_linen(module), 1),), TrainConfig(**options))
+
+
+def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
+    check_examples(run(Bag()), TOKENS)
+    off = {"augmentation": Augmentation(flip=True), "seeds": Seeds(augment="off")}
+    check_examples(run(Bag(), **off), TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (run(Bag(), augmentation=Augmentation(flip=True)), "row: token ids are not"),
+        (
+            run(Bag(), EnsembleDistillation(perturbation="ods")),
+            "'ods' moves pixels by small steps; token ids have none",
+        ),
+        (
+            run(MLP(num_classes=3, features=(4,))),
+            "row: MLP does not take token ids .*got int32",
+        ),
+        (
+            run(Bag(vocabulary=19)),
+            "ids go up to 19, but Bag has 19 embeddings; set --data.vocabulary-size 19",
+        ),
+    ],
+)
+def test_what_would_move_texts_or_not_know_them_is_refused(refused, message):
+    with pytest.raises(ValueError, match=message):
+        check_examples(refused, TOKENS)
