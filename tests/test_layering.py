@@ -22,7 +22,7 @@ BELOW = {
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
     "models": ("typing", "_checks"),
-    "ensembles": ("typing", "_checks", "divergences"),  # log_probs of averaged members
+    "ensembles": ("typing", "_checks", "class_sets", "divergences"),  # log_probs of averaged members
     "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("losses", "perturbations", "ensembles"),
     "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
@@ -48,6 +48,7 @@ HEAVY = {
     "tensorflow_datasets": ("data/",),
     "grain": ("data/",),
     "orbax": ("training/checkpoint.py",),
+    "safetensors": ("models/pretrained.py",),
     "tensorboardX": ("training/writers.py",),
     "tyro": ("cli.py", "command/"),
 }

@@ -37,7 +37,7 @@ from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState
 from churn_jax.training.steps import term_names
 from churn_jax.training.teachers import teacher_program
-from churn_jax.training.tutors import Tutors, check_teacher
+from churn_jax.training.tutors import Tutors, check_teacher, tutors_of
 from churn_jax.typing import PyTree
 
 __all__ = ["Session", "make_program", "open_session"]
@@ -69,7 +69,7 @@ class Session:
         parameters: trained numbers per replica.
         identity: what a checkpoint must have been trained as to be continued.
         checkpoints: where to save, or None.
-        notes: sentences for the user about what was restored.
+        notes: sentences for the user about where weights are from.
     """
 
     program: Program
@@ -212,7 +212,7 @@ def open_session(
     dataset,
     *,
     directory: Path | None,
-    teacher: Tutors | None,
+    teacher: Trained | Tutors | None,
     start: Trained | None = None,
     mean: float | tuple[float, ...],
     std: float | tuple[float, ...],
@@ -224,6 +224,7 @@ def open_session(
         ValueError: configuration and data do not fit.
     """
     config, train = run.config, dataset.train
+    teacher = tutors_of(teacher)
     if teacher is not None:
         for trained in teacher.trained:
             check_teacher(trained.run.method, run.name)
@@ -318,7 +319,9 @@ def open_session(
         parameters=network_parameters(variables),
         identity=identity_of(run, dataset.fingerprint, teacher, start),
         checkpoints=None,
-        notes=(),
+        notes=tuple(
+            dict.fromkeys(g.network.note for g in run.groups if g.network.note)
+        ),
     )
     if directory is not None:
         _restore(session, run, directory)
@@ -382,6 +385,7 @@ def _restore(session: Session, run: Run, directory: Path) -> None:
     session.seconds = float(restored.meta["seconds"])
     if restored.skipped:
         session.notes = (
+            *session.notes,
             f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
             f"update {session.done}",
         )
