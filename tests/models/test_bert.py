@@ -1,0 +1,139 @@
+"""`Bert` against NumPy without masks; what dropout, remat and bfloat16 change."""
+
+from functools import cache
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.models import Bert
+from tests.models import numpy_transformers
+
+_SIZES = {
+    "num_classes": 3,
+    "vocabulary_size": 20,
+    "positions": 8,
+    "depth": 2,
+    "width": 8,
+    "heads": 2,
+    "hidden": 12,
+}
+_ONE_LAYER = {**_SIZES, "depth": 1}  # leaves the weights of the other unused
+# Of the full length, with padding, of one token, with a gap.
+_TOKENS = np.array(
+    [[3, 9, 4, 7, 5, 2], [11, 2, 0, 0, 0, 0], [6, 0, 0, 0, 0, 0], [8, 0, 3, 1, 0, 0]],
+    np.int32,
+)
+both = pytest.mark.parametrize("pooling", ["first", "mean"])
+
+
+@cache
+def _variables(pooling):
+    """Everything off its default, activations of order one."""
+    model = Bert(pooling=pooling, **_SIZES)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), _TOKENS)
+    generator = np.random.default_rng(0)
+
+    def draw(path, leaf):
+        kind = path[-1].key
+        spread = leaf.shape[0] ** -0.5 if kind == "kernel" else 0.3
+        start = 1.0 if kind == "scale" else 0.0
+        spread = 1.0 if kind == "embedding" else spread
+        return jnp.asarray(start + spread * generator.normal(size=leaf.shape), "f4")
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+@both
+def test_logits_are_those_of_every_text_without_its_padding(pooling):
+    model, variables = Bert(pooling=pooling, **_SIZES), _variables(pooling)
+    expected = numpy_transformers.bert(
+        variables["params"], _TOKENS, heads=2, pooling=pooling
+    )
+    assert np.abs(expected[0] - expected[1]).max() > 0.1
+    output = jax.jit(model.apply)(variables, _TOKENS)
+    # Layer norms of eight features in float32.
+    np.testing.assert_allclose(output.logits, expected, atol=2e-5)
+
+
+def test_training_drops_by_its_key_and_the_head_of_the_features_gives_the_logits():
+    model, variables = Bert(dropout=0.3, **_ONE_LAYER), _variables("first")
+
+    @jax.jit
+    def train(key):
+        return model.apply(variables, _TOKENS, train=True, rngs={"dropout": key})
+
+    head = jax.tree.map(np.asarray, variables["params"]["head"])
+    logits = []
+    for key in (1, 1, 2):
+        output = train(jax.random.key(key))
+        expected = np.asarray(output.features) @ head["kernel"] + head["bias"]
+        np.testing.assert_allclose(output.logits, expected, rtol=1e-5, atol=1e-5)
+        logits.append(np.asarray(output.logits))
+    assert output.features.dtype == output.logits.dtype == jnp.float32
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert np.abs(logits[0] - logits[2]).max() > 0.01
+    with pytest.raises(flax.errors.InvalidRngError, match="dropout"):
+        jax.eval_shape(lambda v: model.apply(v, _TOKENS, train=True), variables)
+
+
+def test_padding_and_unused_tokens_get_no_gradient():
+    model, variables = Bert(pooling="mean", **_ONE_LAYER), _variables("mean")
+
+    def loss(table):
+        params = {**variables["params"], "tokens": {"embedding": table}}
+        return jnp.sum(jnp.sin(model.apply({"params": params}, _TOKENS).logits))
+
+    gradient = jax.jit(jax.grad(loss))(variables["params"]["tokens"]["embedding"])
+    rows = np.abs(np.asarray(gradient)).max(-1)
+    seen = np.isin(np.arange(20), np.unique(_TOKENS[_TOKENS > 0]))
+    assert (rows[seen] > 0).all() and (rows[~seen] == 0).all()
+
+
+def test_ids_beyond_the_vocabulary_are_the_last_one_and_padding_alone_is_finite():
+    tokens = jnp.array([[5, 20, 0], [5, 99, 0], [5, 19, 0], [0, 0, 0]])
+    full = Bert(pooling="mean", **_ONE_LAYER)
+    low = full.clone(dtype=jnp.bfloat16)
+    run = jax.jit(lambda v: (full.apply(v, tokens).logits, low.apply(v, tokens).logits))
+    logits, low_logits = run(_variables("mean"))
+    np.testing.assert_array_equal(logits[0], logits[1])
+    np.testing.assert_array_equal(logits[0], logits[2])
+    assert np.isfinite(logits).all()
+    assert low_logits.dtype == jnp.float32
+    assert 0 < np.abs(logits - low_logits).max() < 0.2  # eight bits
+
+
+def test_remat_adds_no_parameter():
+    model, variables = Bert(pooling="mean", remat=True, **_SIZES), _variables("mean")
+    shapes = jax.eval_shape(model.init, jax.random.key(0), _TOKENS)
+    assert jax.tree.structure(shapes) == jax.tree.structure(variables)
+    text = str(jax.make_jaxpr(model.apply)(variables, _TOKENS))
+    assert "remat" in text or "checkpoint" in text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [
+        (jnp.zeros((2, 4)), TypeError, "must be integer ids; got float32"),
+        (jnp.zeros(4, jnp.int32), ValueError, r"\[B, L\]; got shape \(4,\)"),
+        (jnp.zeros((2, 9), jnp.int32), ValueError, r"1 to 8 columns .*\(2, 9\)"),
+    ],
+)
+def test_what_is_no_text_is_refused(tokens, error, message):
+    with pytest.raises(error, match=message):
+        jax.eval_shape(Bert(**_SIZES).init, jax.random.key(0), tokens)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pooling": "last"}, "first, mean; got 'last'"),
+        ({"heads": 3}, "width 8 cannot be divided among 3 heads"),
+        ({"dropout": 1.0}, "below 1; got 1.0"),
+    ],
+)
+def test_impossible_fields_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Bert(**{**_SIZES, **fields})

@@ -1,0 +1,91 @@
+"""`Swin` against NumPy without windows; what skipping, remat and bfloat16 change."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.models import Swin, SwinBlock
+from tests.models import numpy_transformers
+from tests.models.linen_networks import drawn_variables, images
+
+_SIZES = {"stages": (2, 1), "heads": (1, 2), "patch": 2, "window": 3}
+_MODEL = Swin(num_classes=3, width=4, **_SIZES)
+
+
+def test_logits_are_those_of_pixels_that_see_their_window_on_their_side():
+    x, variables = images(2, 24, 12, 3), drawn_variables(_MODEL)
+    # 12 x 6 pixels, windows of 3 x 3 shifted by one in the second block.
+    expected = numpy_transformers.swin(variables["params"], x, **_SIZES)
+    output = jax.jit(_MODEL.apply)(variables, x)
+    assert np.abs(expected[0] - expected[1]).max() > 0.01
+    np.testing.assert_allclose(output.logits, expected, atol=2e-5)
+
+
+def test_a_block_skips_each_branch_for_whole_examples():
+    block = SwinBlock(heads=1, window=2, shifted=True, hidden=8, drop_path=0.4)
+    x = jnp.broadcast_to(images(1, 4, 4, 4), (400, 4, 4, 4))
+    shapes = jax.eval_shape(lambda key: block.init(key, x, False), jax.random.key(0))
+    variables = jax.tree.map(lambda leaf: 0.3 + jnp.zeros(leaf.shape), shapes)
+    variables["params"]["norm1"]["bias"] = jnp.arange(4.0)
+
+    @jax.jit
+    def run(variables):
+        train = {"rngs": {"dropout": jax.random.key(0)}}
+        return block.apply(variables, x, True, **train)
+
+    out = np.asarray(run(variables)).reshape(400, -1)
+    kinds, counts = np.unique(out.round(3), axis=0, return_counts=True)
+    assert len(kinds) == 4  # none, one, the other, both
+    unchanged = (out == np.asarray(x).reshape(400, -1)).all(-1).sum()
+    assert unchanged in counts and abs(unchanged / 400 - 0.4**2) < 0.08
+
+
+def test_rates_grow_from_zero_in_the_first_block_to_drop_path_in_the_last():
+    seen = []
+
+    def note(next_function, args, kwargs, context):
+        if isinstance(context.module, SwinBlock):
+            seen.append(context.module.drop_path)
+        return next_function(*args, **kwargs)
+
+    model = Swin(num_classes=2, width=4, drop_path=0.2, **_SIZES)
+    with nn.intercept_methods(note):
+        jax.eval_shape(model.init, jax.random.key(0), images(1, 12, 12, 3))
+    assert list(dict.fromkeys(seen)) == [0.0, 0.1, 0.2]
+
+
+def test_bfloat16_computes_low_and_answers_in_float32_and_remat_adds_no_parameter():
+    full = _MODEL.clone(stages=(1,), heads=(1,))
+    low = full.clone(dtype=jnp.bfloat16)
+    x, variables = images(2, 12, 12, 3), drawn_variables(full)
+    logits, low_logits = jax.jit(
+        lambda v: (full.apply(v, x).logits, low.apply(v, x).logits)
+    )(variables)
+    assert low_logits.dtype == jnp.float32
+    assert 0 < np.abs(logits - low_logits).max() < 0.2  # eight bits
+    again = full.clone(remat=True)
+    shapes = jax.eval_shape(again.init, jax.random.key(0), x)
+    assert jax.tree.structure(shapes) == jax.tree.structure(variables)
+    text = str(jax.make_jaxpr(again.apply)(variables, x))
+    assert "remat" in text or "checkpoint" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
+        ({"heads": (3, 2)}, r"\(4, doubled every stage\); got \(3, 2\)"),
+        ({"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
+        ({"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
+    ],
+)
+def test_impossible_fields_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Swin(num_classes=3, width=4, **{**_SIZES, **fields})
+
+
+def test_tokens_are_no_images():
+    with pytest.raises(ValueError, match=r"\[B, H, W, C\]; got shape \(2, 9\)"):
+        _MODEL.init(jax.random.key(0), jnp.zeros((2, 9)))
