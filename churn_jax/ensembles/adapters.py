@@ -71,6 +71,7 @@ class Network:
             counts them so.
         head: the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it
             takes the first columns of wider features. None where it is not known.
+        note: a sentence for whoever trains it, such as where its weights are from.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -81,6 +82,7 @@ class Network:
     input_params: tuple[str, ...] = ()
     splits_batch: bool = False
     head: Callable[[PyTree, jax.Array], jax.Array] | None = None
+    note: str = ""
 
     def with_convolutions_from(self, params: PyTree) -> bool:
         """Whether this network convolves, from the field or the kernels' rank."""

@@ -1,6 +1,8 @@
 """Which network a study trains, and whether its members share weights."""
 
 import dataclasses
+import functools
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -102,7 +104,12 @@ class ModelConfig:
         sharing: how the members of a method share weights; None is not at all.
         dropout: share of the last dense layer's inputs that are dropped in training
             (of a VGG also of the layer's before it). ELODI's row with 0.2 does not say
-            where it drops; the place is our choice.
+            where it drops; the place is our choice. Of a text network also of its
+            embeddings, attention weights and branches; 0 keeps the network's own.
+        vocabulary_size: number of token ids of a text network; 0 keeps its own.
+        pretrained: local Hugging Face folder whose weights every network starts from,
+            see `churn_jax.models.load_pretrained`; replicas then differ in the last
+            layer only, where the folder's is of another number of classes.
     """
 
     name: str = "mlp"
@@ -113,6 +120,8 @@ class ModelConfig:
     inputs: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
     sharing: Sharing | None = dataclasses.field(default=None, metadata=QUIET)
     dropout: float = dataclasses.field(default=0.0, metadata=QUIET)
+    vocabulary_size: int = dataclasses.field(default=0, metadata=QUIET)
+    pretrained: str = dataclasses.field(default="", metadata=QUIET)
 
     def heads(self, members: int) -> int:
         """How many of a method's members one network yields.
@@ -142,8 +151,8 @@ class ModelConfig:
             members: of the method; with `sharing` the network yields `heads(members)`.
 
         Raises:
-            ValueError: unknown name, dtype or an option the network lacks, or columns
-                that cannot be.
+            ValueError: unknown name, dtype or an option the network lacks, columns
+                that cannot be, or a folder of other weights.
         """
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(
@@ -160,6 +169,8 @@ class ModelConfig:
             overrides["remat"] = True
         if self.init:
             overrides["kernel_init"] = self.init
+        if self.vocabulary_size:
+            overrides["vocabulary_size"] = self.vocabulary_size
         # The shapes of a checkpoint do not tell how its weights started, what was
         # dropped in training, nor how members share them; the name does.
         name = f"{self.name}-{self.init}" if self.init else self.name
@@ -172,4 +183,34 @@ class ModelConfig:
             name = f"{name}-{self.sharing.label(heads)}"
         module = models.create(self.name, num_classes=num_classes, **overrides)
         network = from_linen(module, name=name)
+        if self.pretrained:
+            network = _from_folder(network, self.pretrained, module)
         return with_inputs(network, self.inputs) if self.inputs else network
+
+
+def _from_folder(network: Network, folder: str, module: Any) -> Network:
+    """The network with a folder's weights in place of initial ones."""
+    loaded = _loaded(folder, _stamps(folder), module)
+
+    def init(key, x):
+        return loaded.into(network.init(key, x))
+
+    return dataclasses.replace(
+        network,
+        init=init,
+        name=f"{network.name}-pretrained_{loaded.fingerprint}",
+        note=loaded.note,
+    )
+
+
+def _stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
+    """What changes when a file of the folder does."""
+    stats = ((path.name, path.stat()) for path in sorted(Path(folder).glob("*")))
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+# A study asks for its rows' networks several times; they share one copy in memory.
+@functools.lru_cache(maxsize=4)
+def _loaded(folder: str, stamps: tuple, module: Any) -> models.Pretrained:
+    del stamps
+    return models.load_pretrained(folder, module)
