@@ -1,0 +1,221 @@
+"""Methods that learn from old models: whom they follow, what they remember, refusals.
+
+That each equals its equation is in `test_every_method.py`.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.methods import (
+    RACT,
+    BackwardCompatible,
+    BayesianUpdate,
+    EnsembleDistillation,
+    FocalDistillation,
+)
+from tests.methods.cases import (
+    CLASSES,
+    COUNTS,
+    EXAMPLES,
+    OLD,
+    TEACHER,
+    Tutors,
+    batch_of,
+    draw,
+    known_logits,
+    labels_of,
+)
+
+LOGITS = draw(0, 1, EXAMPLES, CLASSES).astype(np.float32)
+LABELS = labels_of(0)
+MASK = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.float32)
+
+
+class Narrow(Tutors):
+    """Old models that do not know the last class."""
+
+    def classify(self, features):
+        return super().classify(features).at[..., -1].set(UNKNOWN_LOGIT)
+
+
+@functools.partial(jax.jit, static_argnames=("olds", "kind"))
+def outcome(
+    method, answers, olds, labels=LABELS, logits=LOGITS, memory=(), kind=Tutors
+):
+    """`LossOutput` of a method that `answers`, the last `olds` of them old, teach."""
+    batch = batch_of(labels, MASK).replace(memory=memory)
+    return method.loss(
+        known_logits,
+        {"params": jnp.asarray(logits)},
+        batch,
+        teacher=kind(jnp.asarray(answers), olds),
+        step=0,
+        key=batch.keys[0],
+    )
+
+
+def focal(answers, olds, **options):
+    method = FocalDistillation(alpha=1.0, temperature=2.0, **options)
+    return float(outcome(method, answers, olds).loss)
+
+
+@pytest.mark.parametrize("divergence", ["kl", "logits"])
+def test_several_old_models_and_an_ensemble_are_followed_alike(divergence):
+    """The ensemble of the teacher's members is one model, with its mean logits."""
+    first, second = (focal(OLD[[i]], 1, divergence=divergence) for i in (0, 1))
+    mean = np.mean(TEACHER, axis=0, keepdims=True)
+    ensemble = focal(TEACHER, 0, divergence=divergence)
+    np.testing.assert_allclose(ensemble, focal(mean, 1, divergence=divergence), 1e-6)
+    both = focal(OLD, 2, divergence=divergence)
+    np.testing.assert_allclose(both, (first + second) / 2, rtol=1e-6)
+    everybody = focal(np.concatenate([TEACHER, OLD]), 2, divergence=divergence)
+    np.testing.assert_allclose(everybody, (2 * both + ensemble) / 3, rtol=1e-6)
+    assert len({round(x, 3) for x in (first, second, ensemble)}) == 3
+
+
+def test_equal_weights_are_plain_distillation():
+    plain = EnsembleDistillation(alpha=0.6, temperature=2.0, average="logits")
+    equal = FocalDistillation(alpha=0.6, temperature=2.0, focal_beta=0.0)
+    expected = outcome(plain, TEACHER, 0).loss
+    np.testing.assert_allclose(outcome(equal, TEACHER, 0).loss, expected, rtol=1e-6)
+    weighted = dataclasses.replace(equal, focal_beta=5.0)
+    assert outcome(weighted, TEACHER, 0).loss > 1.1 * expected
+
+
+@pytest.mark.parametrize("build", [BackwardCompatible, RACT])
+def test_examples_of_new_classes_leave_the_old_classifier_out(build):
+    labels = np.full(EXAMPLES, CLASSES - 1)
+    out = outcome(build(), OLD, 2, labels, kind=Narrow)
+    np.testing.assert_array_equal(out.loss, out.terms["cross_entropy"])
+    assert outcome(build(), OLD, 2, labels).loss > out.loss
+
+
+def test_old_models_are_not_run_where_only_their_last_layers_are_read():
+    assert [m().passes.teachers for m in (BackwardCompatible, RACT)] == [0, 0]
+    assert [m().passes.teachers for m in (FocalDistillation, BayesianUpdate)] == [1, 1]
+
+
+def test_confusions_are_counted_as_batches_pass():
+    method = BayesianUpdate(olds=2)
+    after = outcome(method, OLD, 2, memory=COUNTS[:3]).memory
+    expected = COUNTS[:3].copy()
+    for counts, logits in zip(expected, [*OLD, LOGITS[0]], strict=True):
+        for i in np.flatnonzero(MASK):
+            counts[LABELS[i], np.argmax(logits[i])] += 1
+    np.testing.assert_array_equal(after, expected)
+
+
+def test_shards_count_the_global_batch():
+    method = BayesianUpdate(olds=2)
+
+    def local(labels, mask, logits, old):
+        batch = batch_of(labels, mask, axis_name="data")
+        out = method.loss(
+            known_logits,
+            {"params": logits},
+            batch.replace(memory=jnp.asarray(COUNTS[:3])),
+            teacher=Tutors(old),
+            step=0,
+            key=batch.keys[0],
+        )
+        return out.loss, out.memory
+
+    rows, members = P("data"), P(None, "data")
+    sharded = jax.shard_map(
+        local,
+        mesh=Mesh(np.array(jax.devices()), ("data",)),
+        in_specs=(rows, rows, members, members),
+        out_specs=(P(), P()),
+        check_vma=True,
+    )
+    loss, memory = jax.jit(sharded)(LABELS.astype(np.int32), MASK, LOGITS, OLD)
+    alone = outcome(method, OLD, 2, memory=COUNTS[:3])
+    np.testing.assert_array_equal(memory, alone.memory)
+    np.testing.assert_allclose(loss, alone.loss, rtol=1e-6)
+
+
+def test_the_target_changes_sides_when_the_new_model_proves_better():
+    """Every model predicts one class; the old one is right in 9 of 10."""
+    old = np.zeros((1, EXAMPLES, CLASSES), np.float32)
+    old[..., 1] = 5.0
+    new = np.roll(old, 2, axis=-1)  # predicts 3
+
+    def counted(right):
+        wrong = (100.0 - right) / (CLASSES - 1)
+        return np.full((CLASSES, CLASSES), wrong) + (right - wrong) * np.eye(CLASSES)
+
+    def followed(right):
+        memory = np.float32([counted(90.0), counted(right)])
+        out = outcome(BayesianUpdate(), old, 1, logits=new, memory=memory)
+        return out.loss < 1.0  # cross-entropy with the class that it predicts
+
+    # The old one's odds are 0.9 / 0.025 = 36, the new one's have to be 2.5 times them:
+    # 0.95 / 0.0125 = 76 is too little, 0.97 / 0.0075 = 129 is enough.
+    assert not any(followed(right) for right in (50.0, 90.0, 95.0))
+    assert followed(97.0)
+
+
+def test_before_the_first_batch_the_old_prediction_stands():
+    method = BayesianUpdate()
+    memory = method.init_memory(CLASSES)
+    assert memory.shape == (2, CLASSES, CLASSES) and np.all(memory > 0)
+    out = outcome(method, OLD[:1], 1, memory=memory)
+    log_p = jax.nn.log_softmax(LOGITS[0])
+    values = -np.take_along_axis(log_p, np.argmax(OLD[0], -1)[:, None], 1)[:, 0]
+    np.testing.assert_allclose(out.loss, np.mean(values[MASK > 0]), rtol=1e-6)
+    other = outcome(method, OLD[:1], 1, (LABELS + 1) % CLASSES, memory=memory)
+    assert other.loss == out.loss  # alpha = 1 leaves the labels out
+    assert np.any(other.memory != out.memory)
+
+
+@pytest.mark.parametrize("build", [BackwardCompatible, RACT, BayesianUpdate])
+def test_who_teaches_is_checked(build):
+    name, method = build.__name__, build()
+    with pytest.raises(ValueError, match=f"{name} needs an old model; name one"):
+        outcome(method, TEACHER, 0)
+    with pytest.raises(ValueError, match=f"{name} learns from old models alone"):
+        outcome(method, OLD, 1)
+    with pytest.raises(ValueError, match=f"{name} needs an old model"):
+        method.loss(None, {}, batch_of(LABELS), teacher=None, step=0, key=None)
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(ValueError, match="needs an old model or a teacher"):
+        FocalDistillation().loss(
+            None, {}, batch_of(LABELS), teacher=None, step=0, key=None
+        )
+    with pytest.raises(ValueError, match="olds=1, but the row has 2 old models"):
+        outcome(BayesianUpdate(), OLD, 2)
+    with pytest.raises(ValueError, match="keeps the method's memory"):
+        outcome(BayesianUpdate(olds=2), OLD, 2)
+    batch = batch_of(LABELS)
+    with pytest.raises(ValueError, match=r"outputs have \.features; these have none"):
+        RACT().loss(
+            lambda variables, images, extras: known_logits(variables, images),
+            {"params": jnp.asarray(LOGITS)},
+            batch,
+            teacher=Tutors(jnp.asarray(OLD)),
+            step=0,
+            key=batch.keys[0],
+        )
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: FocalDistillation(divergence="l1"), "kl, logits; got 'l1'"),
+        (lambda: BayesianUpdate(rule="map"), "mb, mbme, cr; got 'map'"),
+        (lambda: BayesianUpdate(olds=0), "olds must be at least 1; got 0"),
+    ],
+)
+def test_structure_is_checked(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
