@@ -210,7 +210,7 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
         variables = form.read(weights, {**like, "params": params})
     except ValueError as error:
         raise PretrainedError(f"{folder}: {error}") from error
-    kept = f"; {' and '.join(fresh)} start afresh" if fresh else ""
+    kept = f"; fresh: {', '.join(fresh)}" if fresh else ""
     return Pretrained(
         variables,
         fresh,

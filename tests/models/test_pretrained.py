@@ -1,0 +1,236 @@
+"""Hugging Face folders: what is read, what is refused. No PyTorch wrote these files."""
+
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from churn_jax import models
+from churn_jax.models import PretrainedError, load_pretrained
+from tests.models import drawn
+
+_TOKENS = jnp.array([[3, 9, 4], [7, 0, 0]])
+_BERT = {"vocabulary_size": 12, "positions": 4, "depth": 1, "width": 8, "hidden": 6}
+_SWIN = {"stages": (1, 1), "heads": (1, 2), "width": 4, "window": 2}
+_RESNET = {"stages": (1, 1), "width": 4}
+_NETWORKS = {
+    "bert": models.create("bert_tiny", num_classes=3, **_BERT),
+    "swin": models.create("swin_tiny", num_classes=3, **_SWIN),
+    "resnet": models.create("resnet18", num_classes=3, **_RESNET),
+}
+_CONFIGS = {
+    "bert": {
+        "vocab_size": 12,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 6,
+        "max_position_embeddings": 4,
+    },
+    "swin": {"embed_dim": 4, "depths": [1, 1], "num_heads": [1, 2], "window_size": 2},
+    "resnet": {
+        "depths": [1, 1],
+        "layer_type": "basic",
+        "embedding_size": 4,
+        "hidden_sizes": [4, 8],
+    },
+}
+_WRITE = {
+    "bert": models.bert_to_hugging_face,
+    "swin": models.swin_to_hugging_face,
+    "resnet": models.to_hugging_face,
+}
+every = pytest.mark.parametrize("kind", _NETWORKS)
+
+
+def _weights(kind):
+    """As in a file; drawn, so that each is another."""
+    x = _TOKENS if kind == "bert" else jnp.zeros((1, 32, 32, 3))
+    like = jax.eval_shape(_NETWORKS[kind].init, jax.random.key(0), x)
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), like)
+    shapes = {name: value.shape for name, value in _WRITE[kind](empty).items()}
+    return drawn.weights(shapes)
+
+
+def _folder(path, kind, weights, **config):
+    path.mkdir(exist_ok=True)
+    text = json.dumps({"model_type": kind, **_CONFIGS[kind], **config})
+    (path / "config.json").write_text(text)
+    save_file(weights, path / "model.safetensors")
+    return path
+
+
+@every
+def test_a_folder_is_read_and_gives_back_what_was_written(kind, tmp_path):
+    weights = _weights(kind)
+    counter = {"resnet.embedder.embedder.normalization.num_batches_tracked": 1}
+    extra = counter if kind == "resnet" else {}
+    stored = weights | {name: np.array(n) for name, n in extra.items()}
+    loaded = load_pretrained(_folder(tmp_path, kind, stored), _NETWORKS[kind])
+    assert loaded.fresh == () and loaded.note == f"weights of {kind} from {tmp_path}"
+    back = _WRITE[kind](loaded.variables)
+    assert back.keys() == weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(back[name], value)
+
+
+def test_names_are_those_of_hugging_face():
+    layer, block = "bert.encoder.layer.0.", "swin.encoder.layers.1.blocks.0."
+    for kind, name in (
+        ("bert", "bert.embeddings.token_type_embeddings.weight"),
+        ("bert", layer + "attention.output.LayerNorm.weight"),
+        ("bert", layer + "intermediate.dense.bias"),
+        ("bert", "bert.pooler.dense.weight"),
+        ("swin", block + "attention.self.relative_position_bias_table"),
+        ("swin", block + "layernorm_after.bias"),
+        ("swin", "swin.encoder.layers.0.downsample.reduction.weight"),
+        ("swin", "swin.layernorm.weight"),
+        ("resnet", "resnet.encoder.stages.1.layers.0.shortcut.normalization.bias"),
+    ):
+        assert name in _weights(kind)
+
+
+@every
+def test_other_classes_keep_a_fresh_head_and_the_rest_is_read(kind, tmp_path):
+    weights = _weights(kind)
+    folder = _folder(tmp_path, kind, weights)
+    network = _NETWORKS[kind].clone(num_classes=5)
+    loaded = load_pretrained(folder, network)
+    assert loaded.fresh == ("head",) and loaded.note.endswith("; fresh: head")
+    x = _TOKENS if kind == "bert" else jnp.zeros((1, 32, 32, 3))
+    shapes = jax.eval_shape(network.init, jax.random.key(0), x)
+    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, "f4"), shapes)
+    merged = loaded.into(ones)
+    assert jax.tree.structure(merged) == jax.tree.structure(shapes)
+    assert (merged["params"]["head"]["kernel"] == 1).all()
+    old = _WRITE[kind](merged)
+    for name, value in weights.items():
+        if not name.startswith("classifier"):
+            np.testing.assert_array_equal(old[name], value)
+
+
+def test_shards_are_joined_and_half_precision_becomes_float32(tmp_path):
+    weights = _weights("bert")
+    folder = _folder(tmp_path, "bert", {})
+    (folder / "model.safetensors").unlink()
+    where = {name: f"part{i % 2}.safetensors" for i, name in enumerate(weights)}
+    for part, dtype in (("part0", np.float16), ("part1", ml_dtypes.bfloat16)):
+        own = {n: weights[n].astype(dtype) for n in weights if part in where[n]}
+        save_file(own, folder / f"{part}.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": where}))
+    loaded = load_pretrained(folder, _NETWORKS["bert"])
+    for name, value in models.bert_to_hugging_face(loaded.variables).items():
+        assert value.dtype == np.float32
+        np.testing.assert_allclose(value, weights[name], rtol=2**-8)
+
+    def refused(message):
+        with pytest.raises(PretrainedError, match=message):
+            load_pretrained(folder, _NETWORKS["bert"])
+
+    index.write_text(json.dumps({"weight_map": where | {"more": "part0.safetensors"}}))
+    refused(r"part0.safetensors lacks more, see model.safetensors.index.json")
+    index.write_text(json.dumps({"weight_map": where | {"more": "../part0"}}))
+    refused(r"names '../part0', which is not in its folder")
+    index.write_text("{}")
+    refused(r"index.json has no weight_map")
+    index.write_text(json.dumps({"weight_map": where}))
+    (folder / "part1.safetensors").unlink()
+    refused(r"has no part1.safetensors")
+
+
+def test_names_of_older_and_bare_models_are_known_and_other_heads_left_out(tmp_path):
+    weights = _weights("bert")
+    older = {
+        name.removeprefix("bert.")
+        .replace("LayerNorm.weight", "LayerNorm.gamma")
+        .replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for name, value in weights.items()
+        if "pooler" not in name and "classifier" not in name
+    }
+    other = {
+        "cls.predictions.bias": np.zeros(12, "f4"),
+        "embeddings.position_ids": np.arange(4)[None],
+    }
+    folder = _folder(tmp_path, "bert", older | other)
+    loaded = load_pretrained(folder, _NETWORKS["bert"])
+    assert loaded.fresh == ("head", "pooler")
+    read = models.bert_to_hugging_face(loaded.variables)
+    assert len(read) == len(older)
+    for name, value in read.items():
+        np.testing.assert_array_equal(value, weights[name])
+
+
+def test_the_fingerprint_is_of_names_and_values(tmp_path):
+    weights = _weights("bert")
+    name = "bert.pooler.dense.bias"
+    prints = [
+        load_pretrained(_folder(tmp_path, "bert", w), _NETWORKS["bert"]).fingerprint
+        for w in (weights, weights, weights | {name: weights[name] + 1})
+    ]
+    assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bert.pooler.dense.bias": None}, "the weights lack bert.pooler.dense.bias"),
+        ({"bert.more": np.zeros(2)}, "the network has no place for bert.more"),
+        (
+            {"bert.pooler.dense.bias": np.zeros(3)},
+            r"bert.pooler.dense.bias must have shape \(8,\) for this network; got \(3,",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
+    weights = {**_weights("bert"), **change}
+    weights = {name: value for name, value in weights.items() if value is not None}
+    with pytest.raises(PretrainedError, match=f"{tmp_path}: {message}"):
+        load_pretrained(_folder(tmp_path, "bert", weights), _NETWORKS["bert"])
+
+
+@pytest.mark.parametrize(
+    ("config", "network", "message"),
+    [
+        ({"model_type": "gpt2"}, "bert", "of 'gpt2'; those of bert, resnet, swin can"),
+        ({"model_type": None}, "bert", "of None; those of"),
+        ({}, "swin", "'bert', which fit Bert; the network is Swin"),
+        ({"num_attention_heads": 4}, "bert", "num_attention_heads 4, .* needs 2"),
+        ({"hidden_act": "relu"}, "bert", "hidden_act 'relu', but .* needs 'gelu'"),
+    ],
+)
+def test_another_architecture_is_refused(config, network, message, tmp_path):
+    folder = _folder(tmp_path, "bert", _weights("bert"), **config)
+    with pytest.raises(PretrainedError, match=message):
+        load_pretrained(folder, _NETWORKS[network])
+
+
+def test_damaged_and_missing_files_are_refused(tmp_path):
+    def refused(message):
+        with pytest.raises(PretrainedError, match=message):
+            load_pretrained(tmp_path, _NETWORKS["bert"])
+
+    refused("has no config.json; a Hugging Face folder has")
+    (tmp_path / "config.json").write_text("{")
+    refused("config.json is not JSON")
+    (tmp_path / "config.json").write_text("[]")
+    refused(r"config.json must be a JSON object; got \[\]")
+    folder = _folder(tmp_path, "bert", _weights("bert"))
+    whole = (folder / "model.safetensors").read_bytes()
+    for size in (len(whole) - 10, 100, 3):
+        (folder / "model.safetensors").write_bytes(whole[:size])
+        refused(r"model.safetensors cannot be read: ")
+    (folder / "model.safetensors").unlink()
+    refused("has no model.safetensors")
+
+
+def test_without_the_package_the_message_names_the_extra(tmp_path, monkeypatch):
+    folder = _folder(tmp_path, "bert", _weights("bert"))
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(PretrainedError, match=r"pip install 'churn-jax\[pretrained\]'"):
+        load_pretrained(folder, _NETWORKS["bert"])
