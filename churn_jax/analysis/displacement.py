@@ -214,7 +214,10 @@ def drawn_norms(
     for block in blocks_of(len(networks), classes * draws):
         part = np.ascontiguousarray(networks[block]).reshape(-1, len(weights))
         moved = (part @ weights).reshape(-1, classes, draws)
-        out[block] = np.linalg.norm(moved, ord=order, axis=1)
+        if order == 2:  # several times faster than the general norm
+            out[block] = np.sqrt(np.einsum("ncd,ncd->nd", moved, moved))
+        else:
+            out[block] = np.linalg.norm(moved, ord=order, axis=1)
     return out
 
 

@@ -159,12 +159,14 @@ def kolmogorov_smirnov(observed: ArrayLike, simulated: ArrayLike) -> float:
 
 
 def _distance(a, b) -> float:
-    """Of two ascending samples; the supremum is at a point of one of them."""
-    at_a = np.searchsorted(b, a, side="right") / len(b)
-    at_b = np.searchsorted(a, b, side="right") / len(a)
-    own_a = np.searchsorted(a, a, side="right") / len(a)
-    own_b = np.searchsorted(b, b, side="right") / len(b)
-    return float(max(np.max(np.abs(own_a - at_a)), np.max(np.abs(at_b - own_b))))
+    """Of two ascending samples, which a stable sort merges in one pass."""
+    both = np.concatenate([a, b])
+    order = np.argsort(both, kind="stable")
+    steps = np.where(order < len(a), len(b), -len(a))  # whole numbers do not round
+    gap = np.abs(np.cumsum(steps))
+    merged = both[order]
+    gap[:-1][merged[1:] == merged[:-1]] = 0  # equal values are one step together
+    return float(gap.max() / (len(a) * len(b)))
 
 
 def goodness_of_fit(
