@@ -16,6 +16,7 @@ _COMMANDS = {
     "stream": "train click models in one pass over a stream and report",
     "report": "write table and report of a study's folder again",
     "diversity": "how much a finished study's ensembles differ, and where",
+    "displacement": "how far logits move between networks and between ensembles",
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
     "doctor": "versions, devices, mesh, and whether this machine repeats a run",
@@ -83,6 +84,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.diversity import diversity
 
         return diversity
+    if name == "displacement":
+        from churn_jax.command.displacement import displacement
+
+        return displacement
     if name == "data":
         from churn_jax.command.data import data
 

@@ -1,0 +1,107 @@
+"""`churn-jax displacement RUN`: how far logits move between networks and ensembles."""
+
+import dataclasses
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from churn_jax.command.options import read_options
+
+__all__ = ["displacement"]
+
+DESCRIPTION = (
+    "Reads the predictions of a finished study whose rows have many replicas, forms "
+    "ensembles of them, and compares the norm of the logits' displacement with what "
+    "normal logits would give; writes tables and figures."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the analysis.
+
+    Attributes:
+        folder: of a finished study, `runs/<study>`.
+        old: row of the old networks, or predictions of any framework, `FILE.npz`.
+        new: row of the new ones; the old row if none is named.
+        heterogeneous: rows, with commas, whose networks form mixed ensembles.
+        images: test images, evenly spaced, whose norms are tested.
+        sizes: members of ensembles, with commas, increasing.
+        draws: pairs of ensembles.
+        resamples: sets of normal networks for a p-value.
+        seed: of all draws.
+        out: folder of page and figures; default `displacement` in the study's.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    old: str
+    new: str = ""
+    heterogeneous: str = ""
+    images: int = 8
+    sizes: str = "1,2,4,8"
+    draws: int = 10_000
+    resamples: int = 200
+    seed: int = 0
+    out: Path | None = None
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"--sizes must be whole numbers with commas, such as 1,2,4; got {text!r}"
+        ) from None
+
+
+def displacement(argv: Sequence[str]) -> int:
+    """Computes, writes the page and prints the tables; returns the exit code."""
+    arguments = read_options(
+        Arguments, argv, prog="churn-jax displacement", description=DESCRIPTION
+    )
+    from churn_jax.reports import displacement as report
+    from churn_jax.reports.displacement_numbers import DisplacementOptions
+
+    options = DisplacementOptions(
+        images=arguments.images,
+        sizes=_sizes(arguments.sizes),
+        draws=arguments.draws,
+        resamples=arguments.resamples,
+        seed=arguments.seed,
+    )
+    began = time.perf_counter()
+    new = arguments.new or arguments.old
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        transient=True,
+    ) as bars:
+        total = report.parts_of(options, same=new == arguments.old)
+        task = bars.add_task("reading", total=total)
+        found = report.displacement_report(
+            arguments.folder,
+            arguments.old,
+            new,
+            options,
+            heterogeneous=[row for row in arguments.heterogeneous.split(",") if row],
+            on_part=lambda part: bars.update(task, advance=1, description=part),
+        )
+    out = arguments.out or arguments.folder / "displacement"
+    command = shlex.join(["churn-jax", "displacement", *argv])
+    written = report.write_displacement(found, out, command=command)
+    report.print_displacement(found)
+    print(f"\n{time.perf_counter() - began:.0f} s. Page: {written}")
+    return 0

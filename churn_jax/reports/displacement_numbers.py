@@ -1,0 +1,335 @@
+"""The numbers of `churn-jax displacement`, from predictions of two rows of a study.
+
+A row's replicas are the networks; ensembles of all sizes are formed of them. What
+classes not all networks know are left out, and the examples of those classes.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from churn_jax.analysis import (
+    GoodnessOfFit,
+    UpdatesBySize,
+    displacement_distribution,
+    ensemble_displacement_norms,
+    er_nfr_by_ensemble_size,
+    flip_rank_counts,
+    goodness_of_fit,
+    mixed_sides,
+    simulate_displacement_norms,
+    top_k_share,
+)
+from churn_jax.class_sets import known_classes
+from churn_jax.predictions import check_comparable, load_predictions
+from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+
+__all__ = [
+    "FEWEST_NETWORKS",
+    "Comparison",
+    "DisplacementOptions",
+    "Networks",
+    "TopShares",
+    "compare_rows",
+    "read_networks",
+    "updates_of_mixture",
+]
+
+FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
+SHOWN = 4  # images whose histograms are drawn
+MOST_UPDATES = 200  # draws that are taken on the whole test set
+
+
+@dataclasses.dataclass(frozen=True)
+class DisplacementOptions:
+    """What is computed.
+
+    Attributes:
+        images: examples, evenly spaced, whose norms are tested.
+        sizes: members of ensembles.
+        draws: ensembles, and simulated displacements.
+        resamples: sets of normal networks for a p-value.
+        seed: of all draws.
+    """
+
+    images: int = 8
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
+    draws: int = 10_000
+    resamples: int = 200
+    seed: int = 0
+
+    def __post_init__(self):
+        """Checks what needs no predictions."""
+        for name in ("images", "draws", "resamples"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1; got {getattr(self, name)}"
+                )
+        if not self.sizes or min(self.sizes) < 1:
+            raise ValueError(f"sizes must be at least 1; got {self.sizes}")
+        if list(self.sizes) != sorted(set(self.sizes)):
+            raise ValueError(f"sizes must increase; got {self.sizes}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Networks:
+    """Predictions of a row's networks on the examples that are compared.
+
+    Attributes:
+        label: of the row, for people.
+        ids: `[N]` of the examples.
+        labels: `[N]`, places among `classes`.
+        logits: `[R, N, C]` float64.
+        classes: `[C]` ids of the classes that all networks know.
+    """
+
+    label: str
+    ids: NDArray
+    labels: NDArray[np.int64]
+    logits: NDArray[np.float64]
+    classes: NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TopShares:
+    """Share of the displacement in the top K classes, mean over images and draws.
+
+    Attributes:
+        top: `[k]` values of K.
+        classes: C; if all classes moved alike, shares were `top / classes`.
+        shares: size of the ensembles to `[k]`.
+    """
+
+    top: NDArray[np.int64]
+    classes: int
+    shares: Mapping[int, NDArray[np.float64]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """All numbers of updates from one kind of network to another, or to its own.
+
+    Attributes:
+        label: of the two rows.
+        networks: how many there are of each kind.
+        fits: one per size.
+        ids: of the images whose norms are kept.
+        norms: size to `[draws, images]`, of those images.
+        simulated: the same of normal displacements.
+        centre: `[images]`, norm of the mean displacement: what no size takes away.
+        updates: error and negative flip rates, per size.
+        ranks: size to `[C]`, negative flips by the rank of their wrong class.
+        top: shares of the top K classes.
+    """
+
+    label: str
+    networks: tuple[int, ...]
+    fits: tuple[GoodnessOfFit, ...]
+    ids: tuple[str, ...]
+    norms: Mapping[int, NDArray[np.float64]]
+    simulated: Mapping[int, NDArray[np.float64]]
+    centre: NDArray[np.float64]
+    updates: UpdatesBySize
+    ranks: Mapping[int, NDArray[np.int64]]
+    top: TopShares
+
+
+def read_networks(study: StudyInfo, rows: Sequence[str]) -> dict[str, Networks]:
+    """Networks of rows on the same examples and classes.
+
+    Args:
+        study: from `read_study`.
+        rows: names of rows, or paths of predictions of any framework.
+
+    Raises:
+        ReportError: there is no such row, its predictions are missing, or the rows
+            share too few classes or no example.
+        PredictionsError: a file cannot be read, or holds other examples.
+    """
+    found = {row: load_predictions(_file_of(study, row)) for row in rows}
+    first = next(iter(found.values()))
+    for other in found.values():
+        check_comparable(first, other)
+    logits = {}
+    for row, predictions in found.items():
+        stopped = set(predictions.stopped)
+        kept = [r for r in range(len(predictions.logits)) if r not in stopped]
+        if not kept:
+            raise ReportError(f"all replicas of {row} have stopped")
+        logits[row] = predictions.logits[kept]
+    width = min(x.shape[-1] for x in logits.values())
+    known = np.all(
+        [known_classes(x[..., :width]).all(axis=(0, 1)) for x in logits.values()],
+        axis=0,
+    )
+    (classes,) = np.nonzero(known)
+    examples = np.isin(first.labels, classes)
+    if len(classes) < 2 or not examples.any():
+        raise ReportError(
+            f"the rows {', '.join(rows)} share {len(classes)} classes and "
+            f"{int(examples.sum())} examples of them; there is nothing to compare"
+        )
+    labels = {method.name: method.label for method in study.methods}
+    return {
+        row: Networks(
+            label=labels.get(row, row),
+            ids=first.ids[examples],
+            labels=np.searchsorted(classes, first.labels[examples]),
+            logits=x[:, examples][..., classes].astype(np.float64),
+            classes=classes,
+        )
+        for row, x in logits.items()
+    }
+
+
+def _file_of(study: StudyInfo, row: str) -> Path:
+    if row.endswith(".npz"):
+        return Path(row)
+    names = [method.name for method in study.methods]
+    if row not in names:
+        close = difflib.get_close_matches(row, names, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"rows: {', '.join(names)}"
+        raise ReportError(f"{study.folder} has no row {row!r}; {hint}")
+    path = study.method_folder(row) / TEST
+    if not path.is_file():
+        raise ReportError(f"{path} does not exist; has the row {row} finished?")
+    return path
+
+
+def compare_rows(
+    old: Networks,
+    new: Networks | None,
+    options: DisplacementOptions,
+    on_part: Callable[[str], None] = lambda part: None,
+) -> Comparison:
+    """All numbers of two kinds of networks.
+
+    Args:
+        old: networks of the old kind.
+        new: of the new kind; None compares ensembles of one kind, from two halves.
+        options: what to compute.
+        on_part: told of every part that is done, `1 + len(sizes)` of them.
+
+    Raises:
+        ReportError: there are too few networks for the sizes.
+    """
+    label = old.label if new is None else f"{old.label} → {new.label}"
+    a, b = old.logits, None if new is None else new.logits
+    side = len(a) // 2 if b is None else min(len(a), len(b))
+    if max(options.sizes) > side or min(len(x) for x in (a, b) if x is not None) < 2:
+        raise ReportError(
+            f"{label}: ensembles of {max(options.sizes)} need as many networks on "
+            f"either side, and two of each kind; there are {side} on a side"
+        )
+    key = jax.random.key(options.seed)
+    images = np.unique(
+        np.linspace(0, len(old.labels) - 1, options.images).round().astype(int)
+    )
+    few = (a[:, images], None if b is None else b[:, images])
+    shown = images[:SHOWN]
+    draws, fits, norms, simulated = options.draws, [], {}, {}
+    mean, covariance = displacement_distribution(
+        a[:, shown], None if b is None else b[:, shown]
+    )
+    for size in options.sizes:
+        own = jax.random.fold_in(key, size)
+        fits.append(
+            goodness_of_fit(
+                *few, size=size, draws=draws, key=own, resamples=options.resamples
+            )
+        )
+        norms[size] = ensemble_displacement_norms(
+            few[0][:, :SHOWN],
+            None if b is None else b[:, shown],
+            size=size,
+            draws=draws,
+            key=own,
+        )
+        simulated[size] = simulate_displacement_norms(
+            mean, covariance, size=size, draws=draws, key=own
+        )
+        on_part(f"{label}, ensembles of {size}")
+    updates = min(draws, MOST_UPDATES)
+    rates = er_nfr_by_ensemble_size(
+        a, b, old.labels, sizes=options.sizes, draws=updates, key=key
+    )
+    ends = sorted({options.sizes[0], options.sizes[-1]})
+    ranks = {
+        size: flip_rank_counts(
+            a, b, old.labels, size=size, draws=min(updates, 50), key=key
+        )
+        for size in ends
+    }
+    top = _top_shares(a, b, ends)
+    on_part(f"{label}, updates")
+    return Comparison(
+        label=label,
+        networks=fits[0].networks,
+        fits=tuple(fits),
+        ids=tuple(str(x) for x in old.ids[shown]),
+        norms=norms,
+        simulated=simulated,
+        centre=np.linalg.norm(mean, axis=-1),
+        updates=rates,
+        ranks=ranks,
+        top=top,
+    )
+
+
+def _top_shares(a, b, sizes: Sequence[int]) -> TopShares:
+    """Of disjoint ensembles, one after another: as many as the networks give."""
+    classes = a.shape[-1]
+    top = np.unique(np.geomspace(1, classes, 12).round().astype(int))
+    shares = {}
+    first, second = (a[: len(a) // 2], a[len(a) // 2 :]) if b is None else (a, b)
+    for size in sizes:
+        updates = min(len(first), len(second)) // size
+        found = [
+            [
+                np.nanmean(top_k_share(old_logits=old, new_logits=new, top_k=int(k)))
+                for k in top
+            ]
+            for old, new in (
+                [x[i * size : (i + 1) * size].mean(axis=0) for x in (first, second)]
+                for i in range(updates)
+            )
+        ]
+        shares[size] = np.mean(found, axis=0)
+    return TopShares(top, classes, shares)
+
+
+def updates_of_mixture(
+    rows: Sequence[Networks], options: DisplacementOptions
+) -> UpdatesBySize:
+    """Updates between heterogeneous ensembles, whose members are of several rows.
+
+    Args:
+        rows: two at least.
+        options: of which the sizes, draws and the seed count.
+
+    Raises:
+        ReportError: there are too few networks.
+    """
+    if len(rows) < 2 or min(len(row.logits) for row in rows) < 2:
+        raise ReportError(
+            "heterogeneous ensembles need at least two rows of at least two networks"
+        )
+    old, new = mixed_sides([row.logits for row in rows])
+    if max(options.sizes) > len(old):
+        raise ReportError(
+            f"heterogeneous ensembles of {max(options.sizes)} need as many networks "
+            f"on either side; there are {len(old)}"
+        )
+    return er_nfr_by_ensemble_size(
+        old,
+        new,
+        rows[0].labels,
+        sizes=options.sizes,
+        draws=min(options.draws, MOST_UPDATES),
+        key=jax.random.key(options.seed),
+    )

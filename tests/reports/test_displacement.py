@@ -1,0 +1,223 @@
+"""Tables, figures and files of `churn-jax displacement`, from made-up networks."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from churn_jax.analysis import ensemble_displacement_norms
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.predictions import Predictions, PredictionsError, save_predictions
+from churn_jax.reports.artefacts import ReportError, read_study
+from churn_jax.reports.displacement import (
+    displacement_report,
+    parts_of,
+    write_displacement,
+)
+from churn_jax.reports.displacement_example import (
+    flip_kinds,
+    two_class_figure,
+    two_classes,
+)
+from churn_jax.reports.displacement_numbers import (
+    DisplacementOptions,
+    Networks,
+    read_networks,
+)
+from churn_jax.reports.displacement_plots import (
+    errors_and_flips,
+    flip_ranks,
+    norm_histograms,
+    top_shares,
+)
+from tests.reports.fake_study import noisy_logits, write_study
+
+R, N, C = 8, 60, 4
+FEW = DisplacementOptions(images=3, sizes=(1, 2), draws=40, resamples=9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three rows; `fewer` does not know the last class, and a replica of it stopped."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(N) % C
+    rows = {row: noisy_logits(rng, labels, R, C, margin=1.5) for row in ("old", "new")}
+    rows["new"] += 0.5 * np.eye(C)[labels]
+    fewer = noisy_logits(rng, labels, R + 1, C)
+    fewer[..., 3] = UNKNOWN_LOGIT
+    fewer[R] = np.nan
+    stopped = {"fewer": [{"replica": R, "term": "loss", "step": 3}]}
+    return write_study(
+        tmp_path_factory.mktemp("displacement") / "study",
+        rows | {"fewer": fewer, "absent": None},
+        labels,
+        stopped=stopped,
+        title="A <study>",
+    )
+
+
+@pytest.fixture(scope="module")
+def written(folder):
+    """The report with a figure of each kind, written, and the parts it told of."""
+    parts = []
+    report = displacement_report(
+        folder,
+        "old",
+        "new",
+        FEW,
+        heterogeneous=("old", "new"),
+        draw=False,
+        on_part=parts.append,
+    )
+    found, networks = report.comparisons[1], read_networks(report.study, ["old", "new"])
+    pictures = (
+        errors_and_flips(report.updates),
+        two_class_figure(
+            two_classes(*networks.values()),
+            name="figure3",
+            label=found.label,
+            draws=20,
+            seed=0,
+        ),
+        flip_ranks(found, "figure4"),
+        norm_histograms(found, "figure5"),
+        top_shares(found, "top"),
+    )
+    report = dataclasses.replace(report, pictures=pictures)
+    write_displacement(report, folder / "out", command="churn-jax displacement <run>")
+    return report, folder / "out", parts
+
+
+def test_page_tables_and_figures_are_written(written):
+    report, out, parts = written
+    page = (out / "displacement.html").read_text()
+    assert page.count("<svg") == 5
+    for picture in report.pictures:
+        name = picture.name
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        svg = (out / f"{name}.svg").read_text()
+        assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
+    assert "A &lt;study&gt;" in page and "displacement &lt;run&gt;" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "8 networks of a kind are few" in page
+    text = (out / "displacement.md").read_text()
+    for caption in (
+        "Norm of the displacement, Old, 8 networks",
+        "Norm of the displacement, Old → New, 8 and 8 networks",
+        "Updates, Old → New",
+        "Updates, Heterogeneous of Old, New",
+    ):
+        assert caption in text
+    assert len(parts) == parts_of(FEW, same=False) == 6
+
+
+def test_numbers_are_those_of_the_analysis(folder, written):
+    report, out, _ = written
+    record = json.loads((out / "displacement.json").read_text())
+    own, other = report.comparisons
+    assert record["comparisons"][1]["label"] == "Old → New"
+    for found, entry in zip((own, other), record["comparisons"], strict=True):
+        assert [fit["size"] for fit in entry["fits"]] == [1, 2]
+        np.testing.assert_allclose(entry["fits"][0]["distance"], found.fits[0].distance)
+        # All pairs of single networks: the mean norm is that of 4 x 4 or 8 x 8 pairs.
+    networks = read_networks(read_study(folder), ["old", "new"])
+    a, b = (networks[row].logits[:, [0, 30, 59]] for row in ("old", "new"))
+    pairs = np.linalg.norm(a[:, None] - b[None], axis=-1)
+    spread = pairs.std(axis=(0, 1)) / np.sqrt(FEW.draws)
+    gap = np.abs(other.fits[0].observed - pairs.mean(axis=(0, 1)))
+    assert (gap < 5 * spread).all()
+    # Drawn histograms are of the norms that were tested.
+    np.testing.assert_allclose(
+        own.norms[2].mean(axis=0), own.fits[1].observed, rtol=1e-12
+    )
+    assert other.ids == ("0", "30", "59") and not own.centre.any()
+    assert sum(entry["flip_ranks"]["1"]) > 0 and entry["flip_ranks"]["1"][0] == 0
+    shares = entry["top_classes"]["shares"]["2"]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1)
+    rates = np.array(record["heterogeneous"]["updates"]["negative_flip_rate"])
+    assert rates.shape == (2, 40) and (rates > 0).any()
+
+
+def test_classes_that_a_row_does_not_know_are_left_out(folder):
+    study = read_study(folder)
+    found = read_networks(study, ["old", "fewer"])
+    for networks in found.values():
+        assert networks.classes.tolist() == [0, 1, 2]
+        assert networks.logits.shape == (R, 45, 3)  # without the replica that stopped
+        assert networks.labels.max() == 2 and len(networks.ids) == 45
+    assert read_networks(study, ["old"])["old"].logits.shape == (R, N, C)
+    options = DisplacementOptions(images=1, sizes=(1,), draws=5, resamples=1)
+    report = displacement_report(folder, "fewer", "fewer", options, draw=False)
+    assert report.classes == 3 and report.examples == 45 and not report.pictures
+
+
+def test_predictions_of_any_framework_take_part(folder, tmp_path):
+    own = read_networks(read_study(folder), ["old"])["old"]
+    elsewhere = Predictions(own.ids, own.labels, 2 * own.logits)
+    file = str(save_predictions(tmp_path / "theirs.npz", elsewhere))
+    found = read_networks(read_study(folder), ["old", file])
+    np.testing.assert_allclose(found[file].logits, 2 * own.logits, rtol=1e-6)
+    assert found[file].label == file
+    other = Predictions(own.ids + 1, own.labels, own.logits)
+    save_predictions(tmp_path / "other.npz", other)
+    with pytest.raises(PredictionsError, match="the examples differ"):
+        read_networks(read_study(folder), ["old", str(tmp_path / "other.npz")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sizes", "mixed", "message"),
+    [
+        ("odl", "new", (1,), (), "has no row 'odl'; did you mean old?"),
+        ("absent", "new", (1,), (), "has the row absent finished?"),
+        ("old", "new", (1, 5), (), "ensembles of 5 need as many networks"),
+        ("old", "new", (1,), ("old",), "at least two rows"),
+        ("old", "new", (1, 9), ("old", "new"), "heterogeneous ensembles of"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(folder, old, new, sizes, mixed, message):
+    options = DisplacementOptions(images=1, draws=2, sizes=sizes)
+    with pytest.raises(ReportError) as error:
+        displacement_report(folder, old, new, options, heterogeneous=mixed)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sizes": ()}, "sizes must be at least 1"),
+        ({"sizes": (0, 1)}, "sizes must be at least 1"),
+        ({"sizes": (2, 2)}, "sizes must increase"),
+        ({"draws": 0}, "draws must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        DisplacementOptions(**fields)
+
+
+def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
+    labels = np.array([0, 0, 1, 2, 2, 2])
+    logits = np.tile(5.0 * np.eye(3)[labels], (4, 1, 1))
+    logits[0, 3] = [9, 0, 0]  # an old network takes one of class 2 for 0
+    logits[2:, 4] = [9, 0, 0]  # the new networks, the second half, another one
+    networks = Networks("a", np.arange(6), labels, logits, np.array([3, 4, 7]))
+    found = two_classes(networks, None)
+    assert found.classes == (3, 7)  # by their ids
+    assert found.labels.tolist() == [0, 0, 1, 1, 1] and found.marked == 3
+    assert found.old.shape == found.new.shape == (2, 5, 2)
+    kinds = flip_kinds(found.old[0], found.new[0], found.labels)
+    assert kinds == ["same", "same", "positive flip", "negative flip", "same"]
+    right = networks.logits[1:2].repeat(2, axis=0)
+    never = Networks("a", networks.ids, labels, right, networks.classes)
+    assert two_classes(never, None).classes == (3, 4)
+
+
+def test_norms_of_the_figure_are_drawn_with_the_key_of_their_size(written):
+    report, _, _ = written
+    key = jax.random.fold_in(jax.random.key(FEW.seed), 2)
+    found = report.comparisons[0]
+    networks = read_networks(report.study, ["old"])["old"].logits[:, [0, 30, 59]]
+    norms = ensemble_displacement_norms(networks, size=2, draws=40, key=key)
+    np.testing.assert_array_equal(norms, found.norms[2])
