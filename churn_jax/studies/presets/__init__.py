@@ -42,6 +42,32 @@ from churn_jax.studies.presets.diversity_small import (
     dm_fashion_more,
     dm_mnist,
 )
+from churn_jax.studies.presets.elodi import (
+    elodi_figure2,
+    elodi_figure5,
+    elodi_figure6,
+    elodi_table1,
+    elodi_table2,
+    elodi_table3,
+    elodi_table4,
+    elodi_table5,
+    elodi_table6,
+    elodi_table7,
+    elodi_table8,
+    elodi_table10,
+    elodi_table11,
+)
+from churn_jax.studies.presets.elodi_small import (
+    elodi_ag_news,
+    elodi_architectures,
+    elodi_chain,
+    elodi_digits,
+    elodi_displacement,
+    elodi_fashion,
+    elodi_fashion_more,
+    elodi_growth,
+    elodi_guides,
+)
 from churn_jax.studies.presets.imagenet import imagenet, inaturalist2018
 from churn_jax.studies.presets.mnist import (
     claims_mnist,
@@ -100,6 +126,28 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "dm-end2-cifar10": dm_end2_cifar10,
     "dm-table6": dm_table6,
     "dm-table7": dm_table7,
+    "elodi-digits": elodi_digits,
+    "elodi-fashion": elodi_fashion,
+    "elodi-fashion-more": elodi_fashion_more,
+    "elodi-growth": elodi_growth,
+    "elodi-chain": elodi_chain,
+    "elodi-architectures": elodi_architectures,
+    "elodi-guides": elodi_guides,
+    "elodi-displacement": elodi_displacement,
+    "elodi-ag-news": elodi_ag_news,
+    "elodi-table1": elodi_table1,
+    "elodi-table2": elodi_table2,
+    "elodi-table3": elodi_table3,
+    "elodi-table4": elodi_table4,
+    "elodi-table5": elodi_table5,
+    "elodi-table6": elodi_table6,
+    "elodi-table7": elodi_table7,
+    "elodi-table8": elodi_table8,
+    "elodi-table10": elodi_table10,
+    "elodi-table11": elodi_table11,
+    "elodi-figure2": elodi_figure2,
+    "elodi-figure5": elodi_figure5,
+    "elodi-figure6": elodi_figure6,
 }
 
 # The smallest network of a family stands for it.

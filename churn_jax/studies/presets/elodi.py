@@ -1,0 +1,305 @@
+"""The fourth paper's own studies: ImageNet, iNaturalist 2017 and AG News.
+
+ImageNet's recipe is the paper's: SGD with momentum 0.9, 0.1 divided by ten every 30 of
+90 epochs, batches of 256; its footnote's public script decays by 1e-4. m = 8, K = 10,
+alpha = 0.8, dropout 0.2. KD and FD have the public code's constants. Ours: two runs of
+everything (the paper states none), the examples that validate, lambda 0.5 of Eq. 9, and
+where dropout is (before the last layer). Recipes for fine-tuning are ours as well.
+
+Fine-tuned networks start from Hugging Face folders, `pretrained/resnet-18`,
+`pretrained/resnet-50` and `pretrained/bert-base-uncased` where the command is run.
+"""
+
+import dataclasses
+
+from churn_jax.methods import ERM
+from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies.presets.elodi_rows import (
+    COLUMNS,
+    Rows,
+    Setting,
+    curve_rows,
+    distance_rows,
+    elodi_pair,
+    growth_rows,
+    joined,
+    main_rows,
+    offline_rows,
+    pair,
+)
+from churn_jax.studies.presets.elodi_versions import (
+    architecture_rows,
+    chain_rows,
+    guide_rows,
+    legacy_rows,
+)
+from churn_jax.studies.teaching import Teaching, Update
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.optim import OptimizerConfig
+
+__all__ = [
+    "elodi_figure2",
+    "elodi_figure5",
+    "elodi_figure6",
+    "elodi_table1",
+    "elodi_table2",
+    "elodi_table3",
+    "elodi_table4",
+    "elodi_table5",
+    "elodi_table6",
+    "elodi_table7",
+    "elodi_table8",
+    "elodi_table10",
+    "elodi_table11",
+]
+
+REPLICAS = 2
+VALIDATION = 10_000
+INATURALIST_CLASSES = 5089
+
+
+def _network(name: str, **fields) -> ModelConfig:
+    return ModelConfig(name, dtype="bfloat16", **fields)
+
+
+RN18, RN50, RN101 = (_network(f"resnet{depth}") for depth in (18, 50, 101))
+IMAGENET = Setting(old=RN18, new=RN50)
+
+
+def _imagenet(
+    name: str,
+    title: str,
+    rows: Rows,
+    published: str = "",
+    *,
+    baseline: str = "none",
+    replicas: int = REPLICAS,
+    data: str = "imagenet2012",
+    train: TrainConfig | None = None,
+) -> StudyConfig:
+    methods, updates = rows
+    recipe = TrainConfig(
+        epochs=90,
+        batch_size=256,
+        eval_batch_size=500,
+        eval_every_epochs=10,
+        optimizer=OptimizerConfig(
+            learning_rate=0.1,
+            momentum=0.9,
+            nesterov=False,
+            weight_decay=1e-4,
+            decay_on="all",
+            schedule="step",
+            step_epochs=(30, 60),
+        ),
+        checkpoint_every_seconds=300.0,
+    )
+    return StudyConfig(
+        name=name,
+        title=title,
+        data=DataConfig(name=data, validation=VALIDATION),
+        model=RN50,
+        train=dataclasses.replace(train or recipe, replicas=replicas),
+        methods=methods,
+        baseline=baseline,
+        published=published and f"elodi/{published}",
+        columns=COLUMNS,
+        updates=updates,
+    )
+
+
+def elodi_table1() -> StudyConfig:
+    """Table 1 and Figures 1 and 4."""
+    title = "ELODI, Table 1: ImageNet, ResNet-18 to ResNet-50"
+    return _imagenet("elodi-table1", title, main_rows(IMAGENET), "table1/imagenet")
+
+
+def elodi_table2() -> StudyConfig:
+    """Table 2: iNaturalist 2017, fine-tuned; growing data and all data."""
+    s = dataclasses.replace(
+        IMAGENET,
+        old=_network("resnet18", pretrained="pretrained/resnet-18"),
+        new=_network("resnet50", pretrained="pretrained/resnet-50"),
+    )
+    aimed = s.row("fd", "Focal distillation", s.fd(), teaching=Teaching(old=("old",)))
+    rows = joined(
+        growth_rows(s, INATURALIST_CLASSES),
+        pair(s),
+        ((aimed,), (Update("old", "fd", "Focal distillation", targeted=True),)),
+        elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()),
+    )
+    tuned = TrainConfig(
+        epochs=30,
+        batch_size=256,
+        eval_batch_size=500,
+        eval_every_epochs=5,
+        optimizer=OptimizerConfig(
+            learning_rate=0.01,
+            momentum=0.9,
+            weight_decay=1e-4,
+            decay_on="all",
+            schedule="step",
+            step_epochs=(10, 20),
+        ),
+        checkpoint_every_seconds=300.0,
+    )
+    title = "ELODI, Table 2: iNaturalist 2017, ResNet-18 to ResNet-50, fine-tuned"
+    return _imagenet(
+        "elodi-table2",
+        title,
+        rows,
+        "table2/inaturalist",
+        data="i_naturalist2017",
+        train=tuned,
+    )
+
+
+def elodi_table3() -> StudyConfig:
+    """Table 3: ImageNet, growing classes and growing samples per class."""
+    title = "ELODI, Table 3: ImageNet, growing data"
+    rows = growth_rows(IMAGENET, 1000)
+    return _imagenet("elodi-table3", title, rows, "table3/imagenet")
+
+
+def elodi_table4() -> StudyConfig:
+    """Table 4: AG News, two fine-tunings of BERT-base."""
+    bert = _network("bert_base", pretrained="pretrained/bert-base-uncased")
+    s = dataclasses.replace(IMAGENET, old=bert, new=bert)
+    rows = joined(pair(s), elodi_pair(s, "elodi", "ELODI", s.elodi()))
+    study = _imagenet("elodi-table4", "ELODI, Table 4: AG News", rows, "table4/ag_news")
+    return dataclasses.replace(
+        study,
+        data=DataConfig(
+            "ag_news_subset",
+            validation=VALIDATION,
+            sequence_length=128,
+            vocabulary="pretrained/bert-base-uncased",
+        ),
+        model=bert,
+        train=TrainConfig(
+            replicas=REPLICAS,
+            epochs=3,
+            batch_size=32,
+            eval_batch_size=200,
+            optimizer=OptimizerConfig(
+                name="adam",
+                learning_rate=2e-5,
+                weight_decay=0.01,
+                decay="decoupled",
+                schedule="cosine",
+                warmup_epochs=0.3,
+            ),
+        ),
+    )
+
+
+def elodi_table5() -> StudyConfig:
+    """Table 5: ResNet-18 to ResNet-50 to ResNet-101."""
+    title = "ELODI, Table 5: a chain of versions"
+    rows = chain_rows(IMAGENET, (RN18, RN50, RN101))
+    return _imagenet("elodi-table5", title, rows, "table5/imagenet", baseline="v1")
+
+
+def elodi_table6() -> StudyConfig:
+    """Table 6: ResNet-18 to ResNet-101, DenseNet-161 and Swin-Tiny.
+
+    Swin-Tiny is trained by its authors' optimiser, the other networks by ImageNet's
+    recipe; the length of its training is the study's.
+    """
+    models = {
+        "rn101": RN101,
+        "densenet161": _network("densenet161"),
+        "swin_tiny": _network("swin_tiny"),
+    }
+    adam = (
+        ("optimizer.name", "adam"),
+        ("optimizer.learning_rate", 5e-4),
+        ("optimizer.weight_decay", 0.05),
+        ("optimizer.decay", "decoupled"),
+        ("optimizer.schedule", "cosine"),
+        ("optimizer.warmup_epochs", 5.0),
+    )
+    specs, updates = architecture_rows(IMAGENET, models)
+    rows = tuple(
+        dataclasses.replace(spec, train=(*spec.train, *adam))
+        if spec.name.endswith("swin_tiny")
+        else spec
+        for spec in specs
+    )
+    title = "ELODI, Table 6: other architectures"
+    study = _imagenet(
+        "elodi-table6", title, (rows, updates), "table6/imagenet", baseline="old"
+    )
+    return dataclasses.replace(study, model=RN18)
+
+
+def elodi_table7() -> StudyConfig:
+    """Table 7: an old model that was trained without ELODI."""
+    title = "ELODI, Table 7: an untreated old model"
+    rows = legacy_rows(IMAGENET, (RN18, RN50, RN101))
+    return _imagenet("elodi-table7", title, rows, "table7/imagenet", baseline="v1")
+
+
+def elodi_table8() -> StudyConfig:
+    """Table 8: other guides. All-different ensembles are those of our zoo, of four.
+
+    The paper's eight are of a library of pretrained networks (its Table 9); two weak
+    and two strong kinds are here, twice each.
+    """
+    weak = [RN18, _network("vgg13"), RN18, _network("vgg13_bn")]
+    strong = [RN50, _network("densenet121"), _network("densenet161"), RN101]
+    second = (_network("vgg13"), _network("densenet121"))
+    rows = guide_rows(IMAGENET, weak, strong, second)
+    title = "ELODI, Table 8: guiding ensembles"
+    return _imagenet("elodi-table8", title, rows, "table8/imagenet")
+
+
+def elodi_table10() -> StudyConfig:
+    """Table 10: other distances from the ensemble."""
+    title = "ELODI, Table 10: distances"
+    rows = distance_rows(IMAGENET)
+    return _imagenet("elodi-table10", title, rows, "table10/imagenet")
+
+
+def elodi_table11() -> StudyConfig:
+    """Table 11: the ensemble asked in every update, or once."""
+    title = "ELODI, Table 11: online and offline"
+    rows = offline_rows(IMAGENET)
+    return _imagenet("elodi-table11", title, rows, "table11/imagenet")
+
+
+def elodi_figure2() -> StudyConfig:
+    """Figure 2: 16 networks of each kind, from which ensembles of every size are drawn.
+
+    `churn-jax displacement` draws the figure.
+    """
+    kinds = {"rn18": RN18, "rn50": RN50, "vgg13": _network("vgg13")}
+    rows = tuple(
+        MethodSpec(name, name, ERM(), model=model, train=(("seeds.base", i),))
+        for i, (name, model) in enumerate(kinds.items())
+    )
+    title = "ELODI, Figure 2: ensembles of every size"
+    updates = (Update("rn18", "rn50"),)
+    return _imagenet(
+        "elodi-figure2", title, (rows, updates), baseline="rn18", replicas=16
+    )
+
+
+def elodi_figure5() -> StudyConfig:
+    """Figure 5: 256 networks of each architecture."""
+    rows = (
+        MethodSpec("rn18", "ResNet-18", ERM(), model=RN18),
+        MethodSpec("rn50", "ResNet-50", ERM(), model=RN50, train=IMAGENET.of_new),
+    )
+    title = "ELODI, Figure 5: the norm of logit displacements"
+    updates = (Update("rn18", "rn50"),)
+    return _imagenet(
+        "elodi-figure5", title, (rows, updates), baseline="rn18", replicas=256
+    )
+
+
+def elodi_figure6() -> StudyConfig:
+    """Figure 6: the weight of LDI and the size of the ensemble."""
+    title = "ELODI, Figure 6: alpha and m"
+    rows = curve_rows(IMAGENET, (1, 2, 4), (0.5, 0.6, 0.7, 0.9, 1.0))
+    return _imagenet("elodi-figure6", title, rows, "figure6/imagenet")

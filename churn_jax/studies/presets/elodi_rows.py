@@ -1,0 +1,328 @@
+"""The rows of studies of model updates: one old network, one new one, every method."""
+
+import dataclasses
+from typing import Any
+
+from churn_jax.methods import (
+    ELODI,
+    ERM,
+    RACT,
+    BackwardCompatible,
+    BayesianUpdate,
+    EnsembleDistillation,
+    FocalDistillation,
+    Method,
+)
+from churn_jax.studies.config import MethodSpec, ModelConfig
+from churn_jax.studies.teaching import Teaching, Update
+
+__all__ = [
+    "COLUMNS",
+    "Rows",
+    "Setting",
+    "curve_rows",
+    "distance_rows",
+    "growth_rows",
+    "joined",
+    "main_rows",
+    "offline_rows",
+    "pair",
+]
+
+COLUMNS = ("accuracy", "churn", "surrogate_churn", "nll", "ece", "parameters")
+
+Rows = tuple[tuple[MethodSpec, ...], tuple[Update, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is updated to what, and the methods' constants.
+
+    Attributes:
+        old: network in use.
+        new: network that replaces it.
+        members: m, networks of a reference ensemble (paper: 8).
+        top_k: K of the top-K form (paper: 10).
+        alpha: of ELODI (paper: 0.8).
+        temperature: of KD and FD-KL (public code: 100).
+        distill: alpha of KD and FD (public code: 0.9).
+        dropout: p (paper: 0.2).
+        of_new: what new rows train with instead of the study's `TrainConfig`; other
+            seeds than the old ones', so that equal networks are not trained twice.
+        of_matching: likewise and besides, rows that match logits.
+    """
+
+    old: ModelConfig
+    new: ModelConfig
+    members: int = 8
+    top_k: int = 10
+    alpha: float = 0.8
+    temperature: float = 100.0
+    distill: float = 0.9
+    dropout: float = 0.2
+    of_new: tuple[tuple[str, Any], ...] = (("seeds.base", 1),)
+    of_matching: tuple[tuple[str, Any], ...] = ()
+
+    def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
+        """A row of the new network."""
+        matching = self.of_matching if _matches(method) else ()
+        fields = {"model": self.new, "train": (*self.of_new, *matching)} | fields
+        return MethodSpec(name, label, method, **fields)
+
+    def old_row(self, name: str, label: str, method: Method, **fields: Any):
+        """A row of the old network."""
+        matching = self.of_matching if _matches(method) else ()
+        fields = {"model": self.old, "train": matching} | fields
+        return MethodSpec(name, label, method, **fields)
+
+    def ensemble(self) -> ERM:
+        """Members trained independently, their logits averaged."""
+        return ERM(members=self.members, deploy="mean_logits")
+
+    def elodi(self, **fields: Any) -> ELODI:
+        """With the setting's alpha; `fields` as of the method."""
+        return ELODI(**({"alpha": self.alpha, "top_k": 0} | fields))
+
+    def kd(self, **fields: Any) -> EnsembleDistillation:
+        """Plain distillation."""
+        return EnsembleDistillation(
+            **({"alpha": self.distill, "temperature": self.temperature} | fields)
+        )
+
+    def fd(self, **fields: Any) -> FocalDistillation:
+        """Focal distillation."""
+        return FocalDistillation(
+            **({"alpha": self.distill, "temperature": self.temperature} | fields)
+        )
+
+    @property
+    def top(self) -> str:
+        """Name of the top-K row."""
+        return f"elodi_top{self.top_k}"
+
+
+def _matches(method: Method) -> bool:
+    """Whether logits are matched, whose gradients grow with them."""
+    focal = isinstance(method, FocalDistillation) and method.divergence == "logits"
+    return focal or isinstance(method, ELODI)
+
+
+def joined(*parts: Rows) -> Rows:
+    """Rows and updates of several parts; rows that several have are taken once."""
+    rows: dict[str, MethodSpec] = {}
+    for specs, _ in parts:
+        for spec in specs:
+            if rows.setdefault(spec.name, spec) != spec:
+                raise ValueError(f"two rows are called {spec.name}")
+    updates = dict.fromkeys(update for _, part in parts for update in part)
+    return tuple(rows.values()), tuple(updates)
+
+
+def pair(s: Setting) -> Rows:
+    """Both networks without treatment, and their ensembles."""
+    rows = (
+        s.old_row("old", "Old, no treatment", ERM()),
+        s.row("none", "No treatment", ERM()),
+        s.old_row(
+            "old_ensemble", f"Old, ensemble of {s.members}", s.ensemble(), equation=_I
+        ),
+        s.row("ensemble", f"Ensemble paragon, {s.members}x", s.ensemble(), equation=_I),
+    )
+    updates = (
+        Update("old", "none", "No treatment (single)"),
+        Update("old_ensemble", "ensemble", f"Ensemble paragon ({s.members}x)"),
+    )
+    return rows, updates
+
+
+_I = "[elodi] Eq. 2"
+_LDI, _TOP = "[elodi] Eq. 7", "[elodi] Eq. 8"
+_TABLE1 = "[elodi] Table 1"
+
+
+def elodi_pair(s: Setting, name: str, label: str, method: ELODI, **fields) -> Rows:
+    """Both networks by ELODI, each from the ensemble of its own kind."""
+    equation = _TOP if method.top_k else _LDI
+    rows = (
+        s.old_row(
+            f"old_{name}",
+            f"Old, {label}",
+            method,
+            teacher="old_ensemble",
+            equation=equation,
+            **fields,
+        ),
+        s.row(name, label, method, teacher="ensemble", equation=equation, **fields),
+    )
+    return rows, (Update(f"old_{name}", name, label),)
+
+
+def main_rows(s: Setting, elodi: bool = True) -> Rows:
+    """Table 1: no treatment, the paragon, methods that aim at the old model, ELODI.
+
+    Beside them churn distillation (Jiang et al., 2022).
+    """
+    old = Teaching(old=("old",))
+    drop = {
+        "old": dataclasses.replace(s.old, dropout=s.dropout),
+        "new": dataclasses.replace(s.new, dropout=s.dropout),
+    }
+    rows = (
+        s.old_row(
+            "old_dropout", f"Old, dropout {s.dropout:g}", ERM(), model=drop["old"]
+        ),
+        s.row(
+            "dropout",
+            f"Dropout {s.dropout:g}",
+            ERM(),
+            model=drop["new"],
+            equation=_TABLE1,
+        ),
+        s.row("bct", "BCT", BackwardCompatible(), teaching=old, equation=_TABLE1),
+        s.row("ract", "RACT", RACT(), teaching=old, equation=_TABLE1),
+        s.row("kd", "KD", s.kd(), teacher="old", equation=_TABLE1),
+        s.row("fd_kl", "FD-KL", s.fd(), teaching=old, equation=_TABLE1),
+        s.row(
+            "fd_lm",
+            "FD-LM",
+            s.fd(divergence="logits"),
+            teaching=old,
+            equation=_TABLE1,
+        ),
+        s.row("bu_cr", "BU-CR", BayesianUpdate(), teaching=old, equation=_TABLE1),
+        s.row(
+            "churn_kd",
+            "Churn distillation",
+            EnsembleDistillation(alpha=0.5, temperature=1.0),
+            teacher="old",
+            equation="[churn-distillation] Eq. 3",
+        ),
+    )
+    aimed = ("bct", "ract", "kd", "fd_kl", "fd_lm", "bu_cr", "churn_kd")
+    labels = {spec.name: spec.label for spec in rows}
+    updates = (
+        Update("old_dropout", "dropout", labels["dropout"]),
+        *(Update("old", name, labels[name], targeted=True) for name in aimed),
+    )
+    parts = [pair(s), (rows, updates)]
+    if elodi:
+        parts.append(elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()))
+        method = s.elodi(top_k=s.top_k)
+        parts.append(elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", method))
+    return joined(*parts)
+
+
+def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
+    """Table 3: old models of half the classes, or of half of every class's examples.
+
+    Names of rows with half the classes end in `_classes`, with half the examples in
+    `_samples`. The new rows are those of all data.
+    """
+    (_, none, _, ensemble), _ = pair(s)
+    full = s.elodi(top_k=s.top_k)
+    rows = [
+        none,
+        ensemble,
+        s.row(
+            "elodi", "ELODI, all classes", s.elodi(), teacher="ensemble", equation=_LDI
+        ),
+        s.row(s.top, f"ELODI, K = {s.top_k}", full, teacher="ensemble", equation=_TOP),
+    ]
+    updates: list[Update] = []
+    kinds: dict[str, dict[str, Any]] = {
+        "classes": {"classes": tuple(range(int(num_classes * share)))},
+        "samples": {"class_share": share},
+    }
+    for kind, cut in kinds.items():
+        what = f"half the {kind}"
+        rows += [
+            s.old_row(f"old_{kind}", f"Old, {what}", ERM(), **cut),
+            s.old_row(
+                f"old_ensemble_{kind}", f"Old ensemble, {what}", s.ensemble(), **cut
+            ),
+        ]
+        for name, method in (("elodi", s.elodi()), (s.top, full)):
+            rows.append(
+                s.old_row(
+                    f"old_{name}_{kind}",
+                    f"Old, {name}, {what}",
+                    method,
+                    teacher=f"old_ensemble_{kind}",
+                    **cut,
+                )
+            )
+        rows.append(
+            s.row(
+                f"fd_{kind}",
+                f"Focal distillation, {what}",
+                s.fd(),
+                teaching=Teaching(old=(f"old_{kind}",)),
+                equation="[elodi] Table 3",
+            )
+        )
+        updates += [
+            Update(f"old_{kind}", "none", f"No treatment, {what}"),
+            Update(f"old_{kind}", f"fd_{kind}", f"Focal distillation, {what}", True),
+            Update(f"old_ensemble_{kind}", "ensemble", f"Ensemble paragon, {what}"),
+            Update(f"old_elodi_{kind}", "elodi", f"ELODI, {what}"),
+            Update(f"old_{s.top}_{kind}", s.top, f"ELODI, K = {s.top_k}, {what}"),
+        ]
+    return tuple(rows), tuple(updates)
+
+
+def distance_rows(s: Setting) -> Rows:
+    """Table 10: the same ensembles distilled by other distances."""
+    kinds: tuple[tuple[str, str, Method], ...] = (
+        (
+            "kd_ensemble",
+            f"Ensemble w/ KD, tau = {s.temperature:g}",
+            s.kd(average="logits"),
+        ),
+        ("fd_ensemble", f"Ensemble w/ FD, tau = {s.temperature:g}", s.fd()),
+        ("fd_ensemble_t1", "Ensemble w/ FD, tau = 1", s.fd(temperature=1.0)),
+        (
+            "elodi_release",
+            "ELODI, the release's mean",
+            s.elodi(form="release"),
+        ),
+    )
+    rows, updates = [], []
+    for name, label, method in kinds:
+        found = {"equation": "[elodi] Table 10"}
+        rows += [
+            s.old_row(
+                f"old_{name}", f"Old, {label}", method, teacher="old_ensemble", **found
+            ),
+            s.row(name, label, method, teacher="ensemble", **found),
+        ]
+        updates.append(Update(f"old_{name}", name, label))
+    best = elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", s.elodi(top_k=s.top_k))
+    return joined(pair(s), best, (tuple(rows), tuple(updates)))
+
+
+def offline_rows(s: Setting) -> Rows:
+    """Table 11: the ensemble's logits inferred in every update, or once before."""
+    method = s.elodi(top_k=s.top_k)
+    cached = Teaching(offline=True)
+    return joined(
+        pair(s),
+        elodi_pair(s, "elodi_online", "Online", method),
+        elodi_pair(s, "elodi_offline", "Offline", method, teaching=cached),
+    )
+
+
+def curve_rows(
+    s: Setting, sizes: tuple[int, ...] = (1, 2, 4), alphas: tuple[float, ...] = ()
+) -> Rows:
+    """Figure 6: NFR and ER against the size of the ensemble and the weight of LDI."""
+    parts = [pair(s)]
+    for m in (*sizes, s.members):
+        taught = Teaching(members=m if m < s.members else 0)
+        name, label = f"elodi_m{m}", f"ELODI, m={m}"
+        method = s.elodi(top_k=s.top_k)
+        parts.append(elodi_pair(s, name, label, method, teaching=taught))
+    for alpha in alphas:
+        name = f"elodi_alpha{round(100 * alpha):03d}"
+        method = s.elodi(top_k=s.top_k, alpha=alpha)
+        parts.append(elodi_pair(s, name, f"ELODI, alpha={alpha:g}", method))
+    return joined(*parts)

@@ -1,0 +1,254 @@
+"""Rows of chains of versions, of other architectures and of other guides."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from churn_jax.methods import ERM
+from churn_jax.studies.config import MethodSpec, ModelConfig
+from churn_jax.studies.presets.elodi_rows import Rows, Setting, joined, pair
+from churn_jax.studies.teaching import Teaching, Update
+
+__all__ = [
+    "architecture_rows",
+    "chain_rows",
+    "guide_rows",
+    "interpolation_rows",
+    "legacy_rows",
+]
+
+
+def _versions(s: Setting, models: Sequence[ModelConfig]):
+    """A setting for every version, from 1; each has seeds of its own."""
+    return {
+        number: dataclasses.replace(
+            s, new=model, of_new=(*s.of_new, ("seeds.base", number - 1))
+        )
+        for number, model in enumerate(models, 1)
+    }
+
+
+def _between(names: Sequence[str], label: str, targeted: bool = False):
+    """Every earlier version against every later one."""
+    return tuple(
+        Update(old, new, f"{label}: {i} to {j}", targeted)
+        for i, old in enumerate(names, 1)
+        for j, new in enumerate(names, 1)
+        if i < j
+    )
+
+
+def chain_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
+    """Table 5: three versions without treatment, by focal distillation, and by ELODI.
+
+    Focal distillation aims at the version before (chain), the first (radial), or all
+    before (fully connected); the second version is the same in all three.
+    """
+    made = _versions(s, models)
+    top = s.elodi(top_k=s.top_k)
+    rows: list[MethodSpec] = []
+    for number, of in made.items():
+        untreated = "v1" if number == 1 else f"none_v{number}"
+        rows += [
+            of.row(untreated, f"Version {number}, no treatment", ERM()),
+            of.row(f"ensemble_v{number}", f"Version {number}, ensemble", s.ensemble()),
+            of.row(
+                f"elodi_v{number}",
+                f"Version {number}, ELODI",
+                top,
+                teacher=f"ensemble_v{number}",
+                equation="[elodi] Eq. 8",
+            ),
+        ]
+    aims = {
+        "fd_v2": (2, ("v1",)),
+        "fd_chain_v3": (3, ("fd_v2",)),
+        "fd_radial_v3": (3, ("v1",)),
+        "fd_fc_v3": (3, ("v1", "fd_v2")),
+    }
+    for name, (number, old) in aims.items():
+        label = f"Version {number}, FD at {' and '.join(old)}"
+        fields = {"teaching": Teaching(old=old), "equation": "[elodi] Table 5"}
+        rows.append(made[number].row(name, label, s.fd(), **fields))
+    updates = (
+        *_between(("v1", "none_v2", "none_v3"), "None"),
+        *_between(("v1", "fd_v2", "fd_chain_v3"), "FD (chain)", True),
+        *_between(("v1", "fd_v2", "fd_radial_v3"), "FD (radial)", True),
+        *_between(("v1", "fd_v2", "fd_fc_v3"), "FD (fc)", True),
+        *_between(("ensemble_v1", "ensemble_v2", "ensemble_v3"), "Ensemble"),
+        *_between(("elodi_v1", "elodi_v2", "elodi_v3"), "ELODI"),
+    )
+    # The first focal update is one and the same in the three schemes.
+    seen = {(update.old, update.new): update for update in reversed(updates)}
+    return tuple(rows), tuple(u for u in updates if seen[u.old, u.new] is u)
+
+
+def legacy_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
+    """Table 7: version 1 has had no treatment; LDI towards it never, once, or twice."""
+    made = _versions(s, models)
+    rows = [made[1].row("v1", "Version 1, no treatment", ERM())]
+    names = {2: ("none_v2", "both_v2"), 3: ("none_v3", "once_v3")}
+    for number, (plain, legacy) in names.items():
+        of, guide = made[number], f"ensemble_v{number}"
+        rows += [
+            of.row(guide, f"Version {number}, ensemble", s.ensemble()),
+            of.row(
+                plain,
+                f"Version {number}, ELODI",
+                s.elodi(top_k=s.top_k),
+                teacher=guide,
+                equation="[elodi] Eq. 8",
+            ),
+            of.row(
+                legacy,
+                f"Version {number}, ELODI and LDI to version 1",
+                s.elodi(top_k=s.top_k, mix=0.5),
+                teacher=guide,
+                teaching=Teaching(old=("v1",)),
+                equation="[elodi] Eq. 9",
+            ),
+        ]
+    updates = (
+        *_between(("v1", "none_v2", "none_v3"), "LDI to version 1 never"),
+        Update("v1", "once_v3", "LDI to version 1 once: 1 to 3", True),
+        Update("none_v2", "once_v3", "LDI to version 1 once: 2 to 3"),
+        Update("v1", "both_v2", "LDI to version 1 twice: 1 to 2", True),
+        Update("both_v2", "once_v3", "LDI to version 1 twice: 2 to 3"),
+    )
+    return tuple(rows), updates
+
+
+def architecture_rows(s: Setting, models: dict[str, ModelConfig]) -> Rows:
+    """Table 6: one old network, new ones of other families, by name."""
+    old = [
+        s.old_row("old", "Old, no treatment", ERM()),
+        s.old_row("old_ensemble", f"Old, ensemble of {s.members}", s.ensemble()),
+        s.old_row(
+            "old_elodi", "Old, ELODI", s.elodi(top_k=s.top_k), teacher="old_ensemble"
+        ),
+    ]
+    rows, updates = old, []
+    for name, model in models.items():
+        of = dataclasses.replace(s, new=model)
+        rows = [
+            *rows,
+            of.row(f"none_{name}", f"{name}, no treatment", ERM()),
+            of.row(f"ensemble_{name}", f"{name}, ensemble", s.ensemble()),
+            of.row(
+                f"elodi_{name}",
+                f"{name}, ELODI",
+                s.elodi(top_k=s.top_k),
+                teacher=f"ensemble_{name}",
+                equation="[elodi] Table 6",
+            ),
+        ]
+        updates += [
+            Update("old", f"none_{name}", f"None, to {name}"),
+            Update("old_ensemble", f"ensemble_{name}", f"Ensemble, to {name}"),
+            Update("old_elodi", f"elodi_{name}", f"ELODI, to {name}"),
+        ]
+    return tuple(rows), tuple(updates)
+
+
+def guide_rows(
+    s: Setting,
+    weak: Sequence[ModelConfig],
+    strong: Sequence[ModelConfig],
+    mixed: tuple[ModelConfig, ModelConfig],
+) -> Rows:
+    """Table 8: both networks guided by homogeneous, mixed and all-different ensembles.
+
+    Args:
+        s: the setting.
+        weak: networks of the all-different ensemble of old strength.
+        strong: likewise, of new strength.
+        mixed: the second kind of network beside the old, and beside the new one.
+    """
+    half = s.members // 2
+    guides: dict[str, tuple[MethodSpec, MethodSpec]] = {}
+
+    def committee(name: str, label: str, parts) -> tuple[MethodSpec, MethodSpec]:
+        def method(models):
+            return ERM(members=sum(n for _, n in models), deploy="mean_logits")
+
+        old, new = parts
+        return (
+            s.old_row(f"{name}_guide_weak", f"{label}, weak", method(old), models=old),
+            s.row(f"{name}_guide_strong", f"{label}, strong", method(new), models=new),
+        )
+
+    guides["all_diff"] = committee(
+        "all_diff",
+        "All-different ensemble",
+        (tuple((m, 1) for m in weak), tuple((m, 1) for m in strong)),
+    )
+    guides["mixed"] = committee(
+        "mixed",
+        "Mixed ensemble",
+        (((s.old, half), (mixed[0], half)), ((s.new, half), (mixed[1], half))),
+    )
+    rows = [row for both in guides.values() for row in both]
+    updates: list[Update] = []
+    method = s.elodi(top_k=s.top_k)
+
+    def guided(name: str, label: str, old: str, new: str, **fields: Any) -> None:
+        rows.extend(
+            (
+                s.old_row(
+                    f"old_{name}", f"Old, {label}", method, teacher=old, **fields
+                ),
+                s.row(name, label, method, teacher=new, **fields),
+            )
+        )
+        updates.append(Update(f"old_{name}", name, label))
+
+    different = ("all_diff_guide_weak", "all_diff_guide_strong")
+    calibrated = Teaching(calibrated=True)
+    guided("all_diff_strong", "All-different", *different)
+    guided(
+        "all_diff_strong_calibrated",
+        "All-different, calibrated",
+        *different,
+        teaching=calibrated,
+    )
+    guided("mixed_strong", "Mixed", "mixed_guide_weak", "mixed_guide_strong")
+    guided("homogeneous_strong", "Homogeneous", "old_ensemble", "ensemble")
+    # The old network's guide teaches the new one, too.
+    for kind, guide in (
+        ("all_diff", "all_diff_guide_weak"),
+        ("mixed", "mixed_guide_weak"),
+        ("homogeneous", "old_ensemble"),
+    ):
+        label = f"{kind.replace('_', '-').capitalize()}, old guide for both"
+        rows.append(s.row(f"{kind}_weak", label, method, teacher=guide))
+        updates.append(Update(f"old_{kind}_strong", f"{kind}_weak", label))
+    return joined(pair(s), (tuple(rows), tuple(updates)))
+
+
+def interpolation_rows(s: Setting, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> Rows:
+    """Weight interpolation (BCWI): new data for the same network, trained further.
+
+    The old network has seen half of every class's examples; the new one starts from
+    its weights and sees all.
+    """
+    rows = [s.row("old_half", "Old, half the samples", ERM(), class_share=0.5)]
+    updates = []
+    for share in (0.0, *shares):
+        name = f"bcwi_{round(100 * share):03d}"
+        label = f"Fine-tuned, {share:g} old weights"
+        rows.append(
+            s.row(
+                name,
+                label,
+                ERM(),
+                start="old_half",
+                keep=share,
+                equation="[bcwi] Sec. 3",
+            )
+        )
+        updates.append(Update("old_half", name, label, targeted=True))
+    scratch = s.row(
+        "retrained", "Retrained", ERM(), train=(*s.of_new, ("seeds.base", 2))
+    )
+    update = Update("old_half", "retrained", "Retrained on all samples")
+    return (*rows, scratch), (update, *updates)
