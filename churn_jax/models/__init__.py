@@ -9,6 +9,7 @@ from churn_jax.models.batch_ensemble import (
     MemberBatchNorm,
     check_fast_weights,
 )
+from churn_jax.models.bert import Bert, BertLayer
 from churn_jax.models.click import ClickModel
 from churn_jax.models.cnn import LeNet5
 from churn_jax.models.convert import (
@@ -17,13 +18,23 @@ from churn_jax.models.convert import (
     to_hugging_face,
     to_timm,
 )
+from churn_jax.models.convert_transformers import (
+    bert_from_hugging_face,
+    bert_to_hugging_face,
+    swin_from_hugging_face,
+    swin_to_hugging_face,
+)
+from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
 from churn_jax.models.gate import Gate
 from churn_jax.models.layers import PLAIN, Layers
 from churn_jax.models.mimo import MIMO
 from churn_jax.models.mlp import MLP
+from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
 from churn_jax.models.resnet import BasicBlock, ResNet
 from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
 from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
+from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
+from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
 from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
 from churn_jax.models.zoo import available, create
 
@@ -31,11 +42,16 @@ __all__ = [
     "MIMO",
     "MLP",
     "PLAIN",
+    "VGG",
     "BasicBlock",
     "BatchEnsemble",
     "BatchEnsembleConv",
     "BatchEnsembleDense",
+    "Bert",
+    "BertLayer",
     "ClickModel",
+    "DenseLayer",
+    "DenseNet",
     "Gate",
     "ImageNetBlock",
     "ImageNetResNet",
@@ -43,17 +59,30 @@ __all__ = [
     "LeNet5",
     "MemberBatchNorm",
     "ModelOutput",
+    "PatchMerging",
     "PreActivationBlock",
     "PreActivationBottleneck",
+    "Pretrained",
+    "PretrainedError",
     "ResNet",
     "ResNetV2",
+    "Swin",
+    "SwinBlock",
+    "Transition",
+    "VGGStage",
     "WideResNet",
+    "adaptive_average_pool",
     "available",
     "banded_convolution",
+    "bert_from_hugging_face",
+    "bert_to_hugging_face",
     "check_fast_weights",
     "create",
     "from_hugging_face",
     "from_timm",
+    "load_pretrained",
+    "swin_from_hugging_face",
+    "swin_to_hugging_face",
     "to_hugging_face",
     "to_timm",
 ]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers
+from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout, drop
 from churn_jax.typing import Array
 
 __all__ = ["LeNet5"]
@@ -63,6 +63,7 @@ class LeNet5(Layered, nn.Module):
             elsewhere; name one when compiling for a device that is not the default.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         Unlike in the original the second convolution sees all six input maps, the
@@ -86,10 +87,12 @@ class LeNet5(Layered, nn.Module):
     axis_name: str | None = None
     layout: Layout = "auto"
     layers: Layers = PLAIN
+    dropout: float = 0.0
 
     def __post_init__(self):
         if self.layout not in _LAYOUTS:
             raise ValueError(f"layout must be one of {_LAYOUTS}; got {self.layout!r}")
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -128,5 +131,6 @@ class LeNet5(Layered, nn.Module):
             name = f"dense{number}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=he, name=name)(x)
             x = nn.relu(x)
+        x = drop(x, self.dropout, train)
         logits = layers.head(self.num_classes, dtype=self.dtype)(x)
         return layers.output(logits, x, entered)

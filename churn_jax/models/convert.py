@@ -1,96 +1,23 @@
-"""ResNet weights to and from the names of public PyTorch models; NumPy only.
+"""Weights to and from the names of public PyTorch models; NumPy only.
 
 `state_dict()` of a PyTorch model, or the tensors of a safetensors file, as NumPy arrays
 are all that is needed: nothing here imports PyTorch or JAX.
 """
 
-import dataclasses
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from churn_jax.models.public_names import (
+    PublicNames,
+    hugging_face_names,
+    timm_names,
+)
+
 __all__ = ["from_hugging_face", "from_timm", "to_hugging_face", "to_timm"]
 
-_BLOCK = re.compile(r"stage(\d+)_block(\d+)")
-_PART = re.compile(r"(conv|norm)(\d+)")
-_LEAVES = {
-    "kernel": "weight",
-    "scale": "weight",
-    "bias": "bias",
-    "mean": "running_mean",
-    "var": "running_var",
-}
 _COUNTER = "num_batches_tracked"  # of every batch norm; only PyTorch keeps it
-
-
-def _hugging_face_module(*modules: str) -> str | None:
-    outer = {
-        "head": "classifier.1",
-        "stem": "resnet.embedder.embedder.convolution",
-        "stem_norm": "resnet.embedder.embedder.normalization",
-    }
-    inner = {
-        "shortcut": "shortcut.convolution",
-        "shortcut_norm": "shortcut.normalization",
-    }
-    if len(modules) == 1:
-        return outer.get(modules[0])
-    block, part = _BLOCK.fullmatch(modules[0]), modules[1]
-    if numbered := _PART.fullmatch(part):
-        kind = {"conv": "convolution", "norm": "normalization"}[numbered[1]]
-        within = f"layer.{int(numbered[2]) - 1}.{kind}"
-    else:
-        within = inner.get(part)
-    if block is None or within is None:
-        return None
-    place = f"stages.{int(block[1]) - 1}.layers.{int(block[2]) - 1}"
-    return f"resnet.encoder.{place}.{within}"
-
-
-def _timm_module(*modules: str) -> str | None:
-    outer = {"head": "head.fc", "stem": "stem.conv", "norm": "norm"}
-    inner = {"shortcut": "downsample.conv"}
-    if len(modules) == 1:
-        return outer.get(modules[0])
-    block, part = _BLOCK.fullmatch(modules[0]), modules[1]
-    within = part if _PART.fullmatch(part) else inner.get(part)
-    if block is None or within is None:
-        return None
-    return f"stages.{int(block[1]) - 1}.blocks.{int(block[2]) - 1}.{within}"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Format:
-    """How a public library names and shapes the weights of one of our networks."""
-
-    network: str
-    module: Callable[..., str | None]
-    dense_is_convolution: bool
-
-    def name(self, path: tuple[str, ...]) -> str:
-        _, *modules, leaf = path
-        module = self.module(*modules) if 1 <= len(modules) <= 2 else None
-        if module is None or leaf not in _LEAVES:
-            raise ValueError(
-                f"these are not the variables of {self.network}: it has no "
-                f"{'/'.join(path)}"
-            )
-        return f"{module}.{_LEAVES[leaf]}"
-
-    def shape(self, path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """PyTorch's shape: channels out, channels in, height, width."""
-        if path[-1] != "kernel":
-            return tuple(shape)
-        *window, inside, outside = shape
-        if not window and self.dense_is_convolution:
-            window = [1, 1]
-        return (outside, inside, *window)
-
-
-_HUGGING_FACE = _Format("ImageNetResNet", _hugging_face_module, False)
-_TIMM = _Format("ResNetV2", _timm_module, True)
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple, Any]]:
@@ -107,7 +34,7 @@ def _some(names) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _read(weights: Mapping[str, Any], like: Any, form: _Format) -> dict:
+def _read(weights: Mapping[str, Any], like: Any, form: PublicNames) -> dict:
     wanted = {form.name(path): (path, leaf) for path, leaf in _leaves(like)}
     given = {name for name in weights if not name.endswith(_COUNTER)}
     if missing := wanted.keys() - given:
@@ -131,14 +58,15 @@ def _read(weights: Mapping[str, Any], like: Any, form: _Format) -> dict:
     return variables
 
 
-def _write(variables: Any, form: _Format) -> dict[str, np.ndarray]:
+def _write(variables: Any, form: PublicNames) -> dict[str, np.ndarray]:
     weights = {}
     for path, leaf in _leaves(variables):
-        value = np.asarray(leaf, np.float32)
+        value, name = np.asarray(leaf, np.float32), form.name(path)
         if path[-1] == "kernel":  # [..., I, O] -> [O, I, ...]
+            outside, inside, *window = form.shape(path, leaf.shape)
+            value = value.reshape(*window, inside, outside)
             value = np.moveaxis(value, (-1, -2), (0, 1))
-        shape = form.shape(path, leaf.shape)
-        weights[form.name(path)] = np.ascontiguousarray(value).reshape(shape)
+        weights[name] = np.ascontiguousarray(value)
     return weights
 
 
@@ -172,7 +100,7 @@ def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
             ...
         ValueError: the weights lack classifier.1.bias, classifier.1.weight
     """
-    return _read(weights, like, _HUGGING_FACE)
+    return _read(weights, like, hugging_face_names(like))
 
 
 def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
@@ -194,14 +122,15 @@ def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
         >>> weights["resnet.embedder.embedder.convolution.weight"].shape
         (64, 3, 7, 7)
     """
-    return _write(variables, _HUGGING_FACE)
+    return _write(variables, hugging_face_names(variables))
 
 
 def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
-    """Variables of a `ResNetV2` from timm's pre-activation models with batch norm.
+    """Variables of a `ResNetV2`, a `DenseNet` or a `VGG` from timm's.
 
     Args:
-        weights: PyTorch's name to array, as in `state_dict()` of `resnetv2_50`.
+        weights: PyTorch's name to array, as in `state_dict()` of `resnetv2_50` (a
+            pre-activation model with batch norm), `densenet121` or `vgg13`.
         like: variables of the network, or their shapes from `jax.eval_shape`.
 
     Returns:
@@ -210,6 +139,11 @@ def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
     Raises:
         ValueError: a weight is missing, has no place or has another shape.
 
+    Notes:
+        timm's first dense layer of a VGG is a convolution over the whole grid, `[O, I,
+        H, W]`; ours takes rows in row, column, channel order. torchvision's DenseNets
+        have the same names; its VGGs have not.
+
     Example:
         >>> import numpy as np
         >>> like = {"params": {"norm": {"scale": np.ones(2), "bias": np.zeros(2)}}}
@@ -217,14 +151,15 @@ def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
         >>> read["params"]["norm"]["scale"]
         array([3., 4.], dtype=float32)
     """
-    return _read(weights, like, _TIMM)
+    return _read(weights, like, timm_names(like))
 
 
 def to_timm(variables: Any) -> dict[str, np.ndarray]:
     """The inverse of `from_timm`: PyTorch's name to float32 array.
 
     Args:
-        variables: of a `ResNetV2`, one network (no member axis).
+        variables: of a `ResNetV2`, a `DenseNet` or a `VGG`, one network (no member
+            axis).
 
     Returns:
         What `load_state_dict(..., strict=False)` takes, as NumPy arrays.
@@ -238,4 +173,4 @@ def to_timm(variables: Any) -> dict[str, np.ndarray]:
         >>> to_timm({"params": {"head": dense}})["head.fc.weight"].shape
         (2, 3, 1, 1)
     """
-    return _write(variables, _TIMM)
+    return _write(variables, timm_names(variables))

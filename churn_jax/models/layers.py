@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from churn_jax.models.base import ModelOutput
 from churn_jax.typing import Array, PyTree
 
-__all__ = ["PLAIN", "Layered", "Layers"]
+__all__ = ["PLAIN", "Layered", "Layers", "check_dropout", "drop"]
 
 
 class ConvolutionBy(nn.Module):
@@ -169,6 +169,38 @@ class Layered:
     def check_params(self, params: Mapping[str, Any]) -> None:
         """Refuses parameters that lack what the members differ in."""
         self.layers.check(params)
+
+
+def check_dropout(dropout: float) -> None:
+    """`dropout` is a share of which something is left.
+
+    Raises:
+        ValueError: it is below 0, or 1 and more.
+    """
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1; got {dropout}")
+
+
+def drop(x: Array, dropout: float, train: bool) -> Array:
+    """In training a share of `x` becomes zero and the rest grows by 1 / (1 - share).
+
+    Call it inside a module's compact method: what is dropped is drawn from the module's
+    `dropout` stream, for every entry of `x` alone, and a module without such a stream
+    cannot train. With a share of 0 nothing is drawn.
+
+    Args:
+        x: any array.
+        dropout: the share, at least 0 and below 1.
+        train: whether the network trains; otherwise `x` stays as it is.
+
+    References:
+        [srivastava2014] Sec. 4 -- Srivastava et al., Dropout: A Simple Way to Prevent
+            Neural Networks from Overfitting, JMLR 2014.
+            https://jmlr.org/papers/v15/srivastava14a.html
+    """
+    if not dropout:
+        return x
+    return nn.Dropout(dropout, deterministic=not train)(x)
 
 
 def split_members(x: Array, members: int) -> Array:

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers
+from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout, drop
 from churn_jax.typing import Array
 
 __all__ = ["INITS", "MLP"]
@@ -41,6 +41,7 @@ class MLP(Layered, nn.Module):
         kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         Anti-distillation trains on MNIST from uniform weights and zero biases
@@ -69,6 +70,7 @@ class MLP(Layered, nn.Module):
     axis_name: str | None = None
     kernel_init: str = "he"
     layers: Layers = PLAIN
+    dropout: float = 0.0
 
     def __post_init__(self):
         if self.kernel_init not in _KERNELS:
@@ -76,6 +78,7 @@ class MLP(Layered, nn.Module):
                 f"kernel_init must be one of {', '.join(INITS)}; got "
                 f"{self.kernel_init!r}"
             )
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -100,5 +103,6 @@ class MLP(Layered, nn.Module):
             name = f"dense{layer}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=hidden, name=name)(x)
             x = nn.relu(x)
+        x = drop(x, self.dropout, train)
         logits = layers.head(self.num_classes, dtype=self.dtype, kernel_init=last)(x)
         return layers.output(logits, x, entered)

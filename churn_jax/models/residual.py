@@ -6,12 +6,19 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput
-from churn_jax.models.layers import PLAIN, Layers
+from churn_jax.models.layers import PLAIN, Layers, drop
 from churn_jax.typing import Array
 
-__all__ = ["batch_norm", "check_stages", "classify", "convolution", "max_pool"]
+__all__ = [
+    "batch_norm",
+    "check_stages",
+    "classify",
+    "convolution",
+    "he_fan_out",
+    "max_pool",
+]
 
-_he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 def convolution(
@@ -39,7 +46,7 @@ def convolution(
         size,
         stride=stride,
         padding=size // 2,
-        kernel_init=_he_fan_out,
+        kernel_init=he_fan_out,
         dtype=dtype,
         name=name,
     )
@@ -86,25 +93,37 @@ def classify(
     dtype: Any,
     layers: Layers = PLAIN,
     entered: Any = None,
+    *,
+    dropout: float = 0.0,
+    train: bool = False,
 ) -> ModelOutput:
     """Mean over pixels in float32, then the dense layer `head`; `x` is `[B, H, W, D]`.
 
-    Call it inside a module's compact method, which owns the layer.
+    In training a share `dropout` of the means is dropped. Call it inside a module's
+    compact method, which owns the layer.
     """
-    features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+    features = drop(jnp.mean(x, axis=(1, 2), dtype=jnp.float32), dropout, train)
     logits = layers.head(num_classes, dtype=dtype)(features)
     return layers.output(logits, features, entered)
 
 
-def check_stages(stages: tuple[int, ...], width: int) -> None:
+def check_stages(
+    stages: tuple[int, ...], width: int, name: str = "stages", of: str = "blocks"
+) -> None:
     """Every stage has a block, and there are channels.
+
+    Args:
+        stages: number of blocks of every stage.
+        width: channels.
+        name: what the network calls its stages.
+        of: what it calls its blocks.
 
     Raises:
         ValueError: no stage, an empty one, or no channels.
     """
     if not stages or min(stages) < 1:
         raise ValueError(
-            f"stages must be numbers of blocks, each at least 1; got {stages}"
+            f"{name} must be numbers of {of}, each at least 1; got {stages}"
         )
     if width < 1:
         raise ValueError(f"width must be at least 1; got {width}")

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers
+from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout
 from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 
@@ -72,6 +72,7 @@ class ResNet(Layered, nn.Module):
             the same values and the same parameter tree.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         The paper leaves open where the zero channels go; here they follow the others.
@@ -100,6 +101,7 @@ class ResNet(Layered, nn.Module):
     axis_name: str | None = None
     remat: bool = False
     layers: Layers = PLAIN
+    dropout: float = 0.0
 
     def __post_init__(self):
         if self.depth < 8 or (self.depth - 2) % 6:
@@ -110,6 +112,7 @@ class ResNet(Layered, nn.Module):
             raise ValueError(
                 f"widths must be three numbers that do not decrease; got {self.widths}"
             )
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -150,4 +153,12 @@ class ResNet(Layered, nn.Module):
                     layers=layers,
                     name=f"stage{stage}_block{block}",
                 )(x, train)
-        return classify(x, self.num_classes, self.dtype, layers, entered)
+        return classify(
+            x,
+            self.num_classes,
+            self.dtype,
+            layers,
+            entered,
+            dropout=self.dropout,
+            train=train,
+        )

@@ -1,4 +1,4 @@
-"""The ImageNet ResNets, 18 and 50 layers, post-activation, projection shortcuts."""
+"""The ImageNet ResNets: 18, 50, 101 layers, post-activation, projection shortcuts."""
 
 from functools import partial
 from typing import Any, Literal
@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import check_dropout
 from churn_jax.models.residual import (
     batch_norm,
     check_stages,
@@ -92,8 +93,8 @@ class ImageNetResNet(nn.Module):
     of which each but the first halves the resolution and doubles the channels, the
     mean over pixels, a dense layer. Kernels of convolutions are He-normal by fan out,
     that of the dense layer LeCun-normal. With 1,000 classes and three input channels
-    `(2, 2, 2, 2)` basic blocks (ResNet-18) have 11,689,512 parameters and
-    `(3, 4, 6, 3)` bottlenecks (ResNet-50) 25,557,032.
+    `(2, 2, 2, 2)` basic blocks (ResNet-18) have 11,689,512 parameters, and bottlenecks
+    `(3, 4, 6, 3)` (ResNet-50) 25,557,032 and `(3, 4, 23, 3)` (ResNet-101) 44,549,160.
 
     Attributes:
         num_classes: C.
@@ -111,6 +112,7 @@ class ImageNetResNet(nn.Module):
             the same values and the same parameter tree.
         momentum: share of batch norm's old running value that stays.
         epsilon: added to batch norm's variance.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         Images of any size are taken; after a stem and three halvings those of 32 x 32
@@ -141,6 +143,7 @@ class ImageNetResNet(nn.Module):
     remat: bool = False
     momentum: float = 0.9
     epsilon: float = 1e-5
+    dropout: float = 0.0
 
     def __post_init__(self):
         if self.block not in _BLOCKS:
@@ -150,6 +153,7 @@ class ImageNetResNet(nn.Module):
                 f"stride_at must be one of {_STRIDES}; got {self.stride_at!r}"
             )
         check_stages(self.stages, self.width)
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -197,4 +201,6 @@ class ImageNetResNet(nn.Module):
                     epsilon=self.epsilon,
                     name=f"stage{stage}_block{block}",
                 )(x, train)
-        return classify(x, self.num_classes, self.dtype)
+        return classify(
+            x, self.num_classes, self.dtype, dropout=self.dropout, train=train
+        )

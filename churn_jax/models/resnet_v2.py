@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
+from churn_jax.models.layers import check_dropout
 from churn_jax.models.residual import (
     batch_norm,
     check_stages,
@@ -90,6 +91,7 @@ class ResNetV2(nn.Module):
             the same values and the same parameter tree.
         momentum: share of batch norm's old running value that stays.
         epsilon: added to batch norm's variance.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         As in the public PyTorch model the stride is in the first block of a stage and
@@ -121,9 +123,11 @@ class ResNetV2(nn.Module):
     remat: bool = False
     momentum: float = 0.9
     epsilon: float = 1e-5
+    dropout: float = 0.0
 
     def __post_init__(self):
         check_stages(self.stages, self.width)
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -165,4 +169,6 @@ class ResNetV2(nn.Module):
                     **options,
                 )(x, train)
         x = nn.relu(batch_norm(train, name="norm", **options)(x))
-        return classify(x, self.num_classes, self.dtype)
+        return classify(
+            x, self.num_classes, self.dtype, dropout=self.dropout, train=train
+        )

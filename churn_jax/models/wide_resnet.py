@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers
+from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout
 from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 
@@ -75,13 +75,15 @@ class WideResNet(Layered, nn.Module):
             the same values and the same parameter tree.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.
+        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         No convolution has a bias. A shortcut projects a block's input as it is, as the
         public code of Nam et al. 2021 does; the code of the wide networks' authors
         projects it after batch norm and ReLU (as `ResNetV2` does), which has the same
-        parameters and is another function. There is no dropout. The running variance
-        is that of the batch (divided by n, not n - 1), as in every Flax network.
+        parameters and is another function. Its authors' dropout, between
+        the convolutions of a block, is another than ours. The running variance is that
+        of the batch (divided by n, not n - 1), as in every Flax network.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -103,6 +105,7 @@ class WideResNet(Layered, nn.Module):
     axis_name: str | None = None
     remat: bool = False
     layers: Layers = PLAIN
+    dropout: float = 0.0
 
     def __post_init__(self):
         if self.depth < 10 or (self.depth - 4) % 6:
@@ -111,6 +114,7 @@ class WideResNet(Layered, nn.Module):
             )
         if self.widen < 1:
             raise ValueError(f"widen must be at least 1; got {self.widen}")
+        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
@@ -149,4 +153,12 @@ class WideResNet(Layered, nn.Module):
                     **shared,
                 )(x, train)
         x = nn.relu(batch_norm(train, self.axis_name, name="norm", **shared)(x))
-        return classify(x, self.num_classes, self.dtype, layers, entered)
+        return classify(
+            x,
+            self.num_classes,
+            self.dtype,
+            layers,
+            entered,
+            dropout=self.dropout,
+            train=train,
+        )

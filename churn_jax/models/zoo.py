@@ -7,11 +7,15 @@ from typing import Any
 
 import flax.linen as nn
 
+from churn_jax.models.bert import Bert
 from churn_jax.models.cnn import LeNet5
+from churn_jax.models.densenet import DenseNet
 from churn_jax.models.mlp import MLP
 from churn_jax.models.resnet import ResNet
 from churn_jax.models.resnet_imagenet import ImageNetResNet
 from churn_jax.models.resnet_v2 import ResNetV2
+from churn_jax.models.swin import Swin
+from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
 
 __all__ = ["available", "create"]
@@ -24,6 +28,7 @@ _ZOO = {
     "resnet56": partial(ResNet, depth=56),
     "resnet18": partial(ImageNetResNet, stages=(2, 2, 2, 2), block="basic"),
     "resnet50": ImageNetResNet,
+    "resnet101": partial(ImageNetResNet, stages=(3, 4, 23, 3)),
     "resnet_v2_8": partial(ResNetV2, stages=(1, 1), width=8),  # for tiny runs
     "resnet_v2_50": ResNetV2,
     "resnet8": partial(ResNet, depth=8),  # for tiny runs, too
@@ -32,6 +37,26 @@ _ZOO = {
     "wide_resnet28_5": partial(WideResNet, depth=28, widen=5),
     "wide_resnet28_10": partial(WideResNet, depth=28, widen=10),
     "wide_resnet10_1": partial(WideResNet, depth=10, widen=1),  # likewise
+    "densenet121": DenseNet,
+    "densenet161": partial(DenseNet, blocks=(6, 12, 36, 24), growth=48, width=96),
+    "densenet_tiny": partial(DenseNet, blocks=(2, 2), growth=8, width=16),
+    "vgg13": VGG,
+    "vgg13_bn": partial(VGG, batch_norm=True),
+    "vgg_tiny": partial(VGG, stages=(1, 1, 1), width=8, grid=3, hidden=64),
+    "swin_tiny": Swin,
+    "bert_base": Bert,
+    "bert_tiny": partial(Bert, depth=2, width=128, attention_heads=2, hidden=512),
+    "text_encoder": partial(
+        Bert,
+        vocabulary_size=20_000,
+        positions=256,
+        types=0,
+        depth=2,
+        width=64,
+        attention_heads=4,
+        hidden=256,
+        pooling="mean",
+    ),
 }
 
 
@@ -39,9 +64,16 @@ def available() -> tuple[str, ...]:
     """The names that `create` takes.
 
     `resnet20`, `resnet32` and `resnet56` are for 32-pixel images, the wide ones for
-    those and 64-pixel ones, `resnet18`, `resnet50` and `resnet_v2_50` for 224-pixel
-    ones. `resnet8`, `wide_resnet10_1` and `resnet_v2_8` (two blocks of 8 and 16
-    channels) are tiny forms, for trying things out.
+    those and 64-pixel ones; `resnet18`, `resnet50`, `resnet101`, `resnet_v2_50`, the
+    DenseNets and the VGGs for 224-pixel ones. `resnet8`, `wide_resnet10_1`,
+    `resnet_v2_8` (two blocks of 8 and 16 channels), `densenet_tiny` (two blocks of two
+    layers) and `vgg_tiny` (three convolutions) are tiny forms, for trying things out.
+    The latter two do with 28-pixel images what LeNet5 does, at about its cost.
+    `swin_tiny` is for 224-pixel images.
+
+    `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where a
+    text has ended. The last one trains from scratch on a CPU; it has 20,000 tokens
+    unless `vocabulary_size` says otherwise.
 
     Example:
         >>> available()[:5]
@@ -70,7 +102,8 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         name: one of `available()`.
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
-            (ResNets), `stages` and `width` (those for 224 pixels), `layout` (LeNet5),
+            (all but `mlp` and `lenet5`), `dropout`, `stages` and `width` (those for 224
+            pixels), `layout` (LeNet5),
             `features` and `kernel_init` (MLP, default two layers of 256), and `layers`,
             a `BatchEnsemble` or a `MIMO` (all but those for 224 pixels).
 

@@ -9,12 +9,12 @@ def images(*shape):
     return jnp.asarray(np.random.default_rng(3).normal(size=shape), jnp.float32)
 
 
-def drawn_variables(model):
-    """For 3 channels; drawn by NumPy, which compiles nothing.
+def drawn_variables(model, shape=(1, 8, 8, 3)):
+    """For images of a shape; drawn by NumPy, which compiles nothing.
 
     Kernels keep activations of order one; batch norm's parameters are off default.
     """
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros(shape))
     generator = np.random.default_rng(0)
 
     def draw(path, leaf):
@@ -26,6 +26,18 @@ def drawn_variables(model):
         return jnp.asarray(start + spread * generator.normal(size=leaf.shape), "f4")
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def evaluated(model, x):
+    """Variables with running statistics off default too, and what the model says."""
+    variables = drawn_variables(model, x.shape)
+    generator = np.random.default_rng(1)
+    if "batch_stats" in variables:
+        variables["batch_stats"] = jax.tree.map(
+            lambda leaf: leaf + jnp.asarray(generator.uniform(0, 1, leaf.shape), "f4"),
+            variables["batch_stats"],
+        )
+    return variables, jax.jit(model.apply)(variables, x)
 
 
 def loss_and_gradients(model):

@@ -39,6 +39,35 @@ def average_pool(x):
     return out
 
 
+def max_pool(x, size, *, stride, padding=0):
+    """Maxima over `size` x `size` pixels; a window that sticks out is dropped."""
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    x = np.pad(x, around, constant_values=-np.inf)
+    height = (x.shape[1] - size) // stride + 1
+    width = (x.shape[2] - size) // stride + 1
+    out = np.zeros((x.shape[0], height, width, x.shape[3]))
+    for h in range(height):
+        for w in range(width):
+            rows = slice(stride * h, stride * h + size)
+            columns = slice(stride * w, stride * w + size)
+            out[:, h, w] = x[:, rows, columns].max((1, 2))
+    return out
+
+
+def adaptive_average_pool(x, size):
+    """Means over a grid; a window is from the floor to the ceiling of its ends."""
+    out = np.zeros((x.shape[0], size, size, x.shape[3]))
+    rows, columns = (np.arange(size + 1) * n / size for n in x.shape[1:3])
+    for h in range(size):
+        for w in range(size):
+            out[:, h, w] = x[
+                :,
+                int(np.floor(rows[h])) : int(np.ceil(rows[h + 1])),
+                int(np.floor(columns[w])) : int(np.ceil(columns[w + 1])),
+            ].mean((1, 2))
+    return out
+
+
 def relu(x):
     return np.maximum(x, 0)
 
@@ -73,3 +102,49 @@ def basic_block(params, x, *, stride):
     shortcut = np.zeros_like(y)
     shortcut[..., : x.shape[-1]] = x[:, ::stride, ::stride]
     return relu(y + shortcut)
+
+
+def normalised(params, stats, x):
+    """Batch norm with running moments, then ReLU."""
+    return relu(batch_norm(x, params, stats["mean"], stats["var"]))
+
+
+def densenet(variables, images, blocks):
+    """Logits and features in evaluation."""
+    params, stats = variables["params"], variables["batch_stats"]
+    x = convolution(images, params["stem"]["kernel"], stride=2, padding=3)
+    x = normalised(params["stem_norm"], stats["stem_norm"], x)
+    x = max_pool(x, 3, stride=2, padding=1)
+    for block, layers in enumerate(blocks, start=1):
+        if block > 1:
+            p, s = (tree[f"transition{block - 1}"] for tree in (params, stats))
+            x = normalised(p["norm"], s["norm"], x)
+            x = average_pool(convolution(x, p["conv"]["kernel"]))
+        for layer in range(1, layers + 1):
+            p, s = (tree[f"block{block}_layer{layer}"] for tree in (params, stats))
+            y = normalised(p["norm1"], s["norm1"], x)
+            y = convolution(y, p["conv1"]["kernel"])
+            y = normalised(p["norm2"], s["norm2"], y)
+            y = convolution(y, p["conv2"]["kernel"], padding=1)
+            x = np.concatenate([x, y], -1)
+    x = normalised(params["norm"], stats["norm"], x).mean((1, 2))
+    return dense(x, params["head"]), x
+
+
+def vgg(variables, images, stages, grid):
+    """Logits and features in evaluation."""
+    params, stats = variables["params"], variables.get("batch_stats")
+    x = images
+    for stage, convolutions in enumerate(stages, start=1):
+        for number in range(1, convolutions + 1):
+            p, conv, norm = params[f"stage{stage}"], f"conv{number}", f"norm{number}"
+            x = convolution(x, p[conv]["kernel"], padding=1) + p[conv]["bias"]
+            if stats is None:
+                x = relu(x)
+            else:
+                x = normalised(p[norm], stats[f"stage{stage}"][norm], x)
+        x = max_pool(x, 2, stride=2)
+    x = adaptive_average_pool(x, grid).reshape(x.shape[0], -1)
+    x = relu(dense(x, params["dense1"]))
+    x = relu(dense(x, params["dense2"]))
+    return dense(x, params["head"]), x

@@ -29,6 +29,15 @@ NETWORKS = {
     "resnet50_stride_1x1": _Copy("resnet50", {"stride_at": "1x1"}, *_HUGGING_FACE),
     "resnet_v2_50": _Copy("resnet_v2_50", {}, *_TIMM),
 }
+# Without golden logits: only `make test-oracles` compares these. NumPy versions of
+# tiny forms are in the tests of each.
+LARGE = {
+    "resnet101": _Copy("resnet101", {}, *_HUGGING_FACE),
+    "densenet121": _Copy("densenet121", {}, *_TIMM),
+    "densenet161": _Copy("densenet161", {}, *_TIMM),
+    "vgg13": _Copy("vgg13", {}, *_TIMM),
+    "vgg13_bn": _Copy("vgg13_bn", {}, *_TIMM),
+}
 
 
 def path_of(name):
@@ -40,7 +49,7 @@ def golden(name):
 
 
 def build(name, num_classes=CLASSES, **overrides):
-    copy = NETWORKS[name]
+    copy = (NETWORKS | LARGE)[name]
     return models.create(
         copy.zoo_name, num_classes=num_classes, **copy.overrides, **overrides
     )

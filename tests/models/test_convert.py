@@ -21,6 +21,21 @@ _TINY = {
         models.from_timm,
         models.to_timm,
     ),
+    "densenet": (
+        models.DenseNet(num_classes=3, blocks=(2, 1), growth=2, width=4),
+        models.from_timm,
+        models.to_timm,
+    ),
+    "vgg": (
+        models.VGG(3, (2, 1), width=2, grid=3, hidden=5),
+        models.from_timm,
+        models.to_timm,
+    ),
+    "vgg_bn": (
+        models.VGG(3, (1, 2), width=2, grid=2, hidden=5, batch_norm=True),
+        models.from_timm,
+        models.to_timm,
+    ),
 }
 
 
@@ -55,6 +70,31 @@ def test_kernels_are_transposed():
     assert params["head"]["kernel"][7, 2] == head[2, 7, 0, 0]
 
 
+def test_the_first_dense_layer_of_a_vgg_sees_row_column_channel():
+    weights, like, read, _ = _parts("vgg")
+    kernel = read(weights, like)["params"]["dense1"]["kernel"]  # [3 * 3 * 4, 5]
+    theirs = weights["pre_logits.fc1.weight"]  # [O, I, H, W]
+    assert theirs.shape == (5, 4, 3, 3)
+    row, column, channel = 2, 0, 3
+    flat = (row * 3 + column) * 4 + channel
+    np.testing.assert_array_equal(kernel[flat], theirs[:, channel, row, column])
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        # convolution, ReLU, convolution, ReLU, maxima, convolution
+        ("vgg", ["features.0", "features.2", "features.5"]),
+        # convolution, batch norm, ReLU, maxima, convolution, batch norm, ReLU, ...
+        ("vgg_bn", ["features.0", "features.4", "features.7"]),
+    ],
+)
+def test_layers_of_a_vgg_are_counted_with_those_that_have_no_weights(name, places):
+    weights = _parts(name)[0]
+    kernels = {n for n, w in weights.items() if w.ndim == 4 and "features" in n}
+    assert kernels == {f"{place}.weight" for place in places}
+
+
 def test_counters_are_left_out():
     weights, like, read, _ = _parts("v2")
     counted = weights | {"norm.num_batches_tracked": np.array(3)}
@@ -87,6 +127,11 @@ def test_weights_that_do_not_fit_are_refused(change, message):
     [
         ("v2", models.to_hugging_face, "not the variables of ImageNetResNet: .*/norm/"),
         ("basic", models.to_timm, "not the variables of ResNetV2: .*shortcut_norm"),
+        (
+            "vgg",
+            models.to_hugging_face,
+            "not the variables of ImageNetResNet: .*/dense1",
+        ),
     ],
 )
 def test_variables_of_another_network_are_refused(variables_of, write, message):

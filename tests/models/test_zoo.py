@@ -4,20 +4,35 @@ import pytest
 
 from churn_jax import models
 
+# Of the public models with 1,000 classes; tests/models/public_networks.py has others.
+_PARAMETERS = {
+    "resnet101": 44_549_160,
+    "densenet121": 7_978_856,
+    "densenet161": 28_681_000,
+    "vgg13": 133_047_848,
+    "vgg13_bn": 133_053_736,
+    "swin_tiny": 28_288_354,
+    "bert_base": 109_482_240 + 769 * 1000,
+}
+
 
 @pytest.mark.parametrize("name", models.available())
 def test_every_network_answers_with_logits_and_features(name):
-    model = models.create(name, num_classes=7)
-    images = jnp.zeros((2, 16, 16, 3))
+    classes = 1000 if name in _PARAMETERS else 7
+    model = models.create(name, num_classes=classes)
+    x = jnp.zeros((2, 32, 32, 3))
+    if isinstance(model, models.Bert):
+        x = jnp.zeros((2, 5), jnp.int32)
     output, variables = jax.eval_shape(
-        lambda key, x: model.init_with_output(key, x, train=True),
-        jax.random.key(0),
-        images,
+        lambda key, x: model.init_with_output(key, x, train=True), jax.random.key(0), x
     )
     assert isinstance(output, models.ModelOutput)
-    assert output.logits.shape == (2, 7) and output.logits.dtype == jnp.float32
+    assert output.logits.shape == (2, classes) and output.logits.dtype == jnp.float32
     assert output.features.shape[0] == 2
-    assert variables["params"]["head"]["kernel"].shape[-1] == 7
+    assert variables["params"]["head"]["kernel"].shape[-1] == classes
+    if name in _PARAMETERS:
+        count = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
+        assert count == _PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", models.available())
@@ -48,8 +63,8 @@ def test_names_give_the_depth():
 def test_an_unknown_name_is_refused_with_a_suggestion():
     with pytest.raises(ValueError, match="'resnet23'; did you mean 'resnet"):
         models.create("resnet23", num_classes=10)
-    with pytest.raises(ValueError, match=r"'vgg'\. Available: mlp, lenet5, resnet20"):
-        models.create("vgg", num_classes=10)
+    with pytest.raises(ValueError, match=r"'gru'\. Available: mlp, lenet5, resnet20"):
+        models.create("gru", num_classes=10)
 
 
 def test_an_unknown_field_is_refused_with_a_suggestion():

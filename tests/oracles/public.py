@@ -28,7 +28,10 @@ def build(name, num_classes):
         return _hugging_face(num_labels=num_classes)
     if name == "resnet50_stride_1x1":
         return _hugging_face(num_labels=num_classes, downsample_in_bottleneck=True)
-    return timm.create_model("resnetv2_50", num_classes=num_classes)
+    if name == "resnet101":
+        return _hugging_face(num_labels=num_classes, depths=[3, 4, 23, 3])
+    name = {"resnet_v2_50": "resnetv2_50"}.get(name, name)
+    return timm.create_model(name, num_classes=num_classes)
 
 
 def parameters(model):

@@ -9,6 +9,7 @@ from tests.oracles import public, refresh
 
 pytestmark = pytest.mark.oracle
 _TOLERANCE = 1e-4
+_COPIES = public_networks.NETWORKS | public_networks.LARGE
 
 
 def _compare(what, ours, torchs):
@@ -36,7 +37,7 @@ def _both(name):
     public.load(theirs, weights)
     ours = public_networks.build(name)
     like = public_networks.variable_shapes(ours)
-    return theirs, ours, public_networks.NETWORKS[name].read(weights, like)
+    return theirs, ours, _COPIES[name].read(weights, like)
 
 
 @pytest.mark.parametrize("name", public_networks.NETWORKS)
@@ -48,7 +49,14 @@ def test_golden_logits_are_what_torch_gives_here(name):
     _compare(f"{name}, committed", committed["logits"], np.array(now["logits"]))
 
 
-@pytest.mark.parametrize("name", public_networks.NETWORKS)
+@pytest.mark.parametrize("name", public_networks.LARGE)
+def test_parameter_count_is_that_of_the_public_model(name):
+    shapes = public_networks.variable_shapes(public_networks.build(name, 1000))
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]))
+    assert count == public.parameters(public.build(name, 1000))
+
+
+@pytest.mark.parametrize("name", _COPIES)
 def test_logits_at_224_pixels(name):
     theirs, ours, variables = _both(name)
     images = drawn.images((2, 224, 224, 3))
@@ -57,7 +65,7 @@ def test_logits_at_224_pixels(name):
     _compare(f"{name}, 224 pixels", logits, public.logits(theirs.eval(), images))
 
 
-@pytest.mark.parametrize("name", public_networks.NETWORKS)
+@pytest.mark.parametrize("name", _COPIES)
 def test_a_training_step_sees_the_same_batch_statistics(name):
     theirs, ours, variables = _both(name)
     images = drawn.images((4, 128, 96, 3))
@@ -69,10 +77,11 @@ def test_a_training_step_sees_the_same_batch_statistics(name):
     print()
     logits = public.logits(theirs.train(), images)
     _compare(f"{name}, training", output.logits, logits)
-    moved = public_networks.NETWORKS[name].write(
-        {"params": variables["params"], **updated}
-    )
+    moved = _COPIES[name].write({"params": variables["params"], **updated})
     means = [key for key in moved if key.endswith("running_mean")]
+    assert bool(means) == ("batch_stats" in variables)
+    if not means:
+        return
     state = theirs.state_dict()
     _compare(
         f"{name}, {len(means)} running means",
