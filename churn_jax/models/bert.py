@@ -82,7 +82,7 @@ class Bert(nn.Module):
         types: number of segment embeddings; the first is used, 0 has none.
         depth: number of layers.
         width: D, of every layer.
-        heads: of every attention; divides `width`.
+        attention_heads: of every layer; divides `width`.
         hidden: width between the two dense layers of every layer.
         pooling: what the last layer sees: `first`, BERT's dense layer with tanh of the
             first token, or `mean`, the mean over all tokens that are not padding.
@@ -102,8 +102,8 @@ class Bert(nn.Module):
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> model = Bert(num_classes=4, vocabulary_size=50, depth=1, width=8, heads=2,
-        ...              hidden=16, positions=6)
+        >>> model = Bert(num_classes=4, vocabulary_size=50, depth=1, width=8,
+        ...              attention_heads=2, hidden=16, positions=6)
         >>> tokens = jnp.array([[3, 9, 4, 0], [7, 7, 0, 0]])
         >>> variables = model.init(jax.random.key(0), tokens)
         >>> output = model.apply(variables, tokens)
@@ -122,7 +122,7 @@ class Bert(nn.Module):
     types: int = 2
     depth: int = 12
     width: int = 768
-    heads: int = 12
+    attention_heads: int = 12
     hidden: int = 3072
     pooling: Literal["first", "mean"] = "first"
     dropout: float = 0.1
@@ -136,9 +136,10 @@ class Bert(nn.Module):
             raise ValueError(
                 f"pooling must be one of {', '.join(_POOLINGS)}; got {self.pooling!r}"
             )
-        if self.heads < 1 or self.width % self.heads:
+        if self.attention_heads < 1 or self.width % self.attention_heads:
             raise ValueError(
-                f"width {self.width} cannot be divided among {self.heads} heads"
+                f"width {self.width} cannot be divided among {self.attention_heads} "
+                "heads"
             )
         check_dropout(self.dropout)
         super().__post_init__()
@@ -169,7 +170,7 @@ class Bert(nn.Module):
             layer_class = nn.remat(BertLayer, static_argnums=(3,))
         for layer in range(1, self.depth + 1):
             x = layer_class(
-                self.heads,
+                self.attention_heads,
                 self.hidden,
                 dropout=self.dropout,
                 epsilon=self.epsilon,

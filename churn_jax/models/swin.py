@@ -146,7 +146,7 @@ class Swin(nn.Module):
     Attributes:
         num_classes: C.
         stages: number of blocks of every stage.
-        heads: of the attention of every stage.
+        attention_heads: of every stage.
         width: channels of the first stage; each later one has twice as many.
         patch: height and width of a patch in pixels.
         window: height and width of a window in pixels of its stage.
@@ -168,7 +168,8 @@ class Swin(nn.Module):
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> model = Swin(num_classes=10, stages=(2, 2), heads=(2, 4), width=8, window=4)
+        >>> model = Swin(num_classes=10, stages=(2, 2), attention_heads=(2, 4),
+        ...              width=8, window=4)
         >>> images = jnp.zeros((2, 32, 32, 3))
         >>> shapes = jax.eval_shape(model.init, jax.random.key(0), images)
         >>> shapes["params"]["stage1_block2"]["position_bias"].shape
@@ -182,7 +183,7 @@ class Swin(nn.Module):
 
     num_classes: int
     stages: tuple[int, ...] = (2, 2, 6, 2)
-    heads: tuple[int, ...] = (3, 6, 12, 24)
+    attention_heads: tuple[int, ...] = (3, 6, 12, 24)
     width: int = 96
     patch: int = 4
     window: int = 7
@@ -195,13 +196,14 @@ class Swin(nn.Module):
 
     def __post_init__(self):
         check_stages(self.stages, self.width)
-        if len(self.heads) != len(self.stages) or any(
+        if len(self.attention_heads) != len(self.stages) or any(
             heads < 1 or self.width * 2**stage % heads
-            for stage, heads in enumerate(self.heads)
+            for stage, heads in enumerate(self.attention_heads)
         ):
             raise ValueError(
-                f"heads must be {len(self.stages)} divisors of the stages' widths "
-                f"({self.width}, doubled every stage); got {self.heads}"
+                f"attention_heads must be {len(self.stages)} divisors of the stages' "
+                f"widths ({self.width}, doubled every stage); got "
+                f"{self.attention_heads}"
             )
         check_dropout(self.dropout)
         if not 0.0 <= self.drop_path < 1.0:
@@ -244,7 +246,9 @@ class Swin(nn.Module):
         if self.remat:
             block_class = nn.remat(SwinBlock, static_argnums=(2,))
         done, last = 0, max(sum(self.stages) - 1, 1)
-        for stage, (blocks, heads) in enumerate(zip(self.stages, self.heads), start=1):
+        for stage, (blocks, heads) in enumerate(
+            zip(self.stages, self.attention_heads), start=1
+        ):
             if stage > 1:
                 x = PatchMerging(self.dtype, name=f"stage{stage}_merge")(x)
             for block in range(1, blocks + 1):

@@ -71,8 +71,8 @@ def available() -> tuple[str, ...]:
     The latter two do with 28-pixel images what LeNet5 does, at about its cost.
     `swin_tiny` is for 224-pixel images.
 
-    `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where a
-    text has ended. The last one trains from scratch on a CPU; it has 20,000 tokens
+    `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where
+    a text has ended. The last one trains from scratch on a CPU; it has 20,000 tokens
     unless `vocabulary_size` says otherwise.
 
     Example:

@@ -80,7 +80,7 @@ def _position_bias(table, size, window, shift):
     return bias.reshape(len(bias), height * width, height * width)
 
 
-def swin(params, images, *, stages, heads, patch, window, epsilon=1e-5):
+def swin(params, images, *, stages, attention_heads, patch, window, epsilon=1e-5):
     """Logits `[B, C]`; sizes are multiples of patches, windows and merges."""
     rows = []
     params = jax.tree.map(lambda leaf: np.asarray(leaf, float), params)
@@ -91,7 +91,7 @@ def swin(params, images, *, stages, heads, patch, window, epsilon=1e-5):
         first = params["patches"]
         x = np.einsum("hwpqc,pqcd->hwd", x, first["kernel"]) + first["bias"]
         x = _norm(x, params["patches_norm"], epsilon)
-        for stage, (blocks, own) in enumerate(zip(stages, heads), start=1):
+        for stage, (blocks, own) in enumerate(zip(stages, attention_heads), start=1):
             if stage > 1:
                 merge = params[f"stage{stage}_merge"]
                 corners = [x[i::2, j::2] for i, j in ((0, 0), (1, 0), (0, 1), (1, 1))]

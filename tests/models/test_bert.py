@@ -17,7 +17,7 @@ _SIZES = {
     "positions": 8,
     "depth": 2,
     "width": 8,
-    "heads": 2,
+    "attention_heads": 2,
     "hidden": 12,
 }
 _ONE_LAYER = {**_SIZES, "depth": 1}  # leaves the weights of the other unused
@@ -130,7 +130,7 @@ def test_what_is_no_text_is_refused(tokens, error, message):
     ("fields", "message"),
     [
         ({"pooling": "last"}, "first, mean; got 'last'"),
-        ({"heads": 3}, "width 8 cannot be divided among 3 heads"),
+        ({"attention_heads": 3}, "width 8 cannot be divided among 3 heads"),
         ({"dropout": 1.0}, "below 1; got 1.0"),
     ],
 )

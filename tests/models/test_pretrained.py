@@ -16,7 +16,7 @@ from tests.models import drawn
 
 _TOKENS = jnp.array([[3, 9, 4], [7, 0, 0]])
 _BERT = {"vocabulary_size": 12, "positions": 4, "depth": 1, "width": 8, "hidden": 6}
-_SWIN = {"stages": (1, 1), "heads": (1, 2), "width": 4, "window": 2}
+_SWIN = {"stages": (1, 1), "attention_heads": (1, 2), "width": 4, "window": 2}
 _RESNET = {"stages": (1, 1), "width": 4}
 _NETWORKS = {
     "bert": models.create("bert_tiny", num_classes=3, **_BERT),

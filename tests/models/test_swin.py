@@ -10,7 +10,7 @@ from churn_jax.models import Swin, SwinBlock
 from tests.models import numpy_transformers
 from tests.models.linen_networks import drawn_variables, images
 
-_SIZES = {"stages": (2, 1), "heads": (1, 2), "patch": 2, "window": 3}
+_SIZES = {"stages": (2, 1), "attention_heads": (1, 2), "patch": 2, "window": 3}
 _MODEL = Swin(num_classes=3, width=4, **_SIZES)
 
 
@@ -57,7 +57,7 @@ def test_rates_grow_from_zero_in_the_first_block_to_drop_path_in_the_last():
 
 
 def test_bfloat16_computes_low_and_answers_in_float32_and_remat_adds_no_parameter():
-    full = _MODEL.clone(stages=(1,), heads=(1,))
+    full = _MODEL.clone(stages=(1,), attention_heads=(1,))
     low = full.clone(dtype=jnp.bfloat16)
     x, variables = images(2, 12, 12, 3), drawn_variables(full)
     logits, low_logits = jax.jit(
@@ -75,8 +75,8 @@ def test_bfloat16_computes_low_and_answers_in_float32_and_remat_adds_no_paramete
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
-        ({"heads": (3, 2)}, r"\(4, doubled every stage\); got \(3, 2\)"),
+        ({"attention_heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
+        ({"attention_heads": (3, 2)}, r"\(4, doubled every stage\); got \(3, 2\)"),
         ({"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
         ({"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
     ],

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.oracle
 _TOLERANCE = 1e-4
 _CLASSES = 5
 
-_BERT = {"depth": 2, "width": 32, "heads": 4, "hidden": 48, "positions": 20}
+_BERT = {"depth": 2, "width": 32, "attention_heads": 4, "hidden": 48, "positions": 20}
 _BERT_SIZES = {
     "vocab_size": 60,
     "hidden_size": 32,
@@ -21,7 +21,7 @@ _BERT_SIZES = {
     "intermediate_size": 48,
     "max_position_embeddings": 20,
 }
-_SWIN = {"stages": (2, 3), "heads": (2, 4), "width": 16, "window": 4}
+_SWIN = {"stages": (2, 3), "attention_heads": (2, 4), "width": 16, "window": 4}
 _SWIN_SIZES = {
     "embed_dim": 16,
     "depths": [2, 3],

@@ -6,7 +6,7 @@ import pytest
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, EnsembleDistillation
-from churn_jax.models import MLP
+from churn_jax.models import MLP, create
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.examples import check_examples
 from churn_jax.training.run import Run
@@ -18,6 +18,11 @@ TOKENS = np.array([[3, 4, 0], [19, 0, 0]], np.int32)
 
 def run(module, method=ERM(), **options):
     return Run("row", method, (Group(from_linen(module), 1),), TrainConfig(**options))
+
+
+def test_heads_of_attention_are_no_members():
+    for name in ("text_encoder", "swin_tiny"):
+        assert from_linen(create(name, num_classes=3)).heads == 1
 
 
 def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
