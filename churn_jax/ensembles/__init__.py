@@ -20,11 +20,13 @@ from churn_jax.ensembles.members import (
     stack,
     take_member,
 )
+from churn_jax.ensembles.starting import StartingFrom, starting_from
 
 __all__ = [
     "Group",
     "Network",
     "Outputs",
+    "StartingFrom",
     "apply_committee",
     "apply_members",
     "average_logits",
@@ -36,6 +38,7 @@ __all__ = [
     "init_members",
     "interpolate_weights",
     "stack",
+    "starting_from",
     "take_member",
     "with_classes",
     "with_inputs",

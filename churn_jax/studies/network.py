@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from churn_jax import models
-from churn_jax.ensembles import Network, from_linen, with_inputs
+from churn_jax.ensembles import Network, from_linen, starting_from, with_inputs
 from churn_jax.methods.base import QUIET
 
 __all__ = ["ModelConfig", "Sharing"]
@@ -191,13 +191,9 @@ class ModelConfig:
 def _from_folder(network: Network, folder: str, module: Any) -> Network:
     """The network with a folder's weights in place of initial ones."""
     loaded = _loaded(folder, _stamps(folder), module)
-
-    def init(key, x):
-        return loaded.into(network.init(key, x))
-
-    return dataclasses.replace(
+    return starting_from(
         network,
-        init=init,
+        loaded.variables,
         name=f"{network.name}-pretrained_{loaded.fingerprint}",
         note=loaded.note,
     )

@@ -1,5 +1,6 @@
 """Initial state, born with the sharding that it keeps."""
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -9,7 +10,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
-from churn_jax.ensembles import Group, Network
+from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
 from churn_jax.training.optim import (
     OptimizerConfig,
@@ -106,16 +107,25 @@ def init_variables(
     scale = _per_replica(input_scale, len(replicas), "input_scale")
     scaled = bool(np.any(scale != 1.0))
 
-    def build():
+    # Arguments and not constants of the program: see `StartingFrom`.
+    given = [
+        g.network.init.weights if isinstance(g.network.init, StartingFrom) else {}
+        for g in groups
+    ]
+
+    def build(given):
         root = seeds.keys("init", numbers)
         root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
         variables, first = [], 0
-        for group in groups:
+        for group, weights in zip(groups, given):
             index = jnp.arange(first, first + group.size)
             fold = jax.vmap(
                 jax.vmap(jax.random.fold_in, (None, 0)), (0, None)
             )  # [R], [S] -> [R, S]
-            init = jax.vmap(jax.vmap(group.network.init, (0, None)), (0, None))
+            one = group.network.init
+            if weights:
+                one = functools.partial(one, weights=weights)
+            init = jax.vmap(jax.vmap(one, (0, None)), (0, None))
             drawn = init(fold(root, index), example)
             if scaled and not group.gate:
                 params = scale_inputs(group.network, drawn["params"], scale)
@@ -128,7 +138,7 @@ def init_variables(
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
         )
 
-    return jax.jit(build, out_shardings=sharding)()
+    return jax.jit(build, out_shardings=sharding)(given)
 
 
 def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
