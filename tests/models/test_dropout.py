@@ -26,7 +26,7 @@ _TINY = {
     "resnet_v2": partial(models.ResNetV2, stages=(1,), width=4),
     "densenet": partial(models.DenseNet, blocks=(1, 1), growth=4, width=8),
     "vgg": partial(models.VGG, stages=(1,), width=4, grid=2, hidden=12),
-    "swin": partial(models.Swin, stages=(1,), heads=(2,), width=4, window=3),
+    "swin": partial(models.Swin, stages=(1,), attention_heads=(2,), width=4, window=3),
 }
 
 
