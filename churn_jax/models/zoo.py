@@ -68,7 +68,8 @@ def available() -> tuple[str, ...]:
     DenseNets and the VGGs for 224-pixel ones. `resnet8`, `wide_resnet10_1`,
     `resnet_v2_8` (two blocks of 8 and 16 channels), `densenet_tiny` (two blocks of two
     layers) and `vgg_tiny` (three convolutions) are tiny forms, for trying things out.
-    The latter two do with 28-pixel images what LeNet5 does, at about its cost.
+    The latter two take 28-pixel images as LeNet5 does, and two to three times its time
+    on a CPU.
     `swin_tiny` is for 224-pixel images.
 
     `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where
