@@ -1,0 +1,153 @@
+"""`ModelConfig.pretrained`: from a folder of weights to the predictions of a study."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from churn_jax import models
+from churn_jax.ensembles import Group
+from churn_jax.methods import ERM
+from churn_jax.models import zoo
+from churn_jax.predictions import load_predictions
+from churn_jax.studies import (
+    DataConfig,
+    MethodSpec,
+    ModelConfig,
+    StudyConfig,
+    run_study,
+)
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.initialize import init_variables
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape, make_mesh
+from churn_jax.training.seeds import Seeds
+from tests.models import drawn
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+_VOCABULARY, _CLASSES = 20, 3
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """One layer and no dropout compile in half the time."""
+    small = functools.partial(
+        models.Bert,
+        positions=5,
+        depth=1,
+        width=8,
+        attention_heads=2,
+        hidden=6,
+        dropout=0.0,
+    )
+    monkeypatch.setitem(zoo._ZOO, "bert_tiny", small)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A checkpoint for three classes."""
+    path = tmp_path / "bert"
+    path.mkdir()
+    network = models.create("bert_tiny", num_classes=_CLASSES, vocabulary_size=20)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.ones((1, 2), int))
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), shapes)
+    written = models.bert_to_hugging_face(empty)
+    weights = drawn.weights({name: value.shape for name, value in written.items()})
+    save_file(weights, path / "model.safetensors")
+    config = {
+        "model_type": "bert",
+        "vocab_size": _VOCABULARY,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 6,
+        "max_position_embeddings": 5,
+    }
+    (path / "config.json").write_text(json.dumps(config))
+    return str(path)
+
+
+def _model(folder):
+    return ModelConfig("bert_tiny", vocabulary_size=_VOCABULARY, pretrained=folder)
+
+
+def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
+    network = _model(folder).build(5)  # classes; the folder has three
+    assert network.note == f"weights of bert from {folder}; fresh: head"
+    module = models.create("bert_tiny", num_classes=5, vocabulary_size=_VOCABULARY)
+    loaded = models.load_pretrained(folder, module)
+    assert network.name == f"bert_tiny-pretrained_{loaded.fingerprint}"
+    mesh = make_mesh(MeshShape(replica=2), jax.devices()[:2])
+    (variables,) = init_variables(
+        (Group(network, 2),), Seeds(), (0, 1), jnp.ones((1, 2), jnp.int32), mesh
+    )
+    params = dict(variables["params"])
+    head = np.asarray(params.pop("head")["kernel"]).reshape(4, -1)
+    assert len(np.unique(head[:, 0])) == 4
+    assert jax.tree.structure(params) == jax.tree.structure(loaded.variables["params"])
+    jax.tree.map(
+        lambda leaf, read: np.testing.assert_array_equal(
+            leaf, np.broadcast_to(read, leaf.shape)
+        ),
+        params,
+        loaded.variables["params"],
+    )
+
+
+def test_rows_share_one_copy_of_the_weights(folder):
+    inits = [_model(folder).build(_CLASSES).init for _ in range(2)]
+    assert inits[0].weights is inits[1].weights
+
+
+def test_a_folder_for_another_network_is_refused(folder):
+    with pytest.raises(models.PretrainedError, match="fit Bert; the network is MLP"):
+        ModelConfig("mlp", pretrained=folder).build(_CLASSES)
+    with pytest.raises(ValueError, match="'mlp' has no field 'vocabulary_size'"):
+        ModelConfig("mlp", vocabulary_size=9).build(_CLASSES)
+    with pytest.raises(models.PretrainedError, match="needs 30522"):
+        ModelConfig("bert_tiny", pretrained=folder).build(_CLASSES)
+
+
+def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path):
+    generator, arrays = np.random.default_rng(0), {}
+    for split, count in (("train", 24), ("test", 6)):
+        arrays[f"{split}_tokens"] = generator.integers(1, _VOCABULARY, 4 * count)
+        arrays[f"{split}_offsets"] = np.arange(count + 1) * 4
+        arrays[f"{split}_label"] = np.arange(count) % _CLASSES
+    np.savez(tmp_path / "texts.npz", **arrays)
+    config = StudyConfig(
+        name="texts",
+        title="Texts",
+        data=DataConfig(
+            str(tmp_path / "texts.npz"),
+            validation=6,
+            sequence_length=5,
+            vocabulary_size=_VOCABULARY,
+        ),
+        model=_model(folder),
+        train=TrainConfig(
+            replicas=2,
+            epochs=1,
+            batch_size=18,
+            optimizer=OptimizerConfig(learning_rate=0.0),
+        ),
+        methods=(MethodSpec("one", "One", ERM()),),
+        baseline="one",
+    )
+    notes = []
+    out = run_study(config, tmp_path / "run", on_note=notes.append)
+    assert any(note.endswith(f"weights of bert from {folder}") for note in notes)
+    found = load_predictions(out / "methods/one/predictions.npz")
+    module = models.create(
+        "bert_tiny", num_classes=_CLASSES, vocabulary_size=_VOCABULARY
+    )
+    variables = models.load_pretrained(folder, module).variables
+    tokens = arrays["test_tokens"].reshape(6, 4).astype(np.int32)
+    expected = jax.jit(module.apply)(variables, np.pad(tokens, ((0, 0), (0, 1))))
+    for logits in found.logits:
+        np.testing.assert_allclose(logits, expected.logits, rtol=1e-4, atol=1e-4)
+    assert np.abs(found.logits[0, 0] - found.logits[0, 1]).max() > 0.01
