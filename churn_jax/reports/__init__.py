@@ -1,6 +1,7 @@
 """Comparison of the runs of a study: `table.md`, `table.csv` and `report.html`.
 
-`write(run_dir)` does everything; `print_report` shows the result in a terminal.
+Studies of model updates have `updates.md` and `updates.csv`, too. `write(run_dir)` does
+everything; `print_report` shows the result in a terminal.
 """
 
 from churn_jax.predictions import replace_file
@@ -17,6 +18,7 @@ from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.reports.sweep_html import write_sweep
 from churn_jax.reports.sweep_tables import print_sweep
 from churn_jax.reports.tables import csv_table, markdown_table, print_report
+from churn_jax.reports.updates_files import updates_csv, updates_markdown
 
 __all__ = [
     "Comparison",
@@ -50,6 +52,7 @@ __all__ = [
 def write(run_dir) -> Report:
     """Write `table.md`, `table.csv` and `report.html` into a run folder.
 
+    A study of model updates gets `updates.md` and `updates.csv`, too.
     Works while a study is unfinished: methods without usable predictions are named
     with the reason. Every file is replaced whole or not at all.
 
@@ -60,7 +63,8 @@ def write(run_dir) -> Report:
         The `Report`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json`.
+        ReportError: there is no usable `study.json`, or an update names a file of
+            other examples.
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:
@@ -82,11 +86,15 @@ def write(run_dir) -> Report:
         0.5
     """
     report = collect(run_dir)
-    for name, text in (
-        ("table.md", markdown_table(report)),
-        ("table.csv", csv_table(report)),
-        ("report.html", render(report)),
-    ):
+    texts = {
+        "table.md": markdown_table(report),
+        "table.csv": csv_table(report),
+        "report.html": render(report),
+    }
+    if report.updates is not None:
+        texts["updates.md"] = updates_markdown(report)
+        texts["updates.csv"] = updates_csv(report)
+    for name, text in texts.items():
         path = report.study.folder / name
         with replace_file(path) as file:
             file.write(text.encode())

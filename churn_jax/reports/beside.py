@@ -7,6 +7,7 @@ number reaches a published one: a printed number is context, not a target.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from html import escape
 
 from churn_jax.reports.estimates import Estimate
@@ -14,7 +15,14 @@ from churn_jax.reports.published import Published, PublishedTable, published_key
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
 
-__all__ = ["Beside", "BesideRow", "beside", "html_section"]
+__all__ = [
+    "Beside",
+    "BesideRow",
+    "assemble",
+    "beside",
+    "html_section",
+    "html_table",
+]
 
 ABSENT = "–"
 
@@ -61,7 +69,7 @@ class Beside:
         if number is None:
             return ABSENT
         std = math.nan if number.std is None else number.std
-        text = QUANTITIES[metric].write(Estimate(number.mean, std, math.nan))
+        text = self._write(metric, Estimate(number.mean, std, math.nan))
         if number.mark:
             text += f" {number.mark} [{self.notes.index(number.note) + 1}]"
         return text
@@ -80,7 +88,11 @@ class Beside:
         """`5.80 ± 0.21`, or a dash."""
         if metric not in row.measured:
             return ABSENT
-        return QUANTITIES[metric].write(row.measured[metric])
+        return self._write(metric, row.measured[metric])
+
+    def _write(self, metric: str, estimate: Estimate) -> str:
+        found = next((q for q in self.metrics if q.name == metric), None)
+        return (found or QUANTITIES[metric]).write(estimate)
 
 
 def beside(report: Report) -> Beside | None:
@@ -100,6 +112,8 @@ def beside(report: Report) -> Beside | None:
     printed = {metric for row in found.rows.values() for metric in row}
     # Not every name: the `temperature` of a table's coefficients is another one.
     metrics = tuple(q for q in report.quantities if q.name in printed)
+    if not metrics:
+        return None  # a table about updates: `updates_tables.beside_updates`
     rows = [
         BesideRow(
             name=row.info.name,
@@ -109,8 +123,26 @@ def beside(report: Report) -> Beside | None:
         )
         for row in report.rows
     ]
+    return assemble(report, found, metrics, rows)
+
+
+def assemble(
+    report: Report,
+    found: PublishedTable,
+    metrics: tuple[Quantity, ...],
+    rows: Sequence[BesideRow],
+) -> Beside:
+    """Measured rows, then those that only the paper has, with notes and caption.
+
+    Args:
+        report: from `collect`.
+        found: the published table.
+        metrics: what is shown of it.
+        rows: those of the study, named like the rows of the table.
+    """
     measured = {row.name for row in rows}
     planned = {info.name: info.label for info in report.study.methods}
+    rows = [*rows]
     rows += [
         BesideRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
@@ -153,8 +185,11 @@ def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
 def html_section(report: Report) -> str:
     """The section of the page; empty text for a study without published numbers."""
     found = beside(report)
-    if found is None:
-        return ""
+    return "" if found is None else html_table(found, "Method")
+
+
+def html_table(found: Beside, first: str) -> str:
+    """The section for any comparison; `first` heads the column of the rows."""
     head = "".join(
         f'<th scope="colgroup" colspan="2">{escape(metric.heading)}</th>'
         for metric in found.metrics
@@ -173,7 +208,7 @@ def html_section(report: Report) -> str:
         "<section><h2>Beside the paper</h2>"
         f'<p class="soft">{escape(found.caption)}</p>'
         '<div class="scroll" tabindex="0"><table class="beside"><thead>'
-        f'<tr><th scope="col" rowspan="2">Method</th>{head}</tr>'
+        f'<tr><th scope="col" rowspan="2">{escape(first)}</th>{head}</tr>'
         f"<tr>{kinds * len(found.metrics)}</tr></thead><tbody>\n"
         + "\n".join(lines)
         + "\n</tbody></table></div>"

@@ -4,12 +4,17 @@ import math
 
 from churn_jax.reports.estimates import Estimate
 
-__all__ = ["equivalent", "millions", "number", "of_set", "percent", "times"]
+__all__ = ["equivalent", "millions", "number", "of_set", "percent", "rate", "times"]
 
 
 def percent(estimate: Estimate) -> str:
     """`5.72 ± 0.18`, both times 100."""
     return _plus_minus(100 * estimate.mean, 100 * estimate.std, 2)
+
+
+def rate(estimate: Estimate) -> str:
+    """`2.11 ± 0.05`, both times 100: the mean and its standard error."""
+    return _plus_minus(100 * estimate.mean, 100 * estimate.stderr, 2)
 
 
 def number(estimate: Estimate) -> str:

@@ -70,6 +70,34 @@ GLOSSARY = (
         "orders of every pair.",
     ),
     (
+        "ER, NFR, PFR of an update",
+        "[elodi] Eqs. 10, 11",
+        "ER = P[ŷ ≠ ℓ],  NFR = P[ŷ_new ≠ ℓ, ŷ_old = ℓ],  PFR = P[ŷ_new = ℓ, ŷ_old ≠ ℓ]",
+        "What an old model got right and its replacement gets wrong, and the reverse; "
+        "ER falls by PFR − NFR.",
+    ),
+    (
+        "Relative NFR",
+        "[elodi] Eq. 12",
+        "NFR / ((1 − ER_old) · ER_new)",
+        "Negative flips over those of two models whose errors are independent: 100 % "
+        "if they are, 0 if the new model breaks nothing.",
+    ),
+    (
+        "± of an update",
+        "",
+        "se² = V_old + V_new − V_pair,  V_old = Σᵢ (m̄ᵢ − m̄)² / (R₁ (R₁ − 1))",
+        "Over all pairs of R₁ old and R₂ new runs, one run of either side left out at "
+        "a time; V_pair is what single pairs put into both. Own pairs (run r trained "
+        "against old run r) share no run: standard deviation / √R.",
+    ),
+    (
+        "Rank of a flip",
+        "[elodi] Fig. 4",
+        "Rank(ψ_k(x), ψ(x)),  k = argmax φ(x)",
+        "Where the old model ψ has the class that the new model φ wrongly predicts.",
+    ),
+    (
         "ECE",
         "15 equal-width bins",
         "Σ_b n_b/N · |accuracy(b) − confidence(b)|",

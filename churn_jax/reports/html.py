@@ -16,6 +16,7 @@ from churn_jax.reports import (
     plots,
     sizes,
     strengths,
+    updates_html,
 )
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
@@ -141,6 +142,7 @@ def render(report: Report) -> str:
             _header(report),
             _results(report),
             _training(report),
+            updates_html.html_section(report),
             agreement.html_section(report),
             beside.html_section(report),
             _figures(report),

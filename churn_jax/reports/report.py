@@ -26,6 +26,7 @@ from churn_jax.reports.quantities import (
 )
 from churn_jax.reports.reading import CALIBRATED, Reading
 from churn_jax.reports.summary import MethodSummary
+from churn_jax.reports.updates import Updates, collect_updates
 
 __all__ = ["Missing", "Report", "Row", "collect"]
 
@@ -112,6 +113,7 @@ class Report:
         reference: the deep ensembles that rows are measured in; None where the study
             does not ask for it or has none.
         unreadable: sentences about files beside the predictions that cannot be used.
+        updates: which rows replace which, with what effect; None in studies without.
     """
 
     study: StudyInfo
@@ -124,6 +126,7 @@ class Report:
     files: dict = dataclasses.field(default_factory=dict)
     reference: ReferenceCurve | None = None
     unreadable: tuple[str, ...] = ()
+    updates: Updates | None = None
 
     @property
     def baseline(self) -> Row | None:
@@ -247,7 +250,8 @@ def collect(run_dir) -> Report:
         The `Report`; nothing is written.
 
     Raises:
-        ReportError: there is no usable `study.json`.
+        ReportError: there is no usable `study.json`, or an update names a file of
+            other examples.
 
     Example:
         >>> from churn_jax.reports import ReportError
@@ -281,6 +285,9 @@ def collect(run_dir) -> Report:
         tuple(missing),
         reference=curve,
         unreadable=tuple(reading.unreadable),
+        updates=collect_updates(
+            study, reading.summaries, reading.reasons, reading.examples
+        ),
     )
     if reading.examples is None:
         return report

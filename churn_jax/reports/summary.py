@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.class_sets import known_classes
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.estimates import (
     Estimate,
@@ -16,7 +17,14 @@ from churn_jax.reports.estimates import (
     over_sets,
 )
 
-__all__ = ["BOUNDS", "Curves", "MethodSummary", "check_same_runs", "summarize"]
+__all__ = [
+    "BOUNDS",
+    "Curves",
+    "MethodSummary",
+    "check_same_runs",
+    "known_by_some",
+    "summarize",
+]
 
 RELIABILITY_BINS = 15
 CONFIDENCE_BINS = 10
@@ -41,6 +49,7 @@ class Curves:
         bin_counts: `[15]` examples per equal-width bin of top probability.
         bin_probability: `[15]` mean top probability in the bin; NaN if empty.
         bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
+        known: `[C]` the classes that some run knows, as `known_classes` says it.
     """
 
     classes: np.ndarray
@@ -49,6 +58,7 @@ class Curves:
     bin_counts: np.ndarray
     bin_probability: np.ndarray
     bin_accuracy: np.ndarray
+    known: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,8 +271,14 @@ def _run_level(predictions, runs):
         bin_counts=counts,
         bin_probability=count(weights=top) / safe,
         bin_accuracy=count(weights=right.astype(float)) / safe,
+        known=known_by_some(predictions.logits, runs),
     )
     return stacked, curves
+
+
+def known_by_some(logits: np.ndarray, runs: Sequence[int]) -> np.ndarray:
+    """The classes that one of the runs knows for one of the examples, `[C]` bool."""
+    return np.any([known_classes(logits[run]).any(axis=0) for run in runs], axis=0)
 
 
 def _calibrated_level(predictions, validation, runs):

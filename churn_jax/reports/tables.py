@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.reports import updates_tables
 from churn_jax.reports.agreement import members_table, terminal_table
 from churn_jax.reports.artefacts import MethodInfo
 from churn_jax.reports.beside import Beside, beside
@@ -26,9 +27,11 @@ from churn_jax.reports.report import Report, Row
 
 __all__ = [
     "Column",
+    "beside_lines",
     "columns",
     "csv_table",
     "markdown_table",
+    "markdown_text",
     "print_report",
 ]
 
@@ -117,34 +120,36 @@ def markdown_table(report: Report) -> str:
     Returns:
         The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
     """
-    lines = [f"# {_markdown(report.study.title)}", ""]
+    lines = [f"# {markdown_text(report.study.title)}", ""]
     shown = columns(report)
     lines.append("| " + " | ".join(c.header for c in shown) + " |")
     lines.append("|" + "|".join([":--"] + ["--:"] * (len(shown) - 1)) + "|")
     for row in report.rows:
-        cells = (_markdown(column.cell(row)) for column in shown)
+        cells = (markdown_text(column.cell(row)) for column in shown)
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", _markdown(report.caption)]
+    lines += ["", markdown_text(report.caption)]
     if verdicts := [row for row in report.rows if row.verdict]:
-        lines += ["", f"Against {_markdown(report.baseline_label)}:", ""]
+        lines += ["", f"Against {markdown_text(report.baseline_label)}:", ""]
         lines += [
-            f"* **{_markdown(row.info.label)}**: {_markdown(row.verdict)}"
+            f"* **{markdown_text(row.info.label)}**: {markdown_text(row.verdict)}"
             for row in verdicts
         ]
     if report.remarks:
-        lines += ["", *(f"* {_markdown(remark)}" for remark in report.remarks)]
-    lines += [line for text in report.context for line in ("", _markdown(text))]
+        lines += ["", *(f"* {markdown_text(remark)}" for remark in report.remarks)]
+    lines += [line for text in report.context for line in ("", markdown_text(text))]
     lines += _training_lines(report)
     lines += _member_lines(report)
     if found := beside(report):
-        lines += _beside_lines(found)
+        lines += beside_lines(found)
     return "\n".join(lines) + "\n"
 
 
 def _training_lines(report: Report) -> list[str]:
     """What runs share, row by row, where rows differ in it."""
     head, *rows = training_table(report.study, [r.info for r in report.rows]) or [()]
-    lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in (head, *rows)]
+    lines = [
+        "| " + " | ".join(map(markdown_text, cells)) + " |" for cells in (head, *rows)
+    ]
     return ["", lines[0], "|:--|:--|:--|:--|", *lines[1:]] if head else []
 
 
@@ -154,18 +159,21 @@ def _member_lines(report: Report) -> list[str]:
     if found is None:
         return []
     head, *rows = (
-        "| " + " | ".join(map(_markdown, cells)) + " |"
+        "| " + " | ".join(map(markdown_text, cells)) + " |"
         for cells in (found.heads, *found.rows)
     )
     line = "|" + "|".join([":--"] + ["--:"] * (len(found.heads) - 1)) + "|"
-    notes = [text for sentence in found.sentences for text in ("", _markdown(sentence))]
+    notes = [
+        text for sentence in found.sentences for text in ("", markdown_text(sentence))
+    ]
     return ["", "## Members", "", head, line, *rows, *notes]
 
 
-def _beside_lines(found: Beside) -> list[str]:
+def beside_lines(found: Beside, first: str = "Method") -> list[str]:
     """The paper's numbers and ours, two columns per quantity."""
     heads = [f"{q.heading}, {kind}" for q in found.metrics for kind in _KINDS]
-    lines = ["", "## Beside the paper", "", "| Method | " + " | ".join(heads) + " |"]
+    lines = ["", "## Beside the paper", ""]
+    lines.append("| " + " | ".join((first, *heads)) + " |")
     lines.append("|" + "|".join([":--"] + ["--:"] * len(heads)) + "|")
     for row in found.rows:
         cells = [row.label]
@@ -174,18 +182,21 @@ def _beside_lines(found: Beside) -> list[str]:
                 found.paper_cell(row, metric.name),
                 found.measured_cell(row, metric.name),
             ]
-        lines.append("| " + " | ".join(_markdown(cell) for cell in cells) + " |")
-    lines += ["", _markdown(found.caption)]
+        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
+    lines += ["", markdown_text(found.caption)]
     if found.notes:
         lines.append("")
-    lines += [f"{i}. {_markdown(note)}" for i, note in enumerate(found.explained, 1)]
+    lines += [
+        f"{i}. {markdown_text(note)}" for i, note in enumerate(found.explained, 1)
+    ]
     return lines
 
 
 _KINDS = ("paper", "measured")
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Text that is no markup, on one line."""
     for character in "\\|<*_`[":
         text = text.replace(character, "\\" + character)
     return " ".join(text.split())
@@ -307,6 +318,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
     console.print(table)
     if found := members_table(report):
         console.print(terminal_table(found))
+    if report.updates is not None:
+        console.print(updates_tables.terminal_table(report.updates, wide))
     for row in report.rows:
         if row.verdict:
             console.print(Text.assemble((row.info.label, "bold"), ": ", row.verdict))

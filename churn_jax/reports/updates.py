@@ -1,0 +1,337 @@
+"""Model updates of a study as data: error rates, flips and churn of old and new runs.
+
+`config.updates` of `study.json` says which rows replace which. Predicted classes are
+all that most of it needs, so logits are read one model at a time and dropped again.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import metrics
+from churn_jax.predictions import Predictions, PredictionsError
+from churn_jax.reports.artefacts import StudyInfo
+from churn_jax.reports.cells import rate
+from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.quantities import Quantity
+from churn_jax.reports.summary import MethodSummary
+from churn_jax.reports.versions import (
+    Version,
+    flip_ranks,
+    from_file,
+    is_file,
+    of_row,
+)
+
+__all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """What an update does, over one kind of pairs of runs.
+
+    Attributes:
+        pairs: how many.
+        old_error: error rate of the old runs.
+        new_error: error rate of the new runs.
+        negative_flip_rate: NFR.
+        relative_negative_flip_rate: NFR over that of independent errors.
+        positive_flip_rate: PFR.
+        churn: share of examples that both predict differently.
+    """
+
+    pairs: int
+    old_error: Estimate
+    new_error: Estimate
+    negative_flip_rate: Estimate
+    relative_negative_flip_rate: Estimate
+    positive_flip_rate: Estimate
+    churn: Estimate
+
+
+RATES: tuple[Quantity, ...] = (
+    Quantity("old_error", "ER old %", rate),
+    Quantity("new_error", "ER new %", rate, narrow=True),
+    Quantity("negative_flip_rate", "NFR %", rate, narrow=True),
+    Quantity("relative_negative_flip_rate", "Rel. NFR %", rate, narrow=True),
+    Quantity("positive_flip_rate", "PFR %", rate),
+    Quantity("churn", "Churn %", rate),
+)
+"""The fields of `Rates` as columns."""
+_OF_PAIRS = tuple(quantity.name for quantity in RATES[2:])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UpdateResult:
+    """One update on one set of examples.
+
+    Attributes:
+        old: row, or path, of the model in use.
+        new: row of the model that replaces it.
+        label: of the update.
+        targeted: whether new run r was trained against old run r.
+        examples: `"all"`, or `"known"` for those whose class the old model knows.
+        num_examples: how many these are.
+        all_pairs: every old run against every new one.
+        own_pairs: old run r against new run r; None unless targeted.
+        ranks: `[.]` negative flips of the pairs shown first by the rank, in the old
+            run, of the class that the new run predicts.
+    """
+
+    old: str
+    new: str
+    label: str
+    targeted: bool
+    examples: str
+    num_examples: int
+    all_pairs: Rates
+    own_pairs: Rates | None
+    ranks: np.ndarray
+
+    @property
+    def first(self) -> Rates:
+        """The rates that fit the update: of its own pairs where it is targeted."""
+        return self.own_pairs or self.all_pairs
+
+    @property
+    def second(self) -> Rates | None:
+        """Of a targeted update, the rates over all pairs."""
+        return self.all_pairs if self.own_pairs else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Updates:
+    """The updates of a study.
+
+    Attributes:
+        results: in the study's order; where class sets differ, one for all examples and
+            one for those of known classes.
+        versions: names of the models that appear in an update.
+        labels: theirs.
+        flips: `[V, V]` mean NFR of old models (rows) and new ones (columns) over all
+            pairs of runs; on the diagonal, of different runs of one model.
+        known_flips: the same on the examples whose class the old model knows; None
+            where all models know the same classes.
+        remarks: sentences about updates that are left out, and why.
+    """
+
+    results: tuple[UpdateResult, ...]
+    versions: tuple[str, ...]
+    labels: tuple[str, ...]
+    flips: np.ndarray
+    known_flips: np.ndarray | None
+    remarks: tuple[str, ...]
+
+    @property
+    def whole(self) -> tuple[UpdateResult, ...]:
+        """One result per update: that on all examples."""
+        return tuple(r for r in self.results if r.examples == "all")
+
+
+def collect_updates(
+    study: StudyInfo,
+    summaries: Mapping[str, MethodSummary],
+    reasons: Mapping[str, str],
+    examples: Predictions | None,
+) -> Updates | None:
+    """Compute a study's updates.
+
+    Args:
+        study: its `config.updates` lists `{old, new, label, targeted}`.
+        summaries: the finished rows.
+        reasons: why a row has no summary.
+        examples: ids and labels of the study's examples; None before the first row.
+
+    Returns:
+        The `Updates`; None for a study without any.
+
+    Raises:
+        ReportError: an update names a file whose examples are not those of the study.
+    """
+    planned = _planned(study)
+    if not planned:
+        return None
+    versions: dict[str, Version] = {}
+    remarks, ready = [], []
+    names = {info.name: info.label for info in study.methods}
+    for entry in planned:
+        label = entry["label"] or (
+            f"{names.get(entry['old'], entry['old'])} → "
+            f"{names.get(entry['new'], entry['new'])}"
+        )
+        absent = ""
+        for name in (entry["old"], entry["new"]):
+            if name in versions:
+                continue
+            if name in summaries:
+                versions[name] = of_row(study, name, summaries[name])
+            elif examples is not None and is_file(name) and name == entry["old"]:
+                versions[name] = from_file(study, name, examples.ids, examples.labels)
+            else:
+                why = reasons.get(name, "it is no finished row of this study")
+                absent = absent or f"{names.get(name, name)}: {why}"
+        if absent:
+            remarks.append(f"The update {label} is not in the table. {absent}.")
+        else:
+            ready.append((label, entry))
+    if examples is None or not ready:
+        return Updates((), (), (), np.zeros((0, 0)), None, tuple(remarks))
+    used = {name for _, entry in ready for name in (entry["old"], entry["new"])}
+    versions = {name: found for name, found in versions.items() if name in used}
+    results: dict[int, list[UpdateResult]] = {}
+    for name, old in versions.items():  # an old model's logits are read once
+        of_old = [(i, *one) for i, one in enumerate(ready) if one[1]["old"] == name]
+        logits, labels = None, examples.labels
+        if of_old:
+            try:
+                logits = old.logits()
+            except PredictionsError as error:
+                remarks.append(f"Nothing is known of ranks in {old.label}: {error}.")
+        for i, label, entry in of_old:
+            results[i] = _results(label, entry, versions, logits, labels)
+    flips, known = _matrix(tuple(versions.values()), examples.labels)
+    return Updates(
+        tuple(result for i in sorted(results) for result in results[i]),
+        tuple(versions),
+        tuple(version.label for version in versions.values()),
+        flips,
+        known,
+        tuple(remarks),
+    )
+
+
+def _planned(study: StudyInfo) -> list[dict[str, Any]]:
+    """The updates that `study.json` lists, without anything that is none."""
+    config = study.facts.get("config")
+    found = config.get("updates") if isinstance(config, Mapping) else None
+    return [
+        {
+            "old": str(entry["old"]),
+            "new": str(entry["new"]),
+            "label": str(entry.get("label") or ""),
+            "targeted": bool(entry.get("targeted")),
+        }
+        for entry in (found if isinstance(found, list) else [])
+        if isinstance(entry, Mapping) and entry.get("old") and entry.get("new")
+    ]
+
+
+def _results(label, entry, versions, logits, labels) -> list[UpdateResult]:
+    """Of one update: on all examples and, where class sets differ, on known ones."""
+    old, new = versions[entry["old"]], versions[entry["new"]]
+    shared = [r for r in old.runs if r in new.runs] if entry["targeted"] else []
+    own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
+    sets = {"all": np.ones(labels.shape, bool)}
+    if not _same_classes(old, new):
+        sets["known"] = old.knows(labels)
+    ranks = np.zeros(2, int)
+    if logits is not None:
+        pairs = zip(*own) if shared else np.ndindex(len(old.runs), len(new.runs))
+        ranks = _add([flip_ranks(logits[i], new.classes[j], labels) for i, j in pairs])
+    out = []
+    for name, keep in sets.items():
+        all_pairs, own_pairs = _rates(
+            old.classes[:, keep], new.classes[:, keep], labels[keep], own
+        )
+        out.append(
+            UpdateResult(
+                old=old.name,
+                new=new.name,
+                label=label,
+                targeted=entry["targeted"],
+                examples=name,
+                num_examples=int(keep.sum()),
+                all_pairs=all_pairs,
+                own_pairs=own_pairs,
+                ranks=ranks,
+            )
+        )
+    return out
+
+
+def _same_classes(a: Version, b: Version) -> bool:
+    width = max(len(a.known), len(b.known))
+    ours, theirs = (np.pad(x.known, (0, width - len(x.known))) for x in (a, b))
+    return np.array_equal(ours, theirs)
+
+
+def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
+    width = max(map(len, counts))
+    return np.sum([np.pad(c, (0, width - len(c))) for c in counts], axis=0)
+
+
+def _counts(old_right, new_right) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Negative and positive flips and both right, each `[R1, R2]`.
+
+    Float32 counts whole numbers exactly up to 2**24.
+    """
+    both = old_right.astype(np.float32) @ new_right.astype(np.float32).T
+    both = both.astype(np.int32)
+    negative = old_right.sum(axis=1, dtype=np.int32)[:, None] - both
+    positive = new_right.sum(axis=1, dtype=np.int32)[None, :] - both
+    return negative, positive, both
+
+
+@jax.jit
+def _summaries(negative, positive, both, examples, churn):
+    """Rates over all pairs of runs, in the order of `_OF_PAIRS`."""
+    examples = jnp.broadcast_to(examples, both.shape)
+    found = metrics.FlipState(negative, positive, both, examples).compute()
+    chosen = [getattr(found, name) for name in _OF_PAIRS[:-1]]
+    stack = jnp.stack([*chosen, churn])
+    return stack, jax.vmap(metrics.summarize_cross)(stack)
+
+
+_summaries_of_own = jax.jit(jax.vmap(metrics.summarize_paired))
+
+
+def _rates(old, new, labels, own) -> tuple[Rates, Rates | None]:
+    """Over all pairs, and over the pairs `own` of rows and columns."""
+    old_right, new_right = old == labels, new == labels
+    if not labels.size:
+        nothing = Estimate(np.nan, np.nan, np.nan)
+        none = dict.fromkeys((quantity.name for quantity in RATES), nothing)
+        return Rates(len(old) * len(new), **none), None
+    churn = np.array([np.mean(run != new, axis=1) for run in old], np.float32)
+    counts = _counts(old_right, new_right)
+    stack, found = jax.device_get(_summaries(*counts, np.int32(labels.size), churn))
+    wrong = 1 - old_right.mean(axis=1), 1 - new_right.mean(axis=1)
+    every = _assembled(old.shape[0] * new.shape[0], wrong, found)
+    if not own[0]:
+        return every, None
+    rows, columns = own
+    pairs = jax.device_get(_summaries_of_own(stack[:, rows][:, :, columns]))
+    return every, _assembled(len(rows), (wrong[0][rows], wrong[1][columns]), pairs)
+
+
+def _assembled(pairs: int, wrong, found) -> Rates:
+    estimates = {
+        name: Estimate(float(mean), float(std), float(stderr))
+        for name, mean, std, stderr in zip(
+            _OF_PAIRS, found.mean, found.std, found.stderr, strict=True
+        )
+    }
+    return Rates(pairs, over_runs(wrong[0]), over_runs(wrong[1]), **estimates)
+
+
+def _matrix(versions, labels) -> tuple[np.ndarray, np.ndarray | None]:
+    """Mean NFR of every model against every other, `[V, V]`; also on known classes."""
+    right = [version.classes == labels for version in versions]
+    flips = np.full((len(versions),) * 2, np.nan)
+    for i, old in enumerate(right):
+        for j, new in enumerate(right):
+            negative = _counts(old, new)[0] / labels.size
+            if i == j:  # a run does not replace itself
+                negative = negative[~np.eye(len(negative), dtype=bool)]
+            if negative.size:
+                flips[i, j] = negative.mean()
+    if all(_same_classes(versions[0], version) for version in versions):
+        return flips, None
+    # An old run is right on classes that it knows alone, so the flips are the same.
+    shares = np.array([version.knows(labels).mean() for version in versions])
+    with np.errstate(invalid="ignore"):
+        return flips, flips / np.where(shares > 0, shares, np.nan)[:, None]

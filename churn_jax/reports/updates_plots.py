@@ -1,0 +1,191 @@
+"""Figures of model updates: errors against flips, ranks, chains, curves."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.figure import (
+    COLOURS,
+    colour,
+    dash,
+    drawing,
+    error_bar,
+    legend,
+    marker,
+    short_label,
+)
+from churn_jax.reports.updates import UpdateResult, Updates
+from churn_jax.reports.updates_chains import chains
+
+__all__ = [
+    "Curve",
+    "against_setting",
+    "chains",
+    "curves",
+    "errors_against_flips",
+    "rank_histogram",
+]
+
+RANKS = 10  # the last one drawn by itself; what is above is one more point
+MOST_SHOWN = 8  # updates in the figure of ranks
+
+# A label that ends in what a study varies: ", m = 4", "(alpha=0.8)", " m=2".
+_SETTING = re.compile(
+    r"^(?P<rest>.*?)[\s,(]*\b(?P<name>m|alpha)\s*=\s*(?P<value>\d+(?:\.\d*)?)\)?$"
+)
+_SYMBOLS = {"m": "Networks of the ensemble, m", "alpha": "Weight of LDI, α"}
+
+
+def errors_against_flips(updates: Updates) -> str:
+    """New error rate against NFR, one point per update (Figure 1 of the paper)."""
+    results = updates.whole
+    height = 3.4 + 0.2 * -(-len(results) // 2)  # room for the labels below
+    with drawing(5.4, height) as (figure, done):
+        axes = figure.add_subplot()
+        for i, result in enumerate(results):
+            error, flips = result.first.new_error, result.first.negative_flip_rate
+            axes.errorbar(
+                100 * error.mean,
+                100 * flips.mean,
+                xerr=_bar(error),
+                yerr=_bar(flips),
+                # A ninth update has the first one's colour, so it needs another shape.
+                fmt=marker(i + i // len(COLOURS)),
+                color=colour(i),
+                markersize=8,
+                capsize=3,
+                alpha=0.85,
+                label=short_label(result.label),
+            )
+        axes.set_xlabel("Error rate of the new model %   (less is better)")
+        axes.set_ylabel("NFR %   (less is better)")
+        axes.margins(0.15)
+        legend(figure, axes)
+        return done("New error rate against negative flip rate of every update")
+
+
+def _bar(estimate: Estimate):
+    return error_bar(100 * estimate.stderr)
+
+
+def rank_histogram(updates: Updates) -> str:
+    """Share of negative flips by rank of their wrong class in the old model (Figure 4).
+
+    Empty text where nothing flips.
+    """
+    results = [result for result in updates.whole if result.ranks.sum()]
+    if not results:
+        return ""
+    highest = max(len(result.ranks) for result in results) - 1
+    last = min(highest, RANKS)
+    places = np.arange(2, last + 1 + (highest > RANKS))
+    with drawing(5.4, 4.2) as (figure, done):
+        axes = figure.add_subplot()
+        for i, result in enumerate(results[:MOST_SHOWN]):
+            counts = np.zeros(max(highest, last) + 1)
+            counts[: len(result.ranks)] = result.ranks
+            shown = counts[2 : last + 1]
+            if highest > RANKS:
+                shown = np.append(shown, counts[last + 1 :].sum())
+            axes.plot(
+                places,
+                100 * shown / counts.sum(),
+                color=colour(i),
+                linestyle=dash(i),
+                marker=marker(i),
+                linewidth=1.5,
+                label=short_label(result.label),
+            )
+        names = [f"> {RANKS}" if place > RANKS else str(place) for place in places]
+        axes.set_xticks(places, names)
+        axes.set_xlabel("Rank in the old model of the class predicted by the new one")
+        axes.set_ylabel("Share of negative flips %")
+        axes.set_ylim(bottom=0)
+        legend(figure, axes)
+        return done("Rank in the old model of the wrong class of negative flips")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Updates that differ in one number that their label ends in.
+
+    Attributes:
+        label: what the labels have in common.
+        setting: `"m"` or `"alpha"`.
+        values: of the setting, ascending.
+        results: one per value.
+    """
+
+    label: str
+    setting: str
+    values: tuple[float, ...]
+    results: tuple[UpdateResult, ...]
+
+
+def curves(updates: Updates) -> tuple[Curve, ...]:
+    """Updates whose label ends in `m=<integer>` or `alpha=<number>`.
+
+    Args:
+        updates: from `collect_updates`.
+
+    Returns:
+        One curve per setting and beginning of the label, of at least two values.
+    """
+    groups: dict[tuple[str, str], dict[float, UpdateResult]] = {}
+    for result in updates.whole:
+        if found := _SETTING.match(result.label):
+            key = found["name"], found["rest"].strip()
+            groups.setdefault(key, {})[float(found["value"])] = result
+    return tuple(
+        Curve(rest, name, tuple(sorted(of)), tuple(of[value] for value in sorted(of)))
+        for (name, rest), of in groups.items()
+        if len(of) > 1
+    )
+
+
+def against_setting(updates: Updates) -> str:
+    """NFR and both error rates against m, or alpha (Figure 6); empty without curves."""
+    found = curves(updates)
+    settings = [name for name in _SYMBOLS if any(c.setting == name for c in found)]
+    if not settings:
+        return ""
+    with drawing(5.4, 4.2 if len(settings) == 1 else 7.6) as (figure, done):
+        panels = figure.subplots(2 * len(settings), 1, squeeze=False)[:, 0]
+        for place, name in enumerate(settings):
+            upper, lower = panels[2 * place : 2 * place + 2]
+            chosen = [curve for curve in found if curve.setting == name]
+            for i, curve in enumerate(chosen):
+                _line(upper, curve, "negative_flip_rate", i, curve.label or "NFR")
+                beginning = f"{curve.label}: " if len(chosen) > 1 else ""
+                for k, (rate, which) in enumerate(
+                    (("old_error", "old"), ("new_error", "new"))
+                ):
+                    _line(lower, curve, rate, 2 * i + k, f"{beginning}{which}")
+            ticks = sorted({value for curve in chosen for value in curve.values})
+            for axes, text in ((upper, "NFR %"), (lower, "ER %")):
+                axes.set_ylabel(text)
+                axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                axes.margins(y=0.15)
+                axes.legend(fontsize=8, ncols=2)
+            lower.set_xlabel(_SYMBOLS[name])
+        return done(
+            "NFR and error rates against the size of the ensemble or the weight"
+        )
+
+
+def _line(axes, curve: Curve, name: str, i: int, label: str) -> None:
+    estimates: Sequence[Estimate] = [getattr(r.first, name) for r in curve.results]
+    axes.errorbar(
+        curve.values,
+        [100 * e.mean for e in estimates],
+        yerr=[_bar(e) or 0.0 for e in estimates],
+        color=colour(i),
+        linestyle=dash(i),
+        marker=marker(i),
+        capsize=3,
+        linewidth=1.5,
+        label=short_label(label),
+    )

@@ -1,0 +1,167 @@
+"""The two sides of a model update: what the runs of a row, or of a file, predict."""
+
+import dataclasses
+from pathlib import Path, PurePath
+
+import numpy as np
+
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.predictions import Predictions, PredictionsError, load_predictions
+from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+from churn_jax.reports.summary import MethodSummary, known_by_some
+
+__all__ = ["Version", "flip_ranks", "from_file", "is_file", "of_row"]
+
+_SHOWN = 3  # how many offending ids a message names
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Version:
+    """The runs of one model, without those that stopped.
+
+    Attributes:
+        name: the row, or the path as the update gives it.
+        label: for people.
+        runs: their numbers, by which a targeted update pairs them.
+        classes: `[R, N]` what each predicts for the study's examples.
+        known: `[C]` the classes that the model knows.
+        file: its predictions.
+        order: `[N]` where the study's examples are in the file; None for a row, whose
+            order is that of the study.
+    """
+
+    name: str
+    label: str
+    runs: tuple[int, ...]
+    classes: np.ndarray
+    known: np.ndarray
+    file: Path
+    order: np.ndarray | None = None
+
+    def knows(self, labels: np.ndarray) -> np.ndarray:
+        """Which examples are of a class that the model knows, `[N]`."""
+        inside = labels < len(self.known)
+        return inside & self.known[np.where(inside, labels, 0)]
+
+    def logits(self) -> np.ndarray:
+        """`[R, N, C]` of the runs counted, read again.
+
+        Raises:
+            PredictionsError: the file has gone or changed.
+        """
+        logits = load_predictions(self.file).logits[list(self.runs)]
+        return logits if self.order is None else logits[:, self.order]
+
+
+def is_file(old: str) -> bool:
+    """Whether the old model of an update is a file of predictions and not a row."""
+    return PurePath(old).suffix == ".npz"
+
+
+def of_row(study: StudyInfo, name: str, summary: MethodSummary) -> Version:
+    """A row of the study, from what was already computed of it."""
+    labels = {info.name: info.label for info in study.methods}
+    return Version(
+        name,
+        labels.get(name, name),
+        summary.runs,
+        summary.curves.classes,
+        summary.curves.known,
+        study.method_folder(name) / TEST,
+    )
+
+
+def from_file(
+    study: StudyInfo, given: str, ids: np.ndarray, labels: np.ndarray
+) -> Version:
+    """A model of another study or framework, joined with the study's examples by id.
+
+    Args:
+        study: relative paths begin in its folder.
+        given: path of a `predictions.npz`; it may hold more examples, in any order.
+        ids: `[N]` of the study's examples.
+        labels: `[N]` their class ids.
+
+    Returns:
+        The `Version`, labelled like the folder of the file.
+
+    Raises:
+        ReportError: the file cannot be read, lacks some of the examples, has other
+            labels, or none of its runs finished.
+    """
+    path = study.folder / given
+    try:
+        predictions = load_predictions(path)
+    except PredictionsError as error:
+        raise ReportError(" ".join(str(error).split())) from error
+    order = _places(path, predictions, ids)
+    differ = predictions.labels[order] != labels
+    if differ.any():
+        raise ReportError(
+            f"{path}: labels differ for {int(differ.sum())} of {differ.size} examples, "
+            f"for example ids {_some(ids[differ])}"
+        )
+    stopped = predictions.stopped
+    runs = tuple(r for r in range(len(predictions.logits)) if r not in stopped)
+    if not runs:
+        raise ReportError(f"{path}: all {len(predictions.logits)} runs were stopped")
+    logits = predictions.logits
+    classes = np.stack([logits[run].argmax(axis=-1)[order] for run in runs])
+    label = path.resolve().parent.name or given
+    known = known_by_some(logits, runs)
+    return Version(given, label, runs, classes, known, path, order)
+
+
+def _places(path: Path, predictions: Predictions, ids: np.ndarray) -> np.ndarray:
+    """Where each of `ids` is in the file."""
+    theirs = predictions.ids
+    if (theirs.dtype.kind == "U") != (ids.dtype.kind == "U"):
+        raise ReportError(
+            f"{path}: its ids are {theirs.dtype.name} and those of the study "
+            f"{ids.dtype.name}, so the examples cannot be matched"
+        )
+    sorting = np.argsort(theirs)
+    place = np.searchsorted(theirs, ids, sorter=sorting)
+    order = sorting[np.minimum(place, theirs.size - 1)]
+    lacking = theirs[order] != ids
+    if lacking.any():
+        raise ReportError(
+            f"{path}: {int(lacking.sum())} of the study's {ids.size} examples are not "
+            f"in it, for example ids {_some(ids[lacking])}"
+        )
+    return order
+
+
+def _some(values: np.ndarray) -> str:
+    shown = ", ".join(str(v) for v in values[:_SHOWN])
+    return shown + (", ..." if len(values) > _SHOWN else "")
+
+
+def flip_ranks(
+    old_logits: np.ndarray, new_classes: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """How often a negative flip's wrong class has each rank in the old model.
+
+    The ranks of `churn_jax.metrics.flip_rank`, computed for the flips alone.
+
+    Args:
+        old_logits: `[N, C]` of one old run.
+        new_classes: `[N]` what one new run predicts; may be beyond `C`.
+        labels: `[N]` class ids.
+
+    Returns:
+        `[max rank + 1]` counts; 0 and 1 are no ranks of a wrong class.
+
+    Example:
+        >>> logits = np.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+        >>> flip_ranks(logits, np.array([1, 0]), np.array([0, 0])).tolist()
+        [0, 0, 0, 1]
+    """
+    flipped = (old_logits.argmax(axis=-1) == labels) & (new_classes != labels)
+    scores, wrong = old_logits[flipped], new_classes[flipped]
+    if len(wrong) and (more := int(wrong.max()) + 1 - scores.shape[1]) > 0:
+        scores = np.pad(scores, ((0, 0), (0, more)), constant_values=UNKNOWN_LOGIT)
+    own = np.take_along_axis(scores, wrong[:, None], axis=1)
+    before = np.arange(scores.shape[1]) < wrong[:, None]  # ties: the lower id first
+    ranks = 1 + np.sum((scores > own) | ((scores == own) & before), axis=1)
+    return np.bincount(ranks, minlength=2)

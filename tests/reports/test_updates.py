@@ -1,0 +1,370 @@
+"""Model updates in a report: numbers by hand, files by id, what is left out."""
+
+import csv
+import dataclasses
+import io
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+from churn_jax import metrics, reports
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.cli import main
+from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.updates import Rates, UpdateResult, Updates
+from churn_jax.reports.updates_chains import find_chains
+from churn_jax.reports.updates_files import updates_csv, updates_markdown
+from churn_jax.reports.updates_html import html_section
+from churn_jax.reports.updates_plots import against_setting, curves
+from churn_jax.reports.updates_tables import beside_updates, flip_tables
+from churn_jax.reports.versions import flip_ranks
+from tests.reports.conftest import LABELS, classes_with, three_methods
+from tests.reports.fake_study import logits_of, write_study
+
+IDS = np.arange(100, 110)
+
+
+def with_stopped(*wrong):
+    """Runs that are wrong at the examples given, then one that stopped."""
+    logits = logits_of(classes_with(*wrong, {}), 3)
+    logits[-1] = np.nan
+    return logits
+
+
+def rows():
+    half = logits_of(classes_with({9: 0}, {0: 2}, {}), 3)
+    half[..., 1] = UNKNOWN_LOGIT  # knows classes 0 and 2
+    return {
+        "baseline": with_stopped({9: 0}, {0: 1}),
+        "none": with_stopped({0: 1, 1: 1}, {9: 0}),
+        "kd": logits_of(classes_with({9: 0}, {0: 1}, {2: 1}), 3),
+        "half": half,
+    }
+
+
+def update(old, new, label="", targeted=False):
+    return {"old": old, "new": new, "label": label, "targeted": targeted}
+
+
+PLANNED = [
+    update("baseline", "none", "No treatment"),
+    update("baseline", "kd", "KD", targeted=True),
+    update("none", "kd"),
+    update("half", "none", "More classes"),
+    update("baseline", "absent", "Never"),
+]
+
+
+def write_updates(folder, planned=PLANNED, **facts):
+    stopped = {name: [{"replica": 2}] for name in ("baseline", "none")}
+    return write_study(
+        folder,
+        rows() | {"absent": None},
+        LABELS,
+        ids=IDS,
+        stopped=stopped,
+        config={"updates": planned},
+        **facts,
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Read only; collected once for all tests."""
+    folder = tmp_path_factory.mktemp("updates") / "study"
+    return reports.collect(write_updates(folder, published="elodi/table1/imagenet"))
+
+
+def means(rates):
+    names = [field.name for field in dataclasses.fields(rates)][1:]
+    return [getattr(rates, name).mean for name in names]
+
+
+def test_an_update_by_hand(written):
+    found = written.updates.results[0]
+    # Old runs are wrong at 9 | 0, new ones at 0, 1 | 9. NFR .2, 0 | .1, .1; relative
+    # to .9 * .2 and .9 * .1; PFR .1, 0 | 0, .1; churn .3, 0 | .1, .2.
+    assert (found.label, found.all_pairs.pairs) == ("No treatment", 4)
+    np.testing.assert_allclose(
+        means(found.first), [0.1, 0.15, 0.1, 25 / 36, 0.05, 0.15], rtol=1e-6
+    )
+    # Deviations of rows 0, 0; of columns .05, -.05; of pairs .05 in size.
+    # V_new = .005 / 2, V_pair = .01 / 4 = .0025: half of the sum is left, .00125.
+    flips = found.first.negative_flip_rate
+    np.testing.assert_allclose(flips.stderr, np.sqrt(0.00125), rtol=1e-5)
+    np.testing.assert_allclose(found.first.new_error.stderr, 0.05, rtol=1e-6)
+    assert found.own_pairs is None and found.second is None
+
+
+def test_a_targeted_update_shows_its_own_pairs_first(written):
+    found = written.updates.results[1]
+    # Run 2 stopped on the old side, so pairs 0 and 1 are left; both are equal.
+    assert (found.own_pairs.pairs, found.all_pairs.pairs) == (2, 6)
+    assert found.first is found.own_pairs and found.second is found.all_pairs
+    np.testing.assert_allclose(means(found.first), [0.1, 0.1, 0, 0, 0, 0], atol=1e-7)
+    # Flips .1 wherever the numbers differ: 4 of 6 pairs.
+    assert found.second.negative_flip_rate.mean == pytest.approx(0.4 / 6)
+    assert not found.ranks.sum()  # of its own pairs, of which none flips
+
+
+def test_the_numbers_are_those_of_cross_pairs(written):
+    result, known = [r for r in written.updates.results if r.label == "More classes"]
+    assert (result.examples, known.examples) == ("all", "known")
+    assert (result.num_examples, known.num_examples) == (10, 5)
+    old, new = rows()["half"], rows()["none"][:2]
+    summarize = jax.jit(metrics.summarize_cross)
+    for found in (result, known):
+        rates = metrics.cross_pairs(
+            metrics.flip_rates, old, new, LABELS, examples=found.examples
+        )
+        for name in metrics.FlipRates._fields[:3]:
+            ours, theirs = getattr(found.first, name), getattr(rates, name)
+            summary = summarize(theirs)
+            np.testing.assert_allclose(ours.mean, summary.mean, rtol=1e-6)
+            np.testing.assert_allclose(ours.stderr, summary.stderr, rtol=1e-5)
+    assert result.first.old_error.mean == pytest.approx((6 + 5 + 5) / 30)
+    assert known.first.old_error.mean == pytest.approx(1 / 15)
+
+
+def test_every_model_against_every_other(written):
+    updates = written.updates
+    assert updates.versions == ("baseline", "none", "kd", "half")
+    np.testing.assert_allclose(updates.flips[0, :2], [0.1, 0.1])
+    np.testing.assert_allclose(updates.flips[1, 0], 0.05)
+    # Known classes are half of the examples, and flips are on these alone.
+    np.testing.assert_allclose(updates.known_flips[3], 2 * updates.flips[3])
+    np.testing.assert_array_equal(updates.known_flips[:3], updates.flips[:3])
+    whole, known = flip_tables(updates)
+    assert whole.heads == ("Old, new", "Baseline", "None", "Kd", "Half")
+    assert whole.rows[0][:3] == ("Baseline", "10.00", "10.00")
+    assert [cells[0] for cells in known.rows] == ["Half"]
+
+
+def test_what_is_left_out_is_told(written):
+    (remark,) = written.updates.remarks
+    assert remark == (
+        "The update Never is not in the table. Absent: it has no predictions yet."
+    )
+    assert remark in updates_markdown(written)
+    assert remark in html_section(written)
+
+
+def test_the_markdown_page(written):
+    text = updates_markdown(written)
+    lines = text.splitlines()
+    cells = [cell.strip() for cell in lines[4].strip("|").split("|")]
+    assert cells[:3] == ["No treatment", "4", "10 all"]
+    assert cells[3:6] == ["10.00 ± 0.00", "15.00 ± 5.00", "10.00 ± 3.54"]
+    targeted = [cell.strip() for cell in lines[5].strip("|").split("|")]
+    assert targeted[1] == "2 own" and targeted[5] == "0.00 ± 0.00"
+    assert targeted[-2].startswith("6.67 ± ")
+    assert "None → Kd" in lines[6]
+    assert {line.count("|") for line in lines[2:9]} == {lines[2].count("|")}
+    assert "## Beside the paper" in text
+
+
+def test_the_csv_has_both_pairings(written):
+    lines = list(csv.DictReader(io.StringIO(updates_csv(written))))
+    told = [(r["label"], r["examples"], r["pairing"], r["first"]) for r in lines]
+    assert told[:3] == [
+        ("No treatment", "all", "all", "1"),
+        ("KD", "all", "own", "1"),
+        ("KD", "all", "all", "0"),
+    ]
+    assert told[-2:] == [
+        ("More classes", "all", "all", "1"),
+        ("More classes", "known", "all", "1"),
+    ]
+    assert float(lines[0]["negative_flip_rate"]) == pytest.approx(0.1)
+    assert lines[0]["paper_negative_flip_rate"] == "0.043"
+    assert lines[1]["paper_new_error"] == "0.2838"
+    assert lines[2]["paper_new_error"] == ""
+
+
+def test_the_papers_numbers_stand_beside(written):
+    found = beside_updates(written)
+    none, kd = found.rows[:2]
+    flips = "negative_flip_rate"
+    assert (none.label, found.paper_cell(none, flips)) == ("No treatment", "4.30")
+    assert found.measured_cell(none, flips) == "10.00 ± 3.54"
+    assert found.paper_cell(kd, "old_error") == "30.24"
+    only = {row.name: row for row in found.rows if not row.measured}
+    assert set(only) >= {"bct", "elodi_top10"} and "kd" not in only
+    bct = found.paper_cell(only["bct"], "relative_negative_flip_rate")
+    assert bct == "24.66 doubtful [2]" and "24.89" in found.notes[1]
+
+
+def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
+    planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
+    logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
+    folder = write_study(
+        tmp_path,
+        logits,
+        LABELS,
+        published="elodi/table5/imagenet",
+        config={"updates": planned},
+    )
+    found = beside_updates(reports.collect(folder))
+    names = [
+        (row.name, found.paper_cell(row, "negative_flip_rate")) for row in found.rows
+    ]
+    assert names[0] == ("v1->fd_v2", "2.90 doubtful [1]")
+    assert names[1] == ("fd_v2->fd_chain_v3", "2.13 doubtful [1]")
+
+
+def test_the_page_and_the_terminal_have_the_section(written):
+    page = html_section(written)
+    for words in (
+        *("<h2>Updates</h2>", "Error rate against negative flips"),
+        *("Chains of versions", "Rank of the wrong class", "No treatment"),
+    ):
+        assert words in page, words
+    assert "What the setting does" not in page
+    out = io.StringIO()
+    reports.print_report(written, Console(file=out, width=80))
+    assert "More classes" in out.getvalue() and "Never" in out.getvalue()
+
+
+def test_write_adds_two_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(reports, "render", lambda report: "")  # drawn elsewhere
+    report = reports.write(write_updates(tmp_path))
+    assert sorted(report.files) == [
+        *("report.html", "table.csv", "table.md", "updates.csv", "updates.md")
+    ]
+    assert report.files["updates.md"].read_text() == updates_markdown(report)
+    assert report.files["updates.csv"].read_text() == updates_csv(report)
+
+
+def test_a_study_without_updates_has_nothing_of_it(report):
+    assert report.updates is None and "updates.md" not in report.files
+    assert "<h2>Updates</h2>" not in report.files["report.html"].read_text()
+
+
+def test_labels_are_escaped(tmp_path):
+    evil = '<script>alert("x")</script>|$a_b$'
+    folder = write_study(
+        tmp_path,
+        {"baseline": three_methods()["baseline"], "kd": three_methods()["steady"]},
+        LABELS,
+        config={"updates": [update("baseline", "kd", evil), {"old": evil}, evil]},
+    )
+    report = reports.collect(folder)
+    page = reports.render(report)
+    assert "<h2>Updates</h2>" in page and "<script" not in page
+    assert r"\<script>alert" in updates_markdown(report)
+
+
+class TestOldModelsFromFiles:
+    def outside(self, folder, ids=None, labels=None, logits=None):
+        """The baseline's predictions in another order, among other examples."""
+        order = np.random.default_rng(0).permutation(10)
+        found = rows()["baseline"][:2] if logits is None else logits
+        save_predictions(
+            folder / "old" / "predictions.npz",
+            Predictions(
+                np.append(IDS[order], [7, 8]) if ids is None else ids,
+                np.append(LABELS[order], [0, 1]) if labels is None else labels,
+                np.concatenate([found[:, order], found[:, :2]], axis=1),
+            ),
+        )
+
+    def planned(self):
+        path = "../old/predictions.npz"
+        return [
+            update(path, "none", "From a file"),
+            update("baseline", "none"),
+            update(path, "kd", targeted=True),
+        ]
+
+    def test_they_are_joined_by_id(self, tmp_path):
+        self.outside(tmp_path)
+        folder = write_updates(tmp_path / "study", self.planned())
+        updates = reports.collect(folder).updates
+        first, same, targeted = updates.results
+        assert means(first.first) == means(same.first)
+        np.testing.assert_array_equal(first.ranks, same.ranks)
+        assert targeted.own_pairs.pairs == 2
+        assert updates.labels[0] == "old"
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
+            ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
+            ({"ids": np.array([*"abcdefghijkl"])}, "cannot be matched"),
+            (None, "does not exist"),
+        ],
+    )
+    def test_a_mismatch_is_one_sentence_and_exit_code_2(
+        self, tmp_path, given, words, capsys
+    ):
+        if given is not None:
+            self.outside(tmp_path, **given)
+        folder = write_updates(tmp_path / "study", self.planned())
+        assert main(["report", str(folder)]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert words in told and "Traceback" not in told
+
+
+def test_ranks_are_those_of_the_metric():
+    rng = np.random.default_rng(0)
+    logits = rng.integers(0, 4, (60, 6)).astype(np.float32)  # with ties
+    new = rng.normal(size=(60, 6)).astype(np.float32)
+    labels = logits.argmax(-1)
+    expected = metrics.flip_rank(old_logits=logits, new_logits=new, labels=labels)
+    flipped = np.asarray(expected)[np.asarray(expected) > 0]
+    found = flip_ranks(logits, new.argmax(-1), labels)
+    np.testing.assert_array_equal(found, np.bincount(flipped))
+    # A class that the old model has no column for comes after all that it has.
+    np.testing.assert_array_equal(
+        flip_ranks(logits[:1], np.array([7]), labels[:1]), [0] * 8 + [1]
+    )
+
+
+def result(old, new, label="", value=0.1):
+    number = Estimate(value, 0.0, 0.01)
+    rates = Rates(4, *[number] * 6)
+    return UpdateResult(
+        *(old, new, label or f"{old} {new}", False, "all", 10, rates, None),
+        ranks=np.zeros(2, int),
+    )
+
+
+def updates_of(*results):
+    names = tuple(dict.fromkeys(n for r in results for n in (r.old, r.new)))
+    return Updates(results, names, names, np.zeros((len(names),) * 2), None, ())
+
+
+def test_chains_are_the_longest_sequences():
+    pairs = ("ab", "bc", "ac", "ad", "de", "xy", "ef", "da")
+    found = find_chains(updates_of(*(result(*pair) for pair in pairs[:-1])))
+    assert ["".join(chain.versions) for chain in found] == ["abc", "adef"]
+    assert find_chains(updates_of(result("a", "b"), result("a", "c"))) == ()
+    # A circle has no first version, but what leads into it has.
+    circle = updates_of(*(result(*pair) for pair in ("za", "ab", "bc", "ca")))
+    assert ["".join(chain.versions) for chain in find_chains(circle)] == ["zabc"]
+
+
+def test_curves_are_read_from_the_labels():
+    labels = {
+        "ELODI, m=4": 0.2,
+        "ELODI, m=1": 0.4,
+        "ELODI (m = 16)": 0.1,
+        "alpha=0.5": 0.3,
+        "alpha=1": 0.2,
+        "LDI m=2": 0.3,
+        "beam=3": 0.3,
+        "m=2 of 8": 0.3,
+    }
+    updates = updates_of(*(result("a", "b", *one) for one in labels.items()))
+    found = {(c.setting, c.label): c for c in curves(updates)}
+    assert set(found) == {("m", "ELODI"), ("alpha", "")}
+    assert found["m", "ELODI"].values == (1, 4, 16)
+    flips = [r.first.negative_flip_rate.mean for r in found["m", "ELODI"].results]
+    assert flips == [0.4, 0.2, 0.1]
+    svg = against_setting(updates)
+    assert "Networks of the ensemble, m" in svg and "Weight of LDI" in svg
+    assert against_setting(updates_of(result("a", "b", "m=1"))) == ""
