@@ -11,6 +11,7 @@ from churn_jax.studies.presets import PRESETS, preset
 PAPER = "reproducibility"
 AD = "anti-distillation"
 KEYS = [key for key in published_keys() if key.startswith(f"{PAPER}/")]
+ELODI = "elodi"
 DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
 WHOLE = [k for k in KEYS if k.split("/")[1] in ("table2", "table7")]
 
@@ -179,9 +180,12 @@ def test_presets_name_published_tables_and_their_rows(name):
     config = preset(name)
     rows = published(config.published)
     named = {spec.name for spec in config.methods}
+    named |= {f"{update.old}->{update.new}" for update in config.updates}
     paper_only = set(rows) - named
     expected = set()
-    if "table6" in name:  # two of its columns cannot be assigned to rows
+    if (
+        config.published == f"{PAPER}/table6/cifar10"
+    ):  # two of its columns cannot be assigned to rows
         expected = {"column2", "column3"}
     if config.published.startswith("diversity/"):  # some of the teachers, not all
         expected = {"de1", "de2", "de3"}
@@ -225,3 +229,78 @@ def test_what_is_derived_follows_from_what_is_printed():
         # The curve falls, so its inverse is that of the reversed curve.
         size = np.interp(row["calibrated_nll"].mean, curve[::-1], [4, 3, 2, 1])
         assert row["dee"].mean == pytest.approx(size, abs=0.006), name
+
+
+ELODI_KEYS = [key for key in published_keys() if key.startswith(f"{ELODI}/")]
+
+
+def test_every_table_of_the_fourth_paper_is_there():
+    tables = {key.split("/")[1] for key in ELODI_KEYS}
+    assert tables == {f"table{n}" for n in (*range(1, 9), 10, 11)} | {"figure6"}
+    assert len(published(f"{ELODI}/table1/imagenet")) == 11
+    assert len(published(f"{ELODI}/table6/imagenet")) == 9
+
+
+@pytest.mark.parametrize("key", ELODI_KEYS)
+def test_relative_flips_follow_from_their_row_or_are_doubtful(key):
+    for name, row in published(key).items():
+        flips = row["negative_flip_rate"]
+        assert 0.002 < flips.mean < 0.15 and flips.std is None
+        if "relative_negative_flip_rate" not in row:
+            continue
+        independent = (1 - row["old_error"].mean) * row["new_error"].mean
+        relative = row["relative_negative_flip_rate"]
+        expected = pytest.approx(flips.mean / independent, abs=0.0005)
+        assert (relative.mean == expected) == (not relative.doubtful), name
+
+
+def test_doubtful_cells_of_the_fourth_paper_are_exactly_those_known():
+    arrows = {
+        (f"table{n}/imagenet", name, "negative_flip_rate")
+        for n in (5, 7)
+        for name in published(f"{ELODI}/table{n}/imagenet")
+    }
+    assert doubtful_cells(ELODI) == arrows | {
+        ("table1/imagenet", "dropout", "relative_negative_flip_rate"),
+        ("table1/imagenet", "bct", "relative_negative_flip_rate"),
+        ("table6/imagenet", "none_rn101", "new_error"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "metric", "mean", "source"),
+    [
+        ("table1/imagenet", "fd_lm", "negative_flip_rate", 0.0292, "Table 1"),
+        ("table1/imagenet", "elodi", "old_error", 0.3134, "Table 1"),
+        ("table2/inaturalist", "old->fd", "new_error", 0.4003, "Table 2"),
+        (
+            "table3/imagenet",
+            "old_classes->none",
+            "negative_flip_rate",
+            0.1407,
+            "Table 3",
+        ),
+        ("table4/ag_news", "none", "relative_negative_flip_rate", 0.1669, "Table 4"),
+        ("table6/imagenet", "elodi_swin_tiny", "new_error", 0.1984, "Table 6"),
+        ("table8/imagenet", "mixed_strong", "negative_flip_rate", 0.0224, "Table 8"),
+        ("table10/imagenet", "fd_ensemble_t1", "new_error", 0.2406, "Table 10"),
+        ("table11/imagenet", "elodi_offline", "old_error", 0.3249, "Table 11"),
+        ("figure6/imagenet", "elodi_m8", "negative_flip_rate", 0.0215, "Section 5.5"),
+    ],
+)
+def test_numbers_of_the_fourth_paper_are_those_printed(
+    key, method, metric, mean, source
+):
+    number = published(f"{ELODI}/{key}")[method][metric]
+    assert (number.mean, number.std, number.source) == (mean, None, source)
+
+
+def test_tables_of_the_fourth_paper_agree_where_they_repeat_a_row():
+    main = published(f"{ELODI}/table1/imagenet")
+    for key, ours, theirs in (
+        ("table8", "none", "none"),
+        ("table10", "elodi_top10", "elodi_top10"),
+        ("figure6", "none", "none"),
+    ):
+        for metric, number in published(f"{ELODI}/{key}/imagenet")[ours].items():
+            assert number.mean == main[theirs][metric].mean, (key, metric)

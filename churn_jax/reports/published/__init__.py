@@ -102,7 +102,9 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
         Rows named like the methods of the presets (`baseline`, `codistill_skl`, ...;
         with `_wd0` for weight decay 0 in `table3`); metrics named like the fields of a
         `MethodSummary`, besides costs, coefficients (`beta`, `strength`, ...) and what
-        only a stream of clicks has.
+        only a stream of clicks has. Rows of model updates are named like the new row
+        (`none`, `ensemble`, `kd`, `elodi_top10`, ...) or `old->new`, their metrics like
+        the fields of `reports.updates.Rates`; `about` in `elodi.json` lists the names.
 
     Raises:
         ValueError: there is no such table; the message has the closest keys.
@@ -121,6 +123,8 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
         [diversity] Table 1 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
     return table(key).rows
 
