@@ -35,6 +35,8 @@ class Arguments:
         old: row of the old networks, or predictions of any framework, `FILE.npz`.
         new: row of the new ones; the old row if none is named.
         heterogeneous: rows, with commas, whose networks form mixed ensembles.
+        features: compare features too: the row whose last layer understands those of
+            both rows, trained with `BackwardCompatible` against it.
         images: test images, evenly spaced, whose norms are tested.
         sizes: members of ensembles, with commas, increasing.
         draws: pairs of ensembles.
@@ -47,6 +49,7 @@ class Arguments:
     old: str
     new: str = ""
     heterogeneous: str = ""
+    features: str = ""
     images: int = 8
     sizes: str = "1,2,4,8"
     draws: int = 10_000
@@ -64,13 +67,20 @@ def _sizes(text: str) -> tuple[int, ...]:
         ) from None
 
 
+def _feature_space(folder: Path, reference: str, old: str, new: str):
+    from churn_jax.studies.restoring import FinishedStudy
+    from churn_jax.studies.row_features import feature_space
+
+    return feature_space(FinishedStudy(folder), reference, (old, new))
+
+
 def displacement(argv: Sequence[str]) -> int:
     """Computes, writes the page and prints the tables; returns the exit code."""
     arguments = read_options(
         Arguments, argv, prog="churn-jax displacement", description=DESCRIPTION
     )
     from churn_jax.reports import displacement as report
-    from churn_jax.reports.displacement_numbers import DisplacementOptions
+    from churn_jax.reports.displacement_norms import DisplacementOptions
 
     options = DisplacementOptions(
         images=arguments.images,
@@ -81,6 +91,9 @@ def displacement(argv: Sequence[str]) -> int:
     )
     began = time.perf_counter()
     new = arguments.new or arguments.old
+    space = None
+    if arguments.features:
+        space = _feature_space(arguments.folder, arguments.features, arguments.old, new)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -97,6 +110,7 @@ def displacement(argv: Sequence[str]) -> int:
             new,
             options,
             heterogeneous=[row for row in arguments.heterogeneous.split(",") if row],
+            space=space,
             on_part=lambda part: bars.update(task, advance=1, description=part),
         )
     out = arguments.out or arguments.folder / "displacement"

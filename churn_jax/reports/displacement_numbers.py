@@ -14,25 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from churn_jax.analysis import (
-    GoodnessOfFit,
     UpdatesBySize,
-    displacement_distribution,
-    ensemble_displacement_norms,
     er_nfr_by_ensemble_size,
     flip_rank_counts,
-    goodness_of_fit,
     mixed_sides,
-    simulate_displacement_norms,
     top_k_share,
 )
 from churn_jax.class_sets import known_classes
 from churn_jax.predictions import check_comparable, load_predictions
 from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+from churn_jax.reports.displacement_norms import (
+    DisplacementOptions,
+    Norms,
+    compare_norms,
+)
 
 __all__ = [
-    "FEWEST_NETWORKS",
     "Comparison",
-    "DisplacementOptions",
     "Networks",
     "TopShares",
     "compare_rows",
@@ -40,40 +38,8 @@ __all__ = [
     "updates_of_mixture",
 ]
 
-FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
-SHOWN = 4  # images whose histograms are drawn
 MOST_UPDATES = 200  # draws that are taken on the whole test set
-
-
-@dataclasses.dataclass(frozen=True)
-class DisplacementOptions:
-    """What is computed.
-
-    Attributes:
-        images: examples, evenly spaced, whose norms are tested.
-        sizes: members of ensembles.
-        draws: ensembles, and simulated displacements.
-        resamples: sets of normal networks for a p-value.
-        seed: of all draws.
-    """
-
-    images: int = 8
-    sizes: tuple[int, ...] = (1, 2, 4, 8)
-    draws: int = 10_000
-    resamples: int = 200
-    seed: int = 0
-
-    def __post_init__(self):
-        """Checks what needs no predictions."""
-        for name in ("images", "draws", "resamples"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
-        if not self.sizes or min(self.sizes) < 1:
-            raise ValueError(f"sizes must be at least 1; got {self.sizes}")
-        if list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"sizes must increase; got {self.sizes}")
+MOST_RANKED = 50  # of them, whose flips are ranked
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,24 +82,14 @@ class Comparison:
 
     Attributes:
         label: of the two rows.
-        networks: how many there are of each kind.
-        fits: one per size.
-        ids: of the images whose norms are kept.
-        norms: size to `[draws, images]`, of those images.
-        simulated: the same of normal displacements.
-        centre: `[images]`, norm of the mean displacement: what no size takes away.
+        norms: of displacements, against normal ones.
         updates: error and negative flip rates, per size.
         ranks: size to `[C]`, negative flips by the rank of their wrong class.
         top: shares of the top K classes.
     """
 
     label: str
-    networks: tuple[int, ...]
-    fits: tuple[GoodnessOfFit, ...]
-    ids: tuple[str, ...]
-    norms: Mapping[int, NDArray[np.float64]]
-    simulated: Mapping[int, NDArray[np.float64]]
-    centre: NDArray[np.float64]
+    norms: Norms
     updates: UpdatesBySize
     ranks: Mapping[int, NDArray[np.int64]]
     top: TopShares
@@ -220,65 +176,21 @@ def compare_rows(
     """
     label = old.label if new is None else f"{old.label} → {new.label}"
     a, b = old.logits, None if new is None else new.logits
-    side = len(a) // 2 if b is None else min(len(a), len(b))
-    if max(options.sizes) > side or min(len(x) for x in (a, b) if x is not None) < 2:
-        raise ReportError(
-            f"{label}: ensembles of {max(options.sizes)} need as many networks on "
-            f"either side, and two of each kind; there are {side} on a side"
-        )
-    key = jax.random.key(options.seed)
-    images = np.unique(
-        np.linspace(0, len(old.labels) - 1, options.images).round().astype(int)
-    )
-    few = (a[:, images], None if b is None else b[:, images])
-    shown = images[:SHOWN]
-    draws, fits, norms, simulated = options.draws, [], {}, {}
-    mean, covariance = displacement_distribution(
-        a[:, shown], None if b is None else b[:, shown]
-    )
-    for size in options.sizes:
-        own = jax.random.fold_in(key, size)
-        fits.append(
-            goodness_of_fit(
-                *few, size=size, draws=draws, key=own, resamples=options.resamples
-            )
-        )
-        norms[size] = ensemble_displacement_norms(
-            few[0][:, :SHOWN],
-            None if b is None else b[:, shown],
-            size=size,
-            draws=draws,
-            key=own,
-        )
-        simulated[size] = simulate_displacement_norms(
-            mean, covariance, size=size, draws=draws, key=own
-        )
-        on_part(f"{label}, ensembles of {size}")
-    updates = min(draws, MOST_UPDATES)
+    norms = compare_norms(label, a, b, old.ids, options, on_part)
+    key, updates = jax.random.key(options.seed), min(options.draws, MOST_UPDATES)
     rates = er_nfr_by_ensemble_size(
         a, b, old.labels, sizes=options.sizes, draws=updates, key=key
     )
     ends = sorted({options.sizes[0], options.sizes[-1]})
     ranks = {
         size: flip_rank_counts(
-            a, b, old.labels, size=size, draws=min(updates, 50), key=key
+            a, b, old.labels, size=size, draws=min(updates, MOST_RANKED), key=key
         )
         for size in ends
     }
     top = _top_shares(a, b, ends)
     on_part(f"{label}, updates")
-    return Comparison(
-        label=label,
-        networks=fits[0].networks,
-        fits=tuple(fits),
-        ids=tuple(str(x) for x in old.ids[shown]),
-        norms=norms,
-        simulated=simulated,
-        centre=np.linalg.norm(mean, axis=-1),
-        updates=rates,
-        ranks=ranks,
-        top=top,
-    )
+    return Comparison(label, norms, rates, ranks, top)
 
 
 def _top_shares(a, b, sizes: Sequence[int]) -> TopShares:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from churn_jax.analysis import UpdatesBySize
+from churn_jax.reports.displacement_norms import Norms
 from churn_jax.reports.displacement_numbers import Comparison
 from churn_jax.reports.figure import (
     INK,
@@ -58,6 +59,7 @@ def picture(figure, done, *, name: str, title: str, caption: str) -> Picture:
     """Both forms of a figure that `drawing` has opened."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=120, facecolor="white")
+    figure.set_layout_engine("none")  # everything has its place, which takes a while
     return Picture(name, title, caption, done(title), out.getvalue())
 
 
@@ -113,12 +115,13 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Picture:
         )
 
 
-def norm_histograms(found: Comparison, name: str) -> Picture:
+def norm_histograms(found: Norms, name: str, what: str = "logits") -> Picture:
     """Histograms of norms beside the simulated density, a panel per image.
 
     Args:
         found: the numbers.
         name: of the files.
+        what: what moves.
 
     References:
         [elodi] Fig. 5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
@@ -126,6 +129,8 @@ def norm_histograms(found: Comparison, name: str) -> Picture:
         [elodi] Fig. 9 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
         [elodi] Fig. 10 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
     count = len(found.ids)
@@ -147,18 +152,18 @@ def norm_histograms(found: Comparison, name: str) -> Picture:
             figure,
             done,
             name=name,
-            title=f"Norms of displacements, {found.label}",
+            title=f"How far {what} move, {found.label}",
             caption="Bars: random ensembles of m networks that share none. Lines: "
             "normal displacements with mean and covariance / m estimated from all "
             "single networks. Dotted: norm of the mean displacement.",
         )
 
 
-def _norms_of_image(axes, found: Comparison, image: int) -> None:
-    top = max(norms[:, image].max() for norms in found.norms.values())
+def _norms_of_image(axes, found: Norms, image: int) -> None:
+    top = max(norms[:, image].max() for norms in found.drawn.values())
     edges = np.linspace(0, 1.02 * top if top > 0 else 1.0, BINS + 1)
     grid = np.linspace(0, edges[-1], 200)
-    for i, (size, norms) in enumerate(found.norms.items()):
+    for i, (size, norms) in enumerate(found.drawn.items()):
         axes.hist(
             norms[:, image],
             edges,

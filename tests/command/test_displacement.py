@@ -23,7 +23,7 @@ def test_the_page_and_the_tables_are_there(run, tmp_path, capsys):
     few = ["--images", "2", "--draws", "30", "--resamples", "4"]
     assert main([*words, *few]) == 0
     said = capsys.readouterr().out
-    assert "Norm of the displacement, Small, 6 networks" in " ".join(said.split())
+    assert "How far logits move, Small, 6 networks" in " ".join(said.split())
     assert "displacement.html" in said
     page = (run / "displacement" / "displacement.html").read_text()
     assert "--sizes 1,3" in page and page.count("<svg") == 5

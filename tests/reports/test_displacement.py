@@ -21,11 +21,9 @@ from churn_jax.reports.displacement_example import (
     two_class_figure,
     two_classes,
 )
-from churn_jax.reports.displacement_numbers import (
-    DisplacementOptions,
-    Networks,
-    read_networks,
-)
+from churn_jax.reports.displacement_features import FeatureSpace, compare_features
+from churn_jax.reports.displacement_norms import DisplacementOptions
+from churn_jax.reports.displacement_numbers import Networks, read_networks
 from churn_jax.reports.displacement_plots import (
     errors_and_flips,
     flip_ranks,
@@ -82,7 +80,7 @@ def written(folder):
             seed=0,
         ),
         flip_ranks(found, "figure4"),
-        norm_histograms(found, "figure5"),
+        norm_histograms(found.norms, "figure5"),
         top_shares(found, "top"),
     )
     report = dataclasses.replace(report, pictures=pictures)
@@ -104,8 +102,8 @@ def test_page_tables_and_figures_are_written(written):
     assert "8 networks of a kind are few" in page
     text = (out / "displacement.md").read_text()
     for caption in (
-        "Norm of the displacement, Old, 8 networks",
-        "Norm of the displacement, Old → New, 8 and 8 networks",
+        "How far logits move, Old, 8 networks",
+        "How far logits move, Old → New, 8 and 8 networks",
         "Updates, Old → New",
         "Updates, Heterogeneous of Old, New",
     ):
@@ -120,19 +118,21 @@ def test_numbers_are_those_of_the_analysis(folder, written):
     assert record["comparisons"][1]["label"] == "Old → New"
     for found, entry in zip((own, other), record["comparisons"], strict=True):
         assert [fit["size"] for fit in entry["fits"]] == [1, 2]
-        np.testing.assert_allclose(entry["fits"][0]["distance"], found.fits[0].distance)
+        np.testing.assert_allclose(
+            entry["fits"][0]["distance"], found.norms.fits[0].distance
+        )
         # All pairs of single networks: the mean norm is that of 4 x 4 or 8 x 8 pairs.
     networks = read_networks(read_study(folder), ["old", "new"])
     a, b = (networks[row].logits[:, [0, 30, 59]] for row in ("old", "new"))
     pairs = np.linalg.norm(a[:, None] - b[None], axis=-1)
     spread = pairs.std(axis=(0, 1)) / np.sqrt(FEW.draws)
-    gap = np.abs(other.fits[0].observed - pairs.mean(axis=(0, 1)))
+    gap = np.abs(other.norms.fits[0].observed - pairs.mean(axis=(0, 1)))
     assert (gap < 5 * spread).all()
     # Drawn histograms are of the norms that were tested.
     np.testing.assert_allclose(
-        own.norms[2].mean(axis=0), own.fits[1].observed, rtol=1e-12
+        own.norms.drawn[2].mean(axis=0), own.norms.fits[1].observed, rtol=1e-12
     )
-    assert other.ids == ("0", "30", "59") and not own.centre.any()
+    assert other.norms.ids == ("0", "30", "59") and not own.norms.centre.any()
     assert sum(entry["flip_ranks"]["1"]) > 0 and entry["flip_ranks"]["1"][0] == 0
     shares = entry["top_classes"]["shares"]["2"]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1)
@@ -220,4 +220,51 @@ def test_norms_of_the_figure_are_drawn_with_the_key_of_their_size(written):
     found = report.comparisons[0]
     networks = read_networks(report.study, ["old"])["old"].logits[:, [0, 30, 59]]
     norms = ensemble_displacement_norms(networks, size=2, draws=40, key=key)
-    np.testing.assert_array_equal(norms, found.norms[2])
+    np.testing.assert_array_equal(norms, found.norms.drawn[2])
+
+
+def space_of(networks, one_reference=True):
+    """Features whose first columns a head of the reference turns into the logits."""
+    rng = np.random.default_rng(1)
+    kernel, bias = rng.normal(size=(C, C)), rng.normal(size=C)
+    features = {}
+    for row, found in networks.items():
+        own = (found.logits - bias) @ np.linalg.inv(kernel)
+        more = rng.normal(size=(*own.shape[:-1], 2))
+        features[row] = np.concatenate([own, more], axis=-1)
+    ids = next(iter(networks.values())).ids
+    return FeatureSpace("Reference", one_reference, ids, features, kernel, bias)
+
+
+def test_features_are_compared_as_logits_are(folder, tmp_path):
+    networks = read_networks(read_study(folder), ["old", "new"])
+    space = space_of(networks, one_reference=False)
+    options = dataclasses.replace(FEW, sizes=(2,), resamples=1)
+    report = displacement_report(folder, "old", "new", options, space=space, draw=False)
+    assert report.features is not None
+    own, other = report.features.norms
+    old, new = (f[:, [0, 30, 59], :C].mean(axis=0) for f in space.features.values())
+    np.testing.assert_allclose(other.centre, np.linalg.norm(old - new, axis=-1))
+    assert own.label == "Old" and not own.centre.any()
+    # The reference's head gives the networks' own logits, so their means agree.
+    for found in report.features.agreement.values():
+        assert found.agreement == 1 and found.relative_distance < 1e-5
+    write_displacement(report, tmp_path)
+    text = (tmp_path / "displacement.md").read_text()
+    assert "How far features move, Old → New, 8 and 8 networks" in text
+    assert "features of other rows live in several spaces" in " ".join(text.split())
+    assert "| Old | 100.00 | 0.000 |" in text
+    record = json.loads((tmp_path / "displacement.json").read_text())["features"]
+    assert record["agreement"]["New"]["agreement"] == 1.0
+    assert len(record["norms"]) == 2
+
+
+def test_features_of_other_networks_or_too_few_columns_are_refused(folder):
+    networks = read_networks(read_study(folder), ["old"])
+    space = space_of(networks)
+    own = space.features["old"]
+    narrow = dataclasses.replace(space, features={"old": own[..., :3]})
+    fewer = dataclasses.replace(space, features={"old": own[1:]})
+    for wrong, message in ((narrow, "has 3 features, the"), (fewer, "7 networks and")):
+        with pytest.raises(ReportError, match=message):
+            compare_features(wrong, networks, "old", "old", FEW)
