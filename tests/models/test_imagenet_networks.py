@@ -1,4 +1,4 @@
-"""`ImageNetResNet` and `ResNetV2`: what the golden logits do not show."""
+"""The networks for 224 pixels with batch norm: what the golden logits do not show."""
 
 from functools import cache, partial
 
@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import models
-from churn_jax.models import ImageNetResNet, ResNetV2
+from churn_jax.models import VGG, DenseNet, ImageNetResNet, ResNetV2
 from churn_jax.models.residual import max_pool
 from churn_jax.studies import ModelConfig
 from tests.models import numpy_networks
@@ -19,7 +19,9 @@ _TINY = {
     "v1": partial(ImageNetResNet, num_classes=3, stages=(1,), width=4),
     "v2": partial(ResNetV2, num_classes=3, stages=(1,), width=4),
 }
-both = pytest.mark.parametrize("name", _TINY)
+both = pytest.mark.parametrize("name", tuple(_TINY))
+_TINY["densenet"] = partial(DenseNet, 3, blocks=(1, 1), growth=2, width=4)
+_TINY["vgg"] = partial(VGG, 3, (1, 1), width=4, grid=2, hidden=6, batch_norm=True)
 
 
 @cache
@@ -28,7 +30,7 @@ def _variables(name):
 
 
 @pytest.mark.slow
-@both
+@pytest.mark.parametrize("name", _TINY)
 def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients(name):
     x, variables = images(16, 24, 24, 3), _variables(name)
     params, stats = variables["params"], variables["batch_stats"]
