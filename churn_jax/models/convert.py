@@ -15,7 +15,14 @@ from churn_jax.models.public_names import (
     timm_names,
 )
 
-__all__ = ["from_hugging_face", "from_timm", "to_hugging_face", "to_timm"]
+__all__ = [
+    "from_hugging_face",
+    "from_timm",
+    "read_weights",
+    "to_hugging_face",
+    "to_timm",
+    "write_weights",
+]
 
 _COUNTER = "num_batches_tracked"  # of every batch norm; only PyTorch keeps it
 
@@ -34,7 +41,12 @@ def _some(names) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _read(weights: Mapping[str, Any], like: Any, form: PublicNames) -> dict:
+def read_weights(weights: Mapping[str, Any], like: Any, form: PublicNames) -> dict:
+    """Variables such as `like`, from PyTorch's names and shapes to ours.
+
+    Raises:
+        ValueError: a weight is missing, has no place or has another shape.
+    """
     wanted = {form.name(path): (path, leaf) for path, leaf in _leaves(like)}
     given = {name for name in weights if not name.endswith(_COUNTER)}
     if missing := wanted.keys() - given:
@@ -58,7 +70,12 @@ def _read(weights: Mapping[str, Any], like: Any, form: PublicNames) -> dict:
     return variables
 
 
-def _write(variables: Any, form: PublicNames) -> dict[str, np.ndarray]:
+def write_weights(variables: Any, form: PublicNames) -> dict[str, np.ndarray]:
+    """The inverse of `read_weights`.
+
+    Raises:
+        ValueError: these are variables of another network.
+    """
     weights = {}
     for path, leaf in _leaves(variables):
         value, name = np.asarray(leaf, np.float32), form.name(path)
@@ -100,7 +117,7 @@ def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
             ...
         ValueError: the weights lack classifier.1.bias, classifier.1.weight
     """
-    return _read(weights, like, hugging_face_names(like))
+    return read_weights(weights, like, hugging_face_names(like))
 
 
 def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
@@ -122,7 +139,7 @@ def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
         >>> weights["resnet.embedder.embedder.convolution.weight"].shape
         (64, 3, 7, 7)
     """
-    return _write(variables, hugging_face_names(variables))
+    return write_weights(variables, hugging_face_names(variables))
 
 
 def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
@@ -151,7 +168,7 @@ def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
         >>> read["params"]["norm"]["scale"]
         array([3., 4.], dtype=float32)
     """
-    return _read(weights, like, timm_names(like))
+    return read_weights(weights, like, timm_names(like))
 
 
 def to_timm(variables: Any) -> dict[str, np.ndarray]:
@@ -173,4 +190,4 @@ def to_timm(variables: Any) -> dict[str, np.ndarray]:
         >>> to_timm({"params": {"head": dense}})["head.fc.weight"].shape
         (2, 3, 1, 1)
     """
-    return _write(variables, timm_names(variables))
+    return write_weights(variables, timm_names(variables))

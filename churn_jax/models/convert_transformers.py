@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.models.convert import _read, _write
+from churn_jax.models.convert import read_weights, write_weights
 from churn_jax.models.public_names import PublicNames
 
 __all__ = [
@@ -160,7 +160,7 @@ def bert_from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
         array([[0., 2., 4.],
                [1., 3., 5.]], dtype=float32)
     """
-    return _read(weights, like, _BERT_NAMES)
+    return read_weights(weights, like, _BERT_NAMES)
 
 
 def bert_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
@@ -181,7 +181,7 @@ def bert_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
         >>> list(bert_to_hugging_face({"params": {"tokens": tokens}}))
         ['bert.embeddings.word_embeddings.weight']
     """
-    return _write(variables, _BERT_NAMES)
+    return write_weights(variables, _BERT_NAMES)
 
 
 def swin_from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
@@ -211,7 +211,7 @@ def swin_from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
         for name, value in weights.items()
         if not name.endswith(_SWIN_INDEX)
     }
-    return _read(known, like, _SWIN_NAMES)
+    return read_weights(known, like, _SWIN_NAMES)
 
 
 def swin_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
@@ -233,4 +233,4 @@ def swin_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
         >>> weights["swin.embeddings.patch_embeddings.projection.weight"].shape
         (8, 3, 4, 4)
     """
-    return _write(variables, _SWIN_NAMES)
+    return write_weights(variables, _SWIN_NAMES)

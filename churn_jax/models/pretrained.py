@@ -6,23 +6,16 @@ A folder has `config.json` and `model.safetensors`, or several such files with
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.models.bert import Bert
-from churn_jax.models.convert import from_hugging_face
-from churn_jax.models.convert_transformers import (
-    bert_from_hugging_face,
-    swin_file_name,
-    swin_from_hugging_face,
-)
-from churn_jax.models.resnet_imagenet import ImageNetResNet
+from churn_jax.models.convert_transformers import swin_file_name
+from churn_jax.models.public_architectures import ARCHITECTURES, Architecture
 from churn_jax.models.swin import Swin
 
 __all__ = ["Pretrained", "PretrainedError", "load_pretrained"]
@@ -70,94 +63,6 @@ class Pretrained(NamedTuple):
         }
 
 
-class _Setting(NamedTuple):
-    """One entry of `config.json` and what it must be for our network."""
-
-    key: str
-    default: Any  # where `config.json` does not say
-    ours: Callable[[Any], Any]
-
-
-class _Architecture(NamedTuple):
-    """One public architecture and our network."""
-
-    network: type[nn.Module]
-    prefix: str  # of all tensors but the head's
-    head: str  # prefix of the head's
-    read: Callable[[Mapping[str, Any], Any], dict]
-    example: jax.ShapeDtypeStruct
-    settings: tuple[_Setting, ...]
-    ignored: tuple[str, ...] = ()  # prefixes of other heads, endings of constants
-
-
-def _resnet_width(network: ImageNetResNet) -> list[int]:
-    widen = 1 if network.block == "basic" else 4
-    return [network.width * widen * 2**i for i in range(len(network.stages))]
-
-
-_IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
-_ARCHITECTURES = {
-    "bert": _Architecture(
-        Bert,
-        "bert.",
-        "classifier.",
-        bert_from_hugging_face,
-        jax.ShapeDtypeStruct((1, 1), jnp.int32),
-        (
-            _Setting("vocab_size", 30522, lambda n: n.vocabulary_size),
-            _Setting("hidden_size", 768, lambda n: n.width),
-            _Setting("num_hidden_layers", 12, lambda n: n.depth),
-            _Setting("num_attention_heads", 12, lambda n: n.attention_heads),
-            _Setting("intermediate_size", 3072, lambda n: n.hidden),
-            _Setting("max_position_embeddings", 512, lambda n: n.positions),
-            _Setting("type_vocab_size", 2, lambda n: n.types),
-            _Setting("layer_norm_eps", 1e-12, lambda n: n.epsilon),
-            _Setting("hidden_act", "gelu", lambda n: "gelu"),
-            _Setting("position_embedding_type", "absolute", lambda n: "absolute"),
-        ),
-        ("cls.", "position_ids"),
-    ),
-    "resnet": _Architecture(
-        ImageNetResNet,
-        "resnet.",
-        "classifier.",
-        from_hugging_face,
-        _IMAGE,
-        (
-            _Setting("num_channels", 3, lambda n: 3),
-            _Setting("depths", [3, 4, 6, 3], lambda n: list(n.stages)),
-            _Setting("layer_type", "bottleneck", lambda n: n.block),
-            _Setting("embedding_size", 64, lambda n: n.width),
-            _Setting("hidden_sizes", [256, 512, 1024, 2048], _resnet_width),
-            _Setting("downsample_in_bottleneck", False, lambda n: n.stride_at == "1x1"),
-            _Setting("downsample_in_first_stage", False, lambda n: False),
-            _Setting("hidden_act", "relu", lambda n: "relu"),
-        ),
-    ),
-    "swin": _Architecture(
-        Swin,
-        "swin.",
-        "classifier.",
-        swin_from_hugging_face,
-        _IMAGE,
-        (
-            _Setting("num_channels", 3, lambda n: 3),
-            _Setting("embed_dim", 96, lambda n: n.width),
-            _Setting("depths", [2, 2, 6, 2], lambda n: list(n.stages)),
-            _Setting("num_heads", [3, 6, 12, 24], lambda n: list(n.attention_heads)),
-            _Setting("window_size", 7, lambda n: n.window),
-            _Setting("patch_size", 4, lambda n: n.patch),
-            _Setting("mlp_ratio", 4, lambda n: n.expand),
-            _Setting("qkv_bias", True, lambda n: True),
-            _Setting("use_absolute_embeddings", False, lambda n: False),
-            _Setting("layer_norm_eps", 1e-5, lambda n: 1e-5),
-            _Setting("hidden_act", "gelu", lambda n: "gelu"),
-        ),
-        ("relative_position_index", "mask_token", "decoder."),
-    ),
-}
-
-
 def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     """Weights of a local Hugging Face folder for one of our networks.
 
@@ -187,12 +92,12 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     folder = Path(folder)
     config = _json(folder, "config.json")
     kind = config.get("model_type")
-    if kind not in _ARCHITECTURES:
+    if kind not in ARCHITECTURES:
         raise PretrainedError(
             f"{folder} holds weights of {kind!r}; those of "
-            f"{', '.join(_ARCHITECTURES)} can be read"
+            f"{', '.join(ARCHITECTURES)} can be read"
         )
-    form = _ARCHITECTURES[kind]
+    form = ARCHITECTURES[kind]
     if not isinstance(network, form.network):
         raise PretrainedError(
             f"{folder} holds weights of {kind!r}, which fit {form.network.__name__}; "
@@ -236,7 +141,7 @@ def _json(folder: Path, name: str) -> dict:
 
 
 def _check_settings(
-    folder: Path, config: dict, form: _Architecture, network: nn.Module
+    folder: Path, config: dict, form: Architecture, network: nn.Module
 ) -> None:
     """Shapes alone do not show heads, strides, windows or activations."""
     for key, default, ours in form.settings:
@@ -267,7 +172,7 @@ def _files(folder: Path) -> dict[str, set[str] | None]:
 
 
 def _tensors(
-    folder: Path, files: dict[str, set[str] | None], form: _Architecture
+    folder: Path, files: dict[str, set[str] | None], form: Architecture
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Name, as in a file of the model for classification, and values."""
     try:
@@ -294,7 +199,7 @@ def _tensors(
             raise PretrainedError(f"{path} cannot be read: {error}") from error
 
 
-def _known_name(name: str, form: _Architecture) -> str | None:
+def _known_name(name: str, form: Architecture) -> str | None:
     """A tensor's name in newer files of whole models; None for what we do not use."""
     if name.startswith(form.ignored) or name.endswith(form.ignored):
         return None
@@ -308,7 +213,7 @@ def _known_name(name: str, form: _Architecture) -> str | None:
     )
 
 
-def _fresh(weights: dict, params: dict, form: _Architecture) -> tuple[str, ...]:
+def _fresh(weights: dict, params: dict, form: Architecture) -> tuple[str, ...]:
     """Layers to leave as they start; what the file has in their place is removed."""
     fresh = []
     classes = params["head"]["kernel"].shape[-1]
