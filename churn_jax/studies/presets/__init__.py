@@ -155,6 +155,15 @@ _TINY_MODELS = {
     "resnet32": "resnet8",
     "resnet56": "resnet8",
     "resnet_v2_50": "resnet_v2_8",
+    "resnet18": "resnet_v2_8",
+    "resnet50": "resnet_v2_8",
+    "resnet101": "resnet_v2_8",
+    "densenet121": "densenet_tiny",
+    "densenet161": "densenet_tiny",
+    "vgg13": "vgg_tiny",
+    "vgg13_bn": "vgg_tiny",
+    "swin_tiny": "resnet_v2_8",
+    "bert_base": "bert_tiny",
     "wide_resnet28_1": "wide_resnet10_1",
     "wide_resnet28_2": "wide_resnet10_1",
     "wide_resnet28_5": "wide_resnet10_1",
@@ -162,6 +171,7 @@ _TINY_MODELS = {
 }
 # Examples of a tiny study and its updates' batch; the digits keep their own.
 _TINY_EXAMPLES, _TINY_BATCH = 64, 32
+_TINY_CLASSES = 5  # that an old model of fewer classes knows
 _TINY_PIXELS = 32  # of images that are cropped from larger ones
 
 
@@ -198,7 +208,8 @@ _LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
 
 def _tiny_network(model: ModelConfig) -> ModelConfig:
     name = _TINY_MODELS.get(model.name, model.name)
-    return dataclasses.replace(model, name=name)
+    # What a larger network was pretrained to does not fit a smaller one.
+    return dataclasses.replace(model, name=name, pretrained="")
 
 
 def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
@@ -209,6 +220,14 @@ def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
     )
     if cut and spec.model is not None:
         row = dataclasses.replace(row, model=_tiny_network(spec.model))
+    if cut:
+        parts = [
+            (_tiny_network(part) if isinstance(part, ModelConfig) else part, size)
+            for part, size in spec.models
+        ]
+        row = dataclasses.replace(
+            row, models=tuple(parts), classes=spec.classes[:_TINY_CLASSES]
+        )
     if spec.train_size is None:
         return row
     size = min(max(spec.train_size // 100, _TINY_BATCH), _TINY_EXAMPLES)
