@@ -64,7 +64,7 @@ def chains(updates: Updates) -> str:
     if not found:
         return ""
     longest = max(len(chain.versions) for chain in found)
-    with drawing(5.4, 0.4 + 1.45 * len(found)) as (figure, done):
+    with drawing(5.4, 0.3 + 1.2 * len(found)) as (figure, done):
         axes = figure.add_subplot()
         for line, chain in enumerate(found):
             _draw(axes, updates, chain, -float(line))

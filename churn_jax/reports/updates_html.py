@@ -26,9 +26,9 @@ FIGURES = (
     (
         updates_plots.chains,
         "Chains of versions",
-        "NFR % of every arrow, of its own pairs where the new version was trained "
-        "against the old one; dotted: of versions that are not next to each other, "
-        "over all pairs of runs. Below a version: its error rate.",
+        "NFR %, of their own pairs where the new version was trained against the old "
+        "one; dotted: of versions that are not next to each other, over all pairs of "
+        "runs where this is no update of the study. Below a version: its error rate.",
     ),
     (
         updates_plots.against_setting,
