@@ -74,14 +74,17 @@ def test_full_form_builds_its_network_and_schedule(name):
     config = preset(name)
     baseline = config.spec(config.baseline)
     shape = _SHAPES.get(config.data.name, (28, 28, 1))
+    if tokens := config.model.name in _OF_TEXTS:
+        shape = (config.data.sequence_length,)
     groups = baseline.groups(config.model, 10)
     run = Run(name, baseline.method, groups, baseline.config(config.train))
-    program, _ = make_program(run, shape, steps_per_epoch=100)
+    program, _ = make_program(run, shape, steps_per_epoch=100, tokens=tokens)
     rates = [float(program.schedule(100 * epoch)) for epoch in (0, 20, 50)]
     constant = run.config.optimizer.schedule == "constant"
     assert 1.0 >= max(rates) > 0.0 and (rates[0] == 1.0) == constant
 
 
+_OF_TEXTS = ("text_encoder", "bert_base", "bert_tiny")
 _SHAPES = {
     "digits": (8, 8, 1),
     "svhn_cropped": (32, 32, 3),
@@ -325,7 +328,7 @@ def test_method_of_the_tiny_form_takes_two_epochs(name, method, trained_methods)
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Noise of two shapes as `.npz`: grey for LeNet5, coloured for ResNets."""
+    """Noise as `.npz`: grey for LeNet5, coloured for ResNets, tokens for texts."""
     rng = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("images")
 
@@ -340,16 +343,27 @@ def images(tmp_path_factory):
             **dict(zip(("train_image", "train_label"), train)),
             **dict(zip(("test_image", "test_label"), test)),
         )
+    texts = {}
+    for name, count in (("train", 160), ("test", 20)):
+        texts[f"{name}_tokens"] = rng.integers(1, 50, (count, 8))
+        texts[f"{name}_label"] = rng.integers(0, 10, count)
+    np.savez(folder / "texts", **texts)
     return folder
 
 
 def two_updates(config, images, out, *names):
     """Trains rows of a tiny form on noise for an epoch, which is two updates."""
     grey = config.model.name in ("lenet5", "mlp")
-    path = str(images / ("grey.npz" if grey else "coloured.npz"))
+    kind = "grey" if grey else "coloured"
+    kind = "texts" if config.model.name in _OF_TEXTS else kind
     config = dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, name=path),
+        data=dataclasses.replace(
+            config.data,
+            name=str(images / f"{kind}.npz"),
+            vocabulary=None,
+            sequence_length=8,
+        ),
         train=dataclasses.replace(config.train, epochs=1),
     )
     run_study(config, out, only=names)
