@@ -56,20 +56,19 @@ def test_rates_grow_from_zero_in_the_first_block_to_drop_path_in_the_last():
     assert list(dict.fromkeys(seen)) == [0.0, 0.1, 0.2]
 
 
-def test_bfloat16_computes_low_and_answers_in_float32_and_remat_adds_no_parameter():
-    full = _MODEL.clone(stages=(1,), attention_heads=(1,))
-    low = full.clone(dtype=jnp.bfloat16)
-    x, variables = images(2, 12, 12, 3), drawn_variables(full)
-    logits, low_logits = jax.jit(
-        lambda v: (full.apply(v, x).logits, low.apply(v, x).logits)
-    )(variables)
-    assert low_logits.dtype == jnp.float32
-    assert 0 < np.abs(logits - low_logits).max() < 0.2  # eight bits
-    again = full.clone(remat=True)
-    shapes = jax.eval_shape(again.init, jax.random.key(0), x)
+def test_bfloat16_is_computed_in_and_remat_adds_no_parameter():
+    x, variables = images(2, 12, 12, 3), drawn_variables(_MODEL)
+    model = _MODEL.clone(remat=True, dtype=jnp.bfloat16)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), x)
     assert jax.tree.structure(shapes) == jax.tree.structure(variables)
-    text = str(jax.make_jaxpr(again.apply)(variables, x))
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    program, output = jax.make_jaxpr(model.apply, return_shape=True)(variables, x)
+    assert output.logits.dtype == output.features.dtype == jnp.float32
+    text = str(program)
+    # The primitive's name differs between versions of jax.
     assert "remat" in text or "checkpoint" in text
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert sum("bf16" in line for line in products) > len(products) / 2
 
 
 @pytest.mark.parametrize(
