@@ -69,8 +69,7 @@ def available() -> tuple[str, ...]:
     `resnet_v2_8` (two blocks of 8 and 16 channels), `densenet_tiny` (two blocks of two
     layers) and `vgg_tiny` (three convolutions) are tiny forms, for trying things out.
     The latter two take 28-pixel images as LeNet5 does, and two to three times its time
-    on a CPU.
-    `swin_tiny` is for 224-pixel images.
+    on a CPU. `swin_tiny` is for 224-pixel images.
 
     `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where
     a text has ended. The last one trains from scratch on a CPU; it has 20,000 tokens
@@ -104,12 +103,13 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
             (all but `mlp` and `lenet5`), `dropout`, `stages` and `width` (those for 224
-            pixels), `layout` (LeNet5),
-            `features` and `kernel_init` (MLP, default two layers of 256), and `layers`,
-            a `BatchEnsemble` or a `MIMO` (all but those for 224 pixels).
+            pixels), `layout` (LeNet5), `vocabulary_size` and `pooling` (those for
+            texts), `drop_path` (Swin), `features` and `kernel_init` (MLP, default two
+            layers of 256), and `layers`, a `BatchEnsemble` or a `MIMO` (all but those
+            for 224 pixels and for texts).
 
     Returns:
-        A Linen module `(images, train) -> ModelOutput`.
+        A Linen module `(images or tokens, train) -> ModelOutput`.
 
     Raises:
         ValueError: the name or a field is unknown; the message has the closest ones,
