@@ -1,4 +1,7 @@
-"""What holds for every metric: reference, masks, transforms, dtypes, errors."""
+"""What holds for every metric: reference, masks, transforms, dtypes, errors.
+
+All metrics share one compiled program per transform; each test looks at its own.
+"""
 
 import functools
 import inspect
@@ -69,146 +72,304 @@ def test_equals_the_float64_reference(case, seed, strict_dtypes):
     close(actual, case.reference(**inputs))
 
 
+def inputs_of(seed, cases=CASES):
+    """Inputs of every case, by its name."""
+    return {case.name: make_inputs(case.kind, seed) for case in cases}
+
+
+def with_mask(seed):
+    """Inputs of every case with a State, and a mask that leaves some of each shard."""
+    mask = {"mask": np.arange(N) % 7 > 0}
+    return {name: {**x, **mask} for name, x in inputs_of(seed, STREAMED).items()}
+
+
+def every_value(inputs, mask=None):
+    """Every metric, by its case's name."""
+    options = {} if mask is None else {"mask": mask}
+    return {case.name: case.function(**inputs[case.name], **options) for case in CASES}
+
+
+compiled = jax.jit(every_value)
+
+
+@jax.jit
+def computed(states):
+    """What the states of some cases hold, by the case's name."""
+    return {c.name: c.compute(states[c.name]) for c in CASES if c.name in states}
+
+
+def updated(states, batches):
+    return {c.name: states[c.name].update(**batches[c.name]) for c in STREAMED}
+
+
+def empty_states(cases=STREAMED):
+    return {case.name: case.empty() for case in cases}
+
+
+@functools.cache
+def masked_values():
+    mask = np.random.default_rng(0).random(N) < 0.6
+    inputs = inputs_of(3)
+    for case in CASES:
+        for name, x in inputs[case.name].items():
+            x = np.moveaxis(x, example_axis(name, case.kind), 0)  # a view
+            x[~mask] = np.nan if is_floating(name) else -1
+    return mask, jax.device_get(compiled(inputs, mask))
+
+
 @every
 def test_masked_equals_filtered_whatever_the_padding_holds(case):
-    inputs = make_inputs(case.kind, 3)
-    mask = np.random.default_rng(0).random(N) < 0.6
-    expected = case.reference(**take(inputs, case.kind, np.flatnonzero(mask)))
-    padded = {}
-    for name, x in inputs.items():
-        x = np.moveaxis(x.copy(), example_axis(name, case.kind), 0)
-        x[~mask] = np.nan if is_floating(name) else -1
-        padded[name] = np.moveaxis(x, 0, example_axis(name, case.kind))
-    close(jax.jit(case.function)(**padded, mask=mask), expected)
+    mask, values = masked_values()
+    inputs = take(make_inputs(case.kind, 3), case.kind, np.flatnonzero(mask))
+    close(values[case.name], case.reference(**inputs))
+
+
+@functools.cache
+def values_of_nothing():
+    whole = compiled(inputs_of(3), np.zeros(N, bool))
+    streamed = computed(empty_states([case for case in CASES if case.empty]))
+    return jax.device_get((whole, streamed))
 
 
 @every
 def test_no_valid_example_gives_nan(case):
-    inputs = make_inputs(case.kind, 3)
-    value = jax.jit(case.function)(**inputs, mask=np.zeros(N, bool))
-    assert all(np.all(np.isnan(x)) for x in jax.tree.leaves(value))
-    if case.empty:
-        assert all(
-            np.all(np.isnan(x)) for x in jax.tree.leaves(case.compute(case.empty()))
-        )
+    whole, streamed = values_of_nothing()
+    found = jax.tree.leaves((whole[case.name], streamed.get(case.name)))
+    assert found and all(np.all(np.isnan(x)) for x in found)
+    assert (case.name in streamed) == bool(case.empty)
+
+
+@functools.cache
+def bfloat16_values():
+    low = {
+        case: {
+            k: jnp.asarray(v, jnp.bfloat16) if is_floating(k) else v
+            for k, v in inputs.items()
+        }
+        for case, inputs in inputs_of(4).items()
+    }
+    return jax.device_get((low, compiled(low)))
 
 
 @every
 def test_bfloat16_is_computed_in_float32(case):
-    inputs = make_inputs(case.kind, 4)
-    low = {k: jnp.asarray(v, jnp.bfloat16) for k, v in inputs.items() if is_floating(k)}
-    up = {k: v.astype(jnp.float32) for k, v in low.items()}
-    actual = jax.jit(case.function)(**{**inputs, **low})
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(actual))
-    close(actual, case.reference(**{**inputs, **jax.device_get(up)}))
+    inputs, values = (x[case.name] for x in bfloat16_values())
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(values))
+    up = {k: v.astype(np.float32) if is_floating(k) else v for k, v in inputs.items()}
+    close(values, case.reference(**up))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.shift_invariant], ids=str)
-def test_logits_may_be_shifted_and_classes_renamed(case):
-    inputs = make_inputs(case.kind, 5)
-    function = jax.jit(case.function)
-    expected = function(**inputs)
+def _shifted(case, inputs):
+    """The same number for every class, or for no metric that such a shift changes."""
+    if not case.shift_invariant:
+        return inputs
     rng = np.random.default_rng(0)
-    shifted = {
+    return {
         k: (v + rng.integers(-8, 8, (*v.shape[:-1], 1))).astype(np.float32)
         if is_floating(k)
         else v
         for k, v in inputs.items()
     }
+
+
+def _renamed(case, inputs):
+    """Another order of the classes, where classes have no meaning."""
+    if not case.class_symmetric:
+        return inputs
+    logits = next(v for k, v in inputs.items() if is_floating(k))
+    order = np.random.default_rng(1).permutation(logits.shape[-1])
+    return {
+        k: v[..., order] if is_floating(k) else np.argsort(order).astype(v.dtype)[v]
+        for k, v in inputs.items()
+    }
+
+
+@functools.cache
+def values_as_they_are_shifted_and_renamed():
+    inputs = inputs_of(5)
+    changed = [
+        {case.name: change(case, inputs[case.name]) for case in CASES}
+        for change in (_shifted, _renamed)
+    ]
+    return jax.device_get([compiled(x) for x in (inputs, *changed)])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.shift_invariant], ids=str)
+def test_logits_may_be_shifted_and_classes_renamed(case):
+    expected, shifted, renamed = (
+        x[case.name] for x in values_as_they_are_shifted_and_renamed()
+    )
     # Adding an integer rounds the logits by up to 5e-7, which ECE's sums feel most.
-    close(function(**shifted), expected, rtol=1e-5)
-    if case.class_symmetric:
-        logits = next(v for k, v in inputs.items() if is_floating(k))
-        order = rng.permutation(logits.shape[-1])
-        renamed = {
-            k: v[..., order] if is_floating(k) else np.argsort(order)[v]
-            for k, v in inputs.items()
-        }
-        close(function(**renamed), expected)
+    close(shifted, expected, rtol=1e-5)
+    close(renamed, expected)
+
+
+@functools.cache
+def mapped_values():
+    mask = np.arange(N) % 5 > 0
+    stacked = jax.tree.map(lambda *x: np.stack(x), inputs_of(6), inputs_of(7))
+    mapped = jax.jit(jax.vmap(lambda x: every_value(x, mask)))(stacked)
+    return mask, jax.device_get(mapped)
 
 
 @every
 def test_jit_and_vmap_equal_eager(case):
-    both = [make_inputs(case.kind, seed) for seed in (6, 7)]
-    mask = np.arange(N) % 5 > 0
-    expected = [reference_of_valid(case, {**x, "mask": mask}) for x in both]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *both)
-    mapped = jax.jit(jax.vmap(lambda x: case.function(**x, mask=mask)))(stacked)
-    for i in range(2):
-        close(jax.tree.map(lambda x, i=i: x[i], mapped), expected[i])
+    mask, mapped = mapped_values()
+    for i, seed in enumerate((6, 7)):
+        inputs = {**make_inputs(case.kind, seed), "mask": mask}
+        found = jax.tree.map(lambda x, i=i: x[i], mapped[case.name])
+        close(found, reference_of_valid(case, inputs))
+
+
+@functools.cache
+def sharded_values(axis_type):
+    mesh = make_mesh(axis_type)
+    mask = np.arange(N) % 7 > 0
+    placed = {
+        case.name: {
+            k: jax.device_put(v, NamedSharding(mesh, specs(case)[k]))
+            for k, v in make_inputs(case.kind, 8).items()
+        }
+        for case in CASES
+    }
+    placed_mask = jax.device_put(mask, NamedSharding(mesh, PartitionSpec("data")))
+    return mask, jax.device_get(compiled(placed, placed_mask))
 
 
 @every
 @pytest.mark.parametrize("axis_type", ["Auto", "Explicit"])
 def test_sharded_arrays_give_the_same_number(case, axis_type):
-    inputs = {**make_inputs(case.kind, 8), "mask": np.arange(N) % 7 > 0}
-    mesh = make_mesh(axis_type)
-    placed = {
-        k: jax.device_put(v, NamedSharding(mesh, specs(case)[k]))
-        for k, v in inputs.items()
-    }
-    actual = jax.jit(lambda x: case.function(**x))(placed)
-    close(actual, reference_of_valid(case, inputs))
+    mask, values = sharded_values(axis_type)
+    inputs = {**make_inputs(case.kind, 8), "mask": mask}
+    close(values[case.name], reference_of_valid(case, inputs))
+
+
+def reduced(inputs):
+    """The states of one shard of the examples, added over the shards."""
+    return jax.lax.psum(updated(empty_states(), inputs), "data")
+
+
+@functools.cache
+def values_by_shard_map():
+    mapped = jax.shard_map(
+        reduced,
+        mesh=make_mesh("Auto"),
+        in_specs=({case.name: specs(case) for case in STREAMED},),
+        out_specs=PartitionSpec(),
+    )
+    states = jax.device_get(jax.jit(mapped)(with_mask(9)))
+    return jax.device_get(computed(states))
 
 
 @streamed
 def test_shard_map_and_psum_of_the_state(case):
-    inputs = {**make_inputs(case.kind, 9), "mask": np.arange(N) % 7 > 0}
+    expected = reference_of_valid(case, with_mask(9)[case.name])
+    close(values_by_shard_map()[case.name], expected)
 
-    def on_shard(inputs):
-        return jax.lax.psum(case.empty().update(**inputs), "data")
 
-    mesh = make_mesh("Auto")
-    mapped = jax.shard_map(
-        on_shard, mesh=mesh, in_specs=(specs(case),), out_specs=PartitionSpec()
-    )
-    actual = case.compute(jax.jit(mapped)(inputs))
-    close(actual, reference_of_valid(case, inputs))
+@functools.cache
+def values_by_pmap():
+    shards = [
+        {
+            case.name: take(inputs[case.name], case.kind, np.arange(8 * d, 8 * d + 8))
+            for case in STREAMED
+        }
+        for inputs in [with_mask(10)]
+        for d in range(6)
+    ]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *shards)
+    mapped = jax.pmap(reduced, axis_name="data", devices=jax.devices()[:6])
+    states = jax.device_get(mapped(stacked))
+    return jax.device_get(computed(jax.tree.map(lambda x: x[0], states)))
 
 
 @streamed
 @pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
 def test_pmap_and_psum_of_the_state(case):
-    inputs = {**make_inputs(case.kind, 10), "mask": np.arange(N) % 7 > 0}
-    shards = [take(inputs, case.kind, np.arange(8 * d, 8 * d + 8)) for d in range(6)]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *shards)
+    expected = reference_of_valid(case, with_mask(10)[case.name])
+    close(values_by_pmap()[case.name], expected)
 
-    def on_device(inputs):
-        return jax.lax.psum(case.empty().update(**inputs), "data")
 
-    states = jax.pmap(on_device, axis_name="data", devices=jax.devices()[:6])(stacked)
-    first = jax.tree.map(lambda x: x[0], jax.device_get(states))
-    close(case.compute(first), reference_of_valid(case, inputs))
+@functools.cache
+def streams():
+    """The state of four batches in turn, and what three ways of joining them give."""
+    inputs, update, merge = with_mask(11), jax.jit(updated), jax.jit(merged)
+    whole, parts = empty_states(), []
+    for start, stop in itertools.pairwise((0, 12, 24, 36, N)):
+        batches = {
+            case.name: take(inputs[case.name], case.kind, np.arange(start, stop))
+            for case in STREAMED
+        }
+        whole = update(whole, batches)
+        parts.append(update(empty_states(), batches))
+    added = jax.tree.map(lambda *x: sum(x[1:], x[0]), *jax.device_get(parts))
+    joined = (whole, merge(parts), jax.tree.map(jnp.asarray, added))
+    return whole, jax.device_get([computed(states) for states in joined])
+
+
+def merged(parts):
+    return {
+        case.name: functools.reduce(
+            lambda a, b: a.merge(b), [part[case.name] for part in parts]
+        )
+        for case in STREAMED
+    }
 
 
 @streamed
 def test_batches_merge_to_the_whole(case):
-    inputs = {**make_inputs(case.kind, 11), "mask": np.arange(N) % 7 > 0}
-    expected = reference_of_valid(case, inputs)
-    whole = case.empty()
-    parts = []
-    update = jax.jit(lambda state, batch: state.update(**batch))
-    for start, stop in itertools.pairwise((0, 12, 24, 36, N)):
-        batch = take(inputs, case.kind, np.arange(start, stop))
-        whole = update(whole, batch)
-        parts.append(update(case.empty(), batch))
-    close(case.compute(whole), expected)
-    close(case.compute(functools.reduce(lambda a, b: a.merge(b), parts)), expected)
-    added = jax.tree.map(lambda *x: sum(x[1:], x[0]), *parts)
-    close(case.compute(added), expected)
-    chex.assert_trees_all_equal_shapes_and_dtypes(whole, case.empty())
+    expected = reference_of_valid(case, with_mask(11)[case.name])
+    whole, values = streams()
+    for one in values:
+        close(one[case.name], expected)
+    chex.assert_trees_all_equal_shapes_and_dtypes(whole[case.name], case.empty())
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.differentiable], ids=str)
-def test_gradient_is_that_of_the_reference_and_always_finite(case):
+DIFFERENTIABLE = [c for c in CASES if c.differentiable]
+
+
+def logits_and_rest(case):
     inputs = make_inputs(case.kind, 12, n=4)
     logits = {k: v for k, v in inputs.items() if is_floating(k)}
-    rest = {k: v for k, v in inputs.items() if not is_floating(k)}
-    gradient = jax.jit(jax.grad(lambda logits: case.function(**logits, **rest)))
+    return logits, {k: v for k, v in inputs.items() if not is_floating(k)}
+
+
+@functools.cache
+def gradients():
+    """Of every such metric, in its logits: as drawn, and where much could overflow."""
+
+    def gradient_of(case, logits):
+        _, rest = logits_and_rest(case)
+        return jax.grad(lambda logits: case.function(**logits, **rest))(logits)
+
+    @jax.jit
+    def program(logits):
+        return {c.name: gradient_of(c, logits[c.name]) for c in DIFFERENTIABLE}
+
+    def equal(case, logits):
+        first = next(iter(logits.values()))
+        one = first[:1] if has_models(case.kind) else first
+        return {k: np.array(np.broadcast_to(one, v.shape)) for k, v in logits.items()}
+
+    drawn = {case.name: logits_and_rest(case)[0] for case in DIFFERENTIABLE}
+    equals = {case.name: equal(case, drawn[case.name]) for case in DIFFERENTIABLE}
+    extremes = {
+        f"{factor} of it": jax.tree.map(lambda v, f=factor: np.float32(f) * v, drawn)
+        for factor in (0.0, 1e4, 1e30)
+    }
+    extremes["equal models"] = equals
+    found = {name: program(logits) for name, logits in extremes.items()}
+    return jax.device_get((program(drawn), found))
+
+
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
+def test_gradient_is_that_of_the_reference_and_always_finite(case):
+    logits, rest = logits_and_rest(case)
+    gradient, extremes = gradients()
 
     rng = np.random.default_rng(0)
     direction = {k: rng.normal(size=v.shape) for k, v in logits.items()}
-    slope = sum(np.sum(g * direction[k]) for k, g in gradient(logits).items())
+    slope = sum(np.sum(g * direction[k]) for k, g in gradient[case.name].items())
 
     def along(step):
         moved = {k: v + step * direction[k] for k, v in logits.items()}
@@ -217,13 +378,9 @@ def test_gradient_is_that_of_the_reference_and_always_finite(case):
     # Central differences in float64 are good to 1e-9; what is left is float32.
     np.testing.assert_allclose(slope, (along(1e-6) - along(-1e-6)) / 2e-6, rtol=1e-4)
 
-    first = next(iter(logits.values()))
-    one = first[:1] if has_models(case.kind) else first
-    equal = {k: np.array(np.broadcast_to(one, v.shape)) for k, v in logits.items()}
-    for factor in (0.0, 1e4, 1e30):
-        huge = {k: np.float32(factor) * v for k, v in logits.items()}
-        for g in jax.tree.leaves((gradient(huge), gradient(equal))):
-            assert np.isfinite(g).all(), factor
+    for where, found in extremes.items():
+        for g in jax.tree.leaves(found[case.name]):
+            assert np.isfinite(g).all(), where
 
 
 @every
