@@ -321,6 +321,10 @@ def curve_rows(
         name, label = f"elodi_m{m}", f"ELODI, m={m}"
         method = s.elodi(top_k=s.top_k)
         parts.append(elodi_pair(s, name, label, method, teaching=taught))
+    if alphas:  # the default's row is that of all members
+        name = f"elodi_m{s.members}"
+        default = Update(f"old_{name}", name, f"ELODI, alpha={s.alpha:g}")
+        parts.append(((), (default,)))
     for alpha in alphas:
         name = f"elodi_alpha{round(100 * alpha):03d}"
         method = s.elodi(top_k=s.top_k, alpha=alpha)

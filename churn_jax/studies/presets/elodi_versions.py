@@ -109,11 +109,11 @@ def legacy_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
             ),
         ]
     updates = (
-        *_between(("v1", "none_v2", "none_v3"), "LDI to version 1 never"),
-        Update("v1", "once_v3", "LDI to version 1 once: 1 to 3", True),
-        Update("none_v2", "once_v3", "LDI to version 1 once: 2 to 3"),
-        Update("v1", "both_v2", "LDI to version 1 twice: 1 to 2", True),
-        Update("both_v2", "once_v3", "LDI to version 1 twice: 2 to 3"),
+        *_between(("v1", "none_v2", "none_v3"), "LDI never"),
+        Update("v1", "once_v3", "LDI once: 1 to 3", True),
+        Update("none_v2", "once_v3", "LDI once: 2 to 3"),
+        Update("v1", "both_v2", "LDI twice: 1 to 2", True),
+        Update("both_v2", "once_v3", "LDI twice: 2 to 3"),
     )
     return tuple(rows), updates
 
