@@ -19,6 +19,9 @@ pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 MODELS, CLASSES, EXAMPLES = 4, 3, 64
 RULES = ["mb", "mbme", "cr"]
+# Compiled once per shape; the loop over models would be compiled at every plain call.
+posterior = jax.jit(bayesian_posterior)
+targets = jax.jit(bayesian_update_targets, static_argnames="rule")
 
 
 @pytest.fixture
@@ -58,21 +61,21 @@ def test_posterior_by_hand():
     """Votes 0 and 1: (0.8 * 0.3, 0.4 * 0.9) is 2 to 3; with prior 3 to 1, 2 to 1."""
     confusions = jnp.array([[[0.8, 0.2], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]])
     votes = jnp.array([[0], [1]])
-    belief = bayesian_posterior(votes, confusions)
+    belief = posterior(votes, confusions)
     np.testing.assert_allclose(jnp.exp(belief), [[0.4, 0.6]], rtol=1e-6)
-    belief = bayesian_posterior(votes, confusions, prior=jnp.array([0.75, 0.25]))
+    belief = posterior(votes, confusions, prior=jnp.array([0.75, 0.25]))
     np.testing.assert_allclose(jnp.exp(belief), [[2 / 3, 1 / 3]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("prior", [None, [0.2, 0.3, 0.5]])
 def test_equals_the_float64_reference(drawn, prior):
     weights = None if prior is None else jnp.array(prior)
-    belief = bayesian_posterior(*drawn, prior=weights)
+    belief = posterior(*drawn, prior=weights)
     expected = reference.bayesian_posterior(*drawn, prior)
     np.testing.assert_allclose(jnp.exp(belief), expected, rtol=3e-6)
     changed = 0
     for rule in RULES:
-        used = bayesian_update_targets(*drawn, rule=rule, prior=weights)
+        used = targets(*drawn, rule=rule, prior=weights)
         assert used.dtype == jnp.int32
         wanted = reference.bayesian_update_targets(*drawn, rule=rule, prior=prior)
         np.testing.assert_array_equal(used, wanted)
@@ -81,17 +84,16 @@ def test_equals_the_float64_reference(drawn, prior):
 
 
 def test_the_rules_differ_and_a_dearer_flip_is_rarer(drawn):
-    used = {rule: bayesian_update_targets(*drawn, rule=rule) for rule in RULES}
+    used = {rule: targets(*drawn, rule=rule) for rule in RULES}
     assert np.any(used["mb"] != used["mbme"]) and np.any(used["mb"] != used["cr"])
     flips = [
-        int(jnp.sum(bayesian_update_targets(*drawn, cost_ratio=r) != drawn[0][0]))
+        int(jnp.sum(targets(*drawn, cost_ratio=r) != drawn[0][0]))
         for r in (1.0, 2.5, 10.0, 1e6)
     ]
     assert flips == sorted(flips, reverse=True) and flips[0] > flips[1] > flips[3] == 0
     # With no extra cost the prediction in use is the likeliest class.
     np.testing.assert_array_equal(
-        bayesian_update_targets(*drawn, cost_ratio=1.0)[:, None],
-        jnp.argmax(bayesian_posterior(*drawn), -1)[:, None],
+        targets(*drawn, cost_ratio=1.0), np.argmax(posterior(*drawn), -1)
     )
 
 
@@ -100,46 +102,41 @@ def test_the_cost_ratio_by_hand():
     one = [[0.75, 0.25], [0.25, 0.75]]
     votes = jnp.array([[0], [1], [1]])
     for models, expected in ((2, 0), (3, 1)):  # ratios 1 and 3
-        used = bayesian_update_targets(votes[:models], jnp.array([one] * models))
+        used = targets(votes[:models], jnp.array([one] * models))
         np.testing.assert_array_equal(used, [expected])
-    used = bayesian_update_targets(votes, jnp.array([one] * 3), cost_ratio=3.5)
+    used = targets(votes, jnp.array([one] * 3), cost_ratio=3.5)
     np.testing.assert_array_equal(used, [0])
 
 
 def test_one_model_keeps_its_prediction_whatever_its_confusions():
     liar = jnp.array([[[0.1, 0.9], [0.9, 0.1]]])
     for rule in RULES:
-        used = bayesian_update_targets(jnp.array([[0, 1]]), liar, rule=rule)
+        used = targets(jnp.array([[0, 1]]), liar, rule=rule)
         np.testing.assert_array_equal(used, [0, 1])
 
 
 def test_shares_of_zero_stay_finite():
     confusions = jnp.stack([jnp.eye(2), jnp.eye(2)])
-    belief = bayesian_posterior(jnp.array([[0], [1]]), confusions)
+    belief = posterior(jnp.array([[0], [1]]), confusions)
     np.testing.assert_allclose(belief, np.log([[0.5, 0.5]]), rtol=1e-6)
 
 
 def test_transforms_agree(drawn):
-    """`jit`, `vmap` over examples, and eight devices; the ratio may be traced."""
+    """Without `jit`, under `vmap` over examples, on eight devices."""
     predictions, confusions = drawn
-    eager = bayesian_update_targets(predictions, confusions)
-    assert np.any(eager != predictions[0])
-    jitted = jax.jit(bayesian_update_targets, static_argnames="rule")
-    np.testing.assert_array_equal(
-        jitted(predictions, confusions, cost_ratio=jnp.float32(2.5)), eager
-    )
-    mapped = jax.vmap(bayesian_update_targets, in_axes=(1, None))
-    np.testing.assert_array_equal(mapped(predictions, confusions), eager)
+    expected = targets(predictions, confusions)
+    assert np.any(expected != predictions[0])
+    plain = bayesian_update_targets(predictions.reshape(MODELS, 8, 8), confusions)
+    np.testing.assert_array_equal(plain.reshape(-1), expected)
+    mapped = jax.vmap(targets, in_axes=(1, None))
+    np.testing.assert_array_equal(mapped(predictions, confusions), expected)
     sharded = jax.shard_map(
         bayesian_update_targets,
         mesh=Mesh(np.array(jax.devices()), ("data",)),
         in_specs=(P(None, "data"), P()),
         out_specs=P("data"),
     )
-    np.testing.assert_array_equal(jax.jit(sharded)(predictions, confusions), eager)
-    boxed = predictions.reshape(MODELS, 8, 8)
-    used = bayesian_update_targets(boxed, confusions)
-    np.testing.assert_array_equal(used.reshape(-1), eager)
+    np.testing.assert_array_equal(jax.jit(sharded)(predictions, confusions), expected)
 
 
 def test_arguments_are_checked(drawn):

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax import losses
 from tests.losses.cases import CASES, CLASSES, PENALTIES
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes")
+pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 pairs = pytest.mark.parametrize(
@@ -28,39 +28,29 @@ shifted = pytest.mark.parametrize(
 
 def draw(seed, shape=(16, CLASSES), scale=2.0):
     rng = np.random.default_rng(seed)
-    a, b = rng.normal(scale=scale, size=(2, *shape)).astype(np.float32)
-    return jnp.asarray(a), jnp.asarray(b)
+    return rng.normal(scale=scale, size=(2, *shape)).astype(np.float32)
 
 
 def values(a, b):
-    """Every loss, by its name."""
     return {case.name: case.loss(a, b) for case in CASES}
 
 
 @jax.jit
 def everything(a, b):
-    """Value per example, and gradients and slope of the sum, of every loss."""
-    tangents = tuple(
-        f(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape)
-        for f in (jnp.cos, jnp.sin)
-    )
+    """Value, both gradients and one directional derivative of every loss."""
+    along = jnp.cos(jnp.arange(a.size, dtype=jnp.float32)).reshape(a.shape)
     results = {}
     for case in CASES:
-
-        def total(a, b, case=case):
-            value = case.loss(a, b)
-            return jnp.sum(value), value
-
-        gradient = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)
-        (_, value), grads = gradient(a, b)
-        _, slope, _ = jax.jvp(total, (a, b), tangents, has_aux=True)
-        results[case.name] = value, grads, slope, tangents
+        value, pull = jax.vjp(case.loss, a, b)
+        slope = jax.jvp(case.loss, (a, b), (along, along[::-1]))[1]
+        results[case.name] = (value, pull(jnp.ones_like(value)), slope, along)
     return results
 
 
-def gradients(case, a, b):
-    """Of the sum over examples, in both models' logits."""
-    return everything(a, b)[case.name][1]
+def evaluate(case, a, b):
+    """`(value, (gradient in a, gradient in b))` of one loss, in NumPy."""
+    value, gradients, _, _ = jax.device_get(everything(a, b)[case.name])
+    return value, gradients
 
 
 @every_case
@@ -72,7 +62,7 @@ def test_equals_the_float64_reference(case):
             # for divergences near 0, sums of terms of both signs and size up to 1,
             # which distillation multiplies by the squared temperature.
             np.testing.assert_allclose(
-                case.loss(a, b),
+                evaluate(case, a, b)[0],
                 case.reference(a, b),
                 rtol=2e-6,
                 atol=1e-6 * max(1.0, case.scale),
@@ -80,23 +70,16 @@ def test_equals_the_float64_reference(case):
 
 
 @every_case
-def test_forward_derivative_equals_a_float64_difference_of_the_reference(case):
-    a, b = draw(5, scale=1.0)
-    *_, slope, tangents = everything(a, b)[case.name]
-    step = [1e-5 * np.asarray(t, np.float64) for t in tangents]
-    a64, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    above = case.reference(a64 + step[0], b64 + step[1])
-    below = case.reference(a64 - step[0], b64 - step[1])
-    # A sum over 16 examples of terms of both signs, in float32.
-    np.testing.assert_allclose(
-        slope, np.sum(above - below) / 2e-5, rtol=1e-5, atol=3e-5
-    )
+def test_forward_and_reverse_derivatives_agree(case):
+    _, gradients, slope, along = jax.device_get(everything(*draw(5))[case.name])
+    expected = np.sum(gradients[0] * along + gradients[1] * along[::-1], axis=-1)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-5 * case.scale)
 
 
 @every_case
 def test_gradient_equals_a_float64_difference_of_the_reference(case):
     a, b = draw(6, scale=1.0)
-    grads = gradients(case, a, b)
+    _, grads = evaluate(case, a, b)
     a64, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
     for j in range(CLASSES):
         step = 1e-5 * np.eye(CLASSES)[j][None]
@@ -109,10 +92,11 @@ def test_gradient_equals_a_float64_difference_of_the_reference(case):
 @every_case
 @pytest.mark.parametrize("size", [0.0, 100.0, 1e4])
 def test_value_and_gradient_are_finite_at_huge_logits(case, size):
-    base = jnp.asarray(np.linspace(-1.0, 1.0, CLASSES), jnp.float32)
-    a = size * jnp.stack([base, base, jnp.roll(base, 5), jnp.zeros_like(base)] * 4)
-    b = size * jnp.stack([base, base[::-1], jnp.zeros_like(base), base] * 4)
-    value, grads, *_ = everything(a, b)[case.name]
+    base = np.linspace(-1.0, 1.0, CLASSES).astype(np.float32)
+    zero = np.zeros_like(base)
+    a = np.float32(size) * np.stack([base, base, np.roll(base, 5), zero] * 4)
+    b = np.float32(size) * np.stack([base, base[::-1], zero, base] * 4)
+    value, grads = evaluate(case, a, b)
     assert np.all(np.isfinite(value))
     assert all(np.all(np.isfinite(g)) for g in grads)
     # The largest value belongs to the divergences: 2e4 between opposite one-hots,
@@ -124,15 +108,15 @@ def test_value_and_gradient_are_finite_at_huge_logits(case, size):
 @shifted
 def test_is_unchanged_by_a_shift_of_all_logits(case):
     a, b = draw(7)
-    shifted = case.loss(a + 64.0, b - 32.0)
+    shifted, _ = evaluate(case, a + np.float32(64), b - np.float32(32))
     # Adding 64 rounds logits of size 4 to 8e-6: that, and not the loss, is the error.
-    np.testing.assert_allclose(shifted, case.loss(a, b), rtol=1e-4, atol=2e-5)
+    plain, _ = evaluate(case, a, b)
+    np.testing.assert_allclose(shifted, plain, rtol=1e-4, atol=2e-5)
 
 
 @shifted
 def test_shift_gradients_sum_to_zero(case):
-    a, b = draw(8)
-    for g in gradients(case, a, b):
+    for g in evaluate(case, *draw(8))[1]:
         np.testing.assert_allclose(np.sum(g, -1), np.zeros(16), atol=3e-6)
 
 
@@ -142,15 +126,14 @@ def test_shift_gradients_sum_to_zero(case):
 def test_is_unchanged_by_a_permutation_of_classes(case, rng):
     a, b = draw(9)
     order = rng.permutation(CLASSES)
-    np.testing.assert_allclose(
-        case.loss(a[:, order], b[:, order]), case.loss(a, b), rtol=3e-6, atol=1e-6
-    )
+    permuted, _ = evaluate(case, a[:, order], b[:, order])
+    plain, _ = evaluate(case, a, b)
+    np.testing.assert_allclose(permuted, plain, rtol=3e-6, atol=1e-6)
 
 
 @pairs
 def test_both_models_receive_gradients(case):
-    a, b = draw(10)
-    for g in gradients(case, a, b):
+    for g in evaluate(case, *draw(10))[1]:
         assert np.all(np.max(np.abs(g), -1) > 1e-3)
 
 
@@ -159,22 +142,20 @@ def test_both_models_receive_gradients(case):
 )
 def test_exchange_of_the_models_changes_nothing(case):
     a, b = draw(11)
-    np.testing.assert_array_equal(case.loss(a, b), case.loss(b, a))
+    np.testing.assert_array_equal(evaluate(case, a, b)[0], evaluate(case, b, a)[0])
 
 
 def _sharded(a, b):
-    mesh = Mesh(np.array(jax.devices()), ("data",))
-    sharding = NamedSharding(mesh, P("data"))
-    out = jax.jit(values)(jax.device_put(a, sharding), jax.device_put(b, sharding))
-    assert all(len(x.sharding.device_set) == 8 for x in out.values())
-    return out
+    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+    found = jax.jit(values)(*jax.device_put((a, b), sharding))
+    assert all(len(out.sharding.device_set) == 8 for out in found.values())
+    return found
 
 
 def _shard_map(a, b):
     mesh = Mesh(np.array(jax.devices()), ("data",))
-    return jax.jit(
-        jax.shard_map(values, mesh=mesh, in_specs=P("data"), out_specs=P("data"))
-    )(a, b)
+    shards = {"mesh": mesh, "in_specs": P("data"), "out_specs": P("data")}
+    return jax.jit(jax.shard_map(values, **shards))(a, b)
 
 
 TRANSFORMS = {
@@ -193,35 +174,51 @@ def transformed(name):
 @every_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_transforms_agree_with_eager(case, transform):
+    a, b = map(jnp.asarray, draw(12))
     np.testing.assert_allclose(
-        transformed(transform)[case.name], case.loss(*draw(12)), rtol=2e-6, atol=1e-6
+        transformed(transform)[case.name], case.loss(a, b), rtol=2e-6, atol=1e-6
     )
 
 
 @functools.cache
-def with_leading_axes():
-    a, b = (x.reshape(2, 2, 4, CLASSES) for x in draw(13))
-    return jax.device_get(jax.jit(values)(a, b))
+def along_other_axes():
+    """Of the examples as `[2, 2, 4, C]`, and of the first one as `[C]`."""
+    compiled, pair = jax.jit(values), draw(13)
+    deep = compiled(*pair.reshape(2, 2, 2, 4, CLASSES))
+    return jax.device_get((deep, compiled(*pair[:, 0])))
 
 
 @every_case
 def test_leading_axes_are_kept(case):
-    a, b = draw(13)
-    out = with_leading_axes()[case.name]
-    assert out.shape == (2, 2, 4)
-    np.testing.assert_allclose(out.reshape(16), case.loss(a, b), rtol=2e-6, atol=1e-6)
-    assert jax.eval_shape(case.loss, a[0], b[0]).shape == ()
+    deep, one = (found[case.name] for found in along_other_axes())
+    assert deep.shape == (2, 2, 4) and one.shape == ()
+    plain, _ = evaluate(case, *draw(13))
+    np.testing.assert_allclose(deep.reshape(16), plain, rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(one, plain[0], rtol=2e-6, atol=1e-6)
+
+
+@functools.cache
+def in_half_precision(dtype):
+    """`(value, that of the same numbers in float32, gradient)` of every loss."""
+
+    @jax.jit
+    def run(a, b):
+        found = {}
+        for case in CASES:
+            value, pull = jax.vjp(lambda a, case=case: case.loss(a, b), a)
+            wide = case.loss(a.astype(jnp.float32), b.astype(jnp.float32))
+            found[case.name] = (value, wide, pull(jnp.ones_like(value))[0])
+        return found
+
+    return run(*(jnp.asarray(x, dtype) for x in draw(14)))
 
 
 @every_case
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision_in_float32_out(case, dtype):
-    a, b = (x.astype(dtype) for x in draw(14))
-    out = case.loss(a, b)
-    assert out.dtype == jnp.float32
-    exact = case.loss(a.astype(jnp.float32), b.astype(jnp.float32))
-    np.testing.assert_array_equal(out, exact)
-    grad = jax.eval_shape(jax.grad(lambda a: jnp.sum(case.loss(a, b))), a)
+    value, wide, grad = in_half_precision(dtype)[case.name]
+    assert value.dtype == jnp.float32
+    np.testing.assert_array_equal(value, wide)
     assert grad.dtype == dtype
 
 

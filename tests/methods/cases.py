@@ -260,16 +260,6 @@ CASES = [
         sweep={"alpha": 0.7, "temperature": 3.0, "focal_base": 0.5, "focal_beta": 2.0},
         members=2,
     ),
-    dataclasses.replace(
-        _update(
-            FocalDistillation,
-            reference.focal_distillation,
-            ["focal_logits"],
-            sweep={"alpha": 0.7, "focal_base": 0.5, "focal_beta": 2.0},
-            divergence="logits",
-        ),
-        steepest=1e6,  # linear in the logits
-    ),
     _update(
         BackwardCompatible,
         partial(reference.backward_compatible, heads=HEADS),

@@ -18,7 +18,7 @@ from churn_jax.training.partition import MeshShape
 from churn_jax.training.tutors import Tutors
 from tests.training import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 WIDTH = 6
 
