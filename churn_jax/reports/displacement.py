@@ -14,7 +14,11 @@ from rich.text import Text
 from churn_jax.predictions import replace_file
 from churn_jax.reports import displacement_plots as plots
 from churn_jax.reports.artefacts import read_study
-from churn_jax.reports.displacement_example import two_class_figure, two_classes
+from churn_jax.reports.displacement_example import (
+    plane_figure,
+    two_classes,
+    two_features,
+)
 from churn_jax.reports.displacement_features import FeatureSpace, compare_features
 from churn_jax.reports.displacement_norms import DisplacementOptions, Norms
 from churn_jax.reports.displacement_numbers import (
@@ -99,7 +103,7 @@ def displacement_report(
     pictures = [plots.errors_and_flips(report.updates)]
     for letter, other, comparison in zip("ab", others, found, strict=False):
         pictures.append(
-            two_class_figure(
+            plane_figure(
                 two_classes(networks[old], other),
                 name=f"figure3{letter}",
                 label=comparison.label,
@@ -110,6 +114,16 @@ def displacement_report(
         pictures.append(plots.flip_ranks(comparison, f"figure4{letter}"))
         pictures.append(plots.norm_histograms(comparison.norms, f"figure5{letter}"))
         pictures.append(plots.top_shares(comparison, f"top-classes-{letter}"))
+    if space is not None and len(space.kernel) == 2:
+        pictures.append(
+            plane_figure(
+                two_features(space, networks, old, new),
+                name="figure11",
+                label=found[-1].label,
+                draws=options.draws,
+                seed=options.seed,
+            )
+        )
     for letter, norms in zip("ab", features.norms if features else (), strict=False):
         name = f"figure12{letter}"
         pictures.append(plots.norm_histograms(norms, name, "features"))

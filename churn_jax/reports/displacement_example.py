@@ -1,114 +1,188 @@
-"""Two classes, two logits, and arrows from the old to the new model's.
+"""Two numbers per network and image, and arrows from the old to the new model's.
 
-A network of C classes takes part with the logits of the two classes that networks
-confuse most, on the examples of those classes, and is judged between the two alone. Of
-two classes that is the paper's example.
+The logits of the two classes that networks confuse most, on the examples of those
+classes, judged between the two alone; of networks of two classes that is the paper's
+example. Or features, where there are two of them, of the three classes that are
+confused most, judged by the reference's last layer.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from churn_jax.analysis.displacement_draws import drawn_weights, generator, two_sides
+from churn_jax.reports.displacement_features import FeatureSpace
 from churn_jax.reports.displacement_numbers import Networks
 from churn_jax.reports.displacement_plots import Picture, picture
 from churn_jax.reports.figure import INK, drawing
 
-__all__ = ["TwoClasses", "flip_kinds", "two_class_figure", "two_classes"]
+__all__ = [
+    "Plane",
+    "few_classes",
+    "flip_kinds",
+    "plane_figure",
+    "two_classes",
+    "two_features",
+]
 
 OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
-SHAPES = "^o"  # of the two classes
+SHAPES = "^os"  # of the classes
 MOST_DRAWN = 40  # examples with arrows
 SOME_DRAWN = 5  # examples with all members
 MEMBERS = 3
 BINS = 26
+GRID = 60  # points a side that boundaries are found on
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TwoClasses:
-    """Logits of two classes on the examples that are drawn.
+class Plane:
+    """Two numbers of every network on the examples that are drawn.
 
     Attributes:
-        classes: ids of the two.
+        classes: ids of two or three.
+        what: the two numbers together.
+        axes: names of the two numbers.
         old: `[R1, n, 2]`, networks of the old kind.
         new: `[R2, n, 2]`, networks of the new kind, none of them among the old.
-        labels: `[n]`, 0 or 1.
+        labels: `[n]`, places among `classes`.
+        kernel: `[2, k]`, turns the numbers into scores of the classes.
+        bias: `[k]`.
         marked: the example with a black border, whose displacements are shown too.
     """
 
-    classes: tuple[int, int]
+    classes: tuple[int, ...]
+    what: str
+    axes: tuple[str, str]
     old: NDArray[np.float64]
     new: NDArray[np.float64]
     labels: NDArray[np.int64]
+    kernel: NDArray[np.float64]
+    bias: NDArray[np.float64]
     marked: int
 
+    def right(self, values) -> NDArray[np.bool_]:
+        """Whether `[..., n, 2]` are of the right class."""
+        return np.argmax(values @ self.kernel + self.bias, axis=-1) == self.labels
 
-def two_classes(old: Networks, new: Networks | None) -> TwoClasses:
-    """The two classes that old networks confuse most, on some of their examples.
+
+def two_classes(old: Networks, new: Networks | None) -> Plane:
+    """Logits of the two classes that old networks confuse most.
 
     Args:
         old: networks of the old kind.
         new: of the new kind; None draws both sides from two halves of `old`.
     """
     first, second = two_sides(old.logits, None if new is None else new.logits)
-    pair = _most_confused(first, old.labels)
-    (places,) = np.nonzero(np.isin(old.labels, pair))
-    if len(places) > MOST_DRAWN:
-        spaced = np.linspace(0, len(places) - 1, MOST_DRAWN).round().astype(int)
-        places = places[spaced]
-    labels = (old.labels[places] == pair[1]).astype(np.int64)
-    a, b = (side[:, places][..., list(pair)] for side in (first, second))
-    # The example that flips in most updates from one network to another.
-    right = [(side.argmax(axis=-1) == labels).mean(axis=0) for side in (a, b)]
-    return TwoClasses(
-        classes=(int(old.classes[pair[0]]), int(old.classes[pair[1]])),
-        old=a,
-        new=b,
-        labels=labels,
-        marked=int(np.argmax(right[0] * (1 - right[1]))),
+    pair = few_classes(first, old.labels, 2)
+    places = _drawn(old.labels, pair)
+    names = tuple(f"logit of class {old.classes[place]}" for place in pair)
+    a, b = (side[:, places][..., pair] for side in (first, second))
+    head = np.eye(2), np.zeros(2)
+    return _plane(old, pair, places, "Logits", names, a, b, *head)
+
+
+def two_features(
+    space: FeatureSpace, networks: Mapping[str, Networks], old: str, new: str
+) -> Plane:
+    """Both features of the three classes that old networks confuse most.
+
+    Args:
+        space: of a reference with two features.
+        networks: row to its predictions, on some of the space's examples.
+        old: a row.
+        new: another, or the same for two halves of one.
+    """
+    own = networks[old]
+    few = few_classes(own.logits, own.labels, min(3, len(own.classes)))
+    places = _drawn(own.labels, few)
+    rows = np.nonzero(np.isin(space.ids, own.ids[places]))[0]
+    first, second = two_sides(
+        space.features[old][:, rows, :2],
+        None if new == old else space.features[new][:, rows, :2],
     )
+    ids = own.classes[few]
+    kernel, bias = space.kernel[:, ids], space.bias[ids]
+    names = ("feature 1", "feature 2")
+    sides = first, second
+    return _plane(own, few, places, "Features", names, *sides, kernel, bias)
 
 
-def _most_confused(logits, labels) -> tuple[int, int]:
-    """Places of two classes; the first two where no network errs."""
-    count = logits.shape[-1]
+def _drawn(labels, classes) -> NDArray[np.int64]:
+    """Places of some examples of the classes, evenly spaced."""
+    (places,) = np.nonzero(np.isin(labels, classes))
+    if len(places) <= MOST_DRAWN:
+        return places
+    return places[np.linspace(0, len(places) - 1, MOST_DRAWN).round().astype(int)]
+
+
+def _plane(own, classes, places, what, names, old, new, kernel, bias) -> Plane:
+    plane = Plane(
+        classes=tuple(int(c) for c in own.classes[classes]),
+        what=what,
+        axes=names,
+        old=old,
+        new=new,
+        labels=np.searchsorted(classes, own.labels[places]),
+        kernel=kernel,
+        bias=bias,
+        marked=0,
+    )
+    # The example that flips in most updates from one network to another.
+    was, now = (plane.right(side).mean(axis=0) for side in (old, new))
+    return dataclasses.replace(plane, marked=int(np.argmax(was * (1 - now))))
+
+
+def few_classes(logits, labels, count: int) -> list[int]:
+    """Places, increasing, of classes that networks confuse with each other.
+
+    The two that are confused most, and then whichever is confused most with those.
+
+    Args:
+        logits: `[R, N, C]`.
+        labels: `[N]`.
+        count: how many, at most C.
+
+    Example:
+        >>> few_classes(np.eye(3)[None, [0, 2, 2]], np.array([0, 1, 2]), 2)
+        [1, 2]
+    """
     predicted = logits.argmax(axis=-1)
-    cells = np.zeros((count, count))
+    cells = np.zeros((logits.shape[-1],) * 2)
     np.add.at(cells, (np.broadcast_to(labels, predicted.shape), predicted), 1)
-    cells = np.triu(cells + cells.T, 1)
-    if not cells.any():
-        return 0, 1
-    i, j = np.unravel_index(np.argmax(cells), cells.shape)
-    return int(i), int(j)
+    cells = cells + cells.T
+    np.fill_diagonal(cells, -1)
+    found = [int(x) for x in np.unravel_index(np.argmax(cells), cells.shape)]
+    while len(found) < count:
+        with_these = cells[found].sum(axis=0)
+        with_these[found] = -np.inf
+        found.append(int(np.argmax(with_these)))
+    return sorted(found)
 
 
-def flip_kinds(old, new, labels) -> list[str]:
+def flip_kinds(plane: Plane, old, new) -> list[str]:
     """`negative flip`, `positive flip` or `same` for each example.
 
     Args:
-        old: `[n, 2]` logits.
-        new: `[n, 2]`.
-        labels: `[n]`, 0 or 1.
-
-    Example:
-        >>> flip_kinds(np.eye(2), np.eye(2)[::-1], np.array([0, 0]))
-        ['negative flip', 'positive flip']
+        plane: whose classes judge.
+        old: `[n, 2]` of an old model.
+        new: `[n, 2]` of a new one.
     """
-    was, now = old.argmax(axis=-1) == labels, new.argmax(axis=-1) == labels
+    was, now = plane.right(old), plane.right(new)
     changed = np.where(was, "negative flip", "positive flip")
     return np.where(was == now, "same", changed).tolist()
 
 
-def two_class_figure(
-    found: TwoClasses, *, name: str, label: str, draws: int, seed: int
+def plane_figure(
+    found: Plane, *, name: str, label: str, draws: int, seed: int
 ) -> Picture:
     """Arrows of single networks and of ensembles, members, and where logits move to.
 
     Args:
-        found: from `two_classes`.
+        found: from `two_classes` or `two_features`.
         name: of the files.
         label: of the rows.
         draws: displacements that the density is made of.
@@ -118,6 +192,8 @@ def two_class_figure(
         [elodi] Fig. 3 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
         [elodi] Fig. 8 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
     size = min(MEMBERS, len(found.old), len(found.new))
@@ -134,21 +210,21 @@ def two_class_figure(
         _one_frame((single, several, members), found, size)
         _densities(panels[1][:2], found, size, draws, seed)
         _key(panels[1][2], found)
+        classes = ", ".join(map(str, found.classes))
         return picture(
             figure,
             done,
             name=name,
-            title=f"Classes {found.classes[0]} and {found.classes[1]}, {label}",
-            caption=f"Logits of the two classes on {len(found.labels)} of their test "
-            "images, right or wrong between the two. The thin line is the decision "
-            "boundary. Below: displacements of the image with the black border between "
-            "random old and new networks or ensembles, lighter is more frequent, each "
-            "panel by itself.",
+            title=f"{found.what} of classes {classes}, {label}",
+            caption=f"{len(found.labels)} test images, right or wrong among these "
+            "classes alone. Thin lines are decision boundaries. Below: displacements "
+            "of the image with the black border between random old and new networks or "
+            "ensembles, lighter is more frequent, each panel by itself.",
         )
 
 
-def _arrows(axes, found: TwoClasses, old, new) -> None:
-    kinds = np.array(flip_kinds(old, new, found.labels))
+def _arrows(axes, found: Plane, old, new) -> None:
+    kinds = np.array(flip_kinds(found, old, new))
     for kind in ("same", "positive flip", "negative flip"):  # the last lies on top
         of = kinds == kind
         axes.quiver(
@@ -165,8 +241,8 @@ def _arrows(axes, found: TwoClasses, old, new) -> None:
         _points(axes, found, values, face)
 
 
-def _points(axes, found: TwoClasses, values, face, **style) -> None:
-    for label, shape in enumerate(SHAPES):
+def _points(axes, found: Plane, values, face, **style) -> None:
+    for label, shape in enumerate(SHAPES[: len(found.classes)]):
         of = found.labels == label
         axes.scatter(
             *values[of].T,
@@ -186,7 +262,7 @@ def _points(axes, found: TwoClasses, values, face, **style) -> None:
     )
 
 
-def _members(axes, found: TwoClasses, ensembles, size: int) -> None:
+def _members(axes, found: Plane, ensembles, size: int) -> None:
     """A few images only, the marked one among them."""
     rest = [n for n in range(len(found.labels)) if n != found.marked]
     step = max(1, len(rest) // max(1, SOME_DRAWN - 1))
@@ -199,7 +275,7 @@ def _members(axes, found: TwoClasses, ensembles, size: int) -> None:
             for n in some:
                 line = np.stack([member[n], mean[n]])
                 axes.plot(*line.T, color=face, linewidth=0.5, alpha=0.5, zorder=1)
-            for label, shape in enumerate(SHAPES):
+            for label, shape in enumerate(SHAPES[: len(found.classes)]):
                 of = [n for n in some if found.labels[n] == label]
                 axes.scatter(
                     *member[of].T,
@@ -212,21 +288,28 @@ def _members(axes, found: TwoClasses, ensembles, size: int) -> None:
         _points(axes, few, mean[some], face)
 
 
-def _one_frame(panels, found: TwoClasses, size: int) -> None:
+def _one_frame(panels, found: Plane, size: int) -> None:
     """The same limits, so that arrows of both panels can be compared."""
     values = np.concatenate([found.old[:size], found.new[:size]]).reshape(-1, 2)
     low, high = values.min(axis=0), values.max(axis=0)
     room = 0.05 * np.maximum(high - low, 1e-6)
-    line = [min(low - room), max(high + room)]
+    low, high = low - room, high + room
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, GRID).T), axis=-1)
+    scores = grid @ found.kernel + found.bias
     for axes in panels:
-        axes.plot(line, line, color=INK, linewidth=0.6, zorder=1)
-        axes.set_xlim(low[0] - room[0], high[0] + room[0])
-        axes.set_ylim(low[1] - room[1], high[1] + room[1])
-        axes.set_xlabel(f"Logit of class {found.classes[0]}")
-    panels[0].set_ylabel(f"Logit of class {found.classes[1]}")
+        for k in range(1 if len(found.classes) == 2 else len(found.classes)):
+            ahead = scores[..., k] - np.delete(scores, k, axis=-1).max(axis=-1)
+            if ahead.min() < 0 < ahead.max():
+                axes.contour(
+                    *np.moveaxis(grid, -1, 0), ahead, [0], colors=INK, linewidths=0.6
+                )
+        axes.set_xlim(low[0], high[0])
+        axes.set_ylim(low[1], high[1])
+        axes.set_xlabel(found.axes[0].capitalize())
+    panels[0].set_ylabel(found.axes[1].capitalize())
 
 
-def _densities(panels, found: TwoClasses, size: int, draws: int, seed: int) -> None:
+def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
     rng = generator(jax.random.key(seed))
     moved = []
     for m in (1, size):
@@ -249,18 +332,18 @@ def _densities(panels, found: TwoClasses, size: int, draws: int, seed: int) -> N
         axes.axvline(0, color=INK, linewidth=0.4)
         kind = "single networks" if m == 1 else f"ensembles of {m}"
         axes.set_title(f"Displacement, {kind}", fontsize=9)
-        axes.set_xlabel(f"Of class {found.classes[0]}")
-    panels[0].set_ylabel(f"Of class {found.classes[1]}")
+        axes.set_xlabel(f"Of {found.axes[0]}")
+    panels[0].set_ylabel(f"Of {found.axes[1]}")
 
 
-def _key(axes, found: TwoClasses) -> None:
+def _key(axes, found: Plane) -> None:
     """What shapes and colours mean, where a panel is free."""
     from matplotlib.lines import Line2D
 
     points = [(OLD, "s", "old"), (NEW, "s", "new")]
     points += [
         (INK, shape, f"class {c}")
-        for shape, c in zip(SHAPES, found.classes, strict=True)
+        for shape, c in zip(SHAPES, found.classes, strict=False)
     ]
     entries = [
         Line2D([], [], color=face, marker=shape, linestyle="", label=text)

@@ -18,8 +18,9 @@ from churn_jax.reports.displacement import (
 )
 from churn_jax.reports.displacement_example import (
     flip_kinds,
-    two_class_figure,
+    plane_figure,
     two_classes,
+    two_features,
 )
 from churn_jax.reports.displacement_features import FeatureSpace, compare_features
 from churn_jax.reports.displacement_norms import DisplacementOptions
@@ -72,9 +73,9 @@ def written(folder):
     found, networks = report.comparisons[1], read_networks(report.study, ["old", "new"])
     pictures = (
         errors_and_flips(report.updates),
-        two_class_figure(
-            two_classes(*networks.values()),
-            name="figure3",
+        plane_figure(
+            two_features(space_of(networks, width=2), networks, "old", "new"),
+            name="figure11",
             label=found.label,
             draws=20,
             seed=0,
@@ -207,7 +208,7 @@ def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
     assert found.classes == (3, 7)  # by their ids
     assert found.labels.tolist() == [0, 0, 1, 1, 1] and found.marked == 3
     assert found.old.shape == found.new.shape == (2, 5, 2)
-    kinds = flip_kinds(found.old[0], found.new[0], found.labels)
+    kinds = flip_kinds(found, found.old[0], found.new[0])
     assert kinds == ["same", "same", "positive flip", "negative flip", "same"]
     right = networks.logits[1:2].repeat(2, axis=0)
     never = Networks("a", networks.ids, labels, right, networks.classes)
@@ -223,17 +224,37 @@ def test_norms_of_the_figure_are_drawn_with_the_key_of_their_size(written):
     np.testing.assert_array_equal(norms, found.norms.drawn[2])
 
 
-def space_of(networks, one_reference=True):
-    """Features whose first columns a head of the reference turns into the logits."""
+def space_of(networks, one_reference=True, width=C):
+    """Features whose first columns a head of the reference turns into the logits.
+
+    Of fewer than C it makes the logits that come closest.
+    """
     rng = np.random.default_rng(1)
-    kernel, bias = rng.normal(size=(C, C)), rng.normal(size=C)
+    kernel, bias = rng.normal(size=(width, C)), rng.normal(size=C)
     features = {}
     for row, found in networks.items():
-        own = (found.logits - bias) @ np.linalg.inv(kernel)
+        own = (found.logits - bias) @ np.linalg.pinv(kernel)
         more = rng.normal(size=(*own.shape[:-1], 2))
         features[row] = np.concatenate([own, more], axis=-1)
     ids = next(iter(networks.values())).ids
     return FeatureSpace("Reference", one_reference, ids, features, kernel, bias)
+
+
+def test_two_features_are_judged_by_the_references_head(folder):
+    networks = read_networks(read_study(folder), ["old", "new"])
+    space = space_of(networks, width=2)
+    plane = two_features(space, networks, "old", "new")
+    assert len(plane.classes) == 3 and plane.classes == tuple(sorted(plane.classes))
+    assert plane.old.shape == plane.new.shape == (R, len(plane.labels), 2)
+    places = np.isin(networks["old"].labels, plane.classes).nonzero()[0]
+    places = places[np.linspace(0, len(places) - 1, 40).round().astype(int)]
+    shown = space.features["new"][:, places, :2]
+    np.testing.assert_array_equal(plane.new, shown)
+    scores = (shown @ space.kernel + space.bias)[..., list(plane.classes)]
+    right = np.array(plane.classes)[scores.argmax(-1)] == networks["old"].labels[places]
+    np.testing.assert_array_equal(plane.right(plane.new), right)
+    halves = two_features(space, networks, "old", "old")
+    assert halves.old.shape[0] == halves.new.shape[0] == R // 2
 
 
 def test_features_are_compared_as_logits_are(folder, tmp_path):
