@@ -117,6 +117,6 @@ class Program:
         return (feeds[self.feed],) * 2
 
     @property
-    def teacher_spec(self) -> P:
+    def teacher_spec(self) -> P | tuple[P, ...]:
         """How the teacher's variables lie on the mesh."""
         return P() if self.teacher is None else self.teacher.spec

@@ -93,18 +93,18 @@ class Session:
     notes: tuple[str, ...]
 
 
-def _shapes(run: Run, example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
+def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
     """Whether a network convolves, and how many parameters the largest one has."""
     params = [
         jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
-        for group in run.groups
+        for group in groups
     ]
     sizes = [sum(math.prod(p.shape) for p in jax.tree.leaves(tree)) for tree in params]
     convolutional = any(
         group.network.with_convolutions_from(tree)
-        for group, tree in zip(run.groups, params)
+        for group, tree in zip(groups, params)
     )
-    return convolutional, max(sizes)
+    return convolutional, max(sizes, default=0)
 
 
 def make_program(
@@ -142,19 +142,27 @@ def make_program(
     config = run.config
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
-    convolutional, parameters = _shapes(run, example_of(image_shape, tokens=tokens))
+    example = example_of(image_shape, tokens=tokens)
+    convolutional, parameters = _shapes(run.groups, example)
+    # A teacher's convolutions are slow where the student's would be.
+    taught_by = (*(teacher_groups or ()), *old_groups)
+    any_convolution = convolutional or _shapes(taught_by, example)[0]
     networks = config.replicas * sum(group.size for group in run.groups)
     chosen = mapping.choose(
         config.mapping,
-        convolutional=convolutional,
+        convolutional=any_convolution,
         backend=platform,
         slots=-(-networks // (config.mesh.replica * config.mesh.member)),
         parameters=parameters,
         updates=steps_per_epoch * config.epochs,
     )
-    slow_scan = convolutional and platform == "cpu"
+    slow_scan = any_convolution and platform == "cpu"
     unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
     member_mapping = "unroll" if unrolled else "vmap"
+    # One after another a processor's dense forward passes are fastest; measured in
+    # `benchmarks/elodi.py`.
+    alone = platform == "cpu" and chosen != "vmap"
+    teacher_mapping = "unroll" if alone else member_mapping
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
     program = Program(
         groups=run.groups,
@@ -178,9 +186,9 @@ def make_program(
         teacher=None
         if teacher_groups is None
         else teacher_program(
-            (*teacher_groups, *old_groups),
+            taught_by,
             config.mesh.member,
-            member_mapping,
+            teacher_mapping,
             old=len(old_groups),
             cached=cached,
         ),
@@ -293,7 +301,8 @@ def open_session(
     inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
     taught: PyTree = ()
     if teacher is not None and program.teacher is not None:
-        taught = place(teacher.variables(), mesh, program.teacher.spec)
+        trees = zip(teacher.variables(), program.teacher.spec, strict=True)
+        taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
     memory = _memory(run, variables, example)
     state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)

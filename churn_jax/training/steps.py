@@ -19,6 +19,7 @@ from churn_jax.training.optim import make_optimizer
 from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import ReplicaInputs, TrainState, Weights
+from churn_jax.training.teachers import one_by_one
 from churn_jax.typing import PyTree
 
 __all__ = ["make_step", "replica_update", "term_names"]
@@ -142,10 +143,17 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
     # Unstacked once for all updates: restacking the weights after each one costs more
     # than a small network's arithmetic.
     given = [slots.unstack(part, count) for part in (inputs, teacher)]
+    if program.teacher is not None and not _draws(inputs):
+        given[1] = [one_by_one(program.teacher, taught) for taught in given[1]]
     states = slots.unstack(state, count)
     return slots.stack(
         repeat(lambda states: slots.map_each(replica_step, states, *given), states)
     )
+
+
+def _draws(inputs) -> bool:
+    """Whether updates take one network out of the stacked teachers."""
+    return bool(inputs.coefficients.method.passes.drawn_teacher)
 
 
 def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True):

@@ -8,10 +8,17 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, Outputs, apply_committee
+from churn_jax.ensembles import mapping as slots
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.typing import Array, Logits, PyTree
 
-__all__ = ["Teacher", "TeacherProgram", "make_teacher", "teacher_program"]
+__all__ = [
+    "Teacher",
+    "TeacherProgram",
+    "make_teacher",
+    "one_by_one",
+    "teacher_program",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +27,9 @@ class TeacherProgram:
 
     Attributes:
         groups: its committee, and after it that of the old models.
-        sharded: whether every group is sharded over the mesh's member axis; else
-            each device holds all of its replica's teachers.
+        sharded: whether every group of the committee is sharded over the mesh's member
+            axis; else each device holds all of its replica's teachers. It always holds
+            all old models, of which each is one network.
         mapping: of the networks on one device.
         old: how many of the groups, the last ones, are old models.
         cached: whether the teacher is a table of logits by training example, which
@@ -35,9 +43,13 @@ class TeacherProgram:
     cached: bool = False
 
     @property
-    def spec(self) -> P:
-        """Leaves are `[R, T, ...]`."""
-        return P(REPLICA, MEMBER) if self.sharded else P(REPLICA)
+    def spec(self) -> tuple[P, ...]:
+        """How every group's leaves `[R, T, ...]` lie on the mesh, cached logits first.
+
+        One entry per tree of variables.
+        """
+        own = P(REPLICA, MEMBER) if self.sharded else P(REPLICA)
+        return (own,) * (len(self.own) + self.cached) + (P(REPLICA),) * self.old
 
     @property
     def own(self) -> tuple[Group, ...]:
@@ -53,8 +65,9 @@ def teacher_program(
     old: int = 0,
     cached: bool = False,
 ) -> TeacherProgram:
-    """Shards the teachers where the member axis divides every group."""
-    sharded = not cached and all(g.size % member_devices == 0 for g in groups)
+    """Shards the teachers where the member axis divides every group of theirs."""
+    own = groups[: len(groups) - old]
+    sharded = bool(own) and all(g.size % member_devices == 0 for g in own)
     return TeacherProgram(groups, sharded, mapping, old, cached)
 
 
@@ -64,7 +77,8 @@ class Teacher:
 
     Attributes:
         program: structure.
-        variables: one tree per group, leaves `[T, ...]` (local); cached logits first.
+        variables: one tree per group, leaves `[T, ...]` (local), or a list of T trees;
+            cached logits first.
         member_devices: size of the member axis.
         rows: `[B]` which training examples the batch holds, for cached logits.
     """
@@ -108,7 +122,7 @@ class Teacher:
 
     def old(self, images: Array) -> Logits:
         """Logits `[O, B, C]` of the old models, in the order of their versions."""
-        return self._apply(self._old(), images)
+        return self._apply(self._old(), images, sharded=False)
 
     def classify(self, features: Array) -> Logits:
         """Logits `[O, B, C]` of the old models' last layers, given others' features.
@@ -130,7 +144,7 @@ class Teacher:
                 )
             layer = dataclasses.replace(network, apply=_head_alone(head))
             groups.append((Group(layer, group.size), variables))
-        return self._apply(groups, features)
+        return self._apply(groups, features, sharded=False)
 
     def _old(self) -> list[tuple[Group, PyTree]]:
         count = self.program.old
@@ -141,18 +155,20 @@ class Teacher:
     def _own(self) -> list[tuple[Group, PyTree]]:
         return list(zip(self.program.own, self.variables))
 
-    def _apply(self, networks: list[tuple[Group, PyTree]], images: Array) -> Logits:
+    def _apply(
+        self, networks: list[tuple[Group, PyTree]], images: Array, *, sharded: bool
+    ) -> Logits:
         return apply_committee(
             [group for group, _ in networks],
             [variables for _, variables in networks],
             images,
-            member_axis=MEMBER if self.program.sharded else None,
+            member_axis=MEMBER if sharded else None,
             mapping=self.program.mapping,
             train=False,
         )[0].logits
 
     def _every(self, images: Array) -> Logits:
-        return self._apply(self._own(), images)
+        return self._apply(self._own(), images, sharded=self.program.sharded)
 
     def _one(self, images: Array, pick: int | Array) -> Logits:
         groups = self.program.own
@@ -162,7 +178,9 @@ class Teacher:
         local = groups[0].size // (self.member_devices if sharded else 1)
         first = jax.lax.axis_index(MEMBER) * local if sharded else 0
         here = jnp.clip(pick - first, 0, local - 1)
-        chosen = jax.tree.map(lambda v: jnp.take(v, here, axis=0), self.variables[0])
+        every = self.variables[0]
+        stacked = slots.stack(every) if isinstance(every, list) else every
+        chosen = jax.tree.map(lambda v: jnp.take(v, here, axis=0), stacked)
         logits = network.apply(chosen, images, train=False)[0].logits
         if not sharded:
             return logits
@@ -170,6 +188,22 @@ class Teacher:
         # the images is the one image-sized sum over members.
         mine = (pick >= first) & (pick < first + local)
         return jax.lax.psum(jnp.where(mine, logits, 0.0), MEMBER)
+
+
+def one_by_one(program: TeacherProgram, variables: PyTree) -> tuple[PyTree, ...]:
+    """A replica's teachers as lists of networks, where they are unrolled.
+
+    Taken apart once for all updates of a call: of a dense network, copying the weights
+    out of the stacked ones takes a good part of its forward pass.
+    """
+    cached = int(program.cached)
+    if program.mapping != "unroll":
+        return tuple(variables)
+    lists = [
+        slots.unstack(tree, jax.tree.leaves(tree)[0].shape[0])
+        for tree in variables[cached:]
+    ]
+    return (*variables[:cached], *lists)
 
 
 def _head_alone(head: Callable[[PyTree, Array], Logits]):
