@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.ensembles import average_logits
 from churn_jax.methods.base import (
     LossOutput,
@@ -92,6 +93,8 @@ class ELODI(Method):
             # Whoever teaches stays as it is.
             target = jax.lax.stop_gradient(batch.hide(target, axis=-2))
             target = jnp.broadcast_to(target, logits.shape)
+            # What the student cannot know is not asked of it.
+            target = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
             return jnp.sum(batch.mean(self._difference(logits, target, labels)))
 
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
@@ -103,8 +106,7 @@ class ELODI(Method):
             terms["ldi_ensemble"] = ensemble
             total = ensemble if old is None else self.mix * ensemble
         if old is not None:
-            parts = [difference(one) for one in old]
-            legacy = sum(parts) / len(parts)
+            legacy = jnp.mean(jnp.stack([difference(one) for one in old]))
             terms["ldi_old"] = legacy
             total = total + ((1.0 - self.mix) * legacy if teacher.size else legacy)
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * total

@@ -1,0 +1,253 @@
+"""ELODI: the two references and their mix, its forms, its gradient, its refusals.
+
+That it equals its equation for random logits is in `test_every_method.py`.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.ensembles import Group, apply_committee, from_linen
+from churn_jax.methods import ELODI, EnsembleDistillation
+from churn_jax.models import create
+from tests import reference_losses as one
+from tests.methods.cases import (
+    CLASSES,
+    EXAMPLES,
+    OLD,
+    TEACHER,
+    Tutors,
+    batch_of,
+    draw,
+    known_logits,
+    labels_of,
+)
+
+LOGITS = draw(0, 1, EXAMPLES, CLASSES).astype(np.float32)
+LABELS = labels_of(0)
+BOTH = np.concatenate([TEACHER, OLD])
+MEAN = np.mean(np.float64(TEACHER), axis=0)
+
+
+@functools.partial(jax.jit, static_argnames="olds")
+def outcome(method, logits, answers, olds=0, labels=LABELS, mask=None):
+    """`LossOutput`, and its gradients in the student's and the teachers' logits."""
+
+    def objective(logits, answers):
+        batch = batch_of(labels, mask)
+        out = method.loss(
+            known_logits,
+            {"params": logits},
+            batch,
+            teacher=Tutors(answers, olds),
+            step=0,
+            key=batch.keys[0],
+        )
+        return out.loss, out
+
+    gradients, out = jax.grad(objective, (0, 1), has_aux=True)(logits, answers)
+    return out, *gradients
+
+
+def apart(target, logits=LOGITS[0], rows=slice(None), **options):
+    """The mean difference over examples, float64."""
+    values = one.logit_difference_inhibition(
+        student_logits=logits, teacher_logits=target, **options
+    )
+    return np.mean(values[rows])
+
+
+def test_a_case_worked_out_by_hand():
+    """(1, 4, 0) beside the mean (3, 2, -1) of two members, and the old (1, 6, 0)."""
+    logits = np.float32([[[1, 4, 0]]])
+    answers = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
+    method = ELODI(alpha=0.5, mix=0.25, top_k=2)
+    out, _, _ = outcome(method, logits, answers, 1, np.array([1]))
+    entropy = np.log1p(np.exp(-3) + np.exp(-4))
+    assert np.isclose(out.terms["cross_entropy"], entropy, rtol=1e-6)
+    assert float(out.terms["ldi_ensemble"]) == 4 + 4
+    assert float(out.terms["ldi_old"]) == 4 + 0
+    expected = 0.5 * entropy + 0.5 * (0.25 * 8 + 0.75 * 4)
+    np.testing.assert_allclose(out.loss, expected, rtol=1e-6)
+
+
+def test_coefficients_weigh_labels_ensemble_and_old_models():
+    """One program: alpha and lambda are traced."""
+
+    def loss(alpha, mix):
+        method = ELODI(alpha=jnp.float32(alpha), mix=jnp.float32(mix), top_k=3)
+        return float(outcome(method, LOGITS, BOTH, 2)[0].loss)
+
+    ensemble = apart(MEAN, top_k=3)
+    old = np.mean([apart(o, top_k=3) for o in np.float64(OLD)])
+    entropy = np.mean(one.cross_entropy(LOGITS[0], LABELS))
+    expected = {(0, 0.3): entropy, (1, 1): ensemble, (1, 0): old}
+    expected[0.5, 0.5] = 0.5 * entropy + 0.25 * ensemble + 0.25 * old
+    for (alpha, mix), value in expected.items():
+        np.testing.assert_allclose(loss(alpha, mix), value, rtol=3e-6)
+
+
+def test_the_mix_does_not_matter_where_there_is_one_reference():
+    for answers, olds, name in ((TEACHER, 0, "ldi_ensemble"), (OLD, 2, "ldi_old")):
+        losses = []
+        for mix in (0.0, 0.9):
+            method = ELODI(alpha=jnp.float32(1.0), mix=jnp.float32(mix))
+            out, _, _ = outcome(method, LOGITS, answers, olds)
+            assert set(out.terms) == {"cross_entropy", name}
+            losses.append(float(out.loss))
+        assert losses[0] == losses[1] == float(out.terms[name])
+
+
+def test_the_gradient_reaches_the_student_alone_and_only_in_the_top_classes():
+    method = ELODI(alpha=1.0, mix=1.0, top_k=2)
+    _, gradient, theirs = outcome(method, LOGITS, BOTH, 2)
+    np.testing.assert_array_equal(theirs, 0.0)
+    top = np.argsort(-MEAN, axis=-1)[:, :2]
+    mask = np.zeros((EXAMPLES, CLASSES), bool)
+    np.put_along_axis(mask, top, True, axis=-1)
+    expected = np.where(mask, 2 * (LOGITS[0] - MEAN), 0) / EXAMPLES
+    np.testing.assert_allclose(gradient[0], expected, rtol=1e-5, atol=1e-7)
+    assert np.all((gradient[0] != 0) == mask)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top_k": 0},
+        {"top_k": CLASSES},
+        {"top_k": 2, "rank_by": "student"},
+        {"top_k": 3, "order": 1.0},
+        {"top_k": 0, "order": 3.0, "margin": 0.5},
+    ],
+)
+def test_the_forms_of_the_difference_are_those_of_the_loss(options):
+    out, _, _ = outcome(ELODI(alpha=1.0, **options), LOGITS, TEACHER)
+    options = {**options, "top_k": options["top_k"] or CLASSES}
+    np.testing.assert_allclose(out.loss, apart(MEAN, **options), rtol=3e-6)
+
+
+def test_the_released_form_is_a_mean_without_the_label_and_knows_no_top_k():
+    excess = np.maximum(np.abs(LOGITS[0] - MEAN) - 0.2, 1e-7) ** 2
+    excess[np.arange(EXAMPLES), LABELS] = 0.0
+    for k in (1, 10):
+        method = ELODI(alpha=1.0, form="release", margin=0.2, top_k=k)
+        out, _, _ = outcome(method, LOGITS, TEACHER)
+        np.testing.assert_allclose(out.loss, np.mean(excess.mean(-1)), rtol=3e-6)
+
+
+def test_an_old_model_of_fewer_classes_is_followed_on_those():
+    old = OLD[:1].copy()
+    old[..., [0, 3]] = UNKNOWN_LOGIT
+    known = np.array([1, 2, 4])
+    for k in (2, 0):
+        method = ELODI(alpha=1.0, mix=0.0, top_k=k)
+        out, gradient, _ = outcome(method, LOGITS, np.concatenate([TEACHER, old]), 1)
+        expected = apart(old[0][:, known], LOGITS[0][:, known], top_k=k or CLASSES)
+        np.testing.assert_allclose(out.loss, expected, rtol=3e-6)
+        np.testing.assert_array_equal(gradient[0][:, [0, 3]], 0.0)
+
+
+def test_what_the_student_does_not_know_is_not_asked_of_it():
+    narrow = LOGITS.copy()
+    narrow[..., 2] = UNKNOWN_LOGIT
+    rest = np.array([0, 1, 3, 4])
+    out, _, _ = outcome(ELODI(alpha=1.0), narrow, TEACHER)
+    expected = apart(MEAN[:, rest], LOGITS[0][:, rest], top_k=CLASSES)
+    np.testing.assert_allclose(out.loss, expected, rtol=3e-6)
+
+
+def test_padding_that_is_not_finite_changes_nothing():
+    mask = np.array([1, 0, 1, 1, 0, 1, 1, 0], np.float32)
+    method = ELODI(top_k=2)
+    clean = outcome(method, LOGITS, BOTH, 2, mask=mask)
+    dirty = [x.copy() for x in (LOGITS, BOTH)]
+    for x, junk in zip(dirty, (np.inf, np.nan)):
+        x[:, mask == 0] = junk
+    found = outcome(method, *dirty, 2, mask=mask)
+    jax.tree.map(np.testing.assert_array_equal, found[:2], clean[:2])
+    rows = np.flatnonzero(mask)
+    np.testing.assert_allclose(
+        clean[0].terms["ldi_ensemble"], apart(MEAN, rows=rows, top_k=2), rtol=3e-6
+    )
+
+
+def test_bfloat16_networks_give_a_float32_loss():
+    half = [jnp.asarray(x, jnp.bfloat16) for x in (LOGITS, BOTH)]
+    out, gradient, _ = outcome(ELODI(), *half, 2)
+    assert out.loss.dtype == jnp.float32 and gradient.dtype == jnp.bfloat16
+    wide = [np.asarray(x.astype(jnp.float32)) for x in half]
+    np.testing.assert_allclose(out.loss, outcome(ELODI(), *wide, 2)[0].loss, rtol=2e-6)
+
+
+def test_who_teaches_costs_a_forward_pass_in_every_update():
+    assert ELODI().passes == EnsembleDistillation().passes
+    assert ELODI().passes.teachers == 1 and ELODI().inference_cost == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "code"}, "form must be paper or release; got 'code'"),
+        ({"rank_by": "old"}, "rank_by must be teacher or student; got 'old'"),
+        ({"top_k": -1}, "top_k must be at least 0 and order at least 1; got -1 and 2"),
+        ({"order": 0.5}, "order at least 1; got 10 and 0.5"),
+    ],
+)
+def test_structure_is_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        ELODI(**options)
+
+
+def test_somebody_must_teach():
+    with pytest.raises(ValueError, match="ELODI needs a teacher; none was given"):
+        ELODI().loss(None, {}, batch_of(LABELS), teacher=None, step=0, key=None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_student_that_recomputes_its_activations_learns_the_same():
+    """Gradient checkpointing of a ResNet, with batch norm in training mode."""
+    network = from_linen(create("resnet8", num_classes=CLASSES))
+    images = jnp.asarray(draw(1, EXAMPLES, 8, 8, 3), jnp.float32)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), images)
+    variables = jax.tree.map(
+        lambda x: np.abs(draw(x.size, 1, *x.shape, scale=0.2)).astype(x.dtype), shapes
+    )
+
+    def objective(params, remat):
+        module = create("resnet8", num_classes=CLASSES, remat=remat)
+        group = (Group(from_linen(module), 1),)
+
+        def apply(given, x, train=True, extras=()):
+            outputs, state = apply_committee(group, (given,), x, train=train)
+            return outputs, state[0]
+
+        batch = dataclasses.replace(batch_of(LABELS), images=images)
+        return (
+            ELODI(top_k=3)
+            .loss(
+                apply,
+                {**variables, "params": params},
+                batch,
+                teacher=Tutors(jnp.asarray(BOTH), 2),
+                step=0,
+                key=None,
+            )
+            .loss
+        )
+
+    found = [
+        jax.jit(jax.value_and_grad(functools.partial(objective, remat=remat)))(
+            variables["params"]
+        )
+        for remat in (False, True)
+    ]
+    # Fused otherwise, so equal up to rounding.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *found
+    )
