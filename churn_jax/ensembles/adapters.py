@@ -362,7 +362,7 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
 
     def apply(variables, x, **kwargs):
         outputs, state = network.apply(variables, x, **kwargs)
-        return outputs.replace(logits=spread(outputs.logits)), state
+        return dataclasses.replace(outputs, logits=spread(outputs.logits)), state
 
     inner = network.head
     label = f"{len(ids)} of {num_classes} classes {zlib.crc32(ids.tobytes()):08x}"
@@ -375,22 +375,32 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
 
 
 def with_temperature(network: Network) -> Network:
-    """A network whose logits are divided by `variables["temperature"]`, a scalar.
+    """A network whose logits are divided by `variables["temperature"]`.
 
-    Classes that it does not know stay unknown.
+    One number, or `[K]` where the network yields K members. Classes that it does not
+    know stay unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cooled = with_temperature(from_function(lambda k, x: {}, lambda p, x: x))
+        >>> variables = {"params": {}, "temperature": jnp.float32(2.0)}
+        >>> cooled.apply(variables, jnp.ones((1, 2)))[0].logits.tolist()
+        [[0.5, 0.5]]
     """
 
     def cooled(variables, logits):
-        return jnp.where(
-            known_classes(logits), logits / variables["temperature"], logits
-        )
+        temperature = jnp.asarray(variables["temperature"])
+        rest = (1,) * (logits.ndim - temperature.ndim)
+        temperature = jnp.reshape(temperature, temperature.shape + rest)
+        return jnp.where(known_classes(logits), logits / temperature, logits)
 
     def without(variables):
         return {k: v for k, v in variables.items() if k != "temperature"}
 
     def apply(variables, x, **kwargs):
         outputs, state = network.apply(without(variables), x, **kwargs)
-        return outputs.replace(logits=cooled(variables, outputs.logits)), state
+        logits = cooled(variables, outputs.logits)
+        return dataclasses.replace(outputs, logits=logits), state
 
     inner = network.head
     return dataclasses.replace(

@@ -1,0 +1,194 @@
+"""Networks of some classes, cooled networks, last layers alone, weights between two."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.ensembles import (
+    Group,
+    Outputs,
+    apply_committee,
+    from_function,
+    from_linen,
+    interpolate_weights,
+    with_classes,
+    with_temperature,
+)
+from churn_jax.ensembles.adapters import linear_head
+from churn_jax.models import create
+
+INPUTS, WIDTH, EXAMPLES = 4, 6, 5
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, INPUTS)).astype(np.float32)
+PARAMS = {
+    "hidden": RNG.normal(size=(INPUTS, WIDTH)).astype(np.float32),
+    "head": {
+        "kernel": RNG.normal(size=(WIDTH, 3)).astype(np.float32),
+        "bias": np.float32([0.5, -1.0, 2.0]),
+    },
+}
+
+
+def _apply(params, x):
+    features = jnp.tanh(x @ params["hidden"])
+    return Outputs(linear_head({"params": params}, features), features)
+
+
+NETWORK = dataclasses.replace(
+    from_function(lambda key, x: PARAMS, _apply, name="small"), head=linear_head
+)
+
+
+def outputs_of(network, variables=None, x=X):
+    return network.apply(variables or {"params": PARAMS}, x, train=False)[0]
+
+
+class TestSomeClasses:
+    WIDE = with_classes(NETWORK, (0, 2, 3), 5)
+
+    def test_known_logits_are_the_networks_and_others_are_unknown(self):
+        inner, wide = outputs_of(NETWORK), outputs_of(self.WIDE)
+        np.testing.assert_array_equal(wide.logits[:, [0, 2, 3]], inner.logits)
+        np.testing.assert_array_equal(wide.logits[:, [1, 4]], UNKNOWN_LOGIT)
+        np.testing.assert_array_equal(wide.features, inner.features)
+        probs = jax.nn.softmax(wide.logits)
+        np.testing.assert_array_equal(probs[:, [1, 4]], 0.0)
+        np.testing.assert_allclose(
+            probs[:, [0, 2, 3]], jax.nn.softmax(inner.logits), rtol=1e-6
+        )
+
+    def test_no_gradient_comes_from_classes_that_it_does_not_know(self):
+        def objective(params, weights):
+            logits = outputs_of(self.WIDE, {"params": params}).logits
+            return jnp.sum(logits * weights)
+
+        unknown = np.float32([0, 1, 0, 0, 1])[None]
+        gradient = jax.grad(objective)(PARAMS, unknown)
+        assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient))
+
+    def test_the_head_alone_answers_for_the_same_classes(self):
+        features = outputs_of(NETWORK).features
+        np.testing.assert_array_equal(
+            self.WIDE.head({"params": PARAMS}, features), outputs_of(self.WIDE).logits
+        )
+        bare = dataclasses.replace(NETWORK, head=None)
+        assert with_classes(bare, (0, 2, 3), 5).head is None
+
+    def test_bfloat16_logits_stay_finite_and_unknown(self):
+        half = from_function(
+            lambda key, x: {}, lambda params, x: x[:, :3].astype(jnp.bfloat16)
+        )
+        logits = outputs_of(with_classes(half, (0, 2, 3), 5), {"params": {}}).logits
+        assert logits.dtype == jnp.bfloat16 and np.all(np.isfinite(logits))
+        np.testing.assert_array_equal(
+            known_classes(logits)[0], [True, False, True, True, False]
+        )
+
+    def test_members_of_different_classes_are_different_networks(self):
+        """A checkpoint knows a network by its name."""
+        names = {with_classes(NETWORK, ids, 5).name for ids in ((0, 1, 2), (0, 1, 3))}
+        assert len(names) == 2 and all("3 of 5 classes" in name for name in names)
+
+    @pytest.mark.parametrize("ids", [(0,), (1, 0), (0, 0), (-1, 2), (0, 5)])
+    def test_ids_that_cannot_be_are_refused(self, ids):
+        with pytest.raises(ValueError, match="at least two increasing ids below 5"):
+            with_classes(NETWORK, ids, 5)
+
+    def test_another_number_of_outputs_is_refused(self):
+        with pytest.raises(ValueError, match="small has 3 outputs for 2 classes"):
+            outputs_of(with_classes(NETWORK, (0, 1), 5))
+
+
+class TestTemperature:
+    def test_logits_and_head_are_divided(self):
+        cooled = with_temperature(NETWORK)
+        variables = {"params": PARAMS, "temperature": np.float32(2.5)}
+        inner, outer = outputs_of(NETWORK), outputs_of(cooled, variables)
+        np.testing.assert_allclose(outer.logits, inner.logits / 2.5, rtol=1e-6)
+        np.testing.assert_array_equal(outer.features, inner.features)
+        np.testing.assert_array_equal(
+            cooled.head(variables, inner.features), outer.logits
+        )
+
+    def test_unknown_classes_stay_unknown(self):
+        cooled = with_temperature(with_classes(NETWORK, (0, 2, 3), 5))
+        variables = {"params": PARAMS, "temperature": np.float32(1e3)}
+        logits = outputs_of(cooled, variables).logits
+        np.testing.assert_array_equal(logits[:, [1, 4]], UNKNOWN_LOGIT)
+
+    def test_every_head_of_a_network_has_its_own(self):
+        two = from_function(
+            lambda key, x: {},
+            lambda params, x: jnp.stack([x, 2.0 * x]),
+            heads=2,
+            name="two",
+        )
+        temperatures = np.float32([[1.0, 2.0], [4.0, 8.0]])
+        logits = apply_committee(
+            (Group(with_temperature(two), 2),),
+            ({"params": {}, "temperature": temperatures},),
+            X,
+            train=False,
+        )[0].logits
+        np.testing.assert_allclose(logits, np.stack([X, X, X / 4, X / 4]), rtol=1e-6)
+
+
+class TestLastLayer:
+    @pytest.mark.parametrize("name", ["mlp", "lenet5"])
+    def test_it_makes_the_networks_logits_of_its_features(self, name):
+        network = from_linen(create(name, num_classes=3))
+        images = jnp.asarray(RNG.normal(size=(2, 12, 12, 1)), jnp.float32)
+        variables = jax.tree.map(
+            lambda leaf: RNG.normal(size=leaf.shape).astype(np.float32) / 9,
+            jax.eval_shape(network.init, jax.random.key(0), images),
+        )
+        outputs = outputs_of(network, variables, images)
+        np.testing.assert_allclose(
+            network.head(variables, outputs.features), outputs.logits, atol=1e-5
+        )
+
+    def test_wider_features_are_cut_and_narrower_ones_refused(self):
+        features = outputs_of(NETWORK).features
+        wider = jnp.concatenate([features, 7.0 * features], axis=1)
+        np.testing.assert_array_equal(
+            NETWORK.head({"params": PARAMS}, wider), outputs_of(NETWORK).logits
+        )
+        with pytest.raises(ValueError, match="expects 6 features; got 5"):
+            NETWORK.head({"params": PARAMS}, features[:, :5])
+        with pytest.raises(ValueError, match="no dense layer called head"):
+            NETWORK.head({"params": {"hidden": PARAMS["hidden"]}}, features)
+
+    def test_networks_whose_members_share_weights_have_none(self):
+        from churn_jax.models import BatchEnsemble
+
+        module = create("mlp", num_classes=3, layers=BatchEnsemble(2))
+        assert from_linen(module).head is None
+
+
+NEW = {"w": np.float32([1.0, 3.0]), "n": np.int32(7), "h": jnp.bfloat16(2.0)}
+OLD = {"w": np.float32([5.0, -1.0]), "n": np.int32(4), "h": jnp.bfloat16(4.0)}
+
+
+class TestInterpolation:
+    @pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 1), (0.25, 2)])
+    def test_it_lies_between_the_two(self, share, expected):
+        mixed = interpolate_weights(NEW, OLD, share)
+        by_hand = ([1.0, 3.0], [5.0, -1.0], [2.0, 2.0])[expected]
+        np.testing.assert_array_equal(mixed["w"], by_hand)
+        assert mixed["n"] == 7 and mixed["h"].dtype == jnp.bfloat16
+        assert float(mixed["h"]) == 2.0 + 2.0 * share
+
+    def test_the_share_may_be_traced(self):
+        shares = jnp.float32([0.0, 0.5])
+        mixed = jax.vmap(lambda w: interpolate_weights(NEW, OLD, w)["w"])
+        np.testing.assert_array_equal(mixed(shares), [[1.0, 3.0], [3.0, 1.0]])
+
+    def test_other_trees_and_shapes_are_refused(self):
+        with pytest.raises(ValueError, match="different trees"):
+            interpolate_weights({"a": 1.0}, {"b": 1.0}, 0.5)
+        with pytest.raises(ValueError, match=r"differ in shape: \(2,\), \(3,\)"):
+            interpolate_weights({"a": np.ones(3)}, {"a": np.ones(2)}, 0.5)
