@@ -338,6 +338,15 @@ class StudyConfig:
                     f"{tutor.method.members}"
                 )
             self._check_tutors(tutor, (*seen, name), names)
+        wanted = spec.teaching.members
+        if spec.teacher is not None and wanted:
+            there = self.spec(spec.teacher)
+            if wanted > there.method.members or len(there.models) > 1:
+                raise ValueError(
+                    f"{spec.name}: teaching.members must be 0 or some of "
+                    f"{there.name}'s {there.method.members} members, which must be of "
+                    f"one network; got {wanted}"
+                )
 
     def spec(self, name: str) -> MethodSpec:
         """The method called `name`.

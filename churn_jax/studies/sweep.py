@@ -170,16 +170,14 @@ class _Session:
 
     def train(self, program: GridProgram, on_progress, on_note) -> None:
         spec = program.points[0].spec
-
-        def tutor(name: str) -> Trained:
-            taught_by = self._teacher(self.config.spec(name), on_note)
-            return _tiled(taught_by, len(program.points))
-
         trained = self._train(
             self.folder.out / "programs" / program.name,
             program.name,
             program.points,
-            {name: tutor(name) for name in spec.tutors},
+            {
+                name: self._teacher(self.config.spec(name), on_note)
+                for name in spec.tutors
+            },
             on_progress,
             on_note,
         )
@@ -207,7 +205,15 @@ class _Session:
         method, settings = stacked(self.config, points, self.seeds)
         spec, classes = points[0].spec, self.dataset.num_classes
         own = self.inputs(spec)
-        teacher = row_tutors(self.config, spec, tutors.get, own.dataset, classes)
+        teacher = row_tutors(
+            self.config, spec, tutors.__getitem__, own.dataset, classes
+        )
+        start = tutors.get(spec.start)
+        # Every point has the same teachers, and starts from the same weights.
+        if teacher is not None:
+            teacher = dataclasses.replace(teacher, repeats=len(points))
+        if start is not None:
+            start = _tiled(start, len(points))
         run = Run(
             name=name,
             method=method,
@@ -221,7 +227,7 @@ class _Session:
             own.dataset,
             directory=directory,
             teacher=teacher,
-            start=tutors.get(spec.start),
+            start=start,
             mean=own.mean,
             std=own.std,
             on_progress=on_progress,
@@ -235,16 +241,16 @@ def _numbers(config: StudyConfig, seeds: int) -> tuple[int, ...]:
     return given[:seeds] if len(given) >= seeds else tuple(range(seeds))
 
 
-def _tiled(teacher: Trained, points: int) -> Trained:
-    """The same teachers at every point: replica r of a point learns from teacher r."""
+def _tiled(trained: Trained, points: int) -> Trained:
+    """The same replicas at every point; its weights are on the host."""
 
     def tile(leaf):
         leaf = np.asarray(leaf)
         return np.tile(leaf, (points,) + (1,) * (leaf.ndim - 1))
 
-    params, state = fetch((teacher.params, teacher.model_state))
+    params, state = fetch((trained.params, trained.model_state))
     return dataclasses.replace(
-        teacher,
+        trained,
         params=jax.tree.map(tile, params),
         model_state=jax.tree.map(tile, state),
     )

@@ -11,7 +11,7 @@ from churn_jax import metrics
 from churn_jax.class_sets import known_classes
 from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import average_logits
-from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
 
@@ -49,7 +49,9 @@ def row_tutors(
         taught_by = config.spec(spec.teacher)
         model = taught_by.model or config.model
         own = dataclasses.replace(model, dtype=teaching.dtype)
-        groups = dataclasses.replace(taught_by, model=own).groups(own, num_classes)
+        parts = tuple((_computing(p, teaching.dtype), n) for p, n in taught_by.models)
+        row = dataclasses.replace(taught_by, model=own, models=parts)
+        groups = row.groups(own, num_classes)
     temperatures = None
     if teaching.calibrated:
         temperatures = _temperatures(teacher, dataset, teaching.members)
@@ -65,6 +67,13 @@ def row_tutors(
     return dataclasses.replace(tutors, cached=cached)
 
 
+def _computing(part: str | ModelConfig, dtype: str) -> str | ModelConfig:
+    """A committee's part in a dtype; one that is only named takes the row's."""
+    if isinstance(part, str):
+        return part
+    return dataclasses.replace(part, dtype=dtype)
+
+
 def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.ndarray:
     """`[R, T, N, C]`, of the first `members` (0: all)."""
     part = getattr(dataset, split)
@@ -76,8 +85,13 @@ def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.nd
 
 
 def _temperatures(teacher: Trained, dataset, members: int) -> np.ndarray:
-    """`[R, T]`, each fitted on the validation split."""
+    """`[R, T]`, each fitted on the validation examples of classes that it knows."""
     logits = _member_logits(teacher, dataset, "validation", members)
     labels = jnp.asarray(dataset.validation.labels)
-    fit = jax.jit(lambda z: metrics.fit_temperature(z, labels))
+
+    @jax.jit
+    def fit(z):
+        known = known_classes(jnp.take_along_axis(z, labels[:, None], axis=1)[:, 0])
+        return metrics.fit_temperature(z, labels, known)
+
     return np.asarray([[fit(z) for z in run] for run in logits], np.float32)

@@ -47,6 +47,8 @@ class Tutors:
         temperatures: `[R, T]`, by which the members' logits are divided; None is 1.
         cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
             (offline); the teacher is not run then. None runs it in every update.
+        repeats: the R replicas teach so many times R, one set after another: every
+            point of a sweep has the same teachers.
     """
 
     teacher: Trained | None = None
@@ -55,6 +57,7 @@ class Tutors:
     groups: tuple[Group, ...] = ()
     temperatures: np.ndarray | None = None
     cached: np.ndarray | None = None
+    repeats: int = 1
 
     def __post_init__(self):
         """Checks what cannot teach."""
@@ -95,10 +98,7 @@ class Tutors:
         return tuple(group for trained in self.old for group in trained.run.groups)
 
     def variables(self) -> tuple[PyTree, ...]:
-        """One tree per group, leaves `[R, S, ...]`, cached logits first; on the host.
-
-        Weights are kept in the dtype that `groups` compute in.
-        """
+        """One tree per group, on the host: `[R, S, ...]`, cached logits come first."""
         own: list[PyTree] = []
         if self.cached is not None:
             own.append({"logits": self.cached})
@@ -107,11 +107,20 @@ class Tutors:
             if self.members:
                 own = [jax.tree.map(lambda leaf: leaf[:, : self.members], own[0])]
             if self.temperatures is not None:
-                sizes = np.cumsum([g.size for g in self.own_groups()])[:-1]
-                parts = np.split(np.asarray(self.temperatures, np.float32), sizes, 1)
-                own = [{**v, "temperature": t} for v, t in zip(own, parts, strict=True)]
+                cooled = zip(own, self._temperatures(), strict=True)
+                own = [{**v, "temperature": t} for v, t in cooled]
         old = [v for trained in self.old for v in trained.teacher_variables()]
-        return (*own, *old)
+        return tuple(_repeated(tree, self.repeats) for tree in (*own, *old))
+
+    def _temperatures(self) -> list[np.ndarray]:
+        """Of every group, `[R, S, K]` of S networks that yield K members each."""
+        groups = self.own_groups()
+        ends = np.cumsum([group.members for group in groups])[:-1]
+        parts = np.split(np.asarray(self.temperatures, np.float32), ends, axis=1)
+        return [
+            part.reshape(len(part), group.size, group.network.heads)
+            for part, group in zip(parts, groups, strict=True)
+        ]
 
     @property
     def trained(self) -> tuple[Trained, ...]:
@@ -140,6 +149,13 @@ class Tutors:
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
+
+
+def _repeated(tree: PyTree, times: int) -> PyTree:
+    """Leaves `[R, ...]` as `[times R, ...]`, one set of replicas after another."""
+    if times == 1:
+        return tree
+    return jax.tree.map(lambda x: np.tile(x, (times,) + (1,) * (np.ndim(x) - 1)), tree)
 
 
 def tutors_of(teacher: "Trained | Tutors | None") -> Tutors | None:

@@ -1,0 +1,308 @@
+"""Who teaches in the engine: cached, calibrated, some of them, old ones beside them."""
+
+import dataclasses
+import functools
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen, with_classes, with_temperature
+from churn_jax.methods import ELODI, ERM
+from churn_jax.training.partition import MEMBER, REPLICA, MeshShape
+from churn_jax.training.setup import make_program
+from churn_jax.training.teachers import TeacherProgram, make_teacher, one_by_one
+from churn_jax.training.tutors import Tutors
+from tests.training import tiny
+from tests.training.test_old_models import NETWORK as SMALL
+from tests.training.test_old_models import WIDTH
+
+IMAGES = jnp.asarray(np.random.default_rng(1).normal(size=(6, 8, 8, 1)), jnp.float32)
+
+
+@functools.cache
+def trained():
+    return tiny.teacher(3, 2, SMALL)
+
+
+@functools.cache
+def older():
+    return tiny.teacher(1, 2, SMALL)
+
+
+@functools.cache
+def linear():
+    return tiny.teacher(2, 2, tiny.LINEAR)
+
+
+def taught_by(tutors, replica=1, *, mapping="vmap", rows=None):
+    """The `Teacher` of one replica on one device."""
+    groups = (*tutors.own_groups(), *tutors.old_groups())
+    cached = tutors.cached is not None
+    program = TeacherProgram(groups, False, mapping, len(tutors.old), cached)
+    variables = jax.tree.map(lambda x: x[replica], tutors.variables())
+    return make_teacher(program, one_by_one(program, variables), 1, rows)
+
+
+@functools.cache
+def member_logits():
+    """`[R, T, B, C]` of `trained`, network by network."""
+    (variables,) = trained().teacher_variables()
+    both = jax.vmap(lambda v: SMALL.apply(v, IMAGES, train=False)[0].logits)
+    return np.asarray(jax.vmap(both)(variables))
+
+
+class TestTheTeacher:
+    def test_members_answer_in_their_order(self):
+        logits = taught_by(Tutors(trained()))(IMAGES)
+        np.testing.assert_allclose(logits, member_logits()[1], atol=1e-5)
+
+    def test_the_first_members_are_a_teacher_of_their_own(self):
+        few = taught_by(Tutors(trained(), members=2))
+        assert few.size == 2
+        np.testing.assert_allclose(few(IMAGES), member_logits()[1, :2], atol=1e-5)
+
+    def test_unrolled_ones_answer_alike_and_one_can_be_picked(self):
+        teacher = taught_by(Tutors(trained()), mapping="unroll")
+        assert isinstance(teacher.variables[0], list)
+        np.testing.assert_allclose(teacher(IMAGES), member_logits()[1], atol=1e-5)
+        picked = teacher(IMAGES, pick=2)
+        np.testing.assert_allclose(picked, member_logits()[1, 2], atol=1e-5)
+
+    def test_calibrated_members_are_divided_by_their_temperatures(self):
+        temperatures = np.float32([[1, 2, 3], [0.5, 4, 8]])
+        teacher = taught_by(Tutors(trained(), temperatures=temperatures))
+        expected = member_logits()[1] / temperatures[1][:, None, None]
+        np.testing.assert_allclose(teacher(IMAGES), expected, atol=1e-5)
+        np.testing.assert_allclose(teacher(IMAGES, pick=1), expected[1], atol=1e-5)
+        few = taught_by(Tutors(trained(), members=2, temperatures=temperatures[:, :2]))
+        np.testing.assert_allclose(few(IMAGES), expected[:2], atol=1e-5)
+
+    def test_temperatures_are_shared_out_among_networks_of_several_members(self):
+        shared = tiny.teacher(2, 2, tiny.hashed(from_linen(tiny.SharedNet(2))))
+        temperatures = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
+        plain = taught_by(Tutors(shared))(IMAGES)
+        cooled = taught_by(Tutors(shared, temperatures=temperatures))(IMAGES)
+        expected = plain / temperatures[1][:, None, None]
+        np.testing.assert_allclose(cooled, expected, atol=1e-5)
+
+    def test_a_bfloat16_teacher_is_close(self):
+        def half(params, x):
+            low = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
+            return SMALL.apply({"params": low}, x.astype(jnp.bfloat16))[0]
+
+        network = dataclasses.replace(
+            SMALL, apply=lambda v, x, **kw: (half(v["params"], x), {}), name="half"
+        )
+        tutors = Tutors(trained(), groups=(Group(network, 3),))
+        logits = taught_by(tutors)(IMAGES)
+        assert logits.dtype == jnp.bfloat16
+        gap = np.abs(np.float32(logits) - member_logits()[1]).max()
+        assert 1e-4 < gap < 0.05 * np.abs(member_logits()).max()
+        assert "half" in tutors.identity()["taught_as"]
+
+    def test_every_point_of_a_sweep_has_the_same_teachers(self):
+        cached = np.random.default_rng(0).normal(size=(2, 1, 4, 5))
+        for tutors in (
+            Tutors(trained(), (older(),), temperatures=np.ones((2, 3), np.float32)),
+            Tutors(trained(), (older(),), cached=cached),
+        ):
+            three = dataclasses.replace(tutors, repeats=3)
+            assert three.identity() == tutors.identity()
+
+            def check(many, once):
+                np.testing.assert_array_equal(many, np.concatenate([once] * 3))
+
+            jax.tree.map(check, three.variables(), tutors.variables())
+
+
+class TestOldModels:
+    def test_they_answer_beside_the_teacher_and_alone(self):
+        (variables,) = older().teacher_variables()
+        one = jax.tree.map(lambda x: x[1, 0], variables)
+        expected = SMALL.apply(one, IMAGES)[0].logits
+        for tutors, size in (
+            (Tutors(trained(), (older(),)), 3),
+            (Tutors(old=(older(),)), 0),
+        ):
+            teacher = taught_by(tutors)
+            assert (teacher.size, teacher.olds) == (size, 1)
+            np.testing.assert_allclose(teacher.old(IMAGES)[0], expected, atol=1e-5)
+        with pytest.raises(ValueError, match="and no teacher beside them"):
+            teacher(IMAGES)
+
+    def test_their_last_layers_give_their_logits_for_their_features(self):
+        teacher = taught_by(Tutors(old=(older(), tiny.teacher(1, 2, SMALL))))
+        (variables,) = older().teacher_variables()
+        outputs = SMALL.apply(jax.tree.map(lambda x: x[1, 0], variables), IMAGES)[0]
+        found = teacher.classify(outputs.features)
+        assert found.shape == (2, len(IMAGES), tiny.CLASSES)
+        np.testing.assert_allclose(found[0], outputs.logits, atol=1e-5)
+        wider = jnp.concatenate([outputs.features, 9 * outputs.features], axis=1)
+        np.testing.assert_array_equal(teacher.classify(wider), found)
+        with pytest.raises(ValueError, match=f"expects {WIDTH} features; got 5"):
+            teacher.classify(outputs.features[:, :5])
+
+    def test_last_layers_know_classes_and_temperatures(self):
+        ids = (0, 2, 3, 5, 6)
+        network = with_temperature(with_classes(SMALL, ids, 7))
+        (variables,) = older().teacher_variables()
+        cooled = {**variables, "temperature": np.full((2, 1), 2.0, np.float32)}
+        old = SimpleNamespace(
+            run=SimpleNamespace(
+                name="old", groups=(Group(network, 1),), method=ERM(members=1)
+            ),
+            identity="{}",
+            teacher_variables=lambda: (cooled,),
+        )
+        plain = taught_by(Tutors(old=(older(),))).classify(jnp.ones((2, WIDTH)))
+        found = taught_by(Tutors(old=(old,))).classify(jnp.ones((2, WIDTH)))
+        np.testing.assert_allclose(found[..., ids], plain / 2, rtol=1e-6)
+        assert np.all(found[..., [1, 4]] == UNKNOWN_LOGIT)
+        assert known_classes(found).sum() == 10
+
+    def test_an_unknown_last_layer_is_said(self):
+        teacher = taught_by(Tutors(old=(tiny.teacher(1, 2, tiny.LINEAR),)))
+        with pytest.raises(ValueError, match="the last layer of function is not known"):
+            teacher.classify(jnp.ones((2, WIDTH)))
+        with pytest.raises(ValueError, match=r"name one in teaching\.old"):
+            taught_by(Tutors(trained())).classify(jnp.ones((2, WIDTH)))
+
+
+class TestOffline:
+    @staticmethod
+    @functools.cache
+    def cached():
+        """The average logits of two linear networks, in float64 by hand."""
+        (variables,) = linear().teacher_variables()
+        pixels = np.float64(tiny.dataset().train.images) / 255
+        x = ((pixels - 0.5) / 0.25).reshape(tiny.EXAMPLES, -1)
+        kernels = np.float64(variables["params"]["kernel"])
+        logits = np.einsum("nd,rtdc->rtnc", x, kernels)
+        return np.float32(logits.mean(axis=1, keepdims=True))
+
+    @classmethod
+    @functools.cache
+    def after(cls, offline, augmented):
+        """Four updates of two replicas, each with a bootstrap of its own."""
+        run = tiny.make_run(
+            ELODI(alpha=0.5, top_k=3),
+            network=tiny.LINEAR,
+            replicas=2,
+            sample="bootstrap",
+            augmentation=Augmentation(pad_crop=int(augmented), flip=augmented),
+        )
+        cached = cls.cached() if offline else None
+        return tiny.stepper(run, taught_by=Tutors(linear(), cached=cached)).advance(4)
+
+    def test_equal_inputs_give_equal_training(self):
+        online, offline = (self.after(how, False) for how in (False, True))
+        moved = tiny.largest_difference(online.params, self.after(True, True).params)
+        assert moved > 1e-2
+        assert tiny.largest_difference(online.params, offline.params) < 1e-6
+        np.testing.assert_allclose(online.sums, offline.sums, rtol=1e-5)
+
+    def test_an_augmented_student_is_not_told_what_the_teacher_would_say(self):
+        online, offline = (self.after(how, True) for how in (False, True))
+        assert tiny.largest_difference(online.params, offline.params) > 1e-3
+
+    def test_rows_are_positions_in_the_training_set(self):
+        rows = jnp.array([5, 0, 5])
+        teacher = taught_by(Tutors(linear(), cached=self.cached()), rows=rows)
+        assert teacher.size == 1
+        expected = self.cached()[1][:, [5, 0, 5]]
+        np.testing.assert_array_equal(teacher(IMAGES[:3]), expected)
+        np.testing.assert_array_equal(teacher(IMAGES[:3], pick=0), expected[0])
+        with pytest.raises(ValueError, match=r"need the batch's rows \(Batch\.rows\)"):
+            taught_by(Tutors(linear(), cached=self.cached()))(IMAGES)
+
+    def test_logits_of_another_training_set_are_refused(self):
+        run = tiny.make_run(ELODI(), network=tiny.LINEAR, replicas=2)
+        tutors = Tutors(linear(), cached=self.cached()[:, :, :-1])
+        with pytest.raises(ValueError, match="of 63 examples, the training set has 64"):
+            tiny.session_of(run, taught_by=tutors)
+
+
+@functools.cache
+def convolved(mesh, mapping):
+    """Three updates with eight convolutional teachers and an old model."""
+    run = tiny.make_run(
+        ELODI(alpha=0.3, mix=0.6, top_k=3),
+        replicas=2,
+        mesh=MeshShape(*mesh),
+        mapping=mapping,
+    )
+    tutors = Tutors(tiny.teacher(8, 2), (tiny.teacher(1, 2),))
+    stepper = tiny.stepper(run, taught_by=tutors)
+    return stepper, stepper.advance(3)
+
+
+def test_a_mesh_computes_what_one_device_computes():
+    """Eight teachers are sharded over the member axis, the old model is not."""
+    stepper, one = convolved((1, 1, 1), "loop")
+    assert stepper.session.program.teacher.mapping == "unroll"
+    stepper, other = convolved((2, 2, 2), "vmap")
+    program = stepper.session.program
+    assert program.teacher.sharded and program.replicated
+    assert program.teacher.spec == (P(REPLICA, MEMBER), P(REPLICA))
+    shardings = [jax.tree.leaves(v)[0].sharding.spec for v in stepper.session.teacher]
+    assert shardings == [P(REPLICA, MEMBER), P(REPLICA)]
+    for ours, theirs in ((one.params, other.params), (one.sums, other.sums)):
+        assert tiny.largest_difference(ours, theirs) < 1e-4
+
+
+def test_a_teachers_convolutions_decide_the_mapping_as_the_students_do():
+    conv, dense = Group(tiny.NETWORK, 2), Group(tiny.LINEAR, 1)
+    run = tiny.make_run(ELODI(), network=tiny.LINEAR, mapping="auto", steps_per_call=0)
+
+    def program(*teachers, old=()):
+        return make_program(run, (8, 8, 1), 4, teacher_groups=teachers, old_groups=old)
+
+    for made in (program(conv), program(dense, old=(conv,))):
+        found, updates = made
+        assert (found.mapping, found.teacher.mapping) == ("loop", "unroll")
+        assert not found.convolutional and updates == 1
+    found, updates = program(dense)
+    assert (found.mapping, found.teacher.mapping, updates) == ("vmap", "vmap", 4)
+
+
+class TestChecks:
+    @pytest.mark.parametrize(
+        ("build", "message"),
+        [
+            (lambda: {}, "somebody must teach: a teacher, or an old model"),
+            (
+                lambda: {"old": (trained(),)},
+                "teacher deploys 3 networks; an old model is one",
+            ),
+            (
+                lambda: {"old": (older(),), "members": 1},
+                "members, temperatures and cached are",
+            ),
+            (
+                lambda: {"teacher": trained(), "members": 4},
+                r"members must be 0 or some of one group of networks; got 4 of \[3\]",
+            ),
+        ],
+    )
+    def test_who_cannot_teach_is_said(self, build, message):
+        options = build()
+        with pytest.raises(ValueError, match=message):
+            Tutors(**options)
+
+    def test_a_checkpoint_knows_who_taught_and_how(self):
+        ways = [
+            Tutors(trained()),
+            Tutors(trained(), members=2),
+            Tutors(trained(), (older(),)),
+            Tutors(trained(), (older(), older())),
+            Tutors(old=(older(),)),
+            Tutors(trained(), temperatures=np.ones((2, 3), np.float32)),
+            Tutors(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
+        ]
+        assert len({str(sorted(way.identity().items())) for way in ways}) == len(ways)
