@@ -1,0 +1,346 @@
+"""Versions of a model in one study: taught, started, of fewer classes or examples."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from churn_jax import metrics
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.methods import ELODI, ERM, OneToOneDistillation
+from churn_jax.predictions import load_predictions
+from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
+from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
+from churn_jax.studies.config import Teaching, Update, resolved
+from churn_jax.studies.cost import study_costs
+from churn_jax.studies.folder import StudyFolder
+from churn_jax.studies.recorded import recorded_config
+from churn_jax.studies.restoring import FinishedStudy
+from churn_jax.studies.tutoring import row_tutors
+from tests.studies.test_study import Watched, files, logits, recorded, small_study
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLASSES = (0, 2, 3, 5, 8)
+BY_PAIR_AND_FEW = Teaching(old=("few",), calibrated=True)
+
+
+def with_rows(config, *rows, **options):
+    """Rows of the same names are replaced, others come last."""
+    named = {spec.name: spec for spec in (*config.methods, *rows)}
+    return dataclasses.replace(config, methods=tuple(named.values()), **options)
+
+
+def study():
+    """Rows of every kind of update; those of one network share their program."""
+    config = small_study(epochs=1)
+    rows = (
+        MethodSpec("few", "Few classes", ERM(), classes=CLASSES),
+        MethodSpec("half", "Half the data", ERM(), class_share=0.5),
+        MethodSpec(
+            "elodi",
+            "ELODI",
+            ELODI(mix=0.6, top_k=4),
+            teacher="pair",
+            teaching=BY_PAIR_AND_FEW,
+        ),
+        *(
+            MethodSpec(name, name, ERM(), start="baseline", keep=keep)
+            for name, keep in (("tuned", 0.0), ("mixed", 0.25), ("kept", 1.0))
+        ),
+    )
+    plain = tuple(s for s in config.methods if s.name in ("baseline", "pair"))
+    updates = (Update("few", "elodi", targeted=True), Update("baseline", "half", "x"))
+    return dataclasses.replace(config, methods=(*plain, *rows), updates=updates)
+
+
+STUDY = study()
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("versions")
+    run_study(STUDY, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(out):
+    return FinishedStudy(out)
+
+
+def row(name):
+    return STUDY.spec(name)
+
+
+def test_a_model_of_some_classes_answers_over_all_of_them(out):
+    deployed = logits(out, "few")
+    known = np.isin(np.arange(10), CLASSES)
+    assert deployed.shape[::2] == (2, 10)
+    np.testing.assert_array_equal(deployed[..., ~known], UNKNOWN_LOGIT)
+    assert np.all(np.abs(deployed[..., known]) < 100)
+    np.testing.assert_array_equal(known_classes(logits(out, "baseline")), True)
+
+
+def test_it_is_validated_on_the_classes_that_it_knows(out):
+    (line,) = (out / "methods/few/metrics.jsonl").read_text().splitlines()
+    found = json.loads(line)["validation"]["accuracy"]
+    whole = load_predictions(out / "methods/few/predictions-validation.npz")
+    rows = np.isin(whole.labels, CLASSES)
+    assert 0 < rows.sum() < len(rows)
+    expected = [metrics.accuracy(z[rows], whole.labels[rows]) for z in whole.logits]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_share_of_every_class_takes_fewer_updates(opened):
+    sizes = {n: opened.inputs(row(n)).dataset.train for n in ("baseline", "half")}
+    counts = {n: np.bincount(s.labels, minlength=10) for n, s in sizes.items()}
+    np.testing.assert_array_equal(counts["half"], np.round(0.5 * counts["baseline"]))
+    assert opened.inputs(row("half")).mean == opened.whole.mean
+
+
+def test_kept_weights_are_a_share_of_those_that_training_started_from(out, opened):
+    baseline, tuned = logits(out, "baseline"), logits(out, "tuned")
+    np.testing.assert_array_equal(logits(out, "kept"), baseline)
+    assert np.max(np.abs(tuned - baseline)) > 1e-2
+    start, mixed = (opened.restore(row(n)) for n in ("baseline", "mixed"))
+    np.testing.assert_allclose(logits(out, "mixed"), _predicted(opened, mixed), 1e-6)
+
+    def check(deployed, start, trained):
+        np.testing.assert_allclose(deployed, 0.25 * start + 0.75 * trained, rtol=1e-6)
+
+    jax.tree.map(check, mixed.params, start.params, mixed.last.params)
+    # What is mixed was trained as the row that keeps nothing.
+    last = opened.restore(row("tuned")).params
+    jax.tree.map(np.testing.assert_array_equal, mixed.last.params, last)
+
+
+def _predicted(opened, trained):
+    return trained.predict(opened.dataset.test.images)
+
+
+def test_a_taught_row_is_restored_with_everybody_who_taught_it(out, opened):
+    elodi = opened.restore(row("elodi"))
+    np.testing.assert_allclose(logits(out, "elodi"), _predicted(opened, elodi), 1e-6)
+    identity = json.loads(elodi.identity)["teacher"]
+    assert identity["name"] == "pair" and identity["calibrated"] == "True"
+    assert identity["old"]["0"]["name"] == "few"
+
+
+def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
+    """Temperatures are fitted on the validation split, each member's by itself."""
+    spec = dataclasses.replace(
+        row("elodi"), teaching=Teaching(members=1, offline=True, calibrated=True)
+    )
+    pair = opened.restore(row("pair"))
+    made = row_tutors(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    held_out = load_members(out / "methods/pair" / MEMBERS_VALIDATION)
+    labels = opened.dataset.validation.labels
+    expected = [[metrics.fit_temperature(run[0], labels)] for run in held_out.logits]
+    np.testing.assert_allclose(made.temperatures, expected, rtol=1e-5)
+    train = opened.dataset.train.images
+    first = pair.predict(train, every_member=True)[:, :1]
+    assert made.cached.shape == (2, 1, len(train), 10) and not made.old
+    cooled = first / made.temperatures[:, :, None, None]
+    np.testing.assert_allclose(made.cached, cooled, rtol=1e-5)
+    assert made.own_groups() == ()
+
+
+def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
+    spec = dataclasses.replace(row("elodi"), teaching=Teaching(dtype="bfloat16"))
+    pair = opened.restore(row("pair"))
+    made = row_tutors(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    (group,), (variables,) = made.own_groups(), made.variables()
+    images = opened.dataset.test.images[:3] / np.float32(16)
+    one = jax.tree.map(lambda leaf: leaf[0, 0], variables)
+    (plain,) = pair.run.groups
+    half, whole = (
+        np.float32(g.network.apply(one, images, train=False)[0].logits)
+        for g in (group, plain)
+    )
+    assert 0 < np.abs(half - whole).max() < 0.05 * np.abs(whole).max()
+
+
+def test_a_row_is_trained_again_when_anything_that_it_learned_from_changes(out):
+    data = FinishedStudy(out).dataset
+
+    def outdated(*rows):
+        folder = StudyFolder(out, config := with_rows(STUDY, *rows), data, "")
+        return [s.name for s in config.methods if not folder.finished(s)]
+
+    def changed(name, **options):
+        return dataclasses.replace(row(name), **options)
+
+    assert outdated() == []
+    assert outdated(changed("few", classes=(0, 1))) == ["few", "elodi"]
+    assert outdated(changed("half", class_share=0.6)) == ["half"]
+    starts = ["tuned", "mixed", "kept"]
+    assert outdated(changed("baseline", class_share=0.6)) == ["baseline", *starts]
+    assert outdated(changed("mixed", keep=0.5)) == ["mixed"]
+    assert outdated(changed("tuned", start="half")) == ["tuned"]
+    for teaching in (
+        dataclasses.replace(BY_PAIR_AND_FEW, old=("half",)),
+        dataclasses.replace(BY_PAIR_AND_FEW, members=1),
+        Teaching(old=("few",)),
+    ):
+        assert outdated(changed("elodi", teaching=teaching)) == ["elodi"]
+
+
+def test_a_later_launch_adds_a_version_and_trains_nothing_again(out):
+    before = files(out)
+    new = MethodSpec("next", "Next version", ERM(), start="tuned")
+    update = Update("tuned", "next")
+    longer = with_rows(STUDY, new, updates=(*STUDY.updates, update))
+    later = Watched(longer, out)
+    assert later.trained == ["next"] and later.notes == []
+    assert before.items() <= files(out).items()
+    assert recorded(out) == [spec.name for spec in longer.methods]
+    config = json.loads((out / "study.json").read_text())["config"]
+    assert recorded_config(config) == longer
+    assert recorded_config(config).updates[-1] == update
+
+
+def test_other_networks_cannot_start_from_a_rows_weights(out):
+    wider = MethodSpec(
+        "wider", "Wider", ERM(), model=ModelConfig("mlp", features=(8,)), start="tuned"
+    )
+    with pytest.raises(ValueError, match="wider cannot start from the weights"):
+        run_study(with_rows(STUDY, wider), out, only=("wider",))
+
+
+def test_a_configuration_with_everything_is_read_back():
+    assert recorded_config(resolved(STUDY)) == STUDY
+    every = Teaching(("half", "few"), 2, True, True, "bfloat16")
+    spec = dataclasses.replace(row("elodi"), teaching=every, start="half", keep=0.5)
+    config = with_rows(STUDY, spec)
+    assert recorded_config(json.loads(json.dumps(resolved(config)))) == config
+
+
+def test_the_cost_counts_teachers_old_models_and_what_is_cached():
+    rows = [
+        dataclasses.replace(row("elodi"), name=name, teaching=teaching)
+        for name, teaching in (
+            ("alone", Teaching()),
+            ("one", Teaching(members=1)),
+            ("beside", Teaching(old=("few",))),
+            ("offline", Teaching(offline=True)),
+        )
+    ]
+    train = dataclasses.replace(STUDY.train, epochs=4)
+    config = with_rows(STUDY, *rows, train=train)
+    costs = {cost.name: cost.flops for cost in study_costs(config)}
+    forward = 2 * costs["alone"] - 2 * costs["one"]  # of two members
+    assert 0 < forward < costs["baseline"]
+    np.testing.assert_allclose(costs["alone"] - forward, costs["baseline"], rtol=1e-6)
+    offline = costs["alone"] - costs["offline"]
+    np.testing.assert_allclose(offline, 0.75 * forward, rtol=1e-6)
+    # The old network has five outputs of ten, in a layer after the larger one.
+    beside = costs["beside"] - costs["alone"]
+    assert 0.4 * forward < beside < 0.5 * forward
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mapping", "offline"), [("vmap", False), ("loop", True), ("loop", False)]
+)
+def test_a_point_of_a_sweep_is_the_row_of_the_study(out, tmp_path, mapping, offline):
+    """Nothing is augmented, so cached logits are those of the online teacher."""
+    teaching = dataclasses.replace(BY_PAIR_AND_FEW, offline=offline)
+    spec = dataclasses.replace(row("elodi"), teaching=teaching)
+    train = dataclasses.replace(STUDY.train, mapping=mapping)
+    config = with_rows(STUDY, spec, train=train)
+    axis = Axis.parse("elodi.alpha=0.3,0.8", config)
+    run_sweep(config, (axis,), tmp_path, seeds=2, baseline=False)
+    points = [
+        load_predictions(tmp_path / "points" / f"elodi.alpha={a}" / "test.npz").logits
+        for a in (0.3, 0.8)
+    ]
+    np.testing.assert_allclose(points[1], logits(out, "elodi"), atol=1e-3)
+    assert np.max(np.abs(points[0] - points[1])) > 1e-2
+
+
+class TestMistakes:
+    """One sentence each, before anything is trained."""
+
+    ELODI = MethodSpec("new", "New", ELODI(), teacher="pair")
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (
+                {"teaching": Teaching(old=("lost",))},
+                "new is taught by 'lost', which is",
+            ),
+            ({"start": "lost"}, "new is taught by 'lost', which is not in the study"),
+            ({"start": "new"}, "new would be taught by itself: new <- new"),
+            ({"teaching": Teaching(old=("new",))}, "new would be taught by itself"),
+            (
+                {"teaching": Teaching(old=("pair",))},
+                "new: an old model is one network; pair deploys 2",
+            ),
+            (
+                {"teaching": Teaching(members=3)},
+                r"members must be 0 or some of pair's 2 members.*got 3",
+            ),
+            ({"teacher": None}, "new needs the name of its teacher method"),
+        ],
+    )
+    def test_rows_that_cannot_learn_are_refused(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            with_rows(STUDY, dataclasses.replace(self.ELODI, **options))
+
+    def test_a_circle_of_versions_is_shown(self):
+        first = MethodSpec("a", "A", ERM(), start="b")
+        second = MethodSpec("b", "B", ERM(), start="a")
+        with pytest.raises(ValueError, match="would be taught by itself: a <- b <- a"):
+            with_rows(STUDY, first, second)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (
+                {"class_share": 0.0},
+                "class_share must be above 0.*; got 0.0",
+            ),
+            ({"keep": 0.5}, "keep=0.5 is of the weights that training starts from"),
+            ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
+            (
+                {"teaching": Teaching(members=2), "teacher": None},
+                "members, offline, calibrated and dtype are of a teacher; it has none",
+            ),
+            (
+                {
+                    "method": OneToOneDistillation(members=2, perturbation="ods"),
+                    "teaching": Teaching(offline=True),
+                },
+                "an offline teacher has not seen perturbed images",
+            ),
+        ],
+    )
+    def test_options_of_a_row_are_checked(self, options, message):
+        with pytest.raises(ValueError, match=f"new: .*{message}"):
+            dataclasses.replace(self.ELODI, **options)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"members": -1}, "teaching.members must be at least 0; got -1"),
+            ({"dtype": "float16"}, "must be float32 or bfloat16; got 'float16'"),
+            ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
+        ],
+    )
+    def test_teaching_is_checked(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            Teaching(**options)
+
+    def test_updates_are_of_rows_or_of_files(self):
+        def updated(*update):
+            return dataclasses.replace(STUDY, updates=(Update(*update),))
+
+        with pytest.raises(ValueError, match="an update is of 'lost', which is not in"):
+            updated("few", "lost")
+        with pytest.raises(ValueError, match=r"is of 'x\.npz', which is not"):
+            updated("few", "x.npz")
+        assert updated("runs/x.npz", "few").updates[0].from_file
