@@ -1,5 +1,6 @@
 """Eight CPU devices and strict rank promotion for every test."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -62,12 +63,13 @@ def quick_to_compile(compilation_cache):
     jax.config.update(name, True)
     yield compilation_cache
     jax.config.update(name, before)
-    jax.clear_caches()  # what was compiled so is for no other module
+    if not before:
+        jax.clear_caches()  # what was compiled so is for no other module
 
 
 @pytest.fixture(scope="module")
 def fully_optimized():
-    """XLA as users have it, where `make test-fast` turns most of it off."""
+    """XLA's optimisations, most of which `make test-fast` turns off."""
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, False)
@@ -86,6 +88,12 @@ def pytest_configure(config):
     """Files in our order: `--dist loadfile` puts those with few tests last."""
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
         config.option.loadscopereorder = False
+
+
+def pytest_collection_finish():
+    """Modules and tests stay to the end: no need to look for garbage there."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item) -> int:

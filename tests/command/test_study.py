@@ -37,7 +37,6 @@ def launch(out, cache, *, driver="", arguments=_LONG):
         env={
             **os.environ,
             "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": "",
             "JAX_COMPILATION_CACHE_DIR": str(cache),
         },
         stdout=subprocess.PIPE,
