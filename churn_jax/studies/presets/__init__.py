@@ -68,6 +68,7 @@ from churn_jax.studies.presets.elodi_small import (
     elodi_growth,
     elodi_guides,
     elodi_offline,
+    elodi_wide,
 )
 from churn_jax.studies.presets.imagenet import imagenet, inaturalist2018
 from churn_jax.studies.presets.mnist import (
@@ -130,6 +131,7 @@ PRESETS: dict[str, Callable[[], StudyConfig]] = {
     "elodi-digits": elodi_digits,
     "elodi-fashion": elodi_fashion,
     "elodi-fashion-more": elodi_fashion_more,
+    "elodi-wide": elodi_wide,
     "elodi-offline": elodi_offline,
     "elodi-growth": elodi_growth,
     "elodi-chain": elodi_chain,

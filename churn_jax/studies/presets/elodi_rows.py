@@ -22,6 +22,7 @@ __all__ = [
     "Setting",
     "curve_rows",
     "distance_rows",
+    "elodi_pair",
     "growth_rows",
     "joined",
     "main_rows",
