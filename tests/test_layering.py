@@ -22,7 +22,8 @@ BELOW = {
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
     "models": ("typing", "_checks"),
-    "ensembles": ("typing", "_checks", "class_sets", "divergences"),  # log_probs of averaged members
+    # log_probs of averaged members
+    "ensembles": ("typing", "_checks", "class_sets", "divergences"),
     "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("losses", "perturbations", "ensembles"),
     "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
