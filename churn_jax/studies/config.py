@@ -332,6 +332,12 @@ class StudyConfig:
             tutor = self.spec(name)
             if name != spec.start:
                 check_teacher(tutor.method, spec.name)
+                if tutor.train_size != spec.train_size:
+                    raise ValueError(
+                        f"{spec.name} (train_size {spec.train_size}) and {name} "
+                        f"({tutor.train_size}) normalise pixels otherwise, so one "
+                        "cannot learn from the other; use class_share instead"
+                    )
             if name in spec.teaching.old and tutor.method.members != 1:
                 raise ValueError(
                     f"{spec.name}: an old model is one network; {name} deploys "

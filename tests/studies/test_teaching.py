@@ -291,6 +291,12 @@ class TestMistakes:
         with pytest.raises(ValueError, match=message):
             with_rows(STUDY, dataclasses.replace(self.ELODI, **options))
 
+    def test_a_teacher_that_normalises_otherwise_is_refused(self):
+        first = MethodSpec("a", "A", ERM(), train_size=64)
+        second = MethodSpec("b", "B", ERM(), teaching=Teaching(old=("a",)))
+        with pytest.raises(ValueError, match="normalise pixels otherwise"):
+            with_rows(STUDY, first, second)
+
     def test_a_circle_of_versions_is_shown(self):
         first = MethodSpec("a", "A", ERM(), start="b")
         second = MethodSpec("b", "B", ERM(), start="a")
