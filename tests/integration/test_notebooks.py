@@ -241,10 +241,57 @@ def an_ensemble_is_learnt_from(outputs, folder):
     assert study.exists()
 
 
+def an_update_is_judged(outputs, folder):
+    by_hand = re.findall(
+        r"by hand ([\d.]+) +library ([\d.]+)", text_of(outputs["measure"])
+    )
+    assert len(by_hand) == 3
+    assert all(hand == library for hand, library in by_hand)
+    assert "[0 0 0 0 0 2 0 0]" in text_of(outputs["measure"])  # the one flip's rank
+
+    found = re.findall(
+        r"NFR +([\d.]+) ± [\d.]+ % .*logits move ([\d.]+)", text_of(outputs["pairs"])
+    )
+    assert len(found) == 1
+    assert 0 < float(found[0][0]) < 100
+    sizes = re.findall(
+        r"^ensembles of (\d): norm ([\d.]+), of normal logits ([\d.]+)",
+        text_of(outputs["sizes"]),
+        re.M,
+    )
+    assert [int(m) for m, _, _ in sizes] == [1, 2, 4]
+    norms = [float(norm) for _, norm, _ in sizes]
+    assert norms[0] > norms[1] > norms[2]
+    for _, norm, normal in sizes:  # roughly as normal logits would move
+        assert abs(float(norm) / float(normal) - 1) < 0.3
+    assert shown_as(outputs["displacement"], "image/png")
+
+    moved = dict(
+        re.findall(r"^(.+?) +ER .*move ([\d.]+)$", text_of(outputs["elodi"]), re.M)
+    )
+    assert len(moved) == 4
+    assert float(moved["ensembles of 8"]) < float(moved["trained again"])
+    assert "ELODI, K = 3" in moved
+
+    def updates_of(cell):
+        table = shown_as(outputs[cell], "text/markdown")
+        assert "Every model against every other" not in table
+        return re.findall(r"^\| .* ± .*$", table, re.M)
+
+    assert len(updates_of("updates")) == 3
+    assert shown_as(outputs["scatter"], "text/html").count("<svg") == 1
+    again = text_of(outputs["extend"]).splitlines()
+    assert sum(line.endswith("is there already") for line in again) == 6
+    assert sum(line.endswith("is trained") for line in again) == 5
+    assert len(updates_of("versions")) == 7
+    assert (folder / "runs" / "model-update-elodi-digits-tiny" / "updates.csv").exists()
+
+
 # What a notebook must have shown when it has run; each has an entry.
 SHOWS = {
     "anti_distillation": anti_distillation_is_weighed,
     "learning_from_ensembles": an_ensemble_is_learnt_from,
+    "model_update": an_update_is_judged,
     "quickstart": quickstart_shows_its_table_and_plots,
     "what_causes_churn": causes_are_told_apart,
 }
