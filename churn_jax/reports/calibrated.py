@@ -29,6 +29,7 @@ from churn_jax.reports.artefacts import (
 )
 from churn_jax.reports.cells import number, of_set
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
+from churn_jax.reports.summary import known_by_some
 
 __all__ = ["CalibratedRow", "calibrated_rows", "calibrated_table"]
 
@@ -44,7 +45,8 @@ class CalibratedRow:
         label: name for people.
         runs: replicas that finished.
         temperature: over runs, fitted on the validation split.
-        nll: of the calibrated predictions on the test split, over runs.
+        nll: of the calibrated predictions on the test split, over runs; on the examples
+            whose class the runs know, as the temperature is.
         before: Delta_1 of the predictions as they are deployed.
         after: Delta_1 of the calibrated predictions.
         change: `after` against the baseline's, paired by run; None for the baseline and
@@ -105,9 +107,11 @@ def _row(method: MethodInfo, validation: Predictions, test: Predictions):
     runs = [r for r in range(len(test.logits)) if r not in stopped]
     if not runs:
         raise ReportError(f"{method.name} has no run that finished")
-    temperature = np.asarray(
-        _temperatures(validation.logits[runs], validation.labels.astype(np.int32))
-    )
+    # Examples of classes that the runs do not know fit no temperature.
+    known = known_by_some(test.logits, runs)
+    kept, counted = known[validation.labels], known[test.labels]
+    held_out = validation.labels[kept].astype(np.int32)
+    temperature = np.asarray(_temperatures(validation.logits[runs][:, kept], held_out))
     logits = test.logits[runs] / temperature[:, None, None]
     labels = test.labels.astype(np.int32)
     before, _ = over_sets(test.logits[runs], labels)
@@ -117,7 +121,7 @@ def _row(method: MethodInfo, validation: Predictions, test: Predictions):
         method.label,
         tuple(runs),
         over_runs(temperature),
-        over_runs(np.asarray(_nll(logits, labels))),
+        over_runs(np.asarray(_nll(logits[:, counted], labels[counted]))),
         before[QUANTITY],
         after[QUANTITY],
         None,

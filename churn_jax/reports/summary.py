@@ -73,7 +73,8 @@ class MethodSummary:
         accuracy: share of right predictions.
         confidence: mean prediction confidence.
         entropy: mean predictive entropy, nats.
-        nll: negative log likelihood, nats.
+        nll: negative log likelihood, nats; of runs that do not know all classes, as the
+            calibrated one and the temperature, on the examples whose class they know.
         brier: Brier score, summed over classes.
         ece: expected calibration error, 15 equal-width bins.
         churn: share of examples two runs predict differently.
@@ -244,8 +245,11 @@ def summarize(
 def _run_level(predictions, runs):
     labels = predictions.labels.astype(np.int32)
     values, classes, tops, confidences = [], [], [], []
+    known = known_by_some(predictions.logits, runs)
     for run in runs:  # one compilation per (N, C), shared by all methods of a study
         out = jax.device_get(_of_one_run(predictions.logits[run], labels))
+        if not known.all():
+            out[0]["nll"] = _known_nll(predictions.logits[run], labels, known[labels])
         for store, part in zip((values, tops, confidences, classes), out, strict=True):
             store.append(part)
     stacked = {
@@ -271,9 +275,16 @@ def _run_level(predictions, runs):
         bin_counts=counts,
         bin_probability=count(weights=top) / safe,
         bin_accuracy=count(weights=right.astype(float)) / safe,
-        known=known_by_some(predictions.logits, runs),
+        known=known,
     )
     return stacked, curves
+
+
+def _known_nll(logits, labels, keep):
+    """NLL where the label's class is known: elsewhere it is infinite, not 10,000."""
+    if not keep.any():
+        return np.nan
+    return float(metrics.negative_log_likelihood(logits, labels, keep))
 
 
 def known_by_some(logits: np.ndarray, runs: Sequence[int]) -> np.ndarray:
@@ -284,17 +295,22 @@ def known_by_some(logits: np.ndarray, runs: Sequence[int]) -> np.ndarray:
 def _calibrated_level(predictions, validation, runs):
     """Scores at the temperature of each run's own validation predictions, `[R]`."""
     check_same_runs(predictions, validation)
-    found = [
-        jax.device_get(
-            _calibrated(
-                predictions.logits[run],
-                predictions.labels.astype(np.int32),
-                validation.logits[run],
-                validation.labels.astype(np.int32),
-            )
-        )
-        for run in runs
-    ]
+    known = known_by_some(predictions.logits, runs)
+    labels = predictions.labels.astype(np.int32)
+    # No temperature makes an unknown class likelier, so its examples fit none.
+    kept = known[validation.labels]
+    held_out = validation.labels[kept].astype(np.int32)
+    if not kept.any():
+        names = ("calibrated_nll", "calibrated_brier", "calibrated_ece", "temperature")
+        return dict.fromkeys(names, np.full(len(runs), np.nan))
+    found = []
+    for run in runs:
+        logits, fitted = predictions.logits[run], validation.logits[run][kept]
+        scores = jax.device_get(_calibrated(logits, labels, fitted, held_out))
+        if not known.all():
+            cooled = logits / scores["temperature"]
+            scores["calibrated_nll"] = _known_nll(cooled, labels, known[labels])
+        found.append(scores)
     return {name: np.array([v[name] for v in found], np.float64) for name in found[0]}
 
 

@@ -13,7 +13,10 @@ from churn_jax import metrics, reports
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
 from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports.artefacts import VALIDATION
+from churn_jax.reports.calibrated import calibrated_rows
 from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import Rates, UpdateResult, Updates
 from churn_jax.reports.updates_chains import find_chains
 from churn_jax.reports.updates_files import updates_csv, updates_markdown
@@ -97,6 +100,26 @@ def test_an_update_by_hand(written):
     np.testing.assert_allclose(flips.stderr, np.sqrt(0.00125), rtol=1e-5)
     np.testing.assert_allclose(found.first.new_error.stderr, 0.05, rtol=1e-6)
     assert found.own_pairs is None and found.second is None
+
+
+def test_likelihoods_and_temperatures_are_of_known_classes(tmp_path):
+    half = rows()["half"]
+    half[..., [0, 2]] /= 2  # wrong somewhere and not sure: the temperature is inside
+    predictions = Predictions(IDS, LABELS, half)
+    found = summarize(predictions, validation=predictions)
+    keep = LABELS != 1
+    narrow, labels = half[:, keep][..., [0, 2]], LABELS[keep] // 2
+    own = Predictions(IDS[keep], labels, narrow)
+    expected = summarize(own, validation=own)
+    for name in ("nll", "calibrated_nll", "temperature"):
+        values = found.run_values[name]
+        np.testing.assert_allclose(values, expected.run_values[name], rtol=1e-4)
+    assert found.accuracy.mean < expected.accuracy.mean  # of all examples
+    folder = write_study(tmp_path, {"baseline": half}, LABELS, ids=IDS)
+    save_predictions(folder / "methods/baseline" / VALIDATION, predictions)
+    (row,) = calibrated_rows(folder)
+    assert row.temperature.mean == pytest.approx(found.temperature.mean, rel=1e-5)
+    assert row.nll.mean == pytest.approx(found.calibrated_nll.mean, rel=1e-4)
 
 
 def test_a_targeted_update_shows_its_own_pairs_first(written):
