@@ -284,7 +284,7 @@ def an_update_is_judged(outputs, folder):
     assert sum(line.endswith("is there already") for line in again) == 6
     assert sum(line.endswith("is trained") for line in again) == 5
     assert len(updates_of("versions")) == 7
-    assert (folder / "runs" / "model-update-elodi-digits-tiny" / "updates.csv").exists()
+    assert (folder / "runs" / "model-update-elodi-digits-tiny" / "study.json").exists()
 
 
 # What a notebook must have shown when it has run; each has an entry.
