@@ -71,7 +71,7 @@ def focal_kl(
     """Tempered divergence from an old model, weighted by whether that is right (FD-KL).
 
     `w tau^2 KL(softmax(o / tau) || softmax(s / tau))` with `w` of `focal_weights`, over
-    the classes that the old model knows.
+    the classes that both models know.
 
     Args:
         student_logits: s, `[..., C]`, floating point.
@@ -118,7 +118,7 @@ def focal_kl(
     weights = focal_weights(old_logits, labels, alpha, beta)
     old = jnp.asarray(old_logits).astype(jnp.float32)
     student = jnp.asarray(student_logits).astype(jnp.float32)
-    known = known_classes(old)
+    known = known_classes(old) & known_classes(student)
     # Both leave out the same classes, so what the student says of them is free. Low
     # enough at any temperature; finite, for rows without a known class.
     excluded = -1e30
@@ -141,7 +141,7 @@ def focal_logit_matching(
     """Squared logit difference from an old model, weighted by whether it is right.
 
     FD-LM: `w 1/C sum_c (s_c - o_c)^2` with `w` of `focal_weights`; C counts the classes
-    that the old model knows.
+    that both models know.
 
     Args:
         student_logits: s, `[..., C]`, floating point.
@@ -179,8 +179,9 @@ def focal_logit_matching(
     check_same_shape(student_logits=student_logits, old_logits=old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
     old = jnp.asarray(old_logits).astype(jnp.float32)
-    known = known_classes(old)
-    apart = jnp.asarray(student_logits).astype(jnp.float32) - old
+    student = jnp.asarray(student_logits).astype(jnp.float32)
+    known = known_classes(old) & known_classes(student)
+    apart = student - old
     total = jnp.sum(jnp.square(jnp.where(known, apart, 0.0)), axis=-1)
     count = jnp.sum(known, axis=-1, dtype=jnp.float32)
     return weights * total / jnp.maximum(count, 1.0)

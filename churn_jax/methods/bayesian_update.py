@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
+from churn_jax.class_sets import known_classes
 from churn_jax.losses.bayesian_update import UPDATE_RULES
 from churn_jax.methods.base import LossOutput, coefficient, forward, static
 from churn_jax.methods.updating import Updating, old_logits
@@ -88,6 +89,9 @@ class BayesianUpdate(Updating):
             )
 
         targets = jax.vmap(target)(own, shares[self.olds :])
+        # An old model's class that the new one does not know cannot be learnt.
+        at_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+        targets = jnp.where(known_classes(at_target), targets, labels)
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         updated = jnp.sum(batch.mean(losses.cross_entropy(logits, targets)))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * updated

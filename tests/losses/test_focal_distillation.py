@@ -110,6 +110,16 @@ def test_classes_the_old_model_does_not_know_are_left_out(drawn, loss):
 
 
 @both
+def test_classes_the_student_cannot_know_are_left_out(drawn, loss):
+    """They would add 1e8, of which no gradient takes anything away."""
+    s, o, y = drawn
+    o[:, :3] += 9.0  # so that the old model is right or wrong as before
+    y = y % 3
+    s[:, 3:] = UNKNOWN_LOGIT
+    np.testing.assert_allclose(loss(s, o, y), loss(s[:, :3], o[:, :3], y), rtol=1e-5)
+
+
+@both
 @pytest.mark.parametrize("label", [0, 4])
 def test_a_row_without_a_known_class_is_zero(loss, label):
     s, o = jnp.arange(5.0), jnp.full(5, UNKNOWN_LOGIT)

@@ -186,6 +186,19 @@ def test_before_the_first_batch_the_old_prediction_stands():
     assert np.any(other.memory != out.memory)
 
 
+def test_a_class_that_the_new_model_cannot_know_is_no_target():
+    """The label is, where the old model's prediction stays and is such a class."""
+    new = LOGITS.copy()
+    new[..., -1] = UNKNOWN_LOGIT
+    labels = np.minimum(LABELS, CLASSES - 2)
+    sure = np.zeros((1, EXAMPLES, CLASSES), np.float32)
+    sure[..., -1] = 9.0
+    method = BayesianUpdate(cost_ratio=1e6)
+    memory = jnp.stack([jnp.eye(CLASSES) + 0.1] * 2)
+    out = outcome(method, sure, 1, labels=labels, logits=new, memory=memory)
+    np.testing.assert_allclose(out.loss, out.terms["cross_entropy"], rtol=1e-6)
+
+
 @pytest.mark.parametrize("build", [BackwardCompatible, RACT, BayesianUpdate])
 def test_who_teaches_is_checked(build):
     name, method = build.__name__, build()
