@@ -91,8 +91,7 @@ def train(
         mean=plain_numbers(mean),
         std=plain_numbers(std),
     )
-    stopped = () if tutors is None else stopped_teachers(run.name, tutors)
-    for note in (*stopped, *session.notes):
+    for note in (*stopped_teachers(run.name, tutors, start), *session.notes):
         on_note(note)
     loop = _Loop(run, session, directory, began)
     try:
@@ -109,20 +108,26 @@ def train(
     )
 
 
-def stopped_teachers(student: str, tutors: Tutors) -> tuple[str, ...]:
-    """Sentences about replicas that learn from one that stopped early, or none.
+def stopped_teachers(
+    student: str, tutors: Tutors | None, start: Trained | None = None
+) -> tuple[str, ...]:
+    """Sentences about replicas that follow one that stopped early, or none.
 
     Args:
         student: shown in the sentences.
-        tutors: whom it learns from.
+        tutors: whom it learns from, if anybody.
+        start: whose weights it starts from, if anybody's.
     """
+    followed = [("learns", t) for t in (tutors.trained if tutors else ())]
+    if start is not None:
+        followed.append(("starts", start))
     sentences = []
-    for trained in tutors.trained:
+    for verb, trained in followed:
         if not trained.stopped:
             continue
         numbers = ", ".join(str(entry.replica) for entry in trained.stopped)
         sentences.append(
-            f"{student}: replica {numbers} learns from a replica of {trained.run.name} "
+            f"{student}: replica {numbers} {verb} from a replica of {trained.run.name} "
             "that stopped early, with the weights it had then"
         )
     return tuple(sentences)

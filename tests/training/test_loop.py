@@ -196,9 +196,13 @@ def test_method_that_needs_a_teacher_says_so():
 def test_students_of_a_replica_that_stopped_are_told_of():
     stopped = (Stopped(1, "loss", 30), Stopped(4, "gradient", 7))
     teacher = SimpleNamespace(run=SimpleNamespace(name="teachers"), stopped=stopped)
-    (sentence,) = stopped_teachers("kd", teacher)
+    old = SimpleNamespace(stopped=())
+    tutors = SimpleNamespace(trained=(teacher, old))
+    (sentence,) = stopped_teachers("kd", tutors, old)
     assert sentence.startswith("kd: replica 1, 4 learns from a replica of teachers")
-    assert stopped_teachers("kd", SimpleNamespace(stopped=())) == ()
+    assert stopped_teachers("kd", SimpleNamespace(trained=(old,))) == ()
+    (sentence,) = stopped_teachers("tuned", None, teacher)
+    assert sentence.startswith("tuned: replica 1, 4 starts from a replica of teachers")
 
 
 def test_batch_larger_than_the_training_set_is_an_error():
