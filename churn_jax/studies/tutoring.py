@@ -10,7 +10,7 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.class_sets import known_classes
 from churn_jax.data import StreamingDataset
-from churn_jax.ensembles import average_logits
+from churn_jax.ensembles import Group, Network, average_logits
 from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
@@ -45,26 +45,37 @@ def row_tutors(
     if spec.teacher is None:
         return Tutors(None, old)
     teacher, groups = trained(spec.teacher), ()
+    asked = teacher
     if teaching.dtype:
         taught_by = config.spec(spec.teacher)
         model = taught_by.model or config.model
         own = dataclasses.replace(model, dtype=teaching.dtype)
         parts = tuple((_computing(p, teaching.dtype), n) for p, n in taught_by.models)
         row = dataclasses.replace(taught_by, model=own, models=parts)
-        groups = row.groups(own, num_classes)
+        # A checkpoint knows the teacher by its networks' names.
+        groups = tuple(
+            Group(_named(group.network, teaching.dtype), group.size)
+            for group in row.groups(own, num_classes)
+        )
+        program = dataclasses.replace(teacher.program, groups=groups)
+        asked = dataclasses.replace(teacher, program=program)
     temperatures = None
     if teaching.calibrated:
-        temperatures = _temperatures(teacher, dataset, teaching.members)
+        temperatures = _temperatures(asked, dataset, teaching.members)
     tutors = Tutors(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return tutors
-    members = _member_logits(teacher, dataset, "train", teaching.members)
+    members = _member_logits(asked, dataset, "train", teaching.members)
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
     average = jax.jit(average_logits)
     cached = np.stack([np.asarray(average(jnp.asarray(run)))[None] for run in members])
     return dataclasses.replace(tutors, cached=cached)
+
+
+def _named(network: Network, dtype: str) -> Network:
+    return dataclasses.replace(network, name=f"{network.name} in {dtype}")
 
 
 def _computing(part: str | ModelConfig, dtype: str) -> str | ModelConfig:
