@@ -325,6 +325,9 @@ class Method:
 
     # Whether another method's trained replicas teach this one.
     needs_teacher = False
+    # Whether `Method.loss` follows old models (`teacher.old`, `teacher.classify`):
+    # `beside` a teacher or without one, or `alone`; empty where it never asks them.
+    old_models = ""
     # What the trained weights depend on that `deploy="gate"` mixes members with; empty
     # for methods that train none.
     gate = ""

@@ -65,6 +65,7 @@ class ELODI(Method):
     form: str = static("paper")
 
     needs_teacher = True
+    old_models = "beside"
 
     def __post_init__(self):
         """Checks structure."""

@@ -56,6 +56,7 @@ class FocalDistillation(Method):
     divergence: str = static("kl")
 
     needs_teacher = True
+    old_models = "beside"
 
     def __post_init__(self):
         """Checks structure."""

@@ -17,6 +17,7 @@ class Updating(Method):
     """Base of the methods that learn from old models and from nobody else."""
 
     needs_teacher = True
+    old_models = "alone"
 
     def check_old_models(self, teacher: Any) -> int:
         """How many old models there are.

@@ -136,10 +136,29 @@ class MethodSpec:
                 f"{self.name}: teaching.members, offline, calibrated and dtype are of "
                 "a teacher; it has none"
             )
+        self._check_old_models()
         perturbed = getattr(self.method, "perturbation", "none") != "none"
         if self.teaching.offline and perturbed:
             raise ValueError(
                 f"{self.name}: an offline teacher has not seen perturbed images"
+            )
+
+    def _check_old_models(self) -> None:
+        """Refuses old models that the method would not ask, or would not understand."""
+        old, kind = self.teaching.old, type(self.method).__name__
+        if old and not self.method.old_models:
+            raise ValueError(
+                f"{self.name}: {kind} learns nothing from old models; teaching.old "
+                f"names {', '.join(old)}"
+            )
+        if self.method.old_models == "alone" and self.teacher is not None:
+            raise ValueError(
+                f"{self.name}: {kind} learns from old models alone; {self.teacher} is "
+                "named as its teacher"
+            )
+        if old and (olds := getattr(self.method, "olds", len(old))) != len(old):
+            raise ValueError(
+                f"{self.name}: olds={olds}, but teaching.old names {', '.join(old)}"
             )
 
     @property
@@ -294,6 +313,11 @@ class StudyConfig:
                     f"{averaged_name(spec.name)} is the row of {spec.name}'s averaged "
                     "weights; another method cannot have that name"
                 )
+            if train.ema_decay and spec.keep:
+                raise ValueError(
+                    f"{spec.name}: keep mixes the deployed weights alone, and "
+                    "ema_decay has averaged ones beside them; use one of the two"
+                )
             replicas = train.replicas
             if replicas != self.train.replicas:
                 raise ValueError(
@@ -347,6 +371,12 @@ class StudyConfig:
         wanted = spec.teaching.members
         if spec.teacher is not None and wanted:
             there = self.spec(spec.teacher)
+            shared = (there.model or self.model).sharing and not there.separate
+            if shared:
+                raise ValueError(
+                    f"{spec.name}: teaching.members takes whole networks; members of "
+                    f"{there.name} share theirs"
+                )
             if wanted > there.method.members or len(there.models) > 1:
                 raise ValueError(
                     f"{spec.name}: teaching.members must be 0 or some of "

@@ -1,5 +1,6 @@
 """Trains every method of a study and leaves its artefacts in one folder."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from churn_jax.data import StreamingDataset
+from churn_jax.data import StreamingDataset, is_tokens
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
@@ -31,9 +32,10 @@ from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.examples import check_examples
+from churn_jax.training.examples import check_examples, example_of
+from churn_jax.training.initialize import check_start
 from churn_jax.training.loop import train
-from churn_jax.training.run import Interrupted, Progress, Trained
+from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = ["StudyError", "hardware", "run_study", "versions"]
 
@@ -51,6 +53,45 @@ def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
     if spec.teaching.members:
         cost *= spec.teaching.members / teacher.method.members
     return own + cost
+
+
+def _check_starts(selected, runs: dict[str, Run], dataset) -> None:
+    """Refuses rows whose networks are not those of the row that they start from."""
+    streamed = isinstance(dataset, StreamingDataset)
+    train = dataset.train
+    shape = train.image_shape if streamed else tuple(train.images.shape[1:])
+    tokens = not streamed and is_tokens(train.images)
+    for spec in selected:
+        if spec.start:
+            example = example_of(shape, tokens=tokens)
+            check_start(runs[spec.name], runs[spec.start], example)
+
+
+def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
+    """Sentences about updates whose two versions are drawn with equal seeds.
+
+    Run r of both would have the same initial weights and order of data, so fewer
+    predictions flip than between versions that are trained years apart.
+    """
+
+    def drawn(spec: MethodSpec):
+        train = spec.config(config.train)
+        network = dataclasses.replace(spec.model or config.model, dropout=0.0)
+        taught = bool(spec.teacher or spec.teaching.old)
+        return network, spec.models, train.seeds, train.numbers, taught
+
+    sentences = []
+    for update in config.updates:
+        if update.from_file or config.spec(update.new).start:
+            continue
+        old, new = config.spec(update.old), config.spec(update.new)
+        if drawn(old) == drawn(new):
+            sentences.append(
+                f"{new.name} replaces {old.name}, and run r of both has the same "
+                "initial weights and data order; so that flips are not too few, give "
+                'one of them other seeds: train=(("seeds.base", 1),)'
+            )
+    return tuple(sentences)
 
 
 def _save_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
@@ -109,6 +150,9 @@ def run_study(
     if not isinstance(dataset, StreamingDataset):
         for run in runs.values():
             check_examples(run, dataset.train.images)
+    _check_starts(selected, runs, dataset)
+    for sentence in _equal_starts(config):
+        on_note(sentence)
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
     folder = StudyFolder(out, config, dataset, command)

@@ -63,6 +63,11 @@ class Update:
     label: str = ""
     targeted: bool = False
 
+    def __post_init__(self):
+        """Refuses what is no update."""
+        if self.old == self.new:
+            raise ValueError(f"{self.old!r} cannot replace itself")
+
     @property
     def from_file(self) -> bool:
         """Whether the old model is a file of predictions."""

@@ -26,6 +26,7 @@ from churn_jax.training.state import BestState, Coefficients, TrainState, Weight
 from churn_jax.typing import PyTree
 
 __all__ = [
+    "check_start",
     "init_best",
     "init_coefficients",
     "init_state",
@@ -209,11 +210,36 @@ def start_variables(
 
     params, state = fetch((start.params, start.model_state))
     if form(joined((params, state))) != form(drawn):
-        raise ValueError(
-            f"{run.name} cannot start from the weights of {start.run.name}: their "
-            "networks, members or replicas differ"
-        )
+        raise ValueError(_OTHER_NETWORKS.format(run.name, start.run.name))
     return params, state
+
+
+_OTHER_NETWORKS = (
+    "{} cannot start from the weights of {}: their networks, members or replicas differ"
+)
+
+
+def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
+    """Refuses weights to start from before hours are spent on training them.
+
+    Args:
+        run: what is to be trained.
+        start: what it would start from, trained or not.
+        example: `[1, ...]`, as networks are given it.
+
+    Raises:
+        ValueError: the networks are others.
+    """
+
+    def form(run: Run):
+        return [
+            (group.size, group.gate, jax.eval_shape(init, jax.random.key(0), example))
+            for group in run.groups
+            for init in (group.network.init,)
+        ]
+
+    if form(run) != form(start) or run.config.replicas != start.config.replicas:
+        raise ValueError(_OTHER_NETWORKS.format(run.name, start.name))
 
 
 def joined(weights: tuple[Sequence[PyTree], Sequence[PyTree]]) -> tuple[PyTree, ...]:

@@ -76,10 +76,11 @@ class Tutors:
         if not self.members:
             return
         sizes = [group.size for group in self.teacher.run.groups]
-        if not 0 <= self.members <= sum(sizes) or len(sizes) > 1:
+        heads = max(group.network.heads for group in self.teacher.run.groups)
+        if not 0 <= self.members <= sum(sizes) or len(sizes) > 1 or heads > 1:
             raise ValueError(
                 f"{self.teacher.run.name}: members must be 0 or some of one group of "
-                f"networks; got {self.members} of {sizes}"
+                f"networks, each of one member; got {self.members} of {sizes}"
             )
 
     def own_groups(self) -> tuple[Group, ...]:

@@ -9,11 +9,17 @@ import pytest
 
 from churn_jax import metrics
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_jax.methods import ELODI, ERM, OneToOneDistillation
+from churn_jax.methods import (
+    ELODI,
+    ERM,
+    RACT,
+    BayesianUpdate,
+    OneToOneDistillation,
+)
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
-from churn_jax.studies.config import Teaching, Update, resolved
+from churn_jax.studies.config import Sharing, Teaching, Update, resolved
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.recorded import recorded_config
@@ -161,6 +167,20 @@ def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
         for g in (group, plain)
     )
     assert 0 < np.abs(half - whole).max() < 0.05 * np.abs(whole).max()
+    assert made.identity()["taught_as"] == f"['{plain.network.name} in bfloat16']"
+    # Logits that are computed once are computed in it too.
+    cached = [
+        row_tutors(
+            STUDY,
+            dataclasses.replace(spec, teaching=Teaching(offline=True, dtype=dtype)),
+            {"pair": pair}.get,
+            opened.dataset,
+            10,
+        ).cached
+        for dtype in ("", "bfloat16")
+    ]
+    apart = np.abs(cached[1] - cached[0]).max()
+    assert 0 < apart < 0.05 * np.abs(cached[0]).max()
 
 
 def test_a_row_is_trained_again_when_anything_that_it_learned_from_changes(out):
@@ -194,7 +214,9 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(out):
     update = Update("tuned", "next")
     longer = with_rows(STUDY, new, updates=(*STUDY.updates, update))
     later = Watched(longer, out)
-    assert later.trained == ["next"] and later.notes == []
+    assert later.trained == ["next"]
+    (note,) = later.notes
+    assert note.startswith("half replaces baseline, and run r of both has the same ini")
     assert before.items() <= files(out).items()
     assert recorded(out) == [spec.name for spec in longer.methods]
     config = json.loads((out / "study.json").read_text())["config"]
@@ -203,11 +225,14 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(out):
 
 
 def test_other_networks_cannot_start_from_a_rows_weights(out):
+    """Said before what they would start from is trained."""
+    fresh = MethodSpec("fresh", "Fresh", ERM())
     wider = MethodSpec(
-        "wider", "Wider", ERM(), model=ModelConfig("mlp", features=(8,)), start="tuned"
+        "wider", "Wider", ERM(), model=ModelConfig("mlp", features=(8,)), start="fresh"
     )
-    with pytest.raises(ValueError, match="wider cannot start from the weights"):
-        run_study(with_rows(STUDY, wider), out, only=("wider",))
+    with pytest.raises(ValueError, match="wider cannot start from the weights of fre"):
+        run_study(with_rows(STUDY, fresh, wider), out, only=("wider",))
+    assert not (out / "methods" / "fresh").exists()
 
 
 def test_a_configuration_with_everything_is_read_back():
@@ -293,7 +318,7 @@ class TestMistakes:
 
     def test_a_teacher_that_normalises_otherwise_is_refused(self):
         first = MethodSpec("a", "A", ERM(), train_size=64)
-        second = MethodSpec("b", "B", ERM(), teaching=Teaching(old=("a",)))
+        second = MethodSpec("b", "B", ELODI(), teaching=Teaching(old=("a",)))
         with pytest.raises(ValueError, match="normalise pixels otherwise"):
             with_rows(STUDY, first, second)
 
@@ -323,6 +348,22 @@ class TestMistakes:
                 },
                 "an offline teacher has not seen perturbed images",
             ),
+            (
+                {"method": ERM(), "teaching": Teaching(old=("few",))},
+                "ERM learns nothing from old models; teaching.old names few",
+            ),
+            (
+                {"method": RACT(), "teaching": Teaching(old=("few",))},
+                "RACT learns from old models alone; pair is named as its teacher",
+            ),
+            (
+                {
+                    "method": BayesianUpdate(olds=2),
+                    "teacher": None,
+                    "teaching": Teaching(old=("few",)),
+                },
+                "olds=2, but teaching.old names few",
+            ),
         ],
     )
     def test_options_of_a_row_are_checked(self, options, message):
@@ -350,3 +391,17 @@ class TestMistakes:
         with pytest.raises(ValueError, match=r"is of 'x\.npz', which is not"):
             updated("few", "x.npz")
         assert updated("runs/x.npz", "few").updates[0].from_file
+        with pytest.raises(ValueError, match="'few' cannot replace itself"):
+            updated("few", "few")
+
+    def test_some_members_are_whole_networks(self):
+        shared = ModelConfig("mlp", features=(8,), sharing=Sharing())
+        pair = dataclasses.replace(row("pair"), model=shared)
+        first = dataclasses.replace(self.ELODI, teaching=Teaching(members=1))
+        with pytest.raises(ValueError, match="members of pair share theirs"):
+            with_rows(STUDY, pair, first)
+
+    def test_averaged_weights_are_not_mixed_with_others(self):
+        mixed = dataclasses.replace(row("mixed"), train=(("ema_decay", 0.9),))
+        with pytest.raises(ValueError, match="mixed: keep mixes the deployed weights"):
+            with_rows(STUDY, mixed)

@@ -286,7 +286,7 @@ class TestChecks:
             ),
             (
                 lambda: {"teacher": trained(), "members": 4},
-                r"members must be 0 or some of one group of networks; got 4 of \[3\]",
+                r"some of one group of networks, each of one member; got 4 of \[3\]",
             ),
         ],
     )
