@@ -275,7 +275,9 @@ def elodi_figure2() -> StudyConfig:
     """
     kinds = {"rn18": RN18, "rn50": RN50, "vgg13": _network("vgg13")}
     rows = tuple(
-        MethodSpec(name, name, ERM(), model=model, train=(("seeds.base", i),))
+        MethodSpec(
+            name, name, ERM(), "[elodi] Fig. 2", model=model, train=(("seeds.base", i),)
+        )
         for i, (name, model) in enumerate(kinds.items())
     )
     title = "ELODI, Figure 2: ensembles of every size"
@@ -288,8 +290,15 @@ def elodi_figure2() -> StudyConfig:
 def elodi_figure5() -> StudyConfig:
     """Figure 5: 256 networks of each architecture."""
     rows = (
-        MethodSpec("rn18", "ResNet-18", ERM(), model=RN18),
-        MethodSpec("rn50", "ResNet-50", ERM(), model=RN50, train=IMAGENET.of_new),
+        MethodSpec("rn18", "ResNet-18", ERM(), "[elodi] Fig. 5", model=RN18),
+        MethodSpec(
+            "rn50",
+            "ResNet-50",
+            ERM(),
+            "[elodi] Fig. 5",
+            model=RN50,
+            train=IMAGENET.of_new,
+        ),
     )
     title = "ELODI, Figure 5: the norm of logit displacements"
     updates = (Update("rn18", "rn50"),)

@@ -30,6 +30,7 @@ __all__ = [
     "pair",
 ]
 
+UNTREATED = "[elodi] Sec. 5.1"  # the recipe that everything shares
 COLUMNS = ("accuracy", "churn", "surrogate_churn", "nll", "ece", "parameters")
 
 Rows = tuple[tuple[MethodSpec, ...], tuple[Update, ...]]
@@ -67,13 +68,15 @@ class Setting:
     def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
         """A row of the new network."""
         matching = self.of_matching if _matches(method) else ()
-        fields = {"model": self.new, "train": (*self.of_new, *matching)} | fields
+        own = {"model": self.new, "train": (*self.of_new, *matching)}
+        fields = {"equation": UNTREATED} | own | fields
         return MethodSpec(name, label, method, **fields)
 
     def old_row(self, name: str, label: str, method: Method, **fields: Any):
         """A row of the old network."""
         matching = self.of_matching if _matches(method) else ()
-        fields = {"model": self.old, "train": matching} | fields
+        own = {"model": self.old, "train": matching}
+        fields = {"equation": UNTREATED} | own | fields
         return MethodSpec(name, label, method, **fields)
 
     def ensemble(self) -> ERM:

@@ -188,11 +188,12 @@ def elodi_guides() -> StudyConfig:
 def elodi_displacement() -> StudyConfig:
     """Section 3: 64 networks each of two architectures."""
     rows = (
-        MethodSpec("dense", "Dense 32", ERM(), model=OLD),
+        MethodSpec("dense", "Dense 32", ERM(), "[elodi] Fig. 5", model=OLD),
         MethodSpec(
             "deep",
             "Dense 128, 128",
             ERM(),
+            "[elodi] Fig. 5",
             model=NEW,
             train=DENSE.of_new,
         ),
