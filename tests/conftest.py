@@ -69,7 +69,7 @@ def quick_to_compile(compilation_cache):
 
 @pytest.fixture(scope="module")
 def fully_optimized():
-    """XLA's optimisations, most of which `make test-fast` turns off."""
+    """XLA's optimisations, most of which `make test` turns off."""
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, False)

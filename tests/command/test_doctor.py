@@ -8,6 +8,7 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.doctor import Arguments
 from churn_jax.studies import launches
+from tests.environment import QUICK
 from tests.studies.test_launches import OTHER, SAME, leave
 
 
@@ -93,8 +94,12 @@ def test_bad_input_is_one_sentence_and_2(capsys, trained, options, words):
 
 
 @pytest.mark.slow
-def test_this_machine_repeats_itself_in_launches_of_its_own(tmp_path, capsys):
+def test_this_machine_repeats_itself_in_launches_of_its_own(
+    tmp_path, capsys, monkeypatch
+):
     """The preset's own program, optimised: two processes, the same bits."""
+    for name in QUICK:
+        monkeypatch.delenv(name, raising=False)
     command = ["doctor", "digits", "--updates", "20", "--out", str(tmp_path / "out")]
     assert main(command) == 0
     found = json.loads((tmp_path / "out" / "repeatability.json").read_text())

@@ -1,7 +1,6 @@
 """Two processes joined on the loopback train what one process trains."""
 
 import csv
-import os
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from churn_jax.predictions import load_predictions
+from tests.environment import as_users_have_it
 
 METHODS = ("codistill_skl", "ensemble", "distillation")
 TIMEOUT = 240
@@ -34,14 +34,14 @@ def free_port() -> int:
 
 def launch(words, out, index) -> subprocess.Popen:
     """One process with one device; its output goes to files, which cannot fill up."""
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    ours = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     with (
         open(f"{out}.{index}.out", "w") as said,
         open(f"{out}.{index}.err", "w") as bad,
     ):
         return subprocess.Popen(
             [sys.executable, "-m", "churn_jax.cli", *words, "--out", str(out)],
-            env=environment,
+            env={**as_users_have_it(), **ours},
             stdout=said,
             stderr=bad,
         )

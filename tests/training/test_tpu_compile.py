@@ -1,12 +1,13 @@
 """The step compiled for eight TPU v5e chips by libtpu, without a TPU."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.environment import as_users_have_it
 
 pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
 
@@ -24,7 +25,7 @@ OPTIONS = (
 def test_the_step_compiles_for_a_tpu_topology(method):
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *OPTIONS.split(), "--method", method],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
+        env={**as_users_have_it(), "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
         capture_output=True,
         text=True,
         timeout=400,
@@ -65,7 +66,7 @@ def test_a_batch_ensembles_step_costs_close_to_one_networks():
     options = "--topology v5e:2x2 --json --workloads mlp256-b128"
     done = subprocess.run(
         [sys.executable, str(script), *options.split()],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
+        env={**as_users_have_it(), "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
         capture_output=True,
         text=True,
         timeout=400,
