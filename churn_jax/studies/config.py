@@ -130,6 +130,11 @@ class MethodSpec:
                 f"{self.name}: keep={self.keep} is of the weights that training starts "
                 "from; name their row as start"
             )
+        if self.teaching.logits and self.teacher is not None:
+            raise ValueError(
+                f"{self.name}: a file of logits teaches instead of a row, but teacher "
+                f"is {self.teacher}"
+            )
         own = (self.teaching.members, self.teaching.offline, self.teaching.calibrated)
         if self.teacher is None and (any(own) or self.teaching.dtype):
             raise ValueError(
@@ -138,7 +143,7 @@ class MethodSpec:
             )
         self._check_old_models()
         perturbed = getattr(self.method, "perturbation", "none") != "none"
-        if self.teaching.offline and perturbed:
+        if (self.teaching.offline or self.teaching.logits) and perturbed:
             raise ValueError(
                 f"{self.name}: an offline teacher has not seen perturbed images"
             )
@@ -151,15 +156,21 @@ class MethodSpec:
                 f"{self.name}: {kind} learns nothing from old models; teaching.old "
                 f"names {', '.join(old)}"
             )
-        if self.method.old_models == "alone" and self.teacher is not None:
+        named = self.teacher or self.teaching.logits
+        if self.method.old_models == "alone" and named:
             raise ValueError(
-                f"{self.name}: {kind} learns from old models alone; {self.teacher} is "
-                "named as its teacher"
+                f"{self.name}: {kind} learns from old models alone; {named} is named "
+                "as its teacher"
             )
         if old and (olds := getattr(self.method, "olds", len(old))) != len(old):
             raise ValueError(
                 f"{self.name}: olds={olds}, but teaching.old names {', '.join(old)}"
             )
+
+    @property
+    def taught(self) -> bool:
+        """Whether anybody teaches the row."""
+        return bool(self.teacher or self.teaching.old or self.teaching.logits)
 
     @property
     def tutors(self) -> tuple[str, ...]:
@@ -329,7 +340,7 @@ class StudyConfig:
                     f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
                 )
             self._check_tutors(spec, (spec.name,), names)
-            if spec.method.needs_teacher and not (spec.teacher or spec.teaching.old):
+            if spec.method.needs_teacher and not spec.taught:
                 raise ValueError(f"{spec.name} needs the name of its teacher method")
         for update in self.updates:
             for name in (update.old, update.new):

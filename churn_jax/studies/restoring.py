@@ -24,7 +24,7 @@ def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
         method=spec.method,
         groups=spec.groups(config.model, num_classes),
         config=spec.config(config.train),
-        stream=1 if spec.teacher or spec.teaching.old else 0,
+        stream=1 if spec.taught else 0,
         keep=spec.keep,
     )
 

@@ -30,7 +30,7 @@ from churn_jax.studies.folder import (
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.studies.restoring import row_run
-from churn_jax.studies.tutoring import row_tutors
+from churn_jax.studies.tutoring import logits_of, row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.examples import check_examples, example_of
 from churn_jax.training.initialize import check_start
@@ -77,8 +77,7 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
     def drawn(spec: MethodSpec):
         train = spec.config(config.train)
         network = dataclasses.replace(spec.model or config.model, dropout=0.0)
-        taught = bool(spec.teacher or spec.teaching.old)
-        return network, spec.models, train.seeds, train.numbers, taught
+        return network, spec.models, train.seeds, train.numbers, spec.taught
 
     sentences = []
     for update in config.updates:
@@ -153,6 +152,10 @@ def run_study(
     _check_starts(selected, runs, dataset)
     for sentence in _equal_starts(config):
         on_note(sentence)
+    for spec in selected:
+        if spec.teaching.logits:
+            own = row_inputs(config, spec, whole).dataset
+            logits_of(spec, own, config.train.replicas, dataset.num_classes)
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
     folder = StudyFolder(out, config, dataset, command)

@@ -3,6 +3,8 @@
 import dataclasses
 from pathlib import PurePath
 
+from churn_jax.methods.base import QUIET
+
 __all__ = ["Teaching", "Update"]
 
 
@@ -21,6 +23,9 @@ class Teaching:
             best on the validation split, before anybody averages them.
         dtype: what the teacher computes in, `float32` or `bfloat16`; empty is what it
             was trained in.
+        logits: path of a `predictions.npz` of the training examples, of one run or of
+            as many as the study has, that teaches instead of a row: a network of any
+            framework. Its examples are found by their ids.
 
     References:
         [elodi] Sec. 5.5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
@@ -32,6 +37,7 @@ class Teaching:
     offline: bool = False
     calibrated: bool = False
     dtype: str = ""
+    logits: str = dataclasses.field(default="", metadata=QUIET)
 
     def __post_init__(self):
         """Checks what needs no study."""

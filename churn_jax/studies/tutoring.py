@@ -11,11 +11,12 @@ from churn_jax import metrics
 from churn_jax.class_sets import known_classes
 from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import Group, Network, average_logits
+from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
 
-__all__ = ["row_tutors"]
+__all__ = ["logits_of", "row_tutors"]
 
 
 def row_tutors(
@@ -39,9 +40,13 @@ def row_tutors(
         `Tutors`; None for a row that nobody teaches.
     """
     teaching = spec.teaching
-    if spec.teacher is None and not teaching.old:
+    if not spec.taught:
         return None
     old = tuple(trained(name) for name in teaching.old)
+    if teaching.logits:
+        replicas = spec.config(config.train).replicas
+        cached = logits_of(spec, dataset, replicas, num_classes)
+        return Tutors(None, old, cached=cached)
     if spec.teacher is None:
         return Tutors(None, old)
     teacher, groups = trained(spec.teacher), ()
@@ -72,6 +77,41 @@ def row_tutors(
     average = jax.jit(average_logits)
     cached = np.stack([np.asarray(average(jnp.asarray(run)))[None] for run in members])
     return dataclasses.replace(tutors, cached=cached)
+
+
+def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:
+    """`[R, 1, N, C]` of the row's training examples, from its file of predictions.
+
+    Args:
+        spec: the row, with `teaching.logits`.
+        dataset: what it is trained on.
+        replicas: R.
+        num_classes: C.
+
+    Raises:
+        PredictionsError: the file cannot be read, examples are missing, or its runs or
+            classes are others than the study's.
+    """
+    path, ids = spec.teaching.logits, dataset.train.ids
+    found = load_predictions(path)
+    runs, _, classes = found.logits.shape
+    if runs not in (1, replicas) or classes != num_classes:
+        raise PredictionsError(
+            f"{path}: {spec.name} needs logits of one run or of {replicas}, with "
+            f"{num_classes} classes; got {runs} runs and {classes} classes"
+        )
+    position = {example: row for row, example in enumerate(found.ids.tolist())}
+    rows = [position.get(example, -1) for example in ids.tolist()]
+    missing = [example for example, row in zip(ids.tolist(), rows) if row < 0]
+    if missing:
+        raise PredictionsError(
+            f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
+            f"have no logits, for example {', '.join(map(str, missing[:3]))}"
+        )
+    logits = found.logits[:, rows]
+    if not np.all(np.isfinite(logits)):
+        raise PredictionsError(f"{path}: logits that teach must be finite")
+    return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]
 
 
 def _named(network: Network, dtype: str) -> Network:

@@ -1,6 +1,7 @@
 """What a row learns from: an ensemble of its own, and models that are in use."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from churn_jax.ensembles import Group, with_temperature
 from churn_jax.methods import Method
-from churn_jax.training.run import Stopped, Trained
+from churn_jax.training.run import Trained
 from churn_jax.typing import PyTree
 
 __all__ = ["Tutors", "check_teacher", "tutors_of"]
@@ -46,7 +47,8 @@ class Tutors:
             that computes in bfloat16; empty keeps it.
         temperatures: `[R, T]`, by which the members' logits are divided; None is 1.
         cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
-            (offline); the teacher is not run then. None runs it in every update.
+            (offline); the teacher is not run then, and may be unknown. None runs it in
+            every update.
         repeats: the R replicas teach so many times R, one set after another: every
             point of a sweep has the same teachers.
     """
@@ -61,7 +63,7 @@ class Tutors:
 
     def __post_init__(self):
         """Checks what cannot teach."""
-        if self.teacher is None and not self.old:
+        if self.teacher is None and not self.old and self.cached is None:
             raise ValueError("somebody must teach: a teacher, or an old model")
         for trained in self.old:
             if trained.run.method.members != 1:
@@ -70,8 +72,8 @@ class Tutors:
                     " an old model is one"
                 )
         if self.teacher is None:
-            if self.members or self.temperatures is not None or self.cached is not None:
-                raise ValueError("members, temperatures and cached are of a teacher")
+            if self.members or self.temperatures is not None:
+                raise ValueError("members and temperatures are of a teacher")
             return
         if not self.members:
             return
@@ -128,11 +130,6 @@ class Tutors:
         """Everybody who teaches."""
         return (*(() if self.teacher is None else (self.teacher,)), *self.old)
 
-    @property
-    def stopped(self) -> tuple[tuple[str, Stopped], ...]:
-        """Replicas that stopped early, with the name of what they are of."""
-        return tuple((t.run.name, s) for t in self.trained for s in t.stopped)
-
     def identity(self) -> Mapping[str, Any]:
         """What a student's checkpoint knows them by."""
         found: dict[str, Any] = {}
@@ -146,10 +143,15 @@ class Tutors:
         if self.temperatures is not None:
             found["calibrated"] = "True"
         if self.cached is not None:
-            found["offline"] = "True"
+            found["offline"] = "True" if self.teacher else _digest(self.cached)
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
+
+
+def _digest(logits: np.ndarray) -> str:
+    """What is known of logits whose networks are not."""
+    return hashlib.sha256(np.ascontiguousarray(logits).view(np.uint8)).hexdigest()
 
 
 def _repeated(tree: PyTree, times: int) -> PyTree:

@@ -16,7 +16,12 @@ from churn_jax.methods import (
     BayesianUpdate,
     OneToOneDistillation,
 )
-from churn_jax.predictions import load_predictions
+from churn_jax.predictions import (
+    Predictions,
+    PredictionsError,
+    load_predictions,
+    save_predictions,
+)
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.config import Sharing, Teaching, Update, resolved
@@ -405,3 +410,47 @@ class TestMistakes:
         mixed = dataclasses.replace(row("mixed"), train=(("ema_decay", 0.9),))
         with pytest.raises(ValueError, match="mixed: keep mixes the deployed weights"):
             with_rows(STUDY, mixed)
+
+
+class TestLogitsOfAFile:
+    """A network of any framework teaches by its logits of the training examples."""
+
+    BASE = dataclasses.replace(
+        STUDY,
+        methods=tuple(s for s in STUDY.methods if s.name == "baseline"),
+        updates=(),
+    )
+
+    def leave(self, folder, path, *, keep=None):
+        opened = FinishedStudy(folder)
+        train = opened.dataset.train
+        trained = opened.restore(opened.spec("baseline"))
+        order = np.random.default_rng(0).permutation(len(train))[:keep]
+        found = trained.predict(train.images)[:, order]
+        examples = (train.ids[order], train.labels[order])
+        save_predictions(path, Predictions(*examples, found, {}))
+
+    def test_they_teach_what_the_network_teaches(self, tmp_path):
+        run_study(self.BASE, tmp_path)
+        path = tmp_path / "logits.npz"
+        self.leave(tmp_path, path)
+        method = ELODI(top_k=0)
+        whole = with_rows(
+            self.BASE,
+            MethodSpec("row", "Row", method, teacher="baseline"),
+            MethodSpec("file", "File", method, teaching=Teaching(logits=str(path))),
+        )
+        run_study(whole, tmp_path)
+        np.testing.assert_allclose(
+            logits(tmp_path, "file"), logits(tmp_path, "row"), atol=1e-5
+        )
+        assert recorded_config(resolved(whole)) == whole
+
+    def test_missing_examples_are_counted_before_anything_is_trained(self, tmp_path):
+        run_study(self.BASE, tmp_path / "base")
+        path = tmp_path / "logits.npz"
+        self.leave(tmp_path / "base", path, keep=50)
+        row = MethodSpec("file", "File", ELODI(), teaching=Teaching(logits=str(path)))
+        with pytest.raises(PredictionsError, match="training examples of file have no"):
+            run_study(with_rows(self.BASE, row), tmp_path / "out")
+        assert not (tmp_path / "out").exists()
