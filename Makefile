@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
-.PHONY: demo test test-fast test-slow test-oracles lint format types clean
+.PHONY: demo test test-all test-fast test-slow test-oracles lint format types clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -22,7 +22,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 demo: $(VENV)/.installed
 	$(BIN)/churn-jax study digits
 
-test: test-fast test-slow
+test: test-fast
+
+test-all: test-fast test-slow
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu
 

@@ -282,7 +282,7 @@ class TestChecks:
             ),
             (
                 lambda: {"old": (older(),), "members": 1},
-                "members, temperatures and cached are",
+                "members and temperatures are of a teacher",
             ),
             (
                 lambda: {"teacher": trained(), "members": 4},
