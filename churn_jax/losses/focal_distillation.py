@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.class_sets import known_classes
 from churn_jax.losses.distillation import distillation_kl
-from churn_jax.typing import Labels, Logits, PerExample, Scalar
+from churn_jax.typing import Array, Labels, Logits, PerExample, Scalar
 
 __all__ = ["focal_kl", "focal_logit_matching", "focal_weights"]
 
@@ -57,6 +57,17 @@ def focal_weights(
     predicted = jnp.argmax(jnp.asarray(old_logits), axis=-1)
     right = (predicted == jnp.asarray(labels)).astype(jnp.float32)
     return jnp.asarray(alpha, jnp.float32) + jnp.asarray(beta, jnp.float32) * right
+
+
+def _compared(student_logits: Logits, old_logits: Logits) -> tuple[Array, Array, Array]:
+    """Both models' logits in float32, and which classes both know."""
+    check_logits(student_logits=student_logits, old_logits=old_logits)
+    check_same_shape(student_logits=student_logits, old_logits=old_logits)
+    student, old = (
+        jnp.asarray(logits).astype(jnp.float32)
+        for logits in (student_logits, old_logits)
+    )
+    return student, old, known_classes(old) & known_classes(student)
 
 
 def focal_kl(
@@ -113,12 +124,8 @@ def focal_kl(
         [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    check_logits(student_logits=student_logits, old_logits=old_logits)
-    check_same_shape(student_logits=student_logits, old_logits=old_logits)
+    student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
-    old = jnp.asarray(old_logits).astype(jnp.float32)
-    student = jnp.asarray(student_logits).astype(jnp.float32)
-    known = known_classes(old) & known_classes(student)
     # Both leave out the same classes, so what the student says of them is free. Low
     # enough at any temperature; finite, for rows without a known class.
     excluded = -1e30
@@ -175,12 +182,8 @@ def focal_logit_matching(
         [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    check_logits(student_logits=student_logits, old_logits=old_logits)
-    check_same_shape(student_logits=student_logits, old_logits=old_logits)
+    student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
-    old = jnp.asarray(old_logits).astype(jnp.float32)
-    student = jnp.asarray(student_logits).astype(jnp.float32)
-    known = known_classes(old) & known_classes(student)
     apart = student - old
     total = jnp.sum(jnp.square(jnp.where(known, apart, 0.0)), axis=-1)
     count = jnp.sum(known, axis=-1, dtype=jnp.float32)

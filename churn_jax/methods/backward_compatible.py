@@ -1,17 +1,15 @@
 """Backward-compatible training: an old classifier must understand new features."""
 
-import jax.numpy as jnp
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.methods.base import LossOutput, Passes, coefficient, forward_outputs
-from churn_jax.methods.updating import Updating, old_head_logits
+from churn_jax.methods.updating import Compatible
 
 __all__ = ["BackwardCompatible"]
 
 
 @struct.dataclass
-class BackwardCompatible(Updating):
+class BackwardCompatible(Compatible):
     r"""Cross-entropy of the new classifier, and of the frozen old one (BCT).
 
     `L(w) + weight 1/n sum_i 1/O sum_o -log softmax(h_o(z_i))_(y_i)`, where `z_i` are
@@ -32,27 +30,9 @@ class BackwardCompatible(Updating):
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
 
-    weight: float = coefficient(1.0)
+    term = "old_cross_entropy"
 
-    @property
-    def passes(self) -> Passes:
-        """No old model is run."""
-        return super().passes._replace(teachers=0)
-
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Cross-entropies of both classifiers on one network's features."""
-        del step, key
-        self.check_old_models(teacher)
-        outputs, labels, model_state = forward_outputs(
-            apply, variables, batch, ("features",)
-        )
-        old = old_head_logits(teacher, outputs.features)
-        every = jnp.broadcast_to(labels, old.shape[:-1])
-        compatible = jnp.mean(losses.backward_compatible(old, every), axis=0)
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
-        compatibility = jnp.sum(batch.mean(compatible))
-        loss = cross_entropy + self.weight * compatibility
-        terms = {"cross_entropy": cross_entropy, "old_cross_entropy": compatibility}
-        return LossOutput(loss, terms, model_state)
+    def compatibility(self, old, new, labels):
+        """The old classifiers' cross-entropy."""
+        del new
+        return losses.backward_compatible(old, labels)

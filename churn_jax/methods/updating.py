@@ -6,10 +6,18 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from churn_jax.methods.base import Batch, Method
-from churn_jax.typing import Array, Logits
+from churn_jax import losses
+from churn_jax.methods.base import (
+    Batch,
+    LossOutput,
+    Method,
+    Passes,
+    coefficient,
+    forward_outputs,
+)
+from churn_jax.typing import Array, Labels, Logits
 
-__all__ = ["Updating", "old_head_logits", "old_logits"]
+__all__ = ["Compatible", "Updating", "old_head_logits", "old_logits"]
 
 
 @struct.dataclass
@@ -36,6 +44,56 @@ class Updating(Method):
                 f"{name} learns from old models alone; its row has a teacher too"
             )
         return teacher.olds
+
+
+@struct.dataclass
+class Compatible(Updating):
+    """Base of the methods whose features an old model's last layer must understand.
+
+    `L(w) + weight 1/n sum_i 1/O sum_o compatibility_oi`.
+
+    Attributes:
+        weight: of the second term.
+    """
+
+    weight: float = coefficient(1.0)
+
+    # Under which name the second term is logged.
+    term = ""
+
+    @property
+    def passes(self) -> Passes:
+        """No old model is run."""
+        return super().passes._replace(teachers=0)
+
+    def compatibility(self, old: Logits, new: Logits, labels: Labels) -> Array:
+        """What is asked of the new features, `[O, M, B]`.
+
+        Args:
+            old: what the old models' last layers make of them, `[O, M, B, C]`.
+            new: the new models' own logits, likewise.
+            labels: `[O, M, B]`.
+        """
+        raise TypeError(f"{type(self).__name__} defines no compatibility")
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        """Cross-entropy plus the mean over old models of what they ask."""
+        del step, key
+        self.check_old_models(teacher)
+        outputs, labels, model_state = forward_outputs(
+            apply, variables, batch, ("features",)
+        )
+        old = old_head_logits(teacher, outputs.features)
+        new = jnp.broadcast_to(outputs.logits, old.shape)
+        every = jnp.broadcast_to(labels, old.shape[:-1])
+        asked = jnp.mean(self.compatibility(old, new, every), axis=0)
+        cross_entropy = jnp.sum(
+            batch.mean(losses.cross_entropy(outputs.logits, labels))
+        )
+        compatibility = jnp.sum(batch.mean(asked))
+        loss = cross_entropy + self.weight * compatibility
+        terms = {"cross_entropy": cross_entropy, self.term: compatibility}
+        return LossOutput(loss, terms, model_state)
 
 
 def old_logits(teacher: Any, batch: Batch) -> Logits:
