@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -60,9 +61,10 @@ def narrow(
         raise DataError(f"{dataset.name} has no training example of classes {kept[:8]}")
     held = np.isin(dataset.validation.labels, kept)
     text = f"{dataset.fingerprint} {kept} {share}"
-    return dataclasses.replace(
-        dataset,
-        train=dataset.train.take(np.flatnonzero(chosen)),
-        validation=dataset.validation.take(np.flatnonzero(held)),
-        fingerprint=hashlib.sha256(text.encode()).hexdigest(),
-    )
+    # Splits stay of the data set's own kind, resident or streamed.
+    parts: dict[str, Any] = {
+        "train": dataset.train.take(np.flatnonzero(chosen)),
+        "validation": dataset.validation.take(np.flatnonzero(held)),
+    }
+    fingerprint = hashlib.sha256(text.encode()).hexdigest()
+    return dataclasses.replace(dataset, **parts, fingerprint=fingerprint)

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.data import Dataset
-from churn_jax.data.augment import normalize
-from churn_jax.ensembles import apply_committee
 from churn_jax.reports.displacement_features import FeatureSpace
 from churn_jax.studies.diversity.networks import (
     RowNetworks,
@@ -96,13 +94,7 @@ def _member_features(
     structure: Structure, variables: PyTree, pixels: Array
 ) -> Array | None:
     """`[B, D]` of the only member, float32; None where there are none."""
-    outputs, _ = apply_committee(
-        structure.groups,
-        list(variables),
-        normalize(pixels, structure.mean, structure.std),
-        mapping=structure.mapping,
-        train=False,
-    )
+    outputs = structure.outputs(variables, pixels)
     if outputs.features is None:
         return None
     return outputs.features[0].astype(jnp.float32)

@@ -152,24 +152,25 @@ def run_study(
     _check_starts(selected, runs, dataset)
     for sentence in _equal_starts(config):
         on_note(sentence)
-    for spec in selected:
-        if spec.teaching.logits:
-            own = row_inputs(config, spec, whole).dataset
-            logits_of(spec, own, config.train.replicas, dataset.num_classes)
-    primary = jax.process_index() == 0
-    out.mkdir(parents=True, exist_ok=True)
-    folder = StudyFolder(out, config, dataset, command)
-    if primary:
-        folder.write()
     inputs: dict[tuple, Inputs] = {}
-    trained: dict[str, Trained] = {}
-    finished = {spec.name: folder.finished(spec) for spec in selected}
 
     def inputs_of(spec: MethodSpec) -> Inputs:
         key = inputs_key(config, spec)
         if key not in inputs:
             inputs[key] = row_inputs(config, spec, whole)
         return inputs[key]
+
+    for spec in selected:
+        if spec.teaching.logits:
+            own = inputs_of(spec).dataset
+            logits_of(spec, own, config.train.replicas, dataset.num_classes)
+    primary = jax.process_index() == 0
+    out.mkdir(parents=True, exist_ok=True)
+    folder = StudyFolder(out, config, dataset, command)
+    if primary:
+        folder.write()
+    trained: dict[str, Trained] = {}
+    finished = {spec.name: folder.finished(spec) for spec in selected}
 
     def set_aside(spec: MethodSpec) -> None:
         aside = folder.set_aside(spec.name)

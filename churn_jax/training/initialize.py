@@ -22,7 +22,13 @@ from churn_jax.training.partition import MEMBER, REPLICA, fetch, place
 from churn_jax.training.program import Program
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import Seeds
-from churn_jax.training.state import BestState, Coefficients, TrainState, Weights
+from churn_jax.training.state import (
+    BestState,
+    Coefficients,
+    TrainState,
+    Weights,
+    joined,
+)
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -31,7 +37,6 @@ __all__ = [
     "init_coefficients",
     "init_state",
     "init_variables",
-    "joined",
     "network_parameters",
     "scale_inputs",
     "start_variables",
@@ -209,7 +214,7 @@ def start_variables(
         return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
 
     params, state = fetch((start.params, start.model_state))
-    if form(joined((params, state))) != form(drawn):
+    if form(joined(params, state)) != form(drawn):
         raise ValueError(_OTHER_NETWORKS.format(run.name, start.run.name))
     return params, state
 
@@ -233,18 +238,12 @@ def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
 
     def form(run: Run):
         return [
-            (group.size, group.gate, jax.eval_shape(init, jax.random.key(0), example))
-            for group in run.groups
-            for init in (group.network.init,)
+            (g.size, g.gate, jax.eval_shape(g.network.init, jax.random.key(0), example))
+            for g in run.groups
         ]
 
     if form(run) != form(start) or run.config.replicas != start.config.replicas:
         raise ValueError(_OTHER_NETWORKS.format(run.name, start.name))
-
-
-def joined(weights: tuple[Sequence[PyTree], Sequence[PyTree]]) -> tuple[PyTree, ...]:
-    """`(params, model_state)` as variables, one tree per group."""
-    return tuple({**s, "params": p} for p, s in zip(*weights, strict=True))
 
 
 def init_state(

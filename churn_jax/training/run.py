@@ -13,7 +13,13 @@ from churn_jax.training.feed import Stream
 from churn_jax.training.partition import REPLICA, fetch, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.program import Program
-from churn_jax.training.state import BestState, TrainState, Weights, stopped_term
+from churn_jax.training.state import (
+    BestState,
+    TrainState,
+    Weights,
+    joined,
+    stopped_term,
+)
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -187,8 +193,7 @@ class Trained:
 
     def teacher_variables(self) -> tuple[PyTree, ...]:
         """The deployed weights as the variables of a teacher, on the host."""
-        params, state = fetch((self.params, self.model_state))
-        return tuple({**s, "params": p} for p, s in zip(params, state))
+        return joined(*fetch((self.params, self.model_state)))
 
 
 def chunk_count(program: Program, replicas: int) -> int:

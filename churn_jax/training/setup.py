@@ -25,7 +25,6 @@ from churn_jax.training.initialize import (
     init_coefficients,
     init_state,
     init_variables,
-    joined,
     network_parameters,
     start_variables,
 )
@@ -34,7 +33,7 @@ from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
 from churn_jax.training.program import Program
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
-from churn_jax.training.state import BestState, ReplicaInputs, TrainState
+from churn_jax.training.state import BestState, ReplicaInputs, TrainState, joined
 from churn_jax.training.steps import term_names
 from churn_jax.training.teachers import teacher_program
 from churn_jax.training.tutors import Tutors, check_teacher, tutors_of
@@ -294,7 +293,7 @@ def open_session(
     begun: PyTree | None = None
     if start is not None:
         begun = start_variables(run, start, variables)  # on the host: kept all along
-        variables = place(joined(begun), mesh, program.slots)
+        variables = place(joined(*begun), mesh, program.slots)
     coefficients = init_coefficients(
         run.method, config.optimizer, config.replicas, mesh
     )

@@ -1,6 +1,7 @@
 """The state of training: stacked trees, one entry per replica."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ __all__ = [
     "ReplicaInputs",
     "TrainState",
     "Weights",
+    "joined",
     "stopped_term",
 ]
 
@@ -167,3 +169,10 @@ def stopped_term(code: int, terms: tuple[str, ...]) -> str:
     """The name of what was non-finite: a term, `loss`, `gradient` or `memory`."""
     names: tuple[Any, ...] = (*terms, "loss", "gradient", "memory")
     return names[code]
+
+
+def joined(
+    params: Sequence[PyTree], model_state: Sequence[PyTree]
+) -> tuple[PyTree, ...]:
+    """Weights as variables, one tree per group."""
+    return tuple({**s, "params": p} for p, s in zip(params, model_state, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
-from churn_jax.ensembles import Group, apply_committee
+from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.methods import Method, deploy
 from churn_jax.studies.config import MethodSpec
 from churn_jax.training.run import Trained
@@ -64,6 +64,16 @@ class Structure:
             return network(normalize(pixels, self.mean, self.std), pick)
 
         return predict
+
+    def outputs(self, variables: PyTree, pixels: Array) -> Outputs:
+        """Everything that all members return for pixels or token ids, in eval mode."""
+        return apply_committee(
+            self.groups,
+            list(variables),
+            normalize(pixels, self.mean, self.std),
+            mapping=self.mapping,
+            train=False,
+        )[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,13 +136,7 @@ def member_logits(structure: Structure, variables: PyTree, pixels: Array) -> Log
 @functools.partial(jax.jit, static_argnums=0)
 def deployed_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
     """What the row deploys, `[B, C]`."""
-    outputs, _ = apply_committee(
-        structure.groups,
-        list(variables),
-        normalize(pixels, structure.mean, structure.std),
-        mapping=structure.mapping,
-        train=False,
-    )
+    outputs = structure.outputs(variables, pixels)
     return deploy(structure.method, outputs.logits, outputs.gate)
 
 

@@ -67,17 +67,19 @@ class Setting:
 
     def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
         """A row of the new network."""
-        matching = self.of_matching if _matches(method) else ()
-        own = {"model": self.new, "train": (*self.of_new, *matching)}
-        fields = {"equation": UNTREATED} | own | fields
-        return MethodSpec(name, label, method, **fields)
+        fields = {
+            "model": self.new,
+            "train": self._training(method, self.of_new),
+        } | fields
+        return _row(name, label, method, **fields)
 
     def old_row(self, name: str, label: str, method: Method, **fields: Any):
         """A row of the old network."""
-        matching = self.of_matching if _matches(method) else ()
-        own = {"model": self.old, "train": matching}
-        fields = {"equation": UNTREATED} | own | fields
-        return MethodSpec(name, label, method, **fields)
+        fields = {"model": self.old, "train": self._training(method)} | fields
+        return _row(name, label, method, **fields)
+
+    def _training(self, method: Method, changes: tuple = ()) -> tuple:
+        return (*changes, *(self.of_matching if _matches(method) else ()))
 
     def ensemble(self) -> ERM:
         """Members trained independently, their logits averaged."""
@@ -85,24 +87,30 @@ class Setting:
 
     def elodi(self, **fields: Any) -> ELODI:
         """With the setting's alpha; `fields` as of the method."""
-        return ELODI(**({"alpha": self.alpha, "top_k": 0} | fields))
+        own: dict[str, Any] = {"alpha": self.alpha, "top_k": 0}
+        return ELODI(**(own | fields))
 
     def kd(self, **fields: Any) -> EnsembleDistillation:
         """Plain distillation."""
-        return EnsembleDistillation(
-            **({"alpha": self.distill, "temperature": self.temperature} | fields)
-        )
+        return EnsembleDistillation(**(self._distillation | fields))
 
     def fd(self, **fields: Any) -> FocalDistillation:
         """Focal distillation."""
-        return FocalDistillation(
-            **({"alpha": self.distill, "temperature": self.temperature} | fields)
-        )
+        return FocalDistillation(**(self._distillation | fields))
+
+    @property
+    def _distillation(self) -> dict[str, Any]:
+        return {"alpha": self.distill, "temperature": self.temperature}
 
     @property
     def top(self) -> str:
         """Name of the top-K row."""
         return f"elodi_top{self.top_k}"
+
+
+def _row(name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
+    own: dict[str, Any] = {"equation": UNTREATED}
+    return MethodSpec(name, label, method, **(own | fields))
 
 
 def _matches(method: Method) -> bool:
