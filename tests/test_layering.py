@@ -29,6 +29,8 @@ BELOW = {
     "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     "reports": ("metrics", "predictions", "analysis"),  # tests of significance
+    "comparison": ("reports", "analysis", "predictions", "class_sets"),  # pages
+    "testing": ("comparison",),
     "studies": (
         "training",
         "reports",
@@ -38,9 +40,9 @@ BELOW = {
         "data",
         "predictions",
     ),
-    "command": ("studies", "equations"),  # the parts of the command line
+    "command": ("studies", "comparison", "equations"),  # the parts of the command line
     "cli": ("command",),
-    "__init__": (),
+    "__init__": ("comparison",),  # lazily
 }
 
 # Heavy libraries and the only places that may import them, even lazily.

@@ -1,0 +1,150 @@
+"""Two versions of a model, compared by their predictions alone."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from churn_jax.comparison.curves import reliability_curve, scatter_points
+from churn_jax.comparison.estimating import intervals, mcnemar_test, noise_test
+from churn_jax.comparison.flow import class_flow
+from churn_jax.comparison.gates import Gate, check_gates, judge, read_gates
+from churn_jax.comparison.groups import class_groups, slice_groups
+from churn_jax.comparison.join import join
+from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.reading import read_side
+from churn_jax.comparison.regressions import largest_regressions
+from churn_jax.comparison.result import CompareResult, Version
+from churn_jax.comparison.scan import scan
+from churn_jax.comparison.side import Kind, Side
+
+__all__ = ["compare", "compare_pair"]
+
+
+def compare(
+    old: Any,
+    new: Any,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    ids: Any = None,
+    kind: Kind | None = None,
+    old_kind: Kind | None = None,
+    new_kind: Kind | None = None,
+    class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    gates: Sequence[Gate] | str | os.PathLike = (),
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> CompareResult:
+    """What changes when the version `new` of a classifier replaces `old`.
+
+    Args:
+        old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,
+            `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or probabilities or
+            `[N]` of predicted classes, a mapping of such arrays, a data frame, or
+            `Predictions`.
+        new: the same of the version that is to replace it.
+        labels: a file or an array of `[N]` classes, where the predictions hold none.
+        slices: a file or a mapping of groupings, name to `[N]` values; each value is
+            compared for itself.
+        ids: `[N]` example ids, or a file of them, for sides that hold none.
+        kind: "logits", "probabilities" or "classes" where it cannot be told.
+        old_kind: the same for the old side alone.
+        new_kind: the same for the new side alone.
+        class_map: class of the old side to class of the new one, or a file with it, or
+            "identity" where equal numbers are equal classes though their counts differ.
+        on_missing: "intersect" compares the examples that both sides have.
+        gates: conditions, or the path of a TOML file with them.
+        regressions: how many negative flips to list.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Returns:
+        The `CompareResult`; `result.passed` says whether all gates hold.
+
+    Raises:
+        PredictionsError: predictions cannot be read, used or joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> import churn_jax
+        >>> result = churn_jax.compare([0, 1, 1, 0], [0, 1, 0, 0], labels=[0, 1, 1, 1])
+        >>> result["churn"].value, result["negative_flip_rate"].value
+        (0.25, 0.25)
+    """
+    wanted = read_gates(gates) if isinstance(gates, str | os.PathLike) else tuple(gates)
+    pair = join(
+        _side(old, "old", ids, old_kind or kind),
+        _side(new, "new", ids, new_kind or kind),
+        labels=labels,
+        slices=slices,
+        class_map=class_map,
+        on_missing=on_missing,
+    )
+    return compare_pair(
+        pair,
+        gates=wanted,
+        regressions=regressions,
+        level=level,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def compare_pair(
+    pair: Pair,
+    *,
+    gates: Sequence[Gate] = (),
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> CompareResult:
+    """The same of two sides that are joined already; arguments as in `compare`."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1; got {level}")
+    if resamples < 100:
+        raise ValueError(f"resamples must be at least 100; got {resamples}")
+    check_gates(gates, pair)  # before the long pass
+    scanned = scan(pair)
+    sampling = {"level": level, "resamples": resamples, "seed": seed}
+    found = intervals(scanned, pair.labels, **sampling)
+    groups = (
+        (*class_groups(pair, scanned, **sampling),) if pair.labels is not None else ()
+    )
+    groups += tuple(slice_groups(pair, scanned, **sampling))
+    listed, total = largest_regressions(pair, scanned, regressions)
+    calibrated = pair.labels is not None and pair.scored
+    return CompareResult(
+        old=_version(pair.old),
+        new=_version(pair.new),
+        examples=pair.examples,
+        level=level,
+        quantities=found,
+        flow=class_flow(pair, scanned),
+        mcnemar=mcnemar_test(scanned, pair.labels),
+        noise=noise_test(scanned, **sampling),
+        groups=groups,
+        regressions=listed,
+        regressions_total=total,
+        curves=(
+            reliability_curve(scanned.old, pair.labels),
+            reliability_curve(scanned.new, pair.labels),
+        )
+        if calibrated
+        else None,
+        points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
+        gates=judge(gates, found, groups, level=level),
+        notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
+    )
+
+
+def _side(given: Any, name: str, ids: Any, kind: Kind | None) -> Side:
+    return given if isinstance(given, Side) else read_side(given, name, ids, kind)
+
+
+def _version(side: Side) -> Version:
+    return Version(side.name, side.kind, len(side.runs), side.classes, side.examples)

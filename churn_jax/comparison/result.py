@@ -1,0 +1,329 @@
+"""What a comparison finds. Plain values only: any of it can be printed or saved."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+__all__ = [
+    "CompareResult",
+    "Curve",
+    "Flow",
+    "GateOutcome",
+    "Group",
+    "Interval",
+    "McNemar",
+    "Noise",
+    "Points",
+    "Regression",
+    "Version",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A number with its confidence interval.
+
+    Attributes:
+        value: the point estimate; NaN where it is undefined.
+        low: lower end; NaN where there is no interval.
+        high: upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """One side of the comparison.
+
+    Attributes:
+        name: of the file or as given.
+        kind: "logits", "probabilities" or "classes".
+        runs: how many runs were compared.
+        classes: how many classes it knows.
+        examples: how many it has, joined or not.
+    """
+
+    name: str
+    kind: str
+    runs: int
+    classes: int
+    examples: int
+
+
+@dataclasses.dataclass(frozen=True)
+class McNemar:
+    """Exact McNemar test of "both versions are equally accurate".
+
+    Attributes:
+        negative_flips: right before, wrong now.
+        positive_flips: wrong before, right now.
+        p: two-sided exact p-value. With several runs the median over pairs of runs.
+        pairs: of runs.
+    """
+
+    negative_flips: float
+    positive_flips: float
+    p: float
+    pairs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """Is the update's churn more than retraining the same model would give?
+
+    Attributes:
+        within_old: mean churn between two runs of the old version; NaN with one run.
+        within_new: the same of the new version.
+        expected: churn that retraining alone explains: the mean of the two that exist.
+        excess: churn between the versions minus `expected`.
+        p: two-sided, of "excess is 0", by the bootstrap; NaN with too few runs.
+    """
+
+    within_old: Interval
+    within_new: Interval
+    expected: Interval
+    excess: Interval
+    p: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A class or a slice, compared for itself.
+
+    Attributes:
+        grouping: "class", or the column of the slices' file.
+        name: the class or the value of the column.
+        examples: how many.
+        accuracy_old: NaN without labels, like all that follows but `churn`.
+        accuracy_new: of the new version.
+        accuracy_gain: new minus old, paired.
+        churn: share of changed predictions.
+        negative_flip_rate: right before, wrong now.
+        positive_flip_rate: wrong before, right now.
+        p: exact McNemar test of "equally accurate".
+        adjusted_p: by Holm over the groups of this grouping.
+    """
+
+    grouping: str
+    name: str
+    examples: int
+    accuracy_old: float
+    accuracy_new: float
+    accuracy_gain: Interval
+    churn: Interval
+    negative_flip_rate: Interval
+    positive_flip_rate: Interval
+    p: float
+    adjusted_p: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """An example that the old version got right and the new one gets wrong.
+
+    With several runs, classes are the most frequent ones, shares and means over runs.
+
+    Attributes:
+        id: of the example.
+        label: name of its class.
+        old: name of the old prediction.
+        new: name of the new prediction.
+        old_confidence: top probability before; NaN without scores.
+        new_confidence: top probability now; NaN without scores.
+        label_drop: fall of the label's probability; NaN without scores.
+        displacement: of the logits; NaN without scores.
+        share: of the pairs of runs in which it is a negative flip.
+    """
+
+    id: str
+    label: str
+    old: str
+    new: str
+    old_confidence: float
+    new_confidence: float
+    label_drop: float
+    displacement: float
+    share: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """Changed predictions from class to class, mean over pairs of runs.
+
+    Attributes:
+        old: class names predicted before, one per entry, largest count first.
+        new: class names predicted now.
+        examples: how many examples went this way.
+        negative: how many of them were right before and are wrong now; NaN without
+            labels.
+        positive: how many were wrong before and are right now; NaN without labels.
+    """
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    examples: tuple[float, ...]
+    negative: tuple[float, ...]
+    positive: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Reliability of one version, all runs pooled.
+
+    Attributes:
+        confidence: mean top probability of each bin; NaN in empty bins.
+        accuracy: share of right predictions in each bin.
+        examples: in each bin.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    examples: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Points:
+    """A sample of examples for the scatter; all negative flips come first.
+
+    Attributes:
+        confidence: `[P]` old top probability.
+        displacement: `[P]` of the logits.
+        outcome: `[P]` of "same", "negative", "positive", "other"; without labels
+            "same" and "other".
+        sampled_from: how many examples there are.
+    """
+
+    confidence: np.ndarray
+    displacement: np.ndarray
+    outcome: np.ndarray
+    sampled_from: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GateOutcome:
+    """One condition and whether it holds.
+
+    Attributes:
+        gate: the condition, as a sentence part: "churn at most 5 %".
+        where: "", or the group it is about.
+        measured: the number compared with the limit.
+        limit: what it was compared with.
+        passed: whether it holds.
+        line: the whole outcome in one line.
+    """
+
+    gate: str
+    where: str
+    measured: float
+    limit: float
+    passed: bool
+    line: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompareResult:
+    """Everything that `compare` finds; shows itself in a notebook and a terminal.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        quantities: name to number and interval, in the order of
+            `comparison.QUANTITIES`; only those that these predictions allow.
+        flow: changed predictions from class to class.
+        mcnemar: None without labels.
+        noise: None unless a side has several runs.
+        groups: classes, then slices.
+        regressions: the largest negative flips, worst first.
+        regressions_total: how many examples are negative flips in some pair of runs.
+        curves: reliability of old and new; None without labels and scores.
+        points: for the scatter of confidence and displacement; None without scores.
+        gates: the conditions that were asked for.
+        notes: sentences about what was read and joined.
+    """
+
+    old: Version
+    new: Version
+    examples: int
+    level: float
+    quantities: Mapping[str, Interval]
+    flow: Flow
+    mcnemar: McNemar | None = None
+    noise: Noise | None = None
+    groups: tuple[Group, ...] = ()
+    regressions: tuple[Regression, ...] = ()
+    regressions_total: int = 0
+    curves: tuple[Curve, Curve] | None = None
+    points: Points | None = None
+    gates: tuple[GateOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate holds; True without gates."""
+        return all(outcome.passed for outcome in self.gates)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there were labels."""
+        return "accuracy_gain" in self.quantities
+
+    def __getitem__(self, name: str) -> Interval:
+        """The number called `name`, with its interval.
+
+        Raises:
+            KeyError: these predictions do not allow it, or there is no such quantity.
+        """
+        if name not in self.quantities:
+            known = ", ".join(self.quantities)
+            raise KeyError(f"no quantity {name!r} in this comparison; it has {known}")
+        return self.quantities[name]
+
+    def __str__(self) -> str:
+        """The tables as they are printed in a terminal, without colours."""
+        from churn_jax.comparison.text import plain_text
+
+        return plain_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from churn_jax.comparison.page import notebook_html
+
+        return notebook_html(self)
+
+    def to_dict(self) -> dict:
+        """JSON-ready; undefined numbers are None."""
+        from churn_jax.comparison.record import as_record
+
+        return as_record(self)
+
+    def save_json(self, path: str | os.PathLike) -> Path:
+        """Writes `to_dict()`, whole or not at all.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        from churn_jax.comparison.record import write_record
+
+        return write_record(self, path)
+
+    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
+        """Writes the page, one file that needs nothing else, whole or not at all.
+
+        Args:
+            path: where to.
+            command: shown under the title.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        from churn_jax.comparison.page import write_page
+
+        return write_page(self, path, command=command)
