@@ -1,0 +1,195 @@
+"""Numbers of a comparison as text: as many digits as their interval supports."""
+
+import math
+from typing import Literal
+
+from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.result import Interval
+
+__all__ = [
+    "NOTHING",
+    "Unit",
+    "count_text",
+    "has_range",
+    "judgement",
+    "level_text",
+    "p_text",
+    "range_text",
+    "share_text",
+    "value_text",
+    "with_range",
+]
+
+Unit = Literal["share", "points", "number", "change"]
+NOTHING = "–"  # in place of a number that does not exist
+
+_SCALE = {"share": 100.0, "points": 100.0, "number": 1.0, "change": 1.0}
+_DIGITS = {"share": 2, "points": 2, "number": 4, "change": 4}  # without an interval
+_ROUNDING = 1e-9
+_MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
+
+
+def value_text(interval: Interval, unit: Unit) -> str:
+    """The number alone, with its unit.
+
+    The last digit that is shown is the first one of a quarter of the interval's width,
+    or one of the next where the number or an end would look like zero and is not.
+
+    Args:
+        interval: the number and its interval, as a fraction where it is a share.
+        unit: as in `Quantity.unit`.
+
+    Returns:
+        `4.2 %`, `+0.6 points`, `0.213` or `+0.021`; `–` for NaN.
+
+    Example:
+        >>> value_text(Interval(0.0421, 0.039, 0.0453), "share")
+        '4.2 %'
+        >>> value_text(Interval(-0.006, -0.011, -0.001), "points")
+        '-0.6 points'
+        >>> value_text(Interval(0.2131, math.nan, math.nan), "number")
+        '0.2131'
+    """
+    text = _number(interval.value, unit, _decimals(interval, unit))
+    ending = {"share": " %", "points": " points"}.get(unit, "")
+    return text if text in (NOTHING, "inf", "-inf", "+inf") else text + ending
+
+
+def range_text(interval: Interval, unit: Unit) -> str:
+    """The interval alone.
+
+    Args:
+        interval: the number and its interval.
+        unit: as in `Quantity.unit`.
+
+    Returns:
+        `3.9 to 4.5 %`, `-0.3 to +1.0`; "" where there is no interval.
+
+    Example:
+        >>> range_text(Interval(0.0421, 0.039, 0.0453), "share")
+        '3.9 to 4.5 %'
+        >>> range_text(Interval(0.006, 0.0021, 0.0099), "points")
+        '+0.2 to +1.0'
+    """
+    if not has_range(interval):
+        return ""
+    decimals = _decimals(interval, unit)
+    ends = (_number(end, unit, decimals) for end in (interval.low, interval.high))
+    return " to ".join(ends) + (" %" if unit == "share" else "")
+
+
+def with_range(interval: Interval, unit: Unit, level: float | None = None) -> str:
+    """The number and its interval.
+
+    Args:
+        interval: the number and its interval.
+        unit: as in `Quantity.unit`.
+        level: of the interval, where it should be said.
+
+    Returns:
+        `4.2 % (95 % interval 3.9 to 4.5 %)`, without `95 % interval` where no level is
+        given; the number alone where there is no interval.
+
+    Example:
+        >>> with_range(Interval(0.0421, 0.039, 0.0453), "share", 0.95)
+        '4.2 % (95 % interval 3.9 to 4.5 %)'
+    """
+    ends = range_text(interval, unit)
+    if not ends:
+        return value_text(interval, unit)
+    said = "" if level is None else f"{level_text(level)} interval "
+    return f"{value_text(interval, unit)} ({said}{ends})"
+
+
+def share_text(share: float) -> str:
+    """A share that has no interval, as a percentage.
+
+    Example:
+        >>> share_text(0.0421), share_text(1.0), share_text(math.nan)
+        ('4.2 %', '100.0 %', '–')
+    """
+    return NOTHING if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def level_text(level: float) -> str:
+    """The level of an interval.
+
+    Example:
+        >>> level_text(0.95), level_text(0.999)
+        ('95 %', '99.9 %')
+    """
+    return f"{100 * level:.6g} %"
+
+
+def p_text(p: float) -> str:
+    """A p-value, with two digits; the smallest are only bounded.
+
+    Example:
+        >>> p_text(0.0312), p_text(0.00001), p_text(1.0), p_text(math.nan)
+        ('0.031', '< 0.001', '1', '–')
+    """
+    if math.isnan(p):
+        return NOTHING
+    if p < 0.001:
+        return "< 0.001"
+    return "1" if p >= 0.995 else f"{p:.2g}"
+
+
+def count_text(count: float) -> str:
+    """How many examples; a mean over pairs of runs has a decimal.
+
+    Example:
+        >>> count_text(12000), count_text(2.5)
+        ('12,000', '2.5')
+    """
+    if math.isnan(count):
+        return NOTHING
+    return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+
+
+def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
+    """What a change means, where its interval leaves zero out.
+
+    Args:
+        name: of a quantity whose unit is "points" or "change".
+        interval: the change and its interval.
+
+    Returns:
+        "better" or "worse"; "unclear" where zero is within the interval or there is
+        none.
+
+    Example:
+        >>> judgement("nll_change", Interval(-0.02, -0.03, -0.01))
+        'better'
+    """
+    if not has_range(interval) or interval.low <= 0 <= interval.high:
+        return "unclear"
+    higher = QUANTITIES[name].better == "higher"
+    return "better" if (interval.low > 0) == higher else "worse"
+
+
+def has_range(interval: Interval) -> bool:
+    """Whether there is an interval."""
+    return math.isfinite(interval.low) and math.isfinite(interval.high)
+
+
+def _decimals(interval: Interval, unit: Unit) -> int:
+    """How many decimals the interval supports."""
+    scale, most = _SCALE[unit], _MOST[unit]
+    quarter = scale * (interval.high - interval.low) / 4
+    if not has_range(interval) or quarter <= 0:
+        return _DIGITS[unit]
+    decimals = min(max(-math.floor(math.log10(quarter) + _ROUNDING), 0), most)
+    for shown in (interval.low, interval.high, interval.value):
+        if shown and not round(scale * shown, decimals) and decimals < most:
+            decimals += 1  # whether zero is within the interval must be seen
+    return decimals
+
+
+def _number(value: float, unit: Unit, decimals: int) -> str:
+    if math.isnan(value):
+        return NOTHING
+    sign = "+" if unit in ("points", "change") else ""
+    text = f"{_SCALE[unit] * value:{sign}.{decimals}f}"
+    zero = not text.strip("+-0.")  # -0.00 and +0.00 are 0.00
+    return text.lstrip("+-") if zero else text
