@@ -15,6 +15,7 @@ from churn_jax.comparison.reading import read_side
 from churn_jax.comparison.regressions import largest_regressions
 from churn_jax.comparison.result import CompareResult, Version
 from churn_jax.comparison.scan import scan
+from churn_jax.comparison.scanned import Scanned
 from churn_jax.comparison.side import Kind, Side
 
 __all__ = ["compare", "compare_pair"]
@@ -102,14 +103,26 @@ def compare_pair(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    scanned: Scanned | None = None,
 ) -> CompareResult:
-    """The same of two sides that are joined already; arguments as in `compare`."""
+    """The same of two sides that are joined already; arguments as in `compare`.
+
+    Args:
+        pair: from `join`.
+        gates: conditions.
+        regressions: how many negative flips to list.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+        scanned: of this pair, where it is there already; the long pass otherwise.
+    """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")
     if resamples < 100:
         raise ValueError(f"resamples must be at least 100; got {resamples}")
     check_gates(gates, pair)  # before the long pass
-    scanned = scan(pair)
+    if scanned is None:
+        scanned = scan(pair)
     sampling = {"level": level, "resamples": resamples, "seed": seed}
     found = intervals(scanned, pair.labels, **sampling)
     groups = (
