@@ -25,7 +25,6 @@ import platform
 import re
 import statistics
 import time
-from unittest import mock
 
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 # The TPU compiler is only compiled with here: no chip has to be locked.
@@ -37,6 +36,7 @@ import numpy as np
 import optax
 
 from churn_jax import models
+from churn_jax.models.backend import compiling_for
 
 _CLASSES = 10
 # The estimate of an elementwise kernel on a few hundred numbers, in cycles.
@@ -149,7 +149,7 @@ def compile_both(workload: Workload, members: int, sharding=None, dtype=jnp.floa
             )
         # Layers look at the backend; a topology's is not the one of this process.
         platform = "cpu" if sharding is None else "tpu"
-        with mock.patch.object(jax, "default_backend", lambda p=platform: p):
+        with compiling_for(platform):
             lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
         compiled.append(lowered.compile())
     return compiled

@@ -9,6 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from churn_jax.models.backend import backend
 from churn_jax.models.layers import Layers, split_members, tile
 from churn_jax.models.rank_one import between, rank_one_matmul
 from churn_jax.typing import Array, PyTree
@@ -133,7 +134,7 @@ class BatchEnsembleDense(_FastLayer):
             ValueError: the rows are no multiple of K.
         """
         # A processor is slowed by arithmetic, an accelerator by the number of kernels.
-        saving = jax.default_backend() == "cpu"
+        saving = backend() == "cpu"
         product = rank_one_matmul if saving else partial(between, jnp.matmul)
         return self._apply(x, (x.shape[-1], self.features), product)
 

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from churn_jax.models.backend import backend
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.base import ModelOutput, check_images
 from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout, drop
@@ -111,7 +112,7 @@ class LeNet5(Layered, nn.Module):
         check_images(x, min_rank=4, max_rank=4, min_size=_MIN_SIZE)
         layout = self.layout
         if layout == "auto":
-            layout = "banded" if jax.default_backend() == "cpu" else "nhwc"
+            layout = "banded" if backend() == "cpu" else "nhwc"
         layers, he = self.layers, nn.initializers.he_normal()
         x, entered = layers.enter(self, x, train)
         for number, width, padding in ((1, 6, 2), (2, 16, 0)):
