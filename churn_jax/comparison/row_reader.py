@@ -1,0 +1,84 @@
+"""Blocks of rows of one version's scores, memory-mapped or not, in bounded memory."""
+
+import mmap
+import threading
+
+import numpy as np
+
+__all__ = ["RowReader"]
+
+# Mapped pages count as memory of this process until they are given back.
+_MAPPED_BYTES = 32 << 20
+_PAGES_BYTES = 64 << 10  # about what the system maps when one byte is read
+
+
+class RowReader:
+    """Reads blocks of rows as numbers that can be computed with.
+
+    Args:
+        values: `[R, N_side, C]` scores of any real dtype, perhaps memory-mapped.
+        rows: `[N]` which rows, in which order; None for all as they are.
+
+    Attributes:
+        dtype: float32, or float64 where float32 would round the scores.
+
+    Example:
+        >>> reader = RowReader(np.eye(3, dtype=np.float16)[None], np.array([2, 0]))
+        >>> reader.read(0, 0, 2, np.empty((2, 3), reader.dtype))
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
+
+    def __init__(self, values: np.ndarray, rows: np.ndarray | None):
+        self._values, self._rows = values, rows
+        exact = np.can_cast(values.dtype, np.float32)
+        self.dtype = np.dtype(np.float32 if exact else np.float64)
+        self._mapping = _mapping(values)
+        # With several runs a read touches one of them only.
+        row_bytes = values.shape[2] * values.dtype.itemsize
+        self._row_bytes = row_bytes if rows is None else row_bytes + _PAGES_BYTES
+        self._touched = 0
+        self._lock = threading.Lock()
+
+    def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
+        """Rows `start` to `stop` of a run.
+
+        Args:
+            run: which run.
+            start: first row, in the order of `rows`.
+            stop: one more than the last.
+            out: `[>= stop - start, C]` of `dtype`, overwritten.
+
+        Returns:
+            `[stop - start, C]`, a part of `out`.
+        """
+        values = self._values[run]
+        block = (
+            values[start:stop] if self._rows is None else values[self._rows[start:stop]]
+        )
+        out = out[: stop - start]
+        np.copyto(out, block, casting="same_kind")
+        self._give_back(stop - start)
+        return out
+
+    def _give_back(self, rows: int) -> None:
+        """Drops the mapped pages now and then; they are read again when needed."""
+        if self._mapping is None:
+            return
+        with self._lock:
+            self._touched += rows * self._row_bytes
+            if self._touched < _MAPPED_BYTES:
+                return
+            self._touched = 0
+        self._mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping(values: np.ndarray) -> mmap.mmap | None:
+    """The file behind an array; None where its pages must not be dropped."""
+    base, file = values, False
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
+        base = base.base
+    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
+    return base if droppable else None
