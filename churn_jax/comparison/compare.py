@@ -7,9 +7,11 @@ from typing import Any, Literal
 from churn_jax.comparison.curves import reliability_curve, scatter_points
 from churn_jax.comparison.estimating import intervals, mcnemar_test, noise_test
 from churn_jax.comparison.flow import class_flow
-from churn_jax.comparison.gates import Gate, check_gates, judge, read_gates
+from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gates import Gate, check_gates
 from churn_jax.comparison.groups import class_groups, slice_groups
 from churn_jax.comparison.join import join
+from churn_jax.comparison.judging import judge
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading import read_side
 from churn_jax.comparison.regressions import largest_regressions
@@ -125,10 +127,9 @@ def compare_pair(
         scanned = scan(pair)
     sampling = {"level": level, "resamples": resamples, "seed": seed}
     found = intervals(scanned, pair.labels, **sampling)
-    groups = (
-        (*class_groups(pair, scanned, **sampling),) if pair.labels is not None else ()
-    )
-    groups += tuple(slice_groups(pair, scanned, **sampling))
+    noise = noise_test(scanned, **sampling)
+    groups = class_groups(pair, scanned, level=level)
+    groups += slice_groups(pair, scanned, level=level)
     listed, total = largest_regressions(pair, scanned, regressions)
     calibrated = pair.labels is not None and pair.scored
     return CompareResult(
@@ -139,7 +140,7 @@ def compare_pair(
         quantities=found,
         flow=class_flow(pair, scanned),
         mcnemar=mcnemar_test(scanned, pair.labels),
-        noise=noise_test(scanned, **sampling),
+        noise=noise,
         groups=groups,
         regressions=listed,
         regressions_total=total,
@@ -150,7 +151,7 @@ def compare_pair(
         if calibrated
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
-        gates=judge(gates, found, groups, level=level),
+        gates=judge(gates, found, groups, level=level, noise=noise),
         notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
     )
 
