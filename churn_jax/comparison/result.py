@@ -189,20 +189,26 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
-    """A sample of examples for the scatter; all negative flips come first.
+    """A sample of examples for the scatter; negative flips come first.
+
+    Negative flips are drawn more often than the rest: of each outcome, compare the
+    number of points with `totals`. With several runs an outcome is what happens in most
+    pairs of runs.
 
     Attributes:
-        confidence: `[P]` old top probability.
+        confidence: `[P]` old top probability, mean over runs.
         displacement: `[P]` of the logits.
         outcome: `[P]` of "same", "negative", "positive", "other"; without labels
             "same" and "other".
         sampled_from: how many examples there are.
+        totals: outcome to how many of all examples have it.
     """
 
     confidence: np.ndarray
     displacement: np.ndarray
     outcome: np.ndarray
     sampled_from: int
+    totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from churn_jax.comparison.wording import (
     judgement,
     level_text,
     p_text,
+    printable,
     range_text,
     value_text,
     with_range,
@@ -220,7 +221,7 @@ def _groups(result: CompareResult) -> list[str]:
             g for g in groups if g.adjusted_p < alpha and g.accuracy_gain.value < 0
         ]
         worse.sort(key=lambda group: (group.adjusted_p, group.accuracy_gain.value))
-        what = "classes" if grouping == "class" else f"values of {grouping}"
+        what = "classes" if grouping == "class" else f"values of {printable(grouping)}"
         total = count_text(len(groups))
         if len(groups) == 1:
             continue  # says nothing that the whole does not
@@ -235,6 +236,6 @@ def _groups(result: CompareResult) -> list[str]:
 
 
 def _names(groups: Sequence[Group]) -> str:
-    named = [group.name for group in groups[:_NAMED]]
+    named = [printable(group.name) for group in groups[:_NAMED]]
     left = len(groups) - len(named)
     return ", ".join(named) + (f" and {count_text(left)} more" if left else "")

@@ -14,6 +14,7 @@ __all__ = [
     "judgement",
     "level_text",
     "p_text",
+    "printable",
     "range_text",
     "share_text",
     "value_text",
@@ -145,6 +146,16 @@ def count_text(count: float) -> str:
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+
+
+def printable(text: str) -> str:
+    r"""A name from a file on one line, without characters that steer a terminal.
+
+    Example:
+        >>> printable("cat\x1b[2J\n dog")
+        'cat [2J dog'
+    """
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
