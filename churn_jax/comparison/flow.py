@@ -1,5 +1,7 @@
 """From which class to which class predictions change."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from churn_jax.comparison.pair import Pair
@@ -9,8 +11,7 @@ from churn_jax.comparison.scanned import Scanned
 __all__ = ["LARGEST", "class_flow"]
 
 LARGEST = 2000  # entries that a flow keeps
-
-_OTHER, _NEGATIVE, _POSITIVE, _KINDS = 0, 1, 2, 3
+_HELD = 2**21  # entries that wait to be merged
 
 
 def class_flow(pair: Pair, scanned: Scanned) -> Flow:
@@ -29,34 +30,44 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
         churn.
     """
     labels = pair.labels
-    entries = np.zeros(0, np.int64)  # (old * C + new) * 3 + kind
-    counts = np.zeros(0, np.int64)
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
     for old in scanned.old.predicted:
         for new in scanned.new.predicted:
             rows = np.flatnonzero(old != new)
             before, now = old[rows].astype(np.int64), new[rows]
-            codes = (before * pair.classes + now) * _KINDS
+            ways, way = np.unique(before * pair.classes + now, return_inverse=True)
+            counts = np.zeros((len(ways), 3))  # all, negative, positive
+            counts[:, 0] = np.bincount(way, minlength=len(ways))
             if labels is not None:
-                codes += _NEGATIVE * (labels[rows] == before)
-                codes += _POSITIVE * (labels[rows] == now)
-            found, times = np.unique(codes, return_counts=True)
-            entries, position = np.unique(
-                np.concatenate([entries, found]), return_inverse=True
-            )
-            weights = np.concatenate([counts, times])
-            counts = np.bincount(position, weights, len(entries)).astype(np.int64)
-    ways, position = np.unique(entries // _KINDS, return_inverse=True)
-    table = np.bincount(
-        position * _KINDS + entries % _KINDS, counts, len(ways) * _KINDS
-    ).reshape(-1, _KINDS)
+                label = labels[rows]
+                counts[:, 1] = np.bincount(way, label == before, len(ways))
+                counts[:, 2] = np.bincount(way, label == now, len(ways))
+            parts.append((ways, counts))
+            if sum(len(part[0]) for part in parts) > _HELD:
+                parts = [_merged(parts)]
+    ways, table = _merged(parts)
     table /= len(scanned.old.predicted) * len(scanned.new.predicted)
-    order = np.argsort(-table.sum(axis=1), kind="stable")[:LARGEST]
+    order = np.argsort(-table[:, 0], kind="stable")[:LARGEST]
     ways, table = ways[order], table[order]
     unknown = (float("nan"),) * len(ways)
     return Flow(
         old=tuple(pair.class_name(way) for way in (ways // pair.classes).tolist()),
         new=tuple(pair.class_name(way) for way in (ways % pair.classes).tolist()),
-        examples=tuple(table.sum(axis=1).tolist()),
-        negative=unknown if labels is None else tuple(table[:, _NEGATIVE].tolist()),
-        positive=unknown if labels is None else tuple(table[:, _POSITIVE].tolist()),
+        examples=tuple(table[:, 0].tolist()),
+        negative=unknown if labels is None else tuple(table[:, 1].tolist()),
+        positive=unknown if labels is None else tuple(table[:, 2].tolist()),
     )
+
+
+def _merged(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ways in ascending order, and their counts, those of the same way added."""
+    if len(parts) == 1:
+        return parts[0]
+    ways, way = np.unique(
+        np.concatenate([part[0] for part in parts]), return_inverse=True
+    )
+    counts = np.concatenate([part[1] for part in parts])
+    columns = [np.bincount(way, column, len(ways)) for column in counts.T]
+    return ways, np.stack(columns, axis=1)
