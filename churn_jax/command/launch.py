@@ -1,8 +1,26 @@
-"""Several processes that train one study together."""
+"""Several processes that train one study together.
+
+Processes are found by the cluster (`Launch.coordinator` None or `auto`) or by flags.
+All must be given the same study; anything else is refused before it is trained.
+"""
 
 import dataclasses
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["Launch", "connect", "wait_for_all"]
+__all__ = ["Launch", "cluster_of", "connect", "ending_at_once", "wait_for_all"]
+
+_METADATA = (
+    "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
+    "worker-network-endpoints"
+)
+# What collectives and the coordinator say when a process has gone.
+_LOST = ("Gloo", "NCCL", "heartbeat", "UNAVAILABLE", "Connection", "Socket closed")
+_CHIPS = ("/dev/accel0", "/dev/vfio/0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -10,42 +28,159 @@ class Launch:
     """How processes find each other; one process needs none of it.
 
     Attributes:
-        coordinator: `host:port` of process 0; `auto` where the cluster tells
-            (Cloud TPU, SLURM, Open MPI).
+        coordinator: `host:port` of process 0. Without it SLURM, Open MPI and Cloud TPU
+            say who takes part; `auto` insists on that, `none` trains alone.
         num_processes: how many processes take part.
         process_id: which one this is, from 0.
+        start_seconds: how long to wait for the others to start.
+        lost_seconds: after how long without a sign a process counts as lost; the others
+            end then.
     """
 
     coordinator: str | None = None
     num_processes: int | None = None
     process_id: int | None = None
+    start_seconds: int = 300
+    lost_seconds: int = 60
+
+
+def cluster_of(environment=None) -> str | None:
+    """Which cluster started this process together with others, or None.
+
+    Args:
+        environment: variables; default this process's.
+
+    Returns:
+        "SLURM", "Open MPI" or "Cloud TPU"; None where this process is alone.
+
+    Example:
+        >>> cluster_of({"OMPI_COMM_WORLD_SIZE": "4"})
+        'Open MPI'
+        >>> cluster_of({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"})  # outside srun
+    """
+    found = os.environ if environment is None else environment
+    in_step = "SLURM_STEP_NODELIST" in found and "SLURM_PROCID" in found
+    if in_step and _number(found, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") > 1:
+        return "SLURM"
+    if _number(found, "OMPI_COMM_WORLD_SIZE") > 1:
+        return "Open MPI"
+    hosts = found.get("TPU_PROCESS_ADDRESSES") or found.get("TPU_WORKER_HOSTNAMES", "")
+    if "," in hosts or (environment is None and _several_tpu_hosts()):
+        return "Cloud TPU"
+    return None
+
+
+def _number(found, *names: str) -> int:
+    text = next((found[name] for name in names if name in found), "")
+    return int(text) if text.isdigit() else 0
+
+
+def _several_tpu_hosts() -> bool:
+    """Whether this machine has TPU chips and its metadata names several hosts."""
+    if "TPU_SKIP_MDS_QUERY" in os.environ or not any(Path(c).exists() for c in _CHIPS):
+        return False
+    request = urllib.request.Request(_METADATA, headers={"Metadata-Flavor": "Google"})
+    try:
+        with urllib.request.urlopen(request, timeout=2) as answer:
+            return b"," in answer.read()
+    except OSError:
+        return False
 
 
 def connect(launch: Launch) -> int:
     """Joins the others where there are any; returns this process's number.
 
     Raises:
-        ValueError: a flag is missing.
+        ValueError: a flag is missing, or the others did not start in time.
     """
     import jax
 
-    if launch.coordinator is None:
+    arguments = _arguments(launch, cluster_of)
+    if arguments is None:
         return 0
+    try:
+        jax.distributed.initialize(
+            **arguments,
+            initialization_timeout=launch.start_seconds,
+            heartbeat_timeout_seconds=launch.lost_seconds,
+            shutdown_timeout_seconds=launch.lost_seconds,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(_why(error, launch)) from error
+    return jax.process_index()
+
+
+def _arguments(launch: Launch, detect) -> dict | None:
+    """Of `jax.distributed.initialize`; None where this process is alone."""
+    if min(launch.start_seconds, launch.lost_seconds) < 1:
+        raise ValueError(
+            "--launch.start-seconds and --launch.lost-seconds must be at least 1"
+        )
+    count, number = launch.num_processes, launch.process_id
+    if launch.coordinator in (None, "none"):
+        if count is not None or number is not None:
+            raise ValueError(
+                "--launch.num-processes and --launch.process-id need "
+                "--launch.coordinator, host:port of process 0"
+            )
+        return None if launch.coordinator or detect() is None else {}
     if launch.coordinator == "auto":
-        jax.distributed.initialize()
-        return jax.process_index()
-    if launch.num_processes is None or launch.process_id is None:
+        return {}
+    if count is None or number is None:
         raise ValueError(
             "--launch.coordinator needs --launch.num-processes and --launch.process-id"
         )
-    if not 0 <= launch.process_id < launch.num_processes:
-        raise ValueError(
-            f"process id {launch.process_id} is not below {launch.num_processes}"
+    if not 0 <= number < count:
+        raise ValueError(f"process id {number} is not below {count}")
+    return {
+        "coordinator_address": launch.coordinator,
+        "num_processes": count,
+        "process_id": number,
+        # Of a cluster's own devices per process nothing is asked here.
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _why(error: Exception, launch: Launch) -> str:
+    text = " ".join(str(error).split())
+    if "DEADLINE_EXCEEDED" in text or "timed out" in text.lower():
+        return (
+            f"not all processes started within {launch.start_seconds} s (set "
+            "--launch.start-seconds); start the same command on every host"
         )
-    jax.distributed.initialize(
-        launch.coordinator, launch.num_processes, launch.process_id
-    )
-    return jax.process_index()
+    if "coordinator_address should be defined" in text:
+        return (
+            "no cluster tells who takes part; give --launch.coordinator, "
+            "--launch.num-processes and --launch.process-id"
+        )
+    return f"the processes cannot be joined: {text[:300]}"
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Lets an error of one of several processes end it at once, with its sentence.
+
+    A process that left in the usual way would wait for the others, which wait for it.
+    The others notice a closed connection, or nothing for `Launch.lost_seconds`.
+    """
+    import jax
+
+    try:
+        yield
+    except Exception as error:
+        if jax.process_count() == 1 or os.environ.get("CHURN_JAX_TRACEBACK"):
+            raise
+        said = " ".join(str(error).split())
+        lost = any(word in said for word in _LOST)
+        if lost:
+            said = (
+                f"another process was lost ({said[:160]}); what was finished before is "
+                "kept, and the same command on every host goes on"
+            )
+        print(f"churn-jax: process {jax.process_index()}: {said}", file=sys.stderr)
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(2)
 
 
 def wait_for_all(what: str) -> None:

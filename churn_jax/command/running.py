@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from churn_jax.command.launch import connect, wait_for_all
+from churn_jax.command.launch import connect, ending_at_once, wait_for_all
 from churn_jax.command.resuming import set_aside, tell_how_to_go_on
 from churn_jax.command.stopping import stopping
 
@@ -31,6 +31,11 @@ def run_command(
         show: `(folder, seconds)`, writes and prints the report; process 0 alone.
     """
     process = connect(options.launch)
+    with ending_at_once():
+        return _run(process, options, command, progress, train, show)
+
+
+def _run(process: int, options: Any, command: str, progress, train, show) -> int:
     from churn_jax.training.run import Interrupted
 
     if options.fresh:

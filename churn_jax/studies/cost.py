@@ -14,7 +14,13 @@ from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
 from churn_jax.studies.restoring import row_run
 from churn_jax.training.examples import check_examples, example_of
 
-__all__ = ["RowCost", "input_gradient_flops", "network_flops", "study_costs"]
+__all__ = [
+    "RowCost",
+    "example_flops",
+    "input_gradient_flops",
+    "network_flops",
+    "study_costs",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,18 +168,6 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
             sizes[key] = row_inputs(config, spec, whole).dataset
         return sizes[key]
 
-    def per_example(groups: tuple[Group, ...], example, of: str) -> float:
-        total = 0.0
-        for group in groups:
-            # Networks of one name may differ in width.
-            params = jax.eval_shape(group.network.init, jax.random.key(0), example)
-            widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
-            key = (group.network.name, widths, example.shape, of)
-            if key not in counted:
-                counted[key] = _flops(group.network, example, of)
-            total += group.size * counted[key]
-        return total
-
     for spec in config.select(only):
         dataset, train = examples_of(spec), spec.config(config.train)
         split = dataset.train
@@ -186,27 +180,67 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         groups = spec.groups(config.model, dataset.num_classes)
         updates = len(split) // train.batch_size * train.epochs
         seen = updates * train.batch_size
-        passes = spec.method.passes
-        flops = 0.0
-        for of in ("training", "forward", "input_gradients"):
-            if times := getattr(passes, of):
-                flops += times * per_example(groups, example, of)
-        if spec.teacher is not None:
-            taught = config.spec(spec.teacher)
-            teachers = taught.groups(config.model, dataset.num_classes)
-            if size := spec.teaching.members:
-                teachers = (Group(teachers[0].network, size),)
-            once = 1 / train.epochs if spec.teaching.offline else 1.0
-            flops += once * passes.teachers * per_example(teachers, example, "forward")
-            # One of them, or all: see `make_teacher`.
-            alike = len(teachers) == 1 and teachers[0].network.heads == 1
-            drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
-            if times := drawn + passes.teachers_input_gradients:
-                flops += times * per_example(teachers, example, "input_gradients")
-        for name in spec.teaching.old:
-            old = config.spec(name).groups(config.model, dataset.num_classes)
-            flops += passes.teachers * per_example(old, example, "forward")
+        flops = example_flops(config, spec, example, dataset.num_classes, counted)
         networks = sum(group.size for group in groups)
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))
     return tuple(costs)
+
+
+def example_flops(
+    config: StudyConfig,
+    spec: MethodSpec,
+    example: jax.ShapeDtypeStruct,
+    num_classes: int,
+    counted: dict | None = None,
+) -> float:
+    """Floating-point operations of all passes over one example in one update.
+
+    As `study_costs` counts them, which this is a part of.
+
+    Args:
+        config: the study.
+        spec: the row.
+        example: as networks meet it, `[1, ...]`.
+        num_classes: C.
+        counted: what is known of networks, to be shared between rows.
+
+    Raises:
+        ValueError: the backend does not count.
+    """
+    counted = {} if counted is None else counted
+
+    def per_example(groups: tuple[Group, ...], of: str) -> float:
+        total = 0.0
+        for group in groups:
+            # Networks of one name may differ in width.
+            params = jax.eval_shape(group.network.init, jax.random.key(0), example)
+            widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
+            key = (group.network.name, widths, example.shape, of)
+            if key not in counted:
+                counted[key] = _flops(group.network, example, of)
+            total += group.size * counted[key]
+        return total
+
+    groups, passes = spec.groups(config.model, num_classes), spec.method.passes
+    flops = 0.0
+    for of in ("training", "forward", "input_gradients"):
+        if times := getattr(passes, of):
+            flops += times * per_example(groups, of)
+    if spec.teacher is not None:
+        taught = config.spec(spec.teacher)
+        teachers = taught.groups(config.model, num_classes)
+        if size := spec.teaching.members:
+            teachers = (Group(teachers[0].network, size),)
+        epochs = spec.config(config.train).epochs
+        once = 1 / epochs if spec.teaching.offline else 1.0
+        flops += once * passes.teachers * per_example(teachers, "forward")
+        # One of them, or all: see `make_teacher`.
+        alike = len(teachers) == 1 and teachers[0].network.heads == 1
+        drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
+        if times := drawn + passes.teachers_input_gradients:
+            flops += times * per_example(teachers, "input_gradients")
+    for name in spec.teaching.old:
+        old = config.spec(name).groups(config.model, num_classes)
+        flops += passes.teachers * per_example(old, "forward")
+    return flops

@@ -19,7 +19,8 @@ from churn_jax.reports.members import (
     save_agreement,
     save_members,
 )
-from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.agreement import check_agreement, check_shared_folder
+from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import (
     StudyError,
     StudyFolder,
@@ -166,11 +167,20 @@ def run_study(
             logits_of(spec, own, config.train.replicas, dataset.num_classes)
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
+    check_shared_folder(out)
     folder = StudyFolder(out, config, dataset, command)
-    if primary:
-        folder.write()
     trained: dict[str, Trained] = {}
     finished = {spec.name: folder.finished(spec) for spec in selected}
+    check_agreement(
+        {
+            "config": resolved(config),
+            "only": [spec.name for spec in selected],
+            "data": dataset.fingerprint,
+            "finished": [name for name, done in finished.items() if done],
+        }
+    )
+    if primary:
+        folder.write()
 
     def set_aside(spec: MethodSpec) -> None:
         aside = folder.set_aside(spec.name)

@@ -10,7 +10,8 @@ import numpy as np
 
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SweepResult, collect_sweep
-from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.studies.agreement import check_agreement, check_shared_folder
+from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.grid import (
     Axis,
@@ -97,6 +98,17 @@ def run_sweep(
     if len(dataset.validation) == 0:
         raise StudyError("a sweep needs a validation split; set --data.validation")
     out.mkdir(parents=True, exist_ok=True)
+    check_shared_folder(out)
+    check_agreement(
+        {
+            "config": resolved(config),
+            "axes": [str(axis) for axis in axes],
+            "seeds": seeds,
+            "baseline": baseline,
+            "points_per_program": points_per_program,
+            "data": dataset.fingerprint,
+        }
+    )
     facts = {"criterion": criterion, "seeds": seeds, "command": command}
     folder = SweepFolder(out, config, dataset, **facts)
     points = [point for axis in axes for point in grid_points(config, axis)]

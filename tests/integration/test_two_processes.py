@@ -1,19 +1,14 @@
-"""Two processes joined on the loopback train what one process trains."""
+"""Two and four processes joined on the loopback train what one process trains."""
 
 import csv
-import socket
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
 from churn_jax.predictions import load_predictions
-from tests.environment import as_users_have_it
+from tests.integration.processes import finish, launch, together
 
 METHODS = ("codistill_skl", "ensemble", "distillation")
-TIMEOUT = 240
 # `ensemble` is trained as the teacher of `distillation`.
 STUDY = [
     "study",
@@ -26,69 +21,11 @@ STUDY = [
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
-
-
-def launch(words, out, index) -> subprocess.Popen:
-    """One process with one device; its output goes to files, which cannot fill up."""
-    ours = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    with (
-        open(f"{out}.{index}.out", "w") as said,
-        open(f"{out}.{index}.err", "w") as bad,
-    ):
-        return subprocess.Popen(
-            [sys.executable, "-m", "churn_jax.cli", *words, "--out", str(out)],
-            env={**as_users_have_it(), **ours},
-            stdout=said,
-            stderr=bad,
-        )
-
-
-def finish(processes, out) -> list[str]:
-    """Waits for all of them and kills what is left; returns what each printed."""
-    end = time.monotonic() + TIMEOUT
-    try:
-        while any(p.poll() is None for p in processes):
-            failed = any(p.poll() not in (None, 0) for p in processes)
-            if failed or time.monotonic() > end:
-                break  # the others would wait for it for ever
-            time.sleep(0.1)
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-    said = []
-    for i, process in enumerate(processes):
-        with open(f"{out}.{i}.err") as errors, open(f"{out}.{i}.out") as output:
-            said.append(output.read())
-            assert process.returncode == 0, errors.read()[-3000:] + said[-1][-1000:]
-    return said
-
-
-def together(words, out, mesh) -> list[str]:
-    coordinator = f"localhost:{free_port()}"
-    processes = []
-    try:
-        for i in range(2):
-            join = ["--launch.coordinator", coordinator, "--launch.num-processes", "2"]
-            words_i = [*words, "--mesh", mesh, *join, "--launch.process-id", str(i)]
-            processes.append(launch(words_i, out, i))
-    except BaseException:
-        for process in processes:
-            process.kill()
-        raise
-    return finish(processes, out)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The study by one process on one device."""
     out = tmp_path_factory.mktemp("alone") / "study"
-    finish([launch(STUDY, out, 0)], out)
+    finish([launch(STUDY, out)], out)
     return out
 
 
@@ -150,11 +87,18 @@ def test_two_processes_give_the_table_of_one(alone, tmp_path, mesh):
 
 
 @pytest.mark.slow
+def test_four_processes_give_the_table_of_one(alone, tmp_path):
+    out = tmp_path / "study"
+    together(STUDY, out, "replica=2,data=2", count=4)
+    assert_same_study(out, alone)
+
+
+@pytest.mark.slow
 def test_two_processes_restore_a_teacher_that_one_trained(alone, tmp_path):
     """Other processes, another mesh: the checkpoint does not care."""
     out = tmp_path / "study"
     teacher = [*STUDY[:-2], "ensemble"]
-    finish([launch(teacher, out, 0)], out)
+    finish([launch(teacher, out)], out)
     student = [*STUDY[:-2], "distillation"]
     together(student, out, "member=1,replica=2")
     a, b = (

@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from churn_jax.studies.agreement import check_agreement, check_shared_folder
+from churn_jax.studies.config import resolved
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.streams.config import StreamSpec, StreamStudyConfig
 from churn_jax.studies.streams.folder import StreamFolder, stream_entry
@@ -66,7 +68,15 @@ def run_stream_study(
         )
     primary = jax.process_index() == 0
     out.mkdir(parents=True, exist_ok=True)
+    check_shared_folder(out)
     folder = StreamFolder(out, config, stream, command)
+    check_agreement(
+        {
+            "config": resolved(config),
+            "only": [spec.name for spec in selected],
+            "data": stream.fingerprint,
+        }
+    )
     if primary:
         folder.write()
 

@@ -1,0 +1,120 @@
+"""How processes find each other, from flags and from what clusters set."""
+
+import pytest
+
+from churn_jax.command import launch
+from churn_jax.command.launch import Launch, _arguments, cluster_of, ending_at_once
+
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NODELIST": "node[1-4]",
+}
+
+
+def nobody():
+    return None
+
+
+@pytest.mark.parametrize(
+    ("environment", "cluster"),
+    [
+        ({}, None),
+        (SLURM, "SLURM"),
+        ({**SLURM, "SLURM_STEP_NUM_TASKS": "1"}, None),  # one task of a larger job
+        ({k: v for k, v in SLURM.items() if "STEP" not in k}, None),  # no srun
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, "Open MPI"),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, None),
+        ({"TPU_WORKER_HOSTNAMES": "a,b"}, "Cloud TPU"),
+        ({"TPU_WORKER_HOSTNAMES": "localhost"}, None),
+        ({"TPU_PROCESS_ADDRESSES": "a:1,b:1"}, "Cloud TPU"),
+        ({"OMPI_COMM_WORLD_SIZE": "several"}, None),
+    ],
+)
+def test_a_cluster_is_known_by_what_it_sets(environment, cluster):
+    assert cluster_of(environment) == cluster
+
+
+def test_what_jax_finds_in_slurm_is_what_we_count_on():
+    """The names above, read by jax itself."""
+    from jax._src.clusters.slurm_cluster import SlurmCluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SLURM.items():
+            patch.setenv(name, value)
+        assert SlurmCluster.is_env_present()
+        assert SlurmCluster.get_process_count() == 4
+        assert SlurmCluster.get_process_id() == 2
+        assert SlurmCluster.get_coordinator_address(1, "99") == "node1:99"
+
+
+@pytest.mark.parametrize(
+    ("answer", "several"), [(b"a:b:10.0.0.1,a:b:10.0.0.2", True), (b"a:b:c", False)]
+)
+def test_a_tpu_vm_asks_its_metadata(monkeypatch, tmp_path, answer, several):
+    class Answer:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def read(self):
+            return answer
+
+    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
+    monkeypatch.setattr(launch, "_CHIPS", (str(tmp_path),))
+    monkeypatch.setattr(launch.urllib.request, "urlopen", lambda *a, **k: Answer())
+    assert launch._several_tpu_hosts() is several
+
+
+def test_without_chips_nobody_is_asked(monkeypatch, tmp_path):
+    def asked(*args, **kwargs):
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(launch, "_CHIPS", (str(tmp_path / "none"),))
+    monkeypatch.setattr(launch.urllib.request, "urlopen", asked)
+    assert launch._several_tpu_hosts() is False
+
+
+def test_one_process_joins_nobody():
+    assert _arguments(Launch(), nobody) is None
+
+
+def test_a_cluster_tells_everything():
+    assert _arguments(Launch(), lambda: "SLURM") == {}
+    assert _arguments(Launch(coordinator="auto"), nobody) == {}
+    assert _arguments(Launch(coordinator="none"), lambda: "SLURM") is None
+
+
+def test_flags_tell_everything():
+    given = _arguments(Launch("host:1", 2, 1), lambda: "SLURM")
+    assert given == {
+        "coordinator_address": "host:1",
+        "num_processes": 2,
+        "process_id": 1,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Launch("host:1"), "needs --launch.num-processes"),
+        (Launch("host:1", 2), "needs --launch.num-processes"),
+        (Launch("host:1", 2, 2), "process id 2 is not below 2"),
+        (Launch(num_processes=2), "need --launch.coordinator"),
+        (Launch(start_seconds=0), "at least 1"),
+        (Launch("auto", lost_seconds=0), "at least 1"),
+    ],
+)
+def test_half_of_the_flags_is_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        _arguments(given, nobody)
+
+
+def test_an_error_of_the_only_process_is_an_error():
+    with pytest.raises(ValueError, match="mine"), ending_at_once():
+        raise ValueError("mine")
