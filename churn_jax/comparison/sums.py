@@ -1,0 +1,155 @@
+"""Sums over groups of examples, of which every number of a comparison is a function."""
+
+import numpy as np
+
+from churn_jax.comparison.scanned import Scanned, ScannedSide
+
+__all__ = [
+    "BINS",
+    "OUTCOMES",
+    "bin_gaps",
+    "chance_sums",
+    "outcome_sums",
+    "partition",
+    "value_sums",
+]
+
+BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
+OUTCOMES = ("wrong", "negative", "positive", "both", "neutral")
+_GROUPS = 4096
+_NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
+
+
+def partition(
+    examples: int, pairs: int, seed: int | np.random.Generator
+) -> tuple[np.ndarray, int]:
+    """Puts examples into groups that are resampled as one.
+
+    Up to 4096 examples are a group each. More are dealt out at random, so that the
+    variance over groups is that over examples in expectation, with the error that 4095
+    degrees of freedom leave: about 1 % of an interval's width.
+
+    Args:
+        examples: N.
+        pairs: of runs; with many of them there are fewer groups, 512 at least.
+        seed: of the dealing.
+
+    Returns:
+        The group `[N]` of every example and how many groups there are.
+
+    Example:
+        >>> partition(3, 1, 0)
+        (array([0, 1, 2]), 3)
+    """
+    groups = min(_GROUPS, max(512, _NUMBERS // pairs))
+    if examples <= groups:
+        return np.arange(examples), examples
+    rng = np.random.default_rng(seed)
+    return rng.permutation(examples) % groups, groups
+
+
+def outcome_sums(
+    scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
+) -> dict[str, np.ndarray]:
+    """Examples per outcome, of every group and pair of runs.
+
+    Args:
+        scanned: both versions.
+        labels: `[N]`, or None.
+        group: `[N]` below `groups`; a negative one counts nowhere.
+        groups: G.
+
+    Returns:
+        With labels the five `OUTCOMES`, `[G, R_old, R_new]` float64: "wrong" twice in
+        the same way, "negative" flips, "positive" flips, "both" right, "neutral" change
+        from wrong to wrong. Without them "same" and "changed".
+    """
+    inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
+
+    def kept(values):
+        return values if inside is None else values[inside]
+
+    names = ("same", "changed") if labels is None else OUTCOMES
+    first = kept(group).astype(np.int64) * len(names)
+    old, new = scanned.old.predicted, scanned.new.predicted
+    out = np.empty((len(names), groups, len(old), len(new)))
+    for a, before in enumerate(old):
+        before = kept(before)
+        for b, after in enumerate(new):
+            after = kept(after)
+            code = (before != after).view(np.int8)
+            if labels is not None:
+                truth = kept(labels)
+                right = (before == truth).view(np.int8)
+                right = right + 2 * (after == truth).view(np.int8)
+                code = np.where(right == 0, 4 * code, right)
+            counts = np.bincount(first + code, minlength=groups * len(names))
+            out[:, :, a, b] = counts.reshape(groups, len(names)).T
+    return dict(zip(names, out, strict=True))
+
+
+def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
+    """Agreement by chance, linear in the examples, for Cohen's kappa.
+
+    With `f` and `g` the frequencies of the classes that a run of either version
+    predicts, chance agreement is `e = sum_c f(c) g(c)`. An example that they predict as
+    `c` and `d` contributes `g(c) + f(d) - e`; these add up to `N e`, and they are its
+    derivative with respect to the example's weight.
+
+    Returns:
+        `[G, R_old, R_new]` float64.
+    """
+    old, new = scanned.old.predicted, scanned.new.predicted
+    classes = int(max(old.max(initial=0), new.max(initial=0))) + 1
+    examples = old.shape[1]
+    of_old = [np.bincount(run, minlength=classes) / examples for run in old]
+    of_new = [np.bincount(run, minlength=classes) / examples for run in new]
+    sizes = np.bincount(group, minlength=groups)
+    out = np.empty((groups, len(old), len(new)))
+    for a, before in enumerate(old):
+        for b, after in enumerate(new):
+            agreement = of_new[b][before] + of_old[a][after]
+            chance = of_old[a] @ of_new[b]
+            out[:, a, b] = np.bincount(group, agreement, groups) - chance * sizes
+    return out
+
+
+def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Sums `[G, ...]` float64 over groups of values `[..., N]`.
+
+    Example:
+        >>> value_sums(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 0]), 2).T
+        array([[5., 2.]])
+    """
+    lead = values.shape[:-1]
+    rows = values.reshape(-1, values.shape[-1])
+    out = np.empty((groups, len(rows)))
+    for r, row in enumerate(rows):
+        out[:, r] = np.bincount(group, row, groups)
+    return out.reshape(groups, *lead)
+
+
+def bin_gaps(
+    side: ScannedSide, labels: np.ndarray, group: np.ndarray, groups: int
+) -> np.ndarray:
+    """Right predictions minus confidence, summed in each bin of the confidence.
+
+    Args:
+        side: with confidences.
+        labels: `[N]`.
+        group: `[N]` below `groups`.
+        groups: G.
+
+    Returns:
+        `[G, R, BINS]`; `sum_m |sum_g gaps| / N` is the calibration error.
+    """
+    assert side.confidence is not None
+    edges = (np.arange(1, BINS) / BINS).astype(np.float32)
+    out = np.empty((groups, len(side.predicted), BINS))
+    for r, confidence in enumerate(side.confidence):
+        confidence = confidence.astype(np.float32, copy=False)
+        member = np.searchsorted(edges, confidence, side="left")
+        gap = (side.predicted[r] == labels) - confidence.astype(np.float64)
+        sums = np.bincount(group * BINS + member, gap, groups * BINS)
+        out[:, r] = sums.reshape(groups, BINS)
+    return out
