@@ -2,13 +2,27 @@
 
 `churn_jax.losses` and `churn_jax.metrics` are functions on arrays and import nothing
 heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
+`churn_jax.compare` decides on an update by predictions of any framework.
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from churn_jax.comparison.compare import compare
 
 try:
     __version__ = version("churn-jax")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "compare"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads `compare` when it is first used, so that the package stays light."""
+    if name == "compare":
+        from churn_jax.comparison.compare import compare
+
+        return compare
+    raise AttributeError(f"module 'churn_jax' has no attribute {name!r}")

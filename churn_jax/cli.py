@@ -15,6 +15,7 @@ _COMMANDS = {
     "sweep": "train a grid of coefficients, draw it and pick the best value",
     "stream": "train click models in one pass over a stream and report",
     "report": "write table and report of a study's folder again",
+    "compare": "decide on an update by two versions' predictions, of any framework",
     "diversity": "how much a finished study's ensembles differ, and where",
     "displacement": "how far logits move between networks and between ensembles",
     "data": "prepare a TFDS data set for reading without TensorFlow",
@@ -24,7 +25,7 @@ _COMMANDS = {
 
 _EXIT_CODES = {
     "0": "fine",
-    "1": "a run was not repeated bit by bit (doctor)",
+    "1": "a gate failed (compare); a run was not repeated bit by bit (doctor)",
     "2": "bad input, said in one sentence",
     "3": "not finished: the time of --minutes is over; the same command goes on",
     "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
@@ -80,6 +81,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.study import report
 
         return report
+    if name == "compare":
+        from churn_jax.command.compare import compare
+
+        return compare
     if name == "diversity":
         from churn_jax.command.diversity import diversity
 
@@ -122,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         close = difflib.get_close_matches(name, _COMMANDS, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
-    if name not in ("equations",):
+    if name not in ("equations", "compare"):  # which compile nothing
         _enable_compilation_cache()
     if not os.environ.get("CHURN_JAX_TRACEBACK"):
         _quiet_libraries()

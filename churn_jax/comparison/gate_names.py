@@ -1,12 +1,23 @@
 """How gates are written, in a file, on the command line and in a test."""
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from churn_jax.comparison.gates import EXCESS, GateError, closest
+from churn_jax.comparison.gates import (
+    ALL_SLICES,
+    CLASSES,
+    EXCESS,
+    Gate,
+    GateError,
+    closest,
+)
 from churn_jax.comparison.quantities import QUANTITIES
 
-__all__ = ["SHORT", "bound_and_quantity", "limit_of"]
+__all__ = ["SHORT", "bound_and_quantity", "gates_by_name", "limit_of"]
+
+_GROUPINGS = {"slice": ALL_SLICES, "class": CLASSES}
 
 SHORT = {
     "nfr": "negative_flip_rate",
@@ -74,3 +85,49 @@ def limit_of(given: Any, what: str) -> float:
     if math.isfinite(value):
         return value / 100 if percent else value
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
+
+
+def gates_by_name(
+    limits: Mapping[str, Any],
+    *,
+    on: Literal["estimate", "bound"] = "estimate",
+    min_examples: int = 1,
+) -> tuple[Gate, ...]:
+    """Gates of options.
+
+    Args:
+        limits: an option such as `max_nfr`, for each slice `max_slice_nfr`, for each
+            class `max_class_nfr`, to its limit, as for `limit_of`, or None.
+        on: what the limits are for, as in `Gate`.
+        min_examples: slices and classes with fewer are not judged.
+
+    Returns:
+        One for each limit that is not None.
+
+    Raises:
+        GateError: an option or its limit makes no sense; the message begins with it.
+
+    Example:
+        >>> limits = {"max_nfr": "1%", "--min-slice-accuracy-gain": 0}
+        >>> for gate in gates_by_name(limits):
+        ...     print(gate.text)
+        negative flip rate at most 1 %
+        accuracy gain at least 0 points in each slice
+    """
+    found = []
+    for name, given in limits.items():
+        if given is None:
+            continue
+        plain = name.lstrip("-").replace("-", "_")
+        parts = re.fullmatch(r"(max|min)_(?:(slice|class)_)?(\w+)", plain)
+        bound, quantity = bound_and_quantity(
+            f"{parts[1]}_{parts[3]}" if parts else name
+        )
+        limit = limit_of(given, name)
+        grouping = _GROUPINGS.get(parts[2], "") if parts else ""
+        try:
+            gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)
+        except GateError as error:
+            raise GateError(f"{name}: {error}") from None
+        found.append(gate)
+    return tuple(found)
