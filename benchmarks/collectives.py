@@ -21,27 +21,18 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
+from churn_jax.planning.arguments import abstract_arguments
 from churn_jax.training.collectives import find_collectives
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.initialize import (
-    init_coefficients,
-    init_state,
-    init_variables,
-)
-from churn_jax.training.partition import REPLICA, MeshShape
+from churn_jax.training.partition import MeshShape
 from churn_jax.training.run import Run
 from churn_jax.training.setup import make_program
-from churn_jax.training.state import ReplicaInputs, TrainState
-from churn_jax.training.steps import make_step, term_names
+from churn_jax.training.steps import make_step
 
 METHODS = {
     "codistillation": Codistillation(beta=0.1),
@@ -58,45 +49,6 @@ def _devices(topology: str | None):
     from jax.experimental import topologies
 
     return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-
-
-def abstract_arguments(run: Run, program, image: tuple[int, ...], examples: int):
-    """The step's arguments as shapes with shardings; nothing is allocated."""
-    config, mesh = run.config, program.mesh
-
-    def build(terms):
-        example = jnp.zeros((1, *image))
-        numbers = np.arange(config.replicas)
-        variables = init_variables(run.groups, config.seeds, numbers, example, mesh)
-        state = init_state(program, variables, config.replicas, terms)
-        inputs = ReplicaInputs(
-            jnp.zeros((config.replicas, examples), jnp.int32),
-            config.seeds.keys("augment", numbers),
-            init_coefficients(run.method, config.optimizer, config.replicas, mesh),
-        )
-        teacher = variables if program.teacher else ()
-        images = jnp.zeros((examples, *image), jnp.uint8)
-        return state, inputs, teacher, images, jnp.zeros(examples, jnp.int32)
-
-    specs = (
-        TrainState.specs(program.slots),
-        P(REPLICA),
-        program.teacher.spec if program.teacher else P(),
-        P(),
-        P(),
-    )
-
-    def placed(spec, tree):
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=NamedSharding(mesh, spec)
-            ),
-            tree,
-        )
-
-    terms = term_names(program, *jax.eval_shape(lambda: build(0)))
-    shapes = jax.eval_shape(lambda: build(len(terms)))
-    return jax.tree.map(placed, specs, shapes, is_leaf=lambda x: isinstance(x, P))
 
 
 def compile_step(options):

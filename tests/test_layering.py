@@ -40,7 +40,13 @@ BELOW = {
         "data",
         "predictions",
     ),
-    "command": ("studies", "comparison", "equations"),  # the parts of the command line
+    "planning": ("studies", "training", "models", "data", "ensembles"),
+    "command": (
+        "studies",
+        "planning",
+        "comparison",
+        "equations",
+    ),  # the parts of the command line
     "cli": ("command",),
     "__init__": ("comparison",),  # lazily
 }

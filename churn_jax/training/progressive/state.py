@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -149,8 +150,12 @@ def _counted(model: ClickModel) -> tuple[Group, ...]:
     return (towers, Group(network, 1, gate=True)) if model.gate else (towers,)
 
 
-def make_program(run: StreamRun) -> StreamProgram:
+def make_program(run: StreamRun, devices: Sequence[Any] | None = None) -> StreamProgram:
     """The program of a run; the same one for runs that differ in coefficients only.
+
+    Args:
+        run: what to train.
+        devices: default are all of this program's.
 
     Raises:
         ValueError: there are fewer devices than the mesh has.
@@ -163,17 +168,18 @@ def make_program(run: StreamRun) -> StreamProgram:
         config.window,
         config.warm_windows,
         config.mesh,
+        None if devices is None else tuple(devices),
     )
 
 
 @functools.lru_cache(maxsize=16)
-def _program(model, optimizer, batch_size, window, warm_windows, mesh):
+def _program(model, optimizer, batch_size, window, warm_windows, mesh, devices):
     engine = Program(
         groups=_counted(model),
         optimizer=optimizer,
         schedule=make_schedule(optimizer, steps_per_epoch=1, total_steps=1),
         batch_size=batch_size,
-        mesh=make_mesh(mesh),
+        mesh=make_mesh(mesh, devices),
         convolutional=False,
     )
     return StreamProgram(model, engine, window, warm_windows)

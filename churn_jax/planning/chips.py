@@ -1,0 +1,200 @@
+"""TPU chips and slices of them: public figures, and the devices to compile for."""
+
+import dataclasses
+import difflib
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["CHIPS", "Chip", "NoCompilerError", "Slice", "devices_of"]
+
+
+class NoCompilerError(ValueError):
+    """The TPU compiler is not installed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """What one device of a chip can do, as the compiler counts devices.
+
+    Attributes:
+        name: as in the name of a topology.
+        kind: as `jax.Device.device_kind` has it.
+        hbm: bytes of memory.
+        flops: peak operations per second in bfloat16.
+        bandwidth: bytes per second between chip and memory.
+        link: bytes per second that one link to a neighbour carries in one direction.
+        clock: cycles per second.
+        dims: of the grid of chips, 2 or 3.
+        devices: per chip.
+    """
+
+    name: str
+    kind: str
+    hbm: int
+    flops: float
+    bandwidth: float
+    link: float
+    clock: float
+    dims: int
+    devices: int = 1
+
+
+_GIB, _TERA, _GIGA = 2**30, 1e12, 1e9
+
+# Memory, peak arithmetic, memory bandwidth and interconnect are those of the pages "TPU
+# v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs. The interconnect
+# is given there per chip in Gbps (2400, 1600, 4800, 3584), and is shared here among the
+# links of a chip, four in a grid of two dimensions and six in one of three.
+#
+# The clock is derived: peak arithmetic over 2 x the multiplications of one cycle, which
+# are 4 or 8 units of 128 x 128 (v5e; v4 and v5p), or 4 times 256 x 256 (v6e). With it
+# the compiler's estimate of a product of two matrices of 8192 x 8192 is 87 (v5e), 90
+# (v4, v5p) and 70 % (v6e) of the peak. The compiler's v4 has one device per core, two
+# per chip, so figures are halved there.
+CHIPS = {
+    "v4": Chip(
+        name="v4",
+        kind="TPU v4",
+        hbm=16 * _GIB,
+        flops=137.5 * _TERA,
+        bandwidth=614 * _GIGA,
+        link=2400 / 8 / 6 * _GIGA,
+        clock=1.05e9,
+        dims=3,
+        devices=2,
+    ),
+    "v5e": Chip(
+        name="v5e",
+        kind="TPU v5 lite",
+        hbm=16 * _GIB,
+        flops=197 * _TERA,
+        bandwidth=819 * _GIGA,
+        link=1600 / 8 / 4 * _GIGA,
+        clock=1.5e9,
+        dims=2,
+    ),
+    "v5p": Chip(
+        name="v5p",
+        kind="TPU v5",
+        hbm=95 * _GIB,
+        flops=459 * _TERA,
+        bandwidth=2765 * _GIGA,
+        link=4800 / 8 / 6 * _GIGA,
+        clock=1.75e9,
+        dims=3,
+    ),
+    "v6e": Chip(
+        name="v6e",
+        kind="TPU v6 lite",
+        hbm=32 * _GIB,
+        flops=918 * _TERA,
+        bandwidth=1640 * _GIGA,
+        link=3584 / 8 / 4 * _GIGA,
+        clock=1.75e9,
+        dims=2,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """A grid of chips.
+
+    Attributes:
+        chip: of which kind.
+        grid: chips along every dimension.
+    """
+
+    chip: Chip
+    grid: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, name: str) -> "Slice":
+        """From a name such as `v5e:4x4` or `v5p:2x2x1`.
+
+        Raises:
+            ValueError: there is no such chip or grid; the message says what there is.
+
+        Example:
+            >>> Slice.parse("v5e:4x8").devices
+            32
+        """
+        kind, _, grid = name.partition(":")
+        if kind not in CHIPS:
+            close = difflib.get_close_matches(kind, CHIPS, n=1, cutoff=0.4)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(
+                f"unknown topology {name!r}: its chip must be one of "
+                f"{', '.join(CHIPS)}, as in v5e:4x4 or v5p:2x2x1{hint}"
+            )
+        chip = CHIPS[kind]
+        if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", grid):
+            example = "x".join(["2"] * chip.dims)
+            raise ValueError(
+                f"topology {name!r} lacks its grid of chips, as in {kind}:{example}"
+            )
+        sizes = tuple(map(int, grid.split("x")))
+        if len(sizes) != chip.dims:
+            raise ValueError(
+                f"topology {name!r}: {kind} has a grid of {chip.dims} dimensions; got "
+                f"{len(sizes)}"
+            )
+        # Chips come in hosts of 2 x 2; smaller slices are parts of one.
+        if max(sizes) > 2 and any(size % 2 for size in sizes[:2]):
+            raise ValueError(
+                f"topology {name!r}: chips come in hosts of 2 x 2, so the first two "
+                "sizes must be even, or none above 2"
+            )
+        return cls(chip, sizes)
+
+    @property
+    def name(self) -> str:
+        """As it is parsed."""
+        return f"{self.chip.name}:{'x'.join(map(str, self.grid))}"
+
+    @property
+    def chips(self) -> int:
+        """How many there are."""
+        return math.prod(self.grid)
+
+    @property
+    def devices(self) -> int:
+        """Of the compiler, which are cores of a v4."""
+        return self.chips * self.chip.devices
+
+
+def devices_of(part: Slice) -> Sequence[Any]:
+    """The slice's devices, to compile for; none of them has to be there.
+
+    Raises:
+        NoCompilerError: libtpu is not installed.
+        ValueError: the compiler does not know the slice.
+    """
+    if importlib.util.find_spec("libtpu") is None:
+        raise NoCompilerError(
+            "the TPU compiler, libtpu, is not installed; it needs no TPU: "
+            'pip install "churn-jax[tpu]", or pip install libtpu'
+        )
+    # Nothing is asked of a TPU machine, and no chip has to be locked.
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    from jax.experimental import topologies
+
+    options = {}
+    if max(part.grid) <= 2:  # else the compiler's hosts of 2 x 2 must divide it
+        bounds = (*part.grid, 1)[:3]
+        options["chips_per_host_bounds"] = (*bounds[:2], 1)
+    try:
+        found = topologies.get_topology_desc(
+            platform="tpu", topology_name=part.name, **options
+        ).devices
+    except Exception as error:
+        raise ValueError(
+            f"the TPU compiler refuses the topology {part.name}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    return found

@@ -1,0 +1,341 @@
+"""What the compiler says about a step on a mesh: memory, cycles, communication."""
+
+import collections
+import dataclasses
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from churn_jax.planning.chips import Slice
+from churn_jax.planning.hlo import Counted, collectives_of, cycles_of
+from churn_jax.planning.rules import Check, shard_bytes
+from churn_jax.planning.steps import Step
+
+__all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
+
+# Ours: no vendor gives it. Time from one chip to the next beside that of the bytes.
+HOP_SECONDS = 1e-6
+_USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclasses.dataclass(frozen=True)
+class Communication:
+    """Collectives of one kind along the same axes.
+
+    Attributes:
+        axes: mesh axes that are crossed, joined by commas.
+        kind: of HLO.
+        count: per call.
+        bytes: that they yield per call on one device.
+        largest: array among them, in bytes.
+        seconds: estimated by `ring_seconds`.
+    """
+
+    axes: str
+    kind: str
+    count: int
+    bytes: int
+    largest: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The compiler's estimate of one step on one mesh; no device ran it.
+
+    Attributes:
+        preset: name of the study.
+        row: of the study.
+        network: its name.
+        topology: as `v5e:4x4`.
+        mesh: devices along every axis.
+        replicas: R.
+        batch_size: of one replica, over all data shards.
+        updates: that one call of the step makes.
+        fits: whether the compiler found room for it, with what lies beside.
+        refusal: the compiler's words where it did not; other numbers are then 0.
+        hbm: bytes of one device.
+        memory: bytes of one device by category.
+        beside: likewise, of what lies there while the step runs.
+        flops: operations of one device per update, as the compiler counts them.
+        useful: operations of all networks on all devices per update, as
+            `churn_jax.studies.cost` counts them; 0 where it does not.
+        bytes: that operations read and write on one device per update, on-chip memory
+            included.
+        peak: operations per second of one device in bfloat16.
+        cycles: of one device per update.
+        unknown: how many instructions of each kind have no estimate.
+        open_loops: loops whose length the compiler does not know.
+        compute_seconds: cycles over the clock, per update.
+        communication: collectives by axis and kind.
+        communication_seconds: of all of them per update.
+        checks: the placement rules.
+        compile_seconds: that compiling took.
+        versions: of jax and libtpu.
+    """
+
+    preset: str
+    row: str
+    network: str
+    topology: str
+    mesh: dict[str, int]
+    replicas: int
+    batch_size: int
+    updates: int
+    fits: bool
+    refusal: str
+    hbm: int
+    memory: dict[str, int]
+    beside: dict[str, int]
+    flops: float
+    useful: float
+    bytes: float
+    peak: float
+    cycles: float
+    unknown: dict[str, int]
+    open_loops: int
+    compute_seconds: float
+    communication: tuple[Communication, ...]
+    communication_seconds: float
+    checks: tuple[Check, ...]
+    compile_seconds: float
+    versions: dict[str, str]
+
+    @property
+    def devices(self) -> int:
+        """That the mesh has."""
+        count = 1
+        for size in self.mesh.values():
+            count *= size
+        return count
+
+    @property
+    def used(self) -> int:
+        """Bytes of one device, with what lies beside the step."""
+        return sum(self.memory.values()) + sum(self.beside.values())
+
+    @property
+    def step_seconds(self) -> float:
+        """Per update, if nothing is moved while something is computed."""
+        return self.compute_seconds + self.communication_seconds
+
+    @property
+    def overlapped_seconds(self) -> float:
+        """Per update, if all that is moved is moved meanwhile."""
+        return max(self.compute_seconds, self.communication_seconds)
+
+    @property
+    def rate(self) -> float:
+        """Replicas times examples per second, with nothing overlapped."""
+        if not self.step_seconds:
+            return 0.0
+        return self.replicas * self.batch_size / self.step_seconds
+
+    @property
+    def utilisation(self) -> float:
+        """Useful operations per second over the peak of all devices."""
+        if not self.step_seconds:
+            return 0.0
+        done = self.useful or self.flops * self.devices
+        return done / (self.step_seconds * self.devices * self.peak)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every placement rule holds."""
+        return all(check.holds for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, with what follows from them."""
+        found = dataclasses.asdict(self)
+        derived = ("used", "step_seconds", "overlapped_seconds", "rate", "utilisation")
+        return {**found, **{name: getattr(self, name) for name in derived}}
+
+
+def ring_seconds(kind: str, yielded: int, devices: int, link: float) -> float:
+    """Estimated time of one collective on a ring of devices, both ways round.
+
+    `2 (g - 1) / g` of the bytes leave every one of g devices in a reduction that all
+    know the result of, `(g - 1) / g` in one of its halves, over two links; besides, a
+    message passes half of the ring, twice or once, a microsecond from chip to chip.
+
+    Args:
+        kind: of HLO.
+        yielded: bytes of the result on one device.
+        devices: g, that take part.
+        link: bytes per second of one link in one direction.
+
+    Example:
+        >>> round(1e6 * ring_seconds("all-reduce", 8_000_000, 8, 50e9))
+        148
+    """
+    if devices < 2:
+        return 0.0
+    share = (devices - 1) / devices
+    if kind == "all-reduce":
+        sent, turns = 2 * share * yielded, 2
+    elif kind == "reduce-scatter":
+        sent, turns = (devices - 1) * yielded, 1
+    elif kind in ("collective-permute", "collective-broadcast"):
+        sent, turns = float(yielded), 1
+    else:
+        sent, turns = share * yielded, 1
+    return sent / (2 * link) + turns * (devices / 2) * HOP_SECONDS
+
+
+def _communication(
+    found: Sequence[Counted], mesh: dict[str, int], link: float, updates: int
+) -> tuple[Communication, ...]:
+    table: dict[tuple[str, str], list[Counted]] = collections.defaultdict(list)
+    for one in found:
+        if one.collective.axes:
+            key = ", ".join(one.collective.axes), one.collective.kind
+            table[key].append(one)
+    rows = []
+    for (axes, kind), ones in sorted(table.items()):
+        devices = 1
+        for axis in axes.split(", "):
+            devices *= mesh[axis]
+        seconds = sum(
+            one.times * ring_seconds(kind, one.collective.bytes, devices, link)
+            for one in ones
+        )
+        rows.append(
+            Communication(
+                axes=axes,
+                kind=kind,
+                count=sum(one.times for one in ones),
+                bytes=sum(one.times * one.collective.bytes for one in ones),
+                largest=max(p for one in ones for p in one.collective.parts),
+                seconds=seconds / updates,
+            )
+        )
+    return tuple(rows)
+
+
+def _memory(step: Step, analysis: Any) -> dict[str, int]:
+    """One device's bytes by category; the compiler pads arrays to its tiles."""
+    parts = {name: shard_bytes(tree) for name, tree in step.parts.items()}
+    arguments = analysis.argument_size_in_bytes
+    fresh = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    return {
+        **{name: size for name, size in parts.items() if size},
+        "padding of these": max(0, arguments - sum(parts.values())),
+        "results in memory of their own": max(0, fresh),
+        "temporary": analysis.temp_size_in_bytes,
+        "program": analysis.generated_code_size_in_bytes,
+    }
+
+
+def _versions() -> dict[str, str]:
+    import importlib.metadata
+
+    found = {"jax": jax.__version__}
+    try:
+        found["libtpu"] = importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    return found
+
+
+def estimate(
+    step: Step,
+    part: Slice,
+    rules: Any,
+    *,
+    preset: str,
+    useful: float = 0.0,
+) -> Plan:
+    """Compiles a step and reads everything from the compiled program.
+
+    Args:
+        step: of `study_step` or `stream_step`.
+        part: the slice whose devices it is for; another backend's are taken to be it.
+        rules: `(step, collectives, reused bytes) -> checks`.
+        preset: shown.
+        useful: operations of all networks per update.
+
+    Returns:
+        A `Plan`, also where the compiler finds no room for the step.
+    """
+    chip, mesh = part.chip, dict(step.program.mesh.shape)
+    config = step.run.config
+    common = {
+        "preset": preset,
+        "row": step.run.name,
+        "network": step.network,
+        "topology": part.name,
+        "mesh": mesh,
+        "replicas": config.replicas,
+        "batch_size": config.batch_size,
+        "updates": step.updates,
+        "hbm": chip.hbm,
+        "peak": chip.flops,
+        "useful": useful,
+        "versions": _versions(),
+        "beside": {name: shard_bytes(tree) for name, tree in step.beside.items()},
+    }
+    began = time.perf_counter()
+    try:
+        compiled = step.jitted.lower(*step.arguments).compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (refusal := _no_room(str(error))) is None:
+            raise
+        needed = {name: shard_bytes(tree) for name, tree in step.parts.items()}
+        return Plan(
+            **common,
+            fits=False,
+            refusal=refusal,
+            memory={name: size for name, size in needed.items() if size},
+            flops=0.0,
+            bytes=0.0,
+            cycles=0.0,
+            unknown={},
+            open_loops=0,
+            compute_seconds=0.0,
+            communication=(),
+            communication_seconds=0.0,
+            checks=(),
+            compile_seconds=time.perf_counter() - began,
+        )
+    seconds = time.perf_counter() - began
+    text, analysis = compiled.as_text(), compiled.memory_analysis()
+    cycles = cycles_of(text, trips=step.updates)
+    found = collectives_of(text, step.program.mesh, trips=step.updates)
+    rows = _communication(found, mesh, chip.link, step.updates)
+    memory = _memory(step, analysis)
+    used = sum(memory.values()) + sum(common["beside"].values())
+    cost = compiled.cost_analysis() or {}
+    return Plan(
+        **common,
+        fits=used <= chip.hbm,
+        refusal="",
+        memory=memory,
+        # The compiler counts a loop's body once, which is one update.
+        flops=float(cost.get("flops", 0.0)),
+        bytes=float(cost.get("bytes accessed", 0.0)),
+        cycles=cycles.total / step.updates,
+        unknown=cycles.unknown,
+        open_loops=cycles.open_loops,
+        compute_seconds=cycles.total / step.updates / chip.clock,
+        communication=rows,
+        communication_seconds=sum(row.seconds for row in rows),
+        checks=tuple(rules(step, found, analysis.alias_size_in_bytes)),
+        compile_seconds=seconds,
+    )
+
+
+def _no_room(message: str) -> str | None:
+    """The compiler's complaint that memory does not suffice, as one sentence."""
+    if match := _USED.search(message):
+        used, limit = (float(match[i]) * _UNITS[match[i + 1]] / 2**30 for i in (1, 3))
+        return (
+            f"the compiler finds no room: the step takes {used:.1f} GiB per device of "
+            f"the {limit:.1f} that it may use"
+        )
+    if "RESOURCE_EXHAUSTED" in message:
+        return f"the compiler finds no room: {' '.join(message.split())[:200]}"
+    return None

@@ -1,0 +1,163 @@
+"""A compiled program as text: its loops, estimated cycles and collectives.
+
+A computation that a loop repeats counts as often as the loop turns. Fusions carry an
+estimate of their own, so what is inside them is not looked at.
+"""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from jax.sharding import Mesh
+
+from churn_jax.training.collectives import Collective, find_collectives
+
+__all__ = ["Counted", "Cycles", "collectives_of", "cycles_of"]
+
+_HEADER = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? (?P<opcode>[a-z][\w\-]*)\(")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_CALLED = re.compile(r"(?:body|to_apply|calls)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_EITHER = re.compile(r"(?:true|false)_computation=%?([\w.\-]+)")
+# What costs nothing, or is counted where it is done: copies run beside the arithmetic.
+_FREE = frozenset(
+    "parameter constant get-tuple-element tuple bitcast partition-id replica-id "
+    "after-all copy-start copy-done slice-start slice-done add-dependency "
+    "optimization-barrier while call conditional async-start async-update async-done "
+    "opt-barrier domain".split()
+)
+_COLLECTIVE = re.compile(
+    r"^(ragged-)?(all-reduce|all-gather|all-to-all|reduce-scatter|collective)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A collective and how often a call of the program does it."""
+
+    collective: Collective
+    times: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Cycles:
+    """The compiler's estimate of a program's cycles on one device.
+
+    Attributes:
+        total: over all kernels, loops counted as often as they turn.
+        kernels: how many have an estimate.
+        unknown: how many of each kind have none, collectives left out.
+        open_loops: loops whose length the compiler does not know.
+    """
+
+    total: int
+    kernels: int
+    unknown: dict[str, int]
+    open_loops: int
+
+
+def _computations(hlo: str) -> tuple[dict[str, list[str]], str]:
+    """Lines of every computation by name, and the name of the first."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    entry = ""
+    for line in hlo.splitlines():
+        if match := _HEADER.match(line):
+            lines = found.setdefault(match["name"], [])
+            entry = match["name"] if match["entry"] else entry
+        else:
+            lines.append(line)
+    if not entry:
+        raise ValueError("the compiled program has no entry")
+    return found, entry
+
+
+def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
+    """`(lines, times, open loops)` of every computation that the program runs."""
+    computations, entry = _computations(hlo)
+
+    def visit(name: str, times: int, depth: int):
+        opened = 0
+        called: list[tuple[str, int, int]] = []
+        for line in computations[name]:
+            match = _INSTRUCTION.match(line)
+            if match is None:
+                continue
+            opcode = match["opcode"]
+            if opcode == "while":
+                known = _TRIPS.search(line)
+                opened += known is None
+                # A loop inside of an open one is taken to turn once.
+                turns = int(known[1]) if known else (trips if depth == 0 else 1)
+                inner = depth if known else depth + 1
+                body = re.search(r"body=%?([\w.\-]+)", line)
+                if body:
+                    called.append((body[1], times * turns, inner))
+            elif opcode in ("call", "async-start"):
+                called += [(found, times, depth) for found in _CALLED.findall(line)]
+            elif opcode == "conditional":
+                branches = _BRANCHES.search(line)
+                names = (
+                    re.findall(r"[\w.\-]+", branches[1])
+                    if branches
+                    else _EITHER.findall(line)
+                )
+                # The dearer branch stands for all.
+                costs = {n: _own_cycles(computations[n]) for n in names}
+                if costs:
+                    called.append((max(costs, key=costs.__getitem__), times, depth))
+        yield computations[name], times, opened
+        for one in called:
+            yield from visit(*one)
+
+    yield from visit(entry, 1, 0)
+
+
+def _own_cycles(lines: list[str]) -> int:
+    return sum(int(found[1]) for line in lines if (found := _CYCLES.search(line)))
+
+
+def cycles_of(hlo: str, *, trips: int = 1) -> Cycles:
+    """Adds up the TPU compiler's estimates.
+
+    Args:
+        hlo: `compiled.as_text()`.
+        trips: how often an outermost loop turns whose length is not known.
+
+    Raises:
+        ValueError: the text is no program.
+    """
+    total = kernels = open_loops = 0
+    unknown: collections.Counter[str] = collections.Counter()
+    for lines, times, opened in _walk(hlo, trips):
+        open_loops += opened
+        for line in lines:
+            match = _INSTRUCTION.match(line)
+            if match is None:
+                continue
+            if cycles := _CYCLES.search(line):
+                total += times * int(cycles[1])
+                kernels += times
+            elif match["opcode"] not in _FREE and not _COLLECTIVE.match(
+                match["opcode"]
+            ):
+                unknown[match["opcode"]] += times
+    return Cycles(total, kernels, dict(unknown), open_loops)
+
+
+def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
+    """Every collective that a call does, with the number of times.
+
+    Args:
+        hlo: `compiled.as_text()`.
+        mesh: see `find_collectives`.
+        trips: see `cycles_of`.
+    """
+    return [
+        Counted(one, times)
+        for lines, times, _ in _walk(hlo, trips)
+        for one in find_collectives("\n".join(lines), mesh)
+    ]

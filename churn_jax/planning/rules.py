@@ -1,0 +1,208 @@
+"""What may move between devices: the placement rules, looked for in a compiled step.
+
+Nothing crosses `replica`. `member` carries logits, moments and scalars, and for a
+perturbation through sharded teachers one array of the images' size. `data` carries
+gradients and statistics. The state lies in shards from the first update on and is
+updated in place.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from churn_jax.planning.hlo import Counted
+from churn_jax.planning.steps import Step
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
+
+__all__ = ["Check", "check_study", "shard_bytes"]
+
+_FLOAT = 4
+# Of what a method logs, of means over the batch and of flags: numbers per replica.
+_SCALARS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A rule and whether it holds.
+
+    Attributes:
+        rule: in words.
+        holds: whether.
+        seen: what was found, with numbers.
+    """
+
+    rule: str
+    holds: bool
+    seen: str
+
+
+def shard_bytes(tree) -> int:
+    """Bytes of a tree of shapes with shardings on one device."""
+
+    def of(leaf) -> int:
+        shape = (
+            leaf.shape
+            if leaf.sharding is None
+            else leaf.sharding.shard_shape(leaf.shape)
+        )
+        size = (
+            8
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else (np.dtype(leaf.dtype).itemsize)
+        )
+        return math.prod(shape) * size
+
+    return sum(of(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _largest(tree) -> int:
+    return max((shard_bytes(leaf) for leaf in jax.tree.leaves(tree)), default=0)
+
+
+def _crossing(found: Sequence[Counted], axis: str) -> list[Counted]:
+    return [one for one in found if axis in one.collective.axes]
+
+
+def _moved(found: Sequence[Counted]) -> int:
+    return sum(one.times * one.collective.bytes for one in found)
+
+
+def check_study(step: Step, found: Sequence[Counted], reused: int) -> list[Check]:
+    """The rules for a row of a study.
+
+    Args:
+        step: what was compiled.
+        found: its collectives.
+        reused: bytes of the arguments in which results are written.
+    """
+    checks = [_replicas(found), _members(step, found), _data(step, found)]
+    return [*checks, _one_axis(found), _sharded(step), _in_place(step, reused)]
+
+
+def _replicas(found: Sequence[Counted]) -> Check:
+    across = _crossing(found, REPLICA)
+    return Check(
+        "nothing crosses replica",
+        not across,
+        f"{len(across)} collectives, {_moved(across):,} bytes",
+    )
+
+
+def _one_axis(found: Sequence[Counted]) -> Check:
+    mixed = [one for one in found if len(one.collective.axes) > 1]
+    return Check(
+        "every collective is along one axis", not mixed, f"{len(mixed)} along several"
+    )
+
+
+def _local(step: Step) -> tuple[int, int]:
+    """Replicas and examples of an update on one device."""
+    mesh = step.program.mesh.shape
+    return (
+        step.run.config.replicas // mesh[REPLICA],
+        step.program.batch_size // mesh[DATA],
+    )
+
+
+def _answers(step: Step) -> int:
+    """The most networks that answer for one example: members, or all teachers."""
+    taught = 0
+    if step.program.teacher is not None:
+        taught = sum(group.members for group in step.program.teacher.groups)
+    return max(step.run.method.members, taught, 1)
+
+
+def _members(step: Step, found: Sequence[Counted]) -> Check:
+    """Logits `[R, M, B, C]`, moments `[R, M, M, C]`, scalars; images for directions."""
+    replicas, batch = _local(step)
+    answers = _answers(step)
+    logits = replicas * answers * batch * step.classes * _FLOAT
+    moments = replicas * answers**2 * step.classes * _FLOAT
+    limit = max(logits, moments, replicas * _SCALARS * _FLOAT)
+    image = math.prod(step.arguments[3].shape[1 if not _own(step) else 2 :])
+    images = replicas * batch * image * _FLOAT
+    passes = step.run.method.passes
+    allowed = passes.drawn_teacher + passes.teachers_input_gradients
+    across = _crossing(found, MEMBER)
+    larger = [part for one in across for part in one.collective.parts if part > limit]
+    times = sum(
+        one.times for one in across for part in one.collective.parts if part > limit
+    )
+    sharded = step.program.teacher is not None and step.program.teacher.sharded
+    permitted = all(part <= images for part in larger) and times <= allowed and sharded
+    rule = "member carries logits, moments and scalars"
+    if allowed and sharded:
+        rule += f", and {allowed} reduction of the images' size"
+    largest = max((p for one in across for p in one.collective.parts), default=0)
+    return Check(
+        rule,
+        not larger or permitted,
+        f"largest {largest:,} of {limit:,} bytes"
+        + (f", and {times} of up to {images:,}" if larger else ""),
+    )
+
+
+def _own(step: Step) -> bool:
+    return step.program.feed == "own"
+
+
+def _data(step: Step, found: Sequence[Counted]) -> Check:
+    """Gradients once, batch norm's moments in every pass, and sums."""
+    state, method = step.arguments[0], step.run.method
+    replicas, _ = _local(step)
+    passes = method.passes
+    forward = passes.training + passes.forward + passes.input_gradients
+    # Mean and variance of a pass, and their cotangents where it is differentiated.
+    statistics = 2 * (forward + passes.training) * shard_bytes(state.model_state)
+    moments = replicas * _answers(step) ** 2 * step.classes * _FLOAT
+    # A method that applies its networks twice reduces their gradients twice.
+    gradients = passes.training * shard_bytes(state.params)
+    sums = replicas * _SCALARS * _FLOAT * (1 + len(jax.tree.leaves(state.sums)))
+    limit = gradients + statistics + 4 * moments + sums
+    across = _crossing(found, DATA)
+    kinds = {one.collective.kind for one in across} - {"all-reduce", "reduce-scatter"}
+    gathered = [one for one in across if one.collective.kind in kinds]
+    # A reduction may end in a gather of what it reduced.
+    whole = max(_largest(state.params), statistics, moments, sums)
+    larger = [p for one in gathered for p in one.collective.parts if p > whole]
+    moved = _moved([one for one in across if one.collective.kind not in kinds])
+    return Check(
+        "data carries gradients and statistics",
+        moved <= limit and not larger,
+        f"{moved:,} of {limit:,} bytes: gradients {gradients:,}, statistics "
+        f"{statistics:,}",
+    )
+
+
+def _sharded(step: Step) -> Check:
+    """No leaf of the state is whole on a device unless its axis has one device."""
+    mesh, wrong = step.program.mesh.shape, 0
+    shards = mesh[REPLICA]
+    networks = mesh[REPLICA] * step.program.member_devices
+    state = step.arguments[0]
+    for tree, parts in (
+        ((state.params, state.model_state, state.opt_state, state.ema), networks),
+        (state.step, shards),
+    ):
+        for leaf in jax.tree.leaves(tree):
+            wrong += (
+                shard_bytes(leaf) * parts
+                != math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+            )
+    return Check(
+        "the state is in shards from the beginning",
+        not wrong,
+        f"{wrong} arrays are not; a device holds 1/{networks} of the networks",
+    )
+
+
+def _in_place(step: Step, reused: int) -> Check:
+    state = shard_bytes(step.arguments[0])
+    return Check(
+        "the state is updated in place",
+        reused >= state,
+        f"{reused:,} bytes reused, the state has {state:,}",
+    )

@@ -1,0 +1,214 @@
+"""The training step of a row of a study, ready to be compiled without its data."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from churn_jax.ensembles import Group, with_temperature
+from churn_jax.planning.arguments import abstract_arguments
+from churn_jax.planning.datasets import Sizes, row_sizes
+from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies.restoring import row_run
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.run import Run
+from churn_jax.training.setup import make_program
+from churn_jax.training.steps import make_step
+from churn_jax.typing import PyTree
+
+__all__ = ["Step", "study_step", "taught_by", "without_weights"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step that can be compiled, and what its arguments are.
+
+    Attributes:
+        jitted: the step, of `jax.jit`.
+        arguments: shapes with shardings.
+        parts: by category, trees of the arguments' leaves.
+        beside: by category, what the devices hold besides while the study runs.
+        program: a `Program`, or a `StreamProgram`.
+        run: a `Run`, or a `StreamRun`.
+        classes: C.
+        network: its name.
+        updates: that one call makes; its loops without a known length take so many.
+        streamed: whether batches come from the hosts.
+    """
+
+    jitted: Any
+    arguments: tuple
+    parts: dict[str, PyTree]
+    beside: dict[str, PyTree]
+    program: Any
+    run: Any
+    classes: int
+    network: str
+    updates: int = 1
+    streamed: bool = False
+
+
+def without_weights(config: StudyConfig) -> StudyConfig:
+    """The study with drawn weights in place of pretrained ones, whose folder is absent.
+
+    Shapes are the same.
+    """
+
+    def plain(model: ModelConfig) -> ModelConfig:
+        return dataclasses.replace(model, pretrained="")
+
+    rows = []
+    for spec in config.methods:
+        parts = tuple(
+            (plain(part) if isinstance(part, ModelConfig) else part, size)
+            for part, size in spec.models
+        )
+        own = None if spec.model is None else plain(spec.model)
+        rows.append(dataclasses.replace(spec, model=own, models=parts))
+    return dataclasses.replace(
+        config, model=plain(config.model), methods=tuple(rows), updates=()
+    )
+
+
+def taught_by(
+    config: StudyConfig, spec: MethodSpec, classes: int
+) -> tuple[tuple[Group, ...], tuple[Group, ...], bool]:
+    """The teacher's groups, those of the old models, and whether logits are cached.
+
+    As `churn_jax.studies.tutoring.row_tutors` makes them of rows that are trained.
+
+    Args:
+        config: the study.
+        spec: the row that is taught.
+        classes: C.
+    """
+    teaching, own = spec.teaching, ()
+    old = tuple(
+        group
+        for name in teaching.old
+        for group in config.spec(name).groups(config.model, classes)
+    )
+    cached = bool(teaching.logits) or (spec.teacher is not None and teaching.offline)
+    if spec.teacher is not None and not cached:
+        row = config.spec(spec.teacher)
+        model = row.model or config.model
+        if teaching.dtype:
+            model = dataclasses.replace(model, dtype=teaching.dtype)
+            parts = tuple(
+                (dataclasses.replace(part, dtype=teaching.dtype), size)
+                if isinstance(part, ModelConfig)
+                else (part, size)
+                for part, size in row.models
+            )
+            row = dataclasses.replace(row, model=model, models=parts)
+        own = row.groups(model, classes)
+        if teaching.members:
+            own = (Group(own[0].network, teaching.members),)
+        if teaching.calibrated:
+            own = tuple(Group(with_temperature(g.network), g.size) for g in own)
+    return own, old, cached
+
+
+def _network_names(groups: tuple[Group, ...]) -> str:
+    return ", ".join(
+        f"{group.size} x {group.network.name}" for group in groups if not group.gate
+    )
+
+
+def _feed(config: TrainConfig, sizes: Sizes) -> str:
+    """How batches come, as `churn_jax.training.feed.Feed` decides it."""
+    if not sizes.streamed:
+        return "resident"
+    factors = ["order", "augment"] if config.seeds.augment != "off" else ["order"]
+    if config.sample != "all":
+        factors.append("sample")
+    numbers = np.asarray(config.numbers)
+    words = np.concatenate(
+        [
+            np.asarray(jax.random.key_data(config.seeds.keys(factor, numbers)))
+            for factor in factors
+        ],
+        axis=1,
+    )
+    return "shared" if len(np.unique(words, axis=0)) == 1 else "own"
+
+
+def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
+    """The real step of one row, for devices that need not be there.
+
+    Args:
+        config: the study; its `train.mesh` says how devices are used.
+        name: of the row.
+        devices: to compile for.
+
+    Raises:
+        ValueError: no such row, or mesh and study do not fit.
+    """
+    config = without_weights(config)
+    spec = config.spec(name)
+    sizes = row_sizes(config.data, spec)
+    run: Run = row_run(config, spec, sizes.classes)
+    steps = sizes.train // run.config.batch_size
+    if not steps:
+        raise ValueError(
+            f"batch_size {run.config.batch_size} is larger than the training set, "
+            f"{sizes.train} examples"
+        )
+    own, old, cached = taught_by(config, spec, sizes.classes)
+    mean, std = sizes.moments
+    program, _ = make_program(
+        run,
+        sizes.shape,
+        steps,
+        mean=mean,
+        std=std,
+        teacher_groups=own if spec.taught else None,
+        old_groups=old,
+        cached=cached,
+        devices=devices,
+        feed=_feed(run.config, sizes),
+        tokens=sizes.tokens,
+    )
+    arguments = abstract_arguments(
+        run,
+        program,
+        sizes.shape,
+        sizes.train,
+        classes=sizes.classes,
+        dtype=sizes.dtype,
+    )
+    state, inputs, teacher, images, labels = arguments
+    parts: dict[str, PyTree] = {
+        "weights": state.params,
+        "optimiser": state.opt_state,
+        "batch statistics": state.model_state,
+        "averages and copies": (state.ema, state.peers, state.memory),
+        "teachers": teacher,
+        "batches" if sizes.streamed else "training set": (images, labels),
+        "data order, keys, coefficients": inputs,
+        "counters": (
+            *(state.step, state.alive, state.stopped_step, state.stopped_term),
+            *(state.sums, state.updates),
+        ),
+    }
+    beside: dict[str, PyTree] = {
+        "best weights so far": (state.params, state.model_state)
+    }
+    if not sizes.streamed:
+        every = jax.ShapeDtypeStruct(
+            (sizes.validation, *sizes.shape), sizes.dtype, sharding=images.sharding
+        )
+        beside["validation set"] = every
+    return Step(
+        jitted=make_step(program),
+        arguments=arguments,
+        parts=parts,
+        beside=beside,
+        program=program,
+        run=run,
+        classes=sizes.classes,
+        network=_network_names(run.groups),
+        streamed=sizes.streamed,
+    )
