@@ -229,7 +229,7 @@ def _groups(result: CompareResult) -> list[str]:
             found.append(f"Accuracy falls detectably in none of the {total} {what}.")
             continue
         found.append(
-            f"Accuracy falls detectably in {count_text(len(worse))} of the {total} "
+            f"Accuracy falls detectably in {count_text(len(worse))} of {total} "
             f"{what} (Holm-adjusted p below {alpha:.3g}): {_names(worse)}."
         )
     return found
