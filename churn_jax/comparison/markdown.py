@@ -59,7 +59,7 @@ def escaped(text: str) -> str:
         a\|b \`c\` \*d\* \<e\>
     """
     text = re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", printable(text))
-    text = re.sub(r"^([#+-]|\d+[.)])(?=\s)", r"\\\1", text)
+    text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
     return re.sub(r"([@#])(?=\w)", "\\1\N{ZERO WIDTH SPACE}", text)  # no mention
 
 

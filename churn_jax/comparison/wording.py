@@ -34,7 +34,8 @@ def value_text(interval: Interval, unit: Unit) -> str:
     """The number alone, with its unit.
 
     The last digit that is shown is the first one of a quarter of the interval's width,
-    or one of the next where the number or an end would look like zero and is not.
+    or one of the next two where the number, or an end of a change, would look like zero
+    and is not.
 
     Args:
         interval: the number and its interval, as a fraction where it is a share.
@@ -149,13 +150,13 @@ def count_text(count: float) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A name from a file on one line, without characters that steer a terminal.
+    r"""A name from a file without characters that steer a terminal or end a line.
 
     Example:
-        >>> printable("cat\x1b[2J\n dog")
+        >>> printable("cat\x1b[2J dog\n")
         'cat [2J dog'
     """
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
@@ -190,11 +191,14 @@ def _decimals(interval: Interval, unit: Unit) -> int:
     quarter = scale * (interval.high - interval.low) / 4
     if not has_range(interval) or quarter <= 0:
         return _DIGITS[unit]
-    decimals = min(max(-math.floor(math.log10(quarter) + _ROUNDING), 0), most)
-    for shown in (interval.low, interval.high, interval.value):
-        if shown and not round(scale * shown, decimals) and decimals < most:
-            decimals += 1  # whether zero is within the interval must be seen
-    return decimals
+    start = min(max(-math.floor(math.log10(quarter) + _ROUNDING), 0), most)
+    seen = [interval.value]
+    if unit in ("points", "change"):  # whether zero is within must be seen
+        seen += [interval.low, interval.high]
+    for decimals in range(start, min(start + 2, most) + 1):
+        if all(round(scale * end, decimals) for end in seen if end):
+            return decimals
+    return start
 
 
 def _number(value: float, unit: Unit, decimals: int) -> str:
