@@ -25,6 +25,7 @@ __all__ = [
     "load_predictions",
     "replace_file",
     "save_predictions",
+    "stopped_runs",
 ]
 
 _REQUIRED = ("ids", "labels", "logits")
@@ -85,19 +86,35 @@ class Predictions:
     @property
     def stopped(self) -> tuple[int, ...]:
         """Runs that `meta` marks as stopped before the end, in ascending order."""
-        entries = self.meta.get("stopped") or []
-        try:
-            runs = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
-        except (KeyError, TypeError, ValueError) as error:
-            raise PredictionsError(
-                f"meta['stopped'] must list run numbers; got {entries!r}"
-            ) from error
-        if bad := sorted(r for r in runs if not 0 <= r < self.logits.shape[0]):
-            raise PredictionsError(
-                f"meta['stopped'] names runs {bad}, but there are only "
-                f"{self.logits.shape[0]} runs"
-            )
-        return tuple(sorted(runs))
+        return stopped_runs(self.meta, self.logits.shape[0])
+
+
+def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
+    """Runs that the facts of a predictions file mark as stopped, in ascending order.
+
+    Args:
+        meta: facts as in `Predictions`.
+        runs: how many runs the file has.
+
+    Raises:
+        PredictionsError: the entry lists no runs, or others than there are.
+
+    Example:
+        >>> stopped_runs({"stopped": [2, {"replica": 0}]}, 3)
+        (0, 2)
+    """
+    entries = meta.get("stopped") or []
+    try:
+        stopped = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
+    except (KeyError, TypeError, ValueError) as error:
+        raise PredictionsError(
+            f"meta['stopped'] must list run numbers; got {entries!r}"
+        ) from error
+    if bad := sorted(r for r in stopped if not 0 <= r < runs):
+        raise PredictionsError(
+            f"meta['stopped'] names runs {bad}, but there are only {runs} runs"
+        )
+    return tuple(sorted(stopped))
 
 
 def _as_ids(ids) -> np.ndarray:

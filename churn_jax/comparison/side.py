@@ -25,6 +25,8 @@ class Side:
             apart.
         labels: `[N]` class numbers, or None. A label may exceed `C - 1`: an old model
             need not know every class.
+        label_names: names of the classes, where `labels` are places in these names and
+            no class numbers.
         runs: the numbers of the runs in `values`, without those that stopped early.
         notes: sentences about how the file was read that a user should know.
     """
@@ -35,6 +37,7 @@ class Side:
     class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
     labels: np.ndarray | None = None
+    label_names: tuple[str, ...] | None = None
     runs: tuple[int, ...] = (0,)
     notes: tuple[str, ...] = ()
 

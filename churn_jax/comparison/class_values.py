@@ -1,0 +1,168 @@
+"""Classes as users write them, numbers or names, as numbers from 0."""
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["MOST_CLASSES", "ClassValues", "as_class_values", "as_number", "some"]
+
+# Numbers this large are hash values or ids; tables of all classes would not fit.
+MOST_CLASSES = 1_000_000
+_EXAMPLES = 3
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3 beside gaps
+
+
+class ClassValues(NamedTuple):
+    """A class for every example.
+
+    Attributes:
+        numbers: int64 class numbers, or places in `names`.
+        names: distinct class names in ascending order; None where classes have numbers
+            only.
+    """
+
+    numbers: np.ndarray
+    names: tuple[str, ...] | None
+
+
+def as_number(text: str) -> int | None:
+    """The number that a text is the usual way to write; None for any other text.
+
+    Example:
+        >>> as_number("12"), as_number("012"), as_number("cat")
+        (12, None, None)
+    """
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def some(values: Any) -> str:
+    """The first few values, for a message.
+
+    Example:
+        >>> some(["b", "a", "c", "d"])
+        'b, a, c, ...'
+    """
+    more = ", ..." if len(values) > _EXAMPLES else ""
+    return ", ".join(str(v) for v in values[:_EXAMPLES]) + more
+
+
+def as_class_values(values: Any, what: str) -> ClassValues:
+    """Classes of any type that can mean nothing else.
+
+    Integers, booleans, floats that are whole numbers, and strings. Strings that all are
+    numbers are numbers; otherwise all are names.
+
+    Args:
+        values: an array of any shape, or a column of an Arrow table.
+        what: what the values are, for messages: "labels".
+
+    Returns:
+        Numbers of the same shape, at least 0.
+
+    Raises:
+        PredictionsError: values are missing, negative, no whole numbers, too large or
+            of another type; says how many and which.
+
+    Example:
+        >>> as_class_values(["dog", "cat", "dog"], "labels")
+        ClassValues(numbers=array([1, 0, 1]), names=('cat', 'dog'))
+        >>> as_class_values(["2", "0"], "labels")
+        ClassValues(numbers=array([2, 0]), names=None)
+    """
+    if hasattr(values, "null_count"):
+        values = _from_arrow(values, what)
+    values = np.asarray(values)
+    if values.dtype.kind in "USO":
+        return _from_strings(values, what)
+    if values.dtype.kind not in "iubf":
+        raise PredictionsError(
+            f"{what} must be integers or strings; they are {values.dtype}"
+        )
+    return ClassValues(_whole(values, what), None)
+
+
+def _from_arrow(column: Any, what: str) -> np.ndarray:
+    """A column without gaps, as an array."""
+    import pyarrow as pa
+
+    if column.null_count:
+        _refuse_missing(np.asarray(column.is_null()), what)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if pa.types.is_nested(kind):
+        raise PredictionsError(f"{what} must be integers or strings; they are {kind}")
+    return column.to_numpy()
+
+
+def _refuse_missing(missing: np.ndarray, what: str) -> None:
+    if count := int(missing.sum()):
+        raise PredictionsError(
+            f"{what} are missing for {count} of {missing.size} examples, for example "
+            f"rows {some(np.flatnonzero(missing))} (the first is 0)"
+        )
+
+
+def _from_strings(values: np.ndarray, what: str) -> ClassValues:
+    import pyarrow as pa
+
+    flat = values.reshape(-1)
+    if flat.dtype.kind == "S":
+        flat = np.char.decode(flat, "utf-8")
+    try:
+        column = pa.array(flat, from_pandas=True)
+        if column.null_count == len(column) or not pa.types.is_string(column.type):
+            column = column.cast(pa.string())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise PredictionsError(
+            f"{what} must be integers or strings; they are objects of several types"
+        ) from error
+    encoded = column.dictionary_encode()
+    found = encoded.dictionary.to_pylist()
+    missing = np.asarray(encoded.is_null())
+    if "" in found:
+        missing = missing | (
+            encoded.indices.fill_null(-1).to_numpy() == found.index("")
+        )
+    _refuse_missing(missing, what)
+    places = encoded.indices.to_numpy()
+    numbers = [_number(text) for text in found]
+    if None not in numbers:
+        taken = np.array(numbers, np.int64)[places] if len(places) else places
+        return ClassValues(_whole(taken, what).reshape(values.shape), None)
+    order = sorted(range(len(found)), key=found.__getitem__)
+    rank = np.empty(len(found), np.int64)
+    rank[order] = np.arange(len(found))
+    names = tuple(found[i] for i in order)
+    return ClassValues(rank[places].reshape(values.shape), names)
+
+
+def _number(text: str) -> int | None:
+    whole = _DECIMAL.fullmatch(text)
+    return int(whole[1]) if whole else as_number(text)
+
+
+def _whole(values: np.ndarray, what: str) -> np.ndarray:
+    """Numbers that can be class numbers, as int64."""
+    if values.dtype.kind == "f":
+        _refuse_missing(np.isnan(values).reshape(-1), what)
+        wrong = values[values != np.floor(values)]
+        if wrong.size:
+            raise PredictionsError(
+                f"{what} must be whole numbers or names; {wrong.size} of {values.size} "
+                f"are not, for example {some(wrong)}"
+            )
+    for bad, why in (
+        (values < 0, "at least 0"),
+        (values >= MOST_CLASSES, f"below {MOST_CLASSES:,}, or names"),
+    ):
+        if count := int(bad.sum()):
+            raise PredictionsError(
+                f"{what} must be {why}; {count} of {values.size} are not, for example "
+                f"{some(values[bad])}"
+            )
+    return values.astype(np.int64)

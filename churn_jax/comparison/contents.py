@@ -1,0 +1,152 @@
+"""What is in a file or an object that a user gives: arrays by name, or a table."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.comparison.npy_file import as_real, read_npy, read_npz
+from churn_jax.comparison.table_file import check_columns, read_csv, read_parquet
+from churn_jax.predictions import Predictions, PredictionsError
+
+__all__ = ["ENDINGS", "Contents", "as_array", "read_contents"]
+
+ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet")
+_IN_FOLDER = "predictions.npz"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Contents:
+    """One array, several by name, or a table; exactly one of the three.
+
+    Attributes:
+        array: an array without a name.
+        arrays: arrays by name.
+        table: a `pyarrow.Table`.
+        notes: sentences that a user should know.
+    """
+
+    array: np.ndarray | None = None
+    arrays: Mapping[str, np.ndarray] | None = None
+    table: Any = None
+    notes: tuple[str, ...] = ()
+
+
+def read_contents(
+    given: Any,
+    numeric: Callable[[list[str]], Collection[str]] = lambda names: (),
+    wanted: Callable[[list[str]], Collection[str]] = lambda names: names,
+) -> Contents:
+    """Reads a file, or takes arrays and tables as they are.
+
+    Args:
+        given: a path, `Predictions`, a mapping of arrays, an Arrow table, a data frame
+            (anything with `columns`), or what NumPy makes an array of.
+        numeric: which columns of a `.csv` hold scores, from all its names.
+        wanted: which columns of a `.parquet` to read, from all its names.
+
+    Returns:
+        `Contents`.
+
+    Raises:
+        PredictionsError: it cannot be read; begins with the path where there is one.
+
+    Example:
+        >>> read_contents([[1.0, 2.0]]).array
+        array([[1., 2.]])
+    """
+    if isinstance(given, str | os.PathLike):
+        path = Path(given)
+        try:
+            return _read_file(path, numeric, wanted)
+        except PredictionsError as error:
+            raise PredictionsError(f"{path}: {error}") from error
+        except Exception as error:  # a damaged file may raise anything in a parser
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            if isinstance(error, UnicodeDecodeError):
+                why = "it is not in UTF-8"
+            raise PredictionsError(f"{path}: cannot be read, {why}") from error
+    if isinstance(given, Predictions):
+        return Contents(arrays=vars(given))
+    if isinstance(given, Mapping):
+        return Contents(arrays={str(key): value for key, value in given.items()})
+    if hasattr(given, "column_names") and hasattr(given, "to_batches"):
+        check_columns(given.column_names)
+        return Contents(table=given)
+    if hasattr(given, "columns") and hasattr(given, "__getitem__"):
+        return Contents(table=_frame(given))
+    return Contents(array=as_array(given, "the predictions"))
+
+
+def as_array(given: Any, what: str) -> np.ndarray:
+    """A NumPy array of anything array-like, of other frameworks too.
+
+    Args:
+        given: array-like.
+        what: for messages.
+
+    Raises:
+        PredictionsError: NumPy cannot make an array of it.
+    """
+    if hasattr(given, "detach") and hasattr(given, "cpu"):  # a PyTorch tensor
+        given = given.detach().cpu()
+        if str(given.dtype) == "torch.bfloat16":
+            given = given.float()
+    try:
+        return as_real(np.asarray(given))
+    except Exception as error:  # of other frameworks, anything
+        why = " ".join(str(error).split())[:120]
+        raise PredictionsError(f"{what} cannot be made an array: {why}") from error
+
+
+def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
+    if path.is_dir():
+        if not (path / _IN_FOLDER).is_file():
+            raise PredictionsError(f"is a folder without {_IN_FOLDER}")
+        path = path / _IN_FOLDER
+    if not path.exists():
+        raise PredictionsError("there is no such file")
+    if not path.is_file():
+        raise PredictionsError("is no file")
+    if not path.stat().st_size:
+        raise PredictionsError("the file is empty")
+    name = path.name.lower()
+    if name.endswith(".npy"):
+        return Contents(array=read_npy(path))
+    if name.endswith(".npz"):
+        return Contents(arrays=read_npz(path))
+    if name.endswith(".parquet"):
+        return Contents(table=read_parquet(path, wanted))
+    if name.endswith((".csv", ".csv.gz")):
+        notes = ()
+        if name.endswith(".csv") and not _ends_line(path):
+            notes = (f"{path.name}: the last line has no end; it may be cut short.",)
+        return Contents(table=read_csv(path, numeric), notes=notes)
+    raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
+
+
+def _ends_line(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) in b"\r\n"
+
+
+def _frame(given: Any) -> Any:
+    """An Arrow table of a data frame of any library."""
+    import pyarrow as pa
+
+    names = [str(name) for name in given.columns]
+    check_columns(names)
+    columns = {}
+    for name, key in zip(names, given.columns):
+        values = as_array(given[key], f"column {name}")
+        try:
+            columns[name] = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise PredictionsError(
+                f"column {name} holds objects of several types"
+            ) from error
+    return pa.table(columns)
