@@ -1,7 +1,7 @@
 """Ids, labels and slices in files of their own."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
             values = contents.array
         else:
             columns = _columns(contents)
-            values = columns[_only(columns, ID, id_column, "id")]
+            values = columns[_only(columns, ID, _if_there(id_column, columns), "id")]
         ids = as_ids(values)
         check_unique(ids)
     except PredictionsError as error:
@@ -100,9 +100,9 @@ def read_labels(
             ids, values, named = None, contents.array, None
         else:
             columns = _columns(contents)
-            id_name = find_column(columns, ID, id_column, "id")
+            id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
             others = [name for name in columns if name != id_name]
-            name = _only(others, LABEL, label_column, "label")
+            name = _only(others, LABEL, _if_there(label_column, others), "label")
             values, named = columns[name], _names_of_scores(columns)
             ids = None if id_name is None else _unique_ids(columns[id_name])
         labels = as_class_values(values, "labels")
@@ -152,7 +152,7 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
         columns = _columns(contents)
-        id_name = find_column(columns, ID, id_column, "id")
+        id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
         ids = None if id_name is None else _unique_ids(columns[id_name])
         left = {id_name, *_prediction_columns(columns)}
         slices = {n: _as_text(v, n) for n, v in columns.items() if n not in left}
@@ -167,6 +167,11 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
     except PredictionsError as error:
         raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
     return Beside(ids, None, slices)
+
+
+def _if_there(name: str | None, columns: Collection[str]) -> str | None:
+    """The name that the predictions use; a file beside may use the usual one."""
+    return name if name in columns else None
 
 
 def _where(given: Any, what: str) -> str:

@@ -1,5 +1,6 @@
 """Two versions of a model, compared by their predictions alone."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from churn_jax.comparison.groups import class_groups, slice_groups
 from churn_jax.comparison.join import join
 from churn_jax.comparison.judging import judge
 from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.reading import read_side
+from churn_jax.comparison.reading import read_side, side_names
 from churn_jax.comparison.regressions import largest_regressions
 from churn_jax.comparison.result import CompareResult, Version
 from churn_jax.comparison.scan import scan
@@ -35,6 +36,9 @@ def compare(
     new_kind: Kind | None = None,
     class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
     on_missing: Literal["error", "intersect"] = "error",
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
     gates: Sequence[Gate] | str | os.PathLike = (),
     regressions: int = 20,
     level: float = 0.95,
@@ -45,11 +49,12 @@ def compare(
 
     Args:
         old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,
-            `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or probabilities or
-            `[N]` of predicted classes, a mapping of such arrays, a data frame, or
-            `Predictions`.
+            `.csv.gz`, `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or
+            probabilities or `[N]` or `[R, N]` of predicted classes, a mapping of such
+            arrays, a data frame, or `Predictions`; see `read_side`.
         new: the same of the version that is to replace it.
-        labels: a file or an array of `[N]` classes, where the predictions hold none.
+        labels: a file or an array of `[N]` classes, or a mapping of ids to classes,
+            where the predictions hold none.
         slices: a file or a mapping of groupings, name to `[N]` values; each value is
             compared for itself.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
@@ -59,6 +64,11 @@ def compare(
         class_map: class of the old side to class of the new one, or a file with it, or
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.
+        id_column: column (or array of a `.npz` file) of ids, where it has another name
+            than `id`, `ids` or `example_id`.
+        label_column: the same of labels: `label`, `labels`, `y_true`, `target`.
+        prediction_column: the same of predicted classes: `prediction`, `predicted`,
+            `class`, `y_pred`.
         gates: conditions, or the path of a TOML file with them.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
@@ -79,13 +89,19 @@ def compare(
         (0.25, 0.25)
     """
     wanted = read_gates(gates) if isinstance(gates, str | os.PathLike) else tuple(gates)
+    columns = {"id_column": id_column, "label_column": label_column}
+    read = functools.partial(
+        _side, ids=ids, prediction_column=prediction_column, **columns
+    )
+    names = side_names(old, new)
     pair = join(
-        _side(old, "old", ids, old_kind or kind),
-        _side(new, "new", ids, new_kind or kind),
+        read(old, names[0], kind=old_kind or kind),
+        read(new, names[1], kind=new_kind or kind),
         labels=labels,
         slices=slices,
         class_map=class_map,
         on_missing=on_missing,
+        **columns,
     )
     return compare_pair(
         pair,
@@ -131,7 +147,6 @@ def compare_pair(
     groups = class_groups(pair, scanned, level=level)
     groups += slice_groups(pair, scanned, level=level)
     listed, total = largest_regressions(pair, scanned, regressions)
-    calibrated = pair.labels is not None and pair.scored
     return CompareResult(
         old=_version(pair.old),
         new=_version(pair.new),
@@ -148,7 +163,7 @@ def compare_pair(
             reliability_curve(scanned.old, pair.labels),
             reliability_curve(scanned.new, pair.labels),
         )
-        if calibrated
+        if pair.labels is not None and pair.scored
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
         gates=judge(gates, found, groups, level=level, noise=noise),
@@ -156,8 +171,8 @@ def compare_pair(
     )
 
 
-def _side(given: Any, name: str, ids: Any, kind: Kind | None) -> Side:
-    return given if isinstance(given, Side) else read_side(given, name, ids, kind)
+def _side(given: Any, name: str, **reading: Any) -> Side:
+    return given if isinstance(given, Side) else read_side(given, name, **reading)
 
 
 def _version(side: Side) -> Version:

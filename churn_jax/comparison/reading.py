@@ -22,7 +22,7 @@ from churn_jax.comparison.table_predictions import (
 )
 from churn_jax.predictions import PredictionsError
 
-__all__ = ["read_side"]
+__all__ = ["read_side", "side_names"]
 
 
 def read_side(
@@ -96,6 +96,27 @@ def read_side(
         raise PredictionsError(f"{file or name}: {error}") from error
     notes = [f"{name}: {note}" for note in side.notes]
     return dataclasses.replace(side, notes=(*contents.notes, *notes))
+
+
+def side_names(old: Any, new: Any) -> tuple[str, str]:
+    """What to call two versions: their files, with folders where they are called alike.
+
+    Example:
+        >>> side_names("runs/a/predictions.npz", "runs/b/predictions.npz")
+        ('a/predictions.npz', 'b/predictions.npz')
+        >>> side_names([0, 1], "b.npy")
+        ('old', 'b.npy')
+    """
+    parts = [
+        Path(given).parts if isinstance(given, str | os.PathLike) else (other,)
+        for given, other in ((old, "old"), (new, "new"))
+    ]
+    names = ["", ""]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(p[-count:]).replace("//", "/") for p in parts]
+        if names[0] != names[1]:
+            return names[0], names[1]
+    return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
 def _side(found: Found, name: str) -> Side:
