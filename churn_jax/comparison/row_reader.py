@@ -5,6 +5,8 @@ import threading
 
 import numpy as np
 
+from churn_jax.comparison.half_precision import widen
+
 __all__ = ["RowReader"]
 
 # Mapped pages count as memory of this process until they are given back.
@@ -33,6 +35,9 @@ class RowReader:
         self._values, self._rows = values, rows
         exact = np.can_cast(values.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
+        self._half = values.dtype == np.float16 or (
+            values.dtype.name == "bfloat16" and values.dtype.isnative
+        )
         self._mapping = _mapping(values)
         # With several runs a read touches one of them only.
         row_bytes = values.shape[2] * values.dtype.itemsize
@@ -57,7 +62,10 @@ class RowReader:
             values[start:stop] if self._rows is None else values[self._rows[start:stop]]
         )
         out = out[: stop - start]
-        np.copyto(out, block, casting="same_kind")
+        if self._half:
+            widen(block, out)
+        else:
+            np.copyto(out, block, casting="same_kind")
         self._give_back(stop - start)
         return out
 

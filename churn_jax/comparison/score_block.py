@@ -17,6 +17,7 @@ __all__ = [
 ]
 
 _LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
+_CANCELS = 30  # float32 sums are good to about 3e-7, their difference to 30 times that
 _UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
 
 
@@ -167,12 +168,28 @@ def displacement(
     """
     np.subtract(new, old, out=work, casting="same_kind")
     if tops is None:
-        work -= (_sums(work) / max(work.shape[1], 1)).astype(work.dtype)[:, None]
-    else:
-        known = old - tops[0][:, None] > _UNKNOWN
-        known &= new - tops[1][:, None] > _UNKNOWN
-        work[~known] = 0
-        mean = _sums(work) / np.maximum(known.sum(axis=1), 1)
-        work -= mean.astype(work.dtype)[:, None]
-        work[~known] = 0
+        return _deviation(work)
+    known = old - tops[0][:, None] > _UNKNOWN
+    known &= new - tops[1][:, None] > _UNKNOWN
+    work[~known] = 0
+    mean = _sums(work) / np.maximum(known.sum(axis=1), 1)
+    work -= mean.astype(work.dtype)[:, None]
+    work[~known] = 0
     return np.sqrt(np.vecdot(work, work).astype(np.float64))
+
+
+def _deviation(numbers: np.ndarray) -> np.ndarray:
+    """`|| d - mean d ||` of each row, `[n]` float64.
+
+    `sqrt(sum d^2 - (sum d)^2 / S)` takes no pass to centre; rows in which this cancels
+    are centred.
+    """
+    count = max(numbers.shape[1], 1)
+    squares = np.vecdot(numbers, numbers).astype(np.float64)
+    sums = _sums(numbers)
+    left = squares - sums**2 / count
+    near = np.flatnonzero(~(left > squares / _CANCELS))
+    if len(near):
+        centred = numbers[near] - (sums[near, None] / count)
+        left[near] = np.vecdot(centred, centred)
+    return np.sqrt(left)
