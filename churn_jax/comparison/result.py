@@ -300,7 +300,7 @@ class CompareResult:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from churn_jax.comparison.page import notebook_html
+        from churn_jax.comparison.notebook import notebook_html
 
         return notebook_html(self)
 

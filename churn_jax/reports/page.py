@@ -19,18 +19,19 @@ __all__ = [
 ]
 
 
-def page(title: str, sections: Iterable[str]) -> str:
+def page(title: str, sections: Iterable[str], head: str = "") -> str:
     """A whole HTML document that needs nothing else.
 
     Args:
         title: not yet escaped.
         sections: HTML.
+        head: HTML that this page alone has in its head, after the style sheet.
     """
     body = "\n".join(sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n{head}"
         f"</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
