@@ -240,7 +240,8 @@ def _two(arguments: Arguments) -> CompareResult:
 
     if arguments.reading.order:
         raise ValueError("--order is for a folder of versions; here are OLD and NEW")
-    only = {name: getattr(arguments.reading, name) for name in _OF_TWO}
+    reading = vars(arguments.reading)
+    only = {name: reading[name] for name in _OF_TWO if reading[name] is not None}
     result = compare_two(arguments.old, arguments.new, **_shared(arguments), **only)
     print_result(result)
     return result

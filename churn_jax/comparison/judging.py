@@ -100,17 +100,17 @@ def _judge_groups(
         line = f"{gate.text}: {_measured_text(gate, interval, level)}"
     elif not failing:
         number = _measured_text(gate, interval, level)
-        line = f"{gate.text}: worst {_name(gate, worst)} {number}{note}"
+        line = f"{gate.text}: at worst {number}, in {_name(worst)}{note}"
     else:
         named = [
-            f"{_name(gate, g)} {_measured_text(gate, _interval(gate, g), level)}"
+            f"{_name(g)} {_measured_text(gate, _interval(gate, g), level)}"
             for g in failing
         ]
         line = (
             f"{gate.text}: not in {count_text(len(failing))} of "
             f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
         )
-    where = _name(gate, worst) if failing or gate.group else ""
+    where = _name(worst) if failing or gate.group else ""
     return _outcome(gate, where, interval, not failing, line)
 
 
@@ -178,9 +178,8 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
     return said
 
 
-def _name(gate: Gate, group: Group) -> str:
-    alone = gate.grouping not in (ALL_SLICES, CLASSES)
-    return group.name if alone else f"{group.grouping} {group.name}"
+def _name(group: Group) -> str:
+    return f"{group.grouping} {group.name}"
 
 
 def _outcome(

@@ -101,12 +101,17 @@ def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():
 def test_each_value_of_a_column_is_judged_and_the_worst_is_measured():
     found = outcome(Gate("negative_flip_rate", 0.03, grouping="region"))
     assert not found.passed
-    assert (found.measured, found.where) == (0.2, "west")
-    assert "not in 2 of 3: west 20" in found.line and ", north 4" in found.line
+    assert (found.measured, found.where) == (0.2, "region west")
+    assert (
+        "not in 2 of 3: region west 20" in found.line
+        and ", region north 4" in found.line
+    )
     assert "south" not in found.line
     found = outcome(Gate("negative_flip_rate", 0.2, grouping="region"))
     assert found.passed and found.where == ""
-    assert "in each region: worst west 20" in found.line
+    assert (
+        "in each region: at worst 20" in found.line and ", in region west" in found.line
+    )
 
 
 def test_small_groups_are_said_to_be_not_judged():
@@ -153,7 +158,7 @@ def test_what_is_about_less_takes_the_place_of_what_is_about_more():
 def test_accuracy_of_each_group_can_have_a_floor():
     groups = (group("region", "a", new=0.8), group("region", "b", new=0.7))
     found = outcome(Gate("accuracy_new", 0.75, "min", grouping="region"), groups=groups)
-    assert (found.where, found.measured, found.passed) == ("b", 0.7, False)
+    assert (found.where, found.measured, found.passed) == ("region b", 0.7, False)
     floor = Gate("accuracy_gain", -0.005, "min", "bound", grouping="region")
     assert not outcome(floor, groups=groups).passed
 

@@ -1,0 +1,257 @@
+"""`churn-jax compare`, from files to the exit code."""
+
+import json
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from sklearn.metrics import accuracy_score, log_loss
+
+from churn_jax import metrics
+from churn_jax.cli import main
+from churn_jax.data.digits import load_digits
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"
+FEW = ["--resamples", "100"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """Predictions that scikit-learn has made, as the example writes them."""
+    folder = tmp_path_factory.mktemp("digits") / "predictions"
+    script = runpy.run_path(str(EXAMPLES / "scikit_learn.py"))
+    script["write_predictions"](folder)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Twenty examples of four classes: two negative flips and a positive one."""
+    labels = np.arange(20) % 4
+    old, new = labels.copy(), labels.copy()
+    old[:3], new[1:5] = 3, (new[1:5] + 1) % 4
+    for name, classes in (("old", old), ("new", new), ("labels", labels)):
+        np.save(tmp_path / f"{name}.npy", classes)
+    regions = "region\n" + "north\n" * 10 + "south\n" * 10
+    (tmp_path / "slices.csv").write_text(regions)
+    return tmp_path
+
+
+def compare(folder, *words):
+    """Exit code of the command on `old.npy` and `new.npy` of the folder."""
+    sides = [str(folder / "old.npy"), str(folder / "new.npy")]
+    labels = ["--labels", str(folder / "labels.npy")]
+    return main(["compare", *sides, *labels, *FEW, *map(str, words)])
+
+
+def record(folder, *words):
+    compare(folder, *words, "--json", folder / "report.json")
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_numbers_of_two_files_are_printed_and_written(files, capsys):
+    found = record(files, "--html", files / "a.html", "--markdown", files / "a.md")
+    quantities = {name: q["value"] for name, q in found["quantities"].items()}
+    assert quantities["churn"] == 4 / 20
+    assert quantities["negative_flip_rate"] == 2 / 20
+    assert quantities["positive_flip_rate"] == 1 / 20
+    assert quantities["accuracy_gain"] == pytest.approx(-1 / 20)
+    said = capsys.readouterr().out
+    assert "Negative flips (NFR)" in said and "old.npy" in said
+    page = (files / "a.html").read_text()
+    assert "churn-jax compare" in page and "--markdown" in page
+    assert "| Churn |" in (files / "a.md").read_text()
+    assert f"Written: {files / 'a.html'}, " in " ".join(said.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        ("", 0, ""),
+        ("--max-churn 20%", 0, "PASS churn at most 20 %: 20"),
+        ("--max-churn 0.19", 1, "FAIL churn at most 19 %: 20"),
+        ("--max-churn .2 --on bound", 1, "FAIL upper end of churn at most 20 %"),
+        ("--max-nfr 10%", 0, "PASS negative flip rate at most 10 %"),
+        ("--max-nfr 9%", 1, "FAIL negative flip rate at most 9 %"),
+        # 0.1 / (0.85 x 0.2) = 0.59
+        ("--max-relative-nfr 0.6", 0, "PASS relative negative flip rate at most 0.6"),
+        ("--max-relative-nfr 0.5", 1, "FAIL relative negative flip rate"),
+        ("--min-accuracy-gain -5%", 0, "PASS accuracy gain at least -5 points"),
+        ("--min-accuracy-gain -0.04", 1, "FAIL accuracy gain at least -4 points"),
+        ("--min-accuracy-gain=0", 1, "FAIL accuracy gain at least 0 points"),
+        ("--slices S --max-slice-churn 0.4", 0, "PASS churn at most 40 % in each"),
+        ("--slices S --max-slice-nfr 0.1", 1, "not in 1 of 2: region north 20"),
+        ("--slices S --min-slice-accuracy-gain -.1", 0, "at worst -10"),
+        ("--max-class-nfr 0.1", 1, "not in 2 of 4: class "),
+        ("--max-class-churn 0.5 --min-examples 6", 1, "no group to judge; 4 of 4"),
+        ("--min-class-accuracy-gain -1", 0, "PASS accuracy gain at least -100 points"),
+        ("--max-churn 1 --max-nfr 0", 1, "1 of 2 gates does not hold"),
+    ],
+)
+def test_the_exit_code_says_whether_all_gates_hold(files, capsys, words, code, line):
+    given = words.replace(" S ", f" {files / 'slices.csv'} ").split()
+    if given[:1] == ["--slices"]:
+        given[1] = str(files / "slices.csv")
+    assert compare(files, *given) == code
+    assert line in " ".join(capsys.readouterr().out.split())
+
+
+def test_files_are_written_when_a_gate_fails_too(files):
+    found = record(files, "--max-churn", "1%", "--html", files / "new" / "a.html")
+    assert (files / "new" / "a.html").is_file()
+    assert found["passed"] is False and found["gates"][0]["limit"] == 0.01
+
+
+def test_options_replace_what_the_gate_file_says(files, capsys):
+    gates = files / "gates.toml"
+    gates.write_text('max-churn = "1%"\nmax-nfr = 0.5\nmin-kappa = 0.5')
+    assert compare(files, "--gates", gates) == 1
+    assert compare(files, "--gates", gates, "--max-churn", "30%") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "PASS kappa at least 0.5: 0.7" in said and "at most 30 %" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--max-chrun 1%", "unknown option --max-chrun; did you mean --max-churn?"),
+        ("--max-churn 5", "--max-churn: the limit of churn is a fraction and 5 lies"),
+        ("--max-churn 5x", "--max-churn must be a number such as 0.02 or 2%; got '5x'"),
+        ("--max-churn", "Missing value for argument '--max-churn'"),
+        ("--on upper", "invalid choice 'upper' for argument '--on'"),
+        ("--kind scores", "invalid choice 'scores' for argument '--kind'"),
+        ("--level 95", "level must lie between 0 and 1; got 95"),
+        ("--resamples 10", "resamples must be at least 100; got 10"),
+        ("--max-slice-nfr 1%", "there are no slices"),
+        ("--max-excess-churn 1%", "both versions have one run"),
+        ("--gates gone.toml", "gone.toml: the gate file does not exist"),
+        ("--slices gone.csv", "gone.csv"),
+        ("--order a b", "--order is for a folder of versions"),
+        ("third.npy", "third.npy"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(files, capsys, words, message):
+    assert compare(files, *words.split()) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert message in sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Missing from churn-jax compare: OLD"),
+        (["old.npy"], "NEW is missing; name two versions, or a folder of them"),
+        (["gone.npy", "new.npy"], "gone.npy"),
+        (["old.npy", "labels.txt"], "labels.txt"),
+        (["old.npy", "short.npy"], "20"),
+        ([".", "--old-kind", "logits"], "--old-kind is for OLD and NEW"),
+    ],
+)
+def test_wrong_files_are_named(files, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(files)
+    np.save("short.npy", np.arange(3))
+    Path("labels.txt").write_text("0\n1\n")
+    assert main(["compare", *words]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert message in sentence
+
+
+def test_scikit_learn_end_to_end_by_csv_and_parquet(digits, tmp_path, capsys):
+    old, new = digits / "old.csv", digits / "new.parquet"
+    words = [str(old), str(new), "--slices", str(digits / "slices.csv"), *FEW]
+    report = tmp_path / "report.json"
+    gates = ["--max-nfr", "5%", "--min-accuracy-gain", "-1%"]
+    assert main(["compare", *words, *gates, "--json", str(report)]) == 0
+    found = json.loads(report.read_text())
+    assert found["examples"] == 897
+    labels, before, after = probabilities_of(digits)
+    flips = {"old_logits": before, "new_logits": after, "labels": labels}
+    expected = {
+        "churn": metrics.churn(before, after),
+        "negative_flip_rate": metrics.negative_flip_rate(**flips),
+        "ece_new": metrics.expected_calibration_error(after, labels),
+        "accuracy_old": accuracy_score(labels, before.argmax(-1)),
+        "nll_new": log_loss(labels, np.exp(after)),
+    }
+    for name, value in expected.items():
+        measured = found["quantities"][name]["value"]
+        assert measured == pytest.approx(float(value), rel=2e-5), name
+    sizes = [g["examples"] for g in found["groups"] if g["grouping"] == "ink"]
+    assert sum(sizes) == 897 and len(sizes) == 3
+
+
+def probabilities_of(folder):
+    """Labels, and log-probabilities of both sides in the order of the old file."""
+    from pyarrow import csv, parquet
+
+    tables = (
+        csv.read_csv(folder / "old.csv"),
+        parquet.read_table(folder / "new.parquet"),
+    )
+    order = [np.argsort(table["id"].to_numpy()) for table in tables]
+    scores = [
+        np.log(np.stack([table[f"prob_{c}"].to_numpy() for c in range(10)], axis=1))
+        for table in tables
+    ]
+    labels = tables[0]["label"].to_numpy()[order[0]]
+    return labels, *(s[rows] for s, rows in zip(scores, order))
+
+
+def test_an_archive_of_classes_alone_is_compared_with_probabilities(digits, tmp_path):
+    labels, before, after = probabilities_of(digits)
+    ids = np.sort(load_digits()["test"].ids)
+    archive = tmp_path / "new.npz"
+    np.savez(
+        archive, ids=ids[::-1], predictions=after.argmax(-1)[::-1], labels=labels[::-1]
+    )
+    report = tmp_path / "report.json"
+    words = [str(digits / "old.csv"), str(archive), *FEW, "--json", str(report)]
+    assert main(["compare", *words]) == 0
+    found = json.loads(report.read_text())["quantities"]
+    changed = before.argmax(-1) != after.argmax(-1)
+    assert found["churn"]["value"] == pytest.approx(changed.mean())
+    assert "nll_old" in found and "nll_new" not in found
+
+
+def commands(text):
+    """The `churn-jax compare` commands in a text."""
+    found = re.findall(r"^ *churn-jax compare (.*(?:\\\n.*)*)", text, re.MULTILINE)
+    return [shlex.split(words.replace("\\\n", " ")) for words in found]
+
+
+def test_the_workflow_parses_and_its_command_works(digits, monkeypatch, capsys):
+    jobs = yaml.safe_load((EXAMPLES / "github-actions.yml").read_text())["jobs"]
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    assert all("uses" in step or "run" in step for step in steps)
+    (words,) = (found for step in steps for found in commands(step.get("run", "")))
+    folder = digits.parent
+    monkeypatch.chdir(folder)
+    (folder / "gates.toml").write_text((EXAMPLES / "gates.toml").read_text())
+    assert main(["compare", *words, *FEW]) in (0, 1)
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("PASS  ", "FAIL  ")) for line in lines) == 6
+    wanted = {word for step in steps for word in re.findall(r"\w+\.\w+", str(step))}
+    for name in ("report.html", "report.json", "summary.md"):
+        assert name in wanted and (folder / name).is_file()
+
+
+def test_a_folder_of_versions_is_compared(files, capsys):
+    folder = files / "versions"
+    folder.mkdir()
+    labels = np.arange(20) % 4
+    np.save(folder / "labels.npy", labels)
+    for name, wrong in (("v2", 2), ("v10", 4), ("v1", 6)):
+        classes = labels.copy()
+        classes[:wrong] = 3 - classes[:wrong]
+        np.save(folder / f"{name}.npy", classes)
+    words = [str(folder), *FEW, "--html", str(files / "v.html")]
+    words += ["--json", str(files / "v.json"), "--markdown", str(files / "v.md")]
+    assert main(["compare", *words, "--max-nfr", "5%"]) == 1
+    assert main(["compare", *words, "--max-nfr", "10%"]) == 0
+    assert main(["compare", *words, "--max-nfr", "5%", "--order", "v1", "v2"]) == 0
+    assert (files / "v.html").is_file() and "v1" in (files / "v.md").read_text()
+    capsys.readouterr()

@@ -1,0 +1,57 @@
+"""PyTorch's predictions compared end to end, through `.npy` and through Parquet."""
+
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from churn_jax.cli import main
+
+pytestmark = pytest.mark.oracle
+SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "compare" / "pytorch.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Predictions of two networks, as the example writes them."""
+    folder = tmp_path_factory.mktemp("predictions")
+    runpy.run_path(str(SCRIPT))["write_predictions"](folder)
+    return folder
+
+
+def compared(folder, *words):
+    """Every number of the command, by name."""
+    report = folder / "report.json"
+    few = ["--resamples", "200", "--json", str(report)]
+    assert main(["compare", *map(str, words), *few]) == 0
+    found = json.loads(report.read_text())
+    return found["examples"], found["quantities"], found["regressions_total"]
+
+
+def test_both_formats_give_what_torch_gives(folder, capsys):
+    old, new = (torch.from_numpy(np.load(folder / f"{n}.npy")) for n in ("old", "new"))
+    labels = torch.from_numpy(np.load(folder / "labels.npy").astype(np.int64))
+    right = [(logits.argmax(-1) == labels) for logits in (old, new)]
+    expected = {
+        "accuracy_old": right[0].double().mean(),
+        "accuracy_new": right[1].double().mean(),
+        "churn": (old.argmax(-1) != new.argmax(-1)).double().mean(),
+        "negative_flip_rate": (right[0] & ~right[1]).double().mean(),
+        "positive_flip_rate": (~right[0] & right[1]).double().mean(),
+        "nll_old": torch.nn.functional.cross_entropy(old.double(), labels),
+        "nll_new": torch.nn.functional.cross_entropy(new.double(), labels),
+    }
+    sides = folder / "old.npy", folder / "new.npy", "--labels", folder / "labels.npy"
+    by_row = compared(folder, *sides)
+    by_id = compared(folder, folder / "old.parquet", folder / "new.parquet")
+    for examples, quantities, regressions in (by_row, by_id):
+        assert examples == 897 and regressions == int((right[0] & ~right[1]).sum())
+        for name, value in expected.items():
+            found = quantities[name]
+            assert found["value"] == pytest.approx(float(value), rel=1e-5), name
+            assert found["low"] <= found["value"] <= found["high"]
+    print(f"\n{ {name: round(float(value), 4) for name, value in expected.items()} }")
+    assert "Negative flips (NFR)" in capsys.readouterr().out
