@@ -76,7 +76,7 @@ def test_what_goes_between_the_smallest_classes_is_counted_in_words():
         for title, _, _ in ribbons(svg)
     )
     assert counted + drawn == sum(flow.examples)
-    assert sum(re.fullmatch(r"\d+ others", t) is not None for t in texts(svg)) == 2
+    assert sum(re.fullmatch(r"(\d+ others)\1", t) is not None for t in texts(svg)) == 2
 
 
 def test_names_keep_their_distance_and_stay_inside():
