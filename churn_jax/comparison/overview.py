@@ -8,6 +8,7 @@ from churn_jax.comparison.wording import (
     NOTHING,
     Unit,
     count_text,
+    has_range,
     judgement,
     printable,
     range_text,
@@ -35,7 +36,10 @@ class Cell(NamedTuple):
 
 
 class ChangedRow(NamedTuple):
-    """A quantity that each version has; `word` says whether it gets better."""
+    """A quantity that each version has.
+
+    `word` is "better", "worse", "unclear" or "same"; "" where there is no interval.
+    """
 
     heading: str
     old: Cell
@@ -86,10 +90,17 @@ def changed_rows(result: CompareResult) -> list[ChangedRow]:
         old, new = (_cell(result, f"{stem}_{version}") for version in ("old", "new"))
         if old.value == new.value == NOTHING:
             continue
-        word = judgement(name, result[name]) if name in result.quantities else ""
+        word = _word(name, result[name]) if name in result.quantities else ""
         heading = quantity.heading.rpartition(",")[0]
         found.append(ChangedRow(heading, old, new, _cell(result, name), word))
     return found
+
+
+def _word(name: str, change: Interval) -> str:
+    if not has_range(change):
+        return ""
+    nothing = change.low == change.high == 0
+    return "same" if nothing else judgement(name, change)
 
 
 def single_rows(result: CompareResult) -> list[SingleRow]:

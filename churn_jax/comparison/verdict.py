@@ -161,14 +161,17 @@ def _probabilities(result: CompareResult) -> list[str]:
                 f"The {version} version gives some label a probability of 0, so its "
                 "NLL is infinite."
             )
-    for name, heading in (("nll_change", "NLL"), ("ece_change", "ECE")):
+    for name, heading, what in (
+        ("nll_change", "NLL", "Probabilities of the labels get"),
+        ("ece_change", "ECE", "Calibration gets"),
+    ):
         change = result.quantities.get(name)
         if change is None or judgement(name, change) == "unclear":
             continue
         verb, word = ("falls", "better") if change.high < 0 else ("rises", "worse")
         size = value_text(change, "change").lstrip("+-")
         found.append(
-            f"Probabilities become {word}: {heading} {verb} by {size} "
+            f"{what} {word}: {heading} {verb} by {size} "
             f"({range_text(change, 'change')})."
         )
     return found

@@ -33,8 +33,8 @@ _MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
 def value_text(interval: Interval, unit: Unit) -> str:
     """The number alone, with its unit.
 
-    The last digit that is shown is the first one of a quarter of the interval's width,
-    or one of the next two where the number, or an end of a change, would look like zero
+    The last digit that is shown is the first one of a sixth of the interval's width, or
+    one of the next two where the number, or an end of a change, would look like zero
     and is not.
 
     Args:
@@ -188,10 +188,10 @@ def has_range(interval: Interval) -> bool:
 def _decimals(interval: Interval, unit: Unit) -> int:
     """How many decimals the interval supports."""
     scale, most = _SCALE[unit], _MOST[unit]
-    quarter = scale * (interval.high - interval.low) / 4
-    if not has_range(interval) or quarter <= 0:
+    sixth = scale * (interval.high - interval.low) / 6
+    if not has_range(interval) or sixth <= 0:
         return _DIGITS[unit]
-    start = min(max(-math.floor(math.log10(quarter) + _ROUNDING), 0), most)
+    start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
     seen = [interval.value]
     if unit in ("points", "change"):  # whether zero is within must be seen
         seen += [interval.low, interval.high]

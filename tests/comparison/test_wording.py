@@ -24,13 +24,13 @@ NAN = math.nan
         (Interval(0.0421, 0.039, 0.0453), "share", "4.2 %", "3.9 to 4.5 %"),
         (Interval(0.0421, 0.0411, 0.0431), "share", "4.21 %", "4.11 to 4.31 %"),
         (Interval(0.42, 0.36, 0.48), "share", "42 %", "36 to 48 %"),
-        (Interval(0.0, 0.0, 0.004), "share", "0.0 %", "0.0 to 0.4 %"),
+        (Interval(0.0, 0.0, 0.004), "share", "0.00 %", "0.00 to 0.40 %"),
         (Interval(1.0, 1.0, 1.0), "share", "100.00 %", "100.00 to 100.00 %"),
         (Interval(0.0421, NAN, NAN), "share", "4.21 %", ""),
         (Interval(NAN, NAN, NAN), "share", "–", ""),
         (Interval(0.006, 0.0021, 0.0099), "points", "+0.6 points", "+0.2 to +1.0"),
         (Interval(-0.006, -0.011, 0.0), "points", "-0.6 points", "-1.1 to 0.0"),
-        (Interval(0.613, 0.59, 0.636), "number", "0.61", "0.59 to 0.64"),
+        (Interval(0.613, 0.59, 0.636), "number", "0.613", "0.590 to 0.636"),
         (Interval(-0.02, -0.03, -0.01), "change", "-0.020", "-0.030 to -0.010"),
         (Interval(math.inf, NAN, NAN), "number", "inf", ""),
         (Interval(math.inf, NAN, NAN), "change", "+inf", ""),
@@ -47,7 +47,7 @@ def test_an_end_that_is_not_zero_does_not_look_like_zero():
     close = Interval(0.03, 0.0004, 0.06)  # without zero, but only just
     assert range_text(close, "points") == "+0.04 to +6.00"
     assert value_text(Interval(0.004, 0.0, 0.12), "share") == "0.4 %"
-    assert range_text(Interval(0.03, 1e-9, 0.06), "points") == "0 to +6"
+    assert range_text(Interval(0.03, 1e-9, 0.06), "points") == "0.0 to +6.0"
 
 
 def test_the_level_is_said_where_it_is_asked_for():
