@@ -14,6 +14,7 @@ _COMMANDS = {
     "study": "train the methods of a preset on some data and report",
     "sweep": "train a grid of coefficients, draw it and pick the best value",
     "stream": "train click models in one pass over a stream and report",
+    "plan": "what a study would take on a TPU slice, by the compiler, without a TPU",
     "report": "write table and report of a study's folder again",
     "compare": "decide on an update by two versions' predictions, of any framework",
     "diversity": "how much a finished study's ensembles differ, and where",
@@ -77,6 +78,10 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from churn_jax.command.stream import stream
 
         return stream
+    if name == "plan":
+        from churn_jax.command.plan import plan
+
+        return plan
     if name == "report":
         from churn_jax.command.study import report
 

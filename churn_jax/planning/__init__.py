@@ -1,18 +1,37 @@
 """What a study would take on a TPU slice, by the TPU compiler and without a TPU."""
 
-from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice
+from churn_jax.planning.apart import CompilerDiedError, plan_apart
+from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice, check_compiler
 from churn_jax.planning.estimate import Communication, Plan
-from churn_jax.planning.planned import default_row, plan
+from churn_jax.planning.meshes import mesh_name
+from churn_jax.planning.planned import check_mesh, default_row, plan
 from churn_jax.planning.rules import Check
+from churn_jax.planning.scaling import Point, scaling, scaling_svg, scaling_text
+from churn_jax.planning.search import Search, likely_meshes, search
+from churn_jax.planning.shown import comparison, plan_text
 
 __all__ = [
     "CHIPS",
     "Check",
     "Chip",
     "Communication",
+    "CompilerDiedError",
     "NoCompilerError",
     "Plan",
+    "Point",
+    "Search",
     "Slice",
+    "check_compiler",
+    "check_mesh",
+    "comparison",
     "default_row",
+    "likely_meshes",
+    "mesh_name",
     "plan",
+    "plan_apart",
+    "plan_text",
+    "scaling",
+    "scaling_svg",
+    "scaling_text",
+    "search",
 ]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["CHIPS", "Chip", "NoCompilerError", "Slice", "devices_of"]
+__all__ = ["CHIPS", "Chip", "NoCompilerError", "Slice", "check_compiler", "devices_of"]
 
 
 class NoCompilerError(ValueError):
@@ -167,6 +167,19 @@ class Slice:
         return self.chips * self.chip.devices
 
 
+def check_compiler() -> None:
+    """Says how the TPU compiler is installed, where it is not.
+
+    Raises:
+        NoCompilerError: libtpu is not installed.
+    """
+    if importlib.util.find_spec("libtpu") is None:
+        raise NoCompilerError(
+            "the TPU compiler, libtpu, is not installed; it needs no TPU: "
+            'pip install "churn-jax[tpu]", or pip install libtpu'
+        )
+
+
 def devices_of(part: Slice) -> Sequence[Any]:
     """The slice's devices, to compile for; none of them has to be there.
 
@@ -174,11 +187,7 @@ def devices_of(part: Slice) -> Sequence[Any]:
         NoCompilerError: libtpu is not installed.
         ValueError: the compiler does not know the slice.
     """
-    if importlib.util.find_spec("libtpu") is None:
-        raise NoCompilerError(
-            "the TPU compiler, libtpu, is not installed; it needs no TPU: "
-            'pip install "churn-jax[tpu]", or pip install libtpu'
-        )
+    check_compiler()
     # Nothing is asked of a TPU machine, and no chip has to be locked.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")

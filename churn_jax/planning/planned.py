@@ -8,6 +8,7 @@ from churn_jax.models.backend import compiling_for
 from churn_jax.planning.chips import Slice, devices_of
 from churn_jax.planning.datasets import row_sizes
 from churn_jax.planning.estimate import Plan, estimate
+from churn_jax.planning.meshes import mesh_name
 from churn_jax.planning.rules import check_study
 from churn_jax.planning.steps import study_step, without_weights
 from churn_jax.studies.config import StudyConfig
@@ -15,7 +16,7 @@ from churn_jax.studies.cost import example_flops
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import MeshShape
 
-__all__ = ["default_row", "plan"]
+__all__ = ["check_mesh", "default_row", "plan", "useful_flops"]
 
 
 def default_row(config: Any) -> str:
@@ -35,6 +36,23 @@ def default_row(config: Any) -> str:
 
     most = max(map(networks, config.methods))
     return [spec.name for spec in config.methods if networks(spec) == most][-1]
+
+
+def check_mesh(mesh: MeshShape, part: Slice) -> None:
+    """Refuses a mesh of more devices than a slice has.
+
+    Args:
+        mesh: devices along every axis.
+        part: the slice.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    if mesh.size > part.devices:
+        raise ValueError(
+            f"mesh {mesh_name(mesh)} needs {mesh.size} devices; {part.name} has "
+            f"{part.devices}"
+        )
 
 
 def plan(
@@ -61,17 +79,12 @@ def plan(
     if mesh is not None:
         train = dataclasses.replace(config.train, mesh=mesh)
         config = dataclasses.replace(config, train=train)
-    shape: MeshShape = config.train.mesh
+    check_mesh(config.train.mesh, part)
     found = devices_of(part) if devices is None else devices
-    if shape.size > len(found):
-        raise ValueError(
-            f"mesh replica={shape.replica},member={shape.member},data={shape.data} "
-            f"needs {shape.size} devices; {part.name} has {len(found)}"
-        )
     with compiling_for(found[0].platform):
         if isinstance(config, StudyConfig):
             step = study_step(config, row, found)
-            useful = _useful(without_weights(config), row)
+            useful = useful_flops(without_weights(config), row)
             return estimate(step, part, check_study, preset=config.name, useful=useful)
         from churn_jax.planning.streams import check_stream, stream_step
 
@@ -79,8 +92,13 @@ def plan(
         return estimate(step, part, check_stream, preset=config.name)
 
 
-def _useful(config: StudyConfig, row: str) -> float:
-    """Operations of an update of all replicas."""
+def useful_flops(config: StudyConfig, row: str) -> float:
+    """Operations of an update of all replicas, as `example_flops` counts them.
+
+    Args:
+        config: the study.
+        row: its name.
+    """
     spec = config.spec(row)
     sizes, train = row_sizes(config.data, spec), spec.config(config.train)
     example = example_of(sizes.shape, tokens=sizes.tokens)

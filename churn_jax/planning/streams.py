@@ -26,7 +26,7 @@ from churn_jax.training.progressive.state import (
 )
 from churn_jax.training.progressive.step import Examples, make_step, term_names
 
-__all__ = ["check_stream", "stream_step"]
+__all__ = ["check_stream", "stream_step", "table_bytes"]
 
 _NUMERIC = 2  # columns of a synthetic stream
 _FLOAT = 4
@@ -47,6 +47,30 @@ def _schema(data: StreamData) -> tuple[tuple[int, ...], int]:
     return tuple(schema.sizes), len(schema.numeric)
 
 
+def table_bytes(config: StreamStudyConfig, name: str) -> int:
+    """Of one replica's tables and of what their optimiser keeps.
+
+    Args:
+        config: the study.
+        name: of the row.
+    """
+    run = _run(config, name)
+    copies = 2 if run.config.optimizer.name == "adagrad" else 1
+    return copies * run.model.rows * run.model.width * _FLOAT
+
+
+def _run(config: StreamStudyConfig, name: str) -> StreamRun:
+    spec = config.spec(name)
+    sizes, numeric = _schema(config.data)
+    towers = spec.model or config.model
+    return StreamRun(
+        name=name,
+        method=spec.method,
+        model=towers.build(sizes, numeric, spec.method.members),
+        config=spec.config(config.train),
+    )
+
+
 def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) -> Step:
     """The real step of one row of a stream study: it scores and learns one window.
 
@@ -58,15 +82,8 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
     Raises:
         ValueError: no such row, unknown tables, or mesh and study do not fit.
     """
-    spec = config.spec(name)
-    sizes, numeric = _schema(config.data)
-    towers = spec.model or config.model
-    run = StreamRun(
-        name=name,
-        method=spec.method,
-        model=towers.build(sizes, numeric, spec.method.members),
-        config=spec.config(config.train),
-    )
+    run = _run(config, name)
+    sizes, numeric = run.model.sizes, run.model.numeric
     program = make_program(run, devices)
     window, replicas = run.config.window, run.config.replicas
 
@@ -113,7 +130,7 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
         program=program,
         run=run,
         classes=2,
-        network=f"{spec.method.members} towers on {rows}",
+        network=f"{run.method.members} towers on {rows}",
         updates=window // run.config.batch_size,
         streamed=True,
     )

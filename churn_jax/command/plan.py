@@ -1,0 +1,267 @@
+"""`churn-jax plan PRESET --topology v5e:4x4`: what a study takes on a TPU slice."""
+
+import dataclasses
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from churn_jax.command.configured import (
+    SHORT_FORMS_HELP,
+    configured,
+    with_coefficients,
+    written_out,
+)
+from churn_jax.command.options import read_options
+from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
+
+__all__ = ["plan", "read_plan"]
+
+_DESCRIPTION = (
+    "Compiles the real training step of a preset for TPU chips that need not be there, "
+    "and says whether it fits, how long a step may take, what moves between chips and "
+    "whether the placement rules hold. Needs the TPU compiler (libtpu) and no network, "
+    "data or device. Without --mesh the likeliest meshes are tried and one is "
+    "recommended. Several topologies, as v5e:1x1,2x2,4x4, are weak scaling. Exit code "
+    "1: it does not fit, or a rule is broken."
+)
+
+
+def _study_arguments(config: Any):
+    from churn_jax.studies import DataConfig, ModelConfig
+    from churn_jax.training.config import TrainConfig
+
+    @dataclasses.dataclass(frozen=True)
+    class Arguments:
+        """Options of a plan.
+
+        Attributes:
+            topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
+                several, from small to large, grow the study with the slice.
+            row: of the study; empty is the one of the most networks.
+            tries: meshes that are compiled where `--mesh` names none.
+            grow: what grows with the slice, `replicas` or `batch`.
+            json: file for everything as JSON.
+            svg: file for the plot of several topologies.
+            set: change coefficients, for example `codistill_skl.beta=0.2`.
+            data: which examples; only their sizes are used.
+            model: which network.
+            train: how all rows are trained; `--mesh` says on which mesh.
+        """
+
+        topology: str = "v5e:4x4"
+        row: str = ""
+        tries: int = 3
+        grow: str = "replicas"
+        json: Path | None = None
+        svg: Path | None = None
+        set: tuple[str, ...] = ()
+        data: DataConfig = config.data
+        # Without this, a model's `sharing` would be a word and no options.
+        model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
+        train: TrainConfig = config.train
+
+    return Arguments
+
+
+def _stream_arguments(config: Any):
+    from churn_jax.studies.streams import StreamData, TowerConfig
+    from churn_jax.training.progressive import StreamConfig
+
+    @dataclasses.dataclass(frozen=True)
+    class Arguments:
+        """Options of a stream's plan.
+
+        Attributes:
+            topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
+                several, from small to large, grow the study with the slice.
+            row: of the study; empty is the one of the most networks.
+            tries: meshes that are compiled where `--mesh` names none.
+            grow: what grows with the slice, `replicas` or `batch`.
+            json: file for everything as JSON.
+            svg: file for the plot of several topologies.
+            set: change coefficients, for example `correlation_1_s1.strength=2`.
+            data: which stream; only the sizes of its tables are used.
+            model: which click model.
+            train: how all rows are trained; `--mesh` says on which mesh.
+        """
+
+        topology: str = "v5e:4x4"
+        row: str = ""
+        tries: int = 3
+        grow: str = "replicas"
+        json: Path | None = None
+        svg: Path | None = None
+        set: tuple[str, ...] = ()
+        data: StreamData = config.data
+        model: TowerConfig = config.model
+        train: StreamConfig = config.train
+
+    return Arguments
+
+
+def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
+    """`(study, options, whether a mesh is named)` from the command line.
+
+    Raises:
+        ValueError: there is no such preset, or an option cannot be.
+    """
+    from churn_jax.studies import PRESETS, preset
+    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+
+    argv, names = list(argv), ", ".join((*PRESETS, *STREAM_PRESETS))
+    if argv and argv[0] in ("-h", "--help"):
+        argv = [next(iter(PRESETS)), *argv]
+    if not argv or argv[0].startswith("-"):
+        raise ValueError(f"plan needs the name of a preset: {names}")
+    name, rest = argv[0], argv[1:]
+    base = name.partition(":")[0]
+    if base not in PRESETS and base not in STREAM_PRESETS:
+        close = difflib.get_close_matches(base, (*PRESETS, *STREAM_PRESETS), 2, 0.4)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
+    meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in rest)
+    prog = f"churn-jax plan {name}"
+    if base in STREAM_PRESETS:
+        config = stream_preset(name)
+        options = read_options(
+            _stream_arguments(config),
+            written_out(rest, STREAM_SHORT_FORMS),
+            prog=prog,
+            description=f"{_DESCRIPTION} Short forms: "
+            f"{', '.join(STREAM_SHORT_FORMS)}, --mesh replica=4,data=1.",
+        )
+        config = dataclasses.replace(
+            config, data=options.data, model=options.model, train=options.train
+        )
+        return with_coefficients(config, options.set), options, meshed
+    config = preset(name)
+    options = read_options(
+        _study_arguments(config),
+        written_out(rest),
+        prog=prog,
+        description=f"{_DESCRIPTION} Presets: {names}. {SHORT_FORMS_HELP}",
+    )
+    return configured(config, options), options, meshed
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _slices(topology: str):
+    """One slice, or several whose chip only the first one names."""
+    from churn_jax.planning import Slice
+
+    first, *others = topology.split(",")
+    found = [Slice.parse(first.strip())]
+    chip = found[0].chip.name
+    for name in others:
+        name = name.strip()
+        found.append(Slice.parse(name if ":" in name else f"{chip}:{name}"))
+    sizes = [part.chips for part in found]
+    if sizes != sorted(set(sizes)):
+        raise ValueError(f"topologies must grow from small to large; got {topology}")
+    return found
+
+
+def plan(argv: Sequence[str]) -> int:
+    """Prints the plan; 0 where it fits and every rule holds, else 1."""
+    config, options, meshed = read_plan(argv)
+    from churn_jax.planning import check_compiler, default_row
+
+    if options.tries < 1:
+        raise ValueError(f"--tries must be at least 1; got {options.tries}")
+    slices = _slices(options.topology)
+    if len(slices) > 1 and meshed:
+        raise ValueError(
+            "several topologies have meshes of their own, along replica or data "
+            "(--grow); leave --mesh out"
+        )
+    if options.svg is not None and len(slices) == 1:
+        raise ValueError("--svg is of several topologies, as in v5e:1x1,2x2,4x4")
+    row = options.row or default_row(config)
+    config.spec(row)
+    check_compiler()
+    if len(slices) > 1:
+        return _scaling(config, row, slices, options)
+    if meshed:
+        return _one(config, row, slices[0], options)
+    return _several(config, row, slices[0], options)
+
+
+def _write(path: Path | None, found: Any) -> None:
+    if path is not None:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        _note(f"written: {path}")
+
+
+def _one(config: Any, row: str, part: Any, options: Any) -> int:
+    from churn_jax.planning import check_mesh, plan_apart, plan_text
+
+    mesh = config.train.mesh
+    check_mesh(mesh, part)
+    _note(f"compiling {row} for {part.name}; this takes minutes")
+    found = plan_apart(config, row, part, mesh)
+    print(plan_text(found))
+    _write(options.json, found.to_json())
+    return 0 if found.fits and found.passed else 1
+
+
+def _several(config: Any, row: str, part: Any, options: Any) -> int:
+    from churn_jax.planning import comparison, mesh_name, plan_text, search
+
+    found = search(
+        config,
+        row,
+        part,
+        many=options.tries,
+        on_mesh=lambda mesh, number, count: _note(
+            f"compiling {row} for {part.name}, mesh {mesh_name(mesh)} ({number} of "
+            f"{count}); this takes minutes"
+        ),
+    )
+    if found.best is not None:
+        print(plan_text(found.best))
+        print()
+    print(comparison(found.plans))
+    print(f"\nRecommended: {found.why}.")
+    _write(
+        options.json,
+        {"plans": [one.to_json() for one in found.plans], "why": found.why},
+    )
+    return 0 if found.best is not None and found.best.passed else 1
+
+
+def _scaling(config: Any, row: str, slices: Any, options: Any) -> int:
+    from churn_jax.planning import scaling, scaling_svg, scaling_text
+
+    points = scaling(
+        config,
+        row,
+        slices,
+        grow=options.grow,
+        on_slice=lambda part, number, count: _note(
+            f"compiling {row} for {part.name} ({number} of {count}); this takes minutes"
+        ),
+    )
+    print(f"{config.name}, row {row}, {options.grow} grow with the chips\n")
+    print(scaling_text(points))
+    if options.svg is not None:
+        options.svg.write_text(scaling_svg({f"more {options.grow}": points}))
+        _note(f"written: {options.svg}")
+    entries = [
+        {
+            "chips": point.chips,
+            "efficiency": point.efficiency,
+            "per_doubling": point.per_doubling,
+            **point.plan.to_json(),
+        }
+        for point in points
+    ]
+    _write(options.json, entries)
+    return 0 if all(point.plan.fits and point.plan.passed for point in points) else 1

@@ -1,0 +1,206 @@
+"""Which meshes a row can have on a slice, and which of them to compile first.
+
+Replicas never communicate, so devices along `replica` cost nothing but the choice of
+how many there are. Devices along `member` share out the networks, and move logits. What
+is left goes to `data`, where gradients are summed in every update.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+
+from churn_jax.planning.chips import Chip
+from churn_jax.planning.estimate import HOP_SECONDS, ring_seconds
+from churn_jax.planning.steps import taught_by
+from churn_jax.studies.config import MethodSpec, StudyConfig
+from churn_jax.training.partition import MeshShape
+
+__all__ = [
+    "Candidate",
+    "Load",
+    "candidates",
+    "mesh_name",
+    "ranked",
+    "ranked_stream",
+    "row_load",
+]
+
+# Of the peak, in the cheap model alone: what small networks reach.
+_REACHED = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What the cheap model knows of a row.
+
+    Attributes:
+        replicas: R.
+        slots: networks of one replica, own or teachers', that the member axis divides;
+            its sizes are among the divisors of these.
+        batch: B, of a replica.
+        flops: of an update of all replicas.
+        parameters: trained bytes of one replica.
+        logits: bytes of one example's logits of all members.
+        divided: share of the operations that the member axis shares out; the rest is
+            done by every device along it.
+    """
+
+    replicas: int
+    slots: tuple[int, ...]
+    batch: int
+    flops: float
+    parameters: int
+    logits: int
+    divided: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A mesh with what the cheap model expects of it.
+
+    Attributes:
+        mesh: devices along every axis.
+        seconds: of an update.
+        idle: devices of the slice that the mesh leaves out.
+    """
+
+    mesh: MeshShape
+    seconds: float
+    idle: int
+
+
+def mesh_name(mesh: MeshShape) -> str:
+    """As `--mesh` takes it.
+
+    Example:
+        >>> mesh_name(MeshShape(2, 1, 8))
+        'replica=2,member=1,data=8'
+    """
+    return f"replica={mesh.replica},member={mesh.member},data={mesh.data}"
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def row_load(
+    config: StudyConfig, spec: MethodSpec, classes: int, *, flops: float, shape: Any
+) -> Load:
+    """The load of a study's row.
+
+    Args:
+        config: the study.
+        spec: the row.
+        classes: C.
+        flops: of an update of all replicas.
+        shape: one example as networks meet it, `[1, ...]`.
+    """
+    train = spec.config(config.train)
+    own = [g for g in spec.groups(config.model, classes) if not g.gate]
+    teachers, _, cached = taught_by(config, spec, classes)
+    sizes, divided = [group.size for group in own], 1.0
+    # One network with several heads, or one that is taught, lies on all of its
+    # replica's devices, whose member axis then shares out the teachers alone.
+    if sizes == [1] and (own[0].network.heads > 1 or teachers):
+        passes, heads = spec.method.passes, own[0].network.heads
+        # A pass with its gradient takes three times a forward pass.
+        taught = passes.teachers * sum(group.members for group in teachers)
+        divided = taught / (taught + 3 * passes.training * heads)
+        sizes = []
+    if not cached:
+        sizes += [group.size for group in teachers]
+    parameters = 0
+    for group in own:
+        drawn = jax.eval_shape(group.network.init, jax.random.key(0), shape)
+        leaves = jax.tree.leaves(drawn["params"])
+        parameters += group.size * sum(4 * math.prod(leaf.shape) for leaf in leaves)
+    answers = max(spec.method.members, sum(g.members for g in teachers))
+    return Load(
+        replicas=train.replicas,
+        slots=tuple(sizes) or (1,),
+        batch=train.batch_size,
+        flops=flops,
+        parameters=parameters,
+        logits=4 * answers * classes,
+        divided=divided,
+    )
+
+
+def candidates(load: Load, devices: int) -> list[MeshShape]:
+    """Every mesh with replica | R, member | networks and data | B, of most devices.
+
+    Those that leave out more devices than another one of equal replica and member axes
+    are not among them.
+
+    Args:
+        load: of the row.
+        devices: of the slice.
+
+    Example:
+        >>> pair = Load(10, (2,), 128, 1e12, 4_000_000, 80)
+        >>> [str(m.replica) + str(m.member) + str(m.data) for m in candidates(pair, 4)]
+        ['114', '122', '212', '221']
+    """
+    shared = math.gcd(*load.slots)
+    found = []
+    for replica in _divisors(load.replicas):
+        for member in _divisors(shared):
+            left = devices // (replica * member)
+            if left:
+                data = max(n for n in _divisors(load.batch) if n <= left)
+                found.append(MeshShape(replica, member, data))
+    most = max(mesh.size for mesh in found)
+    # A mesh that wastes half of the slice is no candidate where another wastes none.
+    return [mesh for mesh in found if 2 * mesh.size > most]
+
+
+def ranked(load: Load, chip: Chip, devices: int) -> list[Candidate]:
+    """The candidates, the fastest of the cheap model first.
+
+    An update takes `flops / devices` at a tenth of the peak, and the time of summing
+    gradients over `data` and of gathering logits over `member`. Of equal ones that with
+    more replicas apart comes first, then that with more members.
+
+    Args:
+        load: of the row.
+        chip: of the slice.
+        devices: of the slice.
+    """
+    rows = []
+    for mesh in candidates(load, devices):
+        whole = load.flops / (mesh.replica * mesh.data) / (_REACHED * chip.flops)
+        compute = whole * (1 - load.divided + load.divided / mesh.member)
+        replicas = load.replicas // mesh.replica
+        gradients = replicas * load.parameters // mesh.member
+        logits = replicas * load.batch // mesh.data * load.logits
+        moved = ring_seconds("all-reduce", gradients, mesh.data, chip.link)
+        moved += ring_seconds("all-gather", logits, mesh.member, chip.link)
+        # Batch norm's sums, of many layers, wait for the slowest device each time.
+        moved += 100 * (mesh.data - 1) * HOP_SECONDS
+        rows.append(Candidate(mesh, compute + moved, devices - mesh.size))
+    return sorted(
+        rows, key=lambda c: (c.seconds, -c.mesh.replica, -c.mesh.member, c.mesh.data)
+    )
+
+
+def ranked_stream(
+    replicas: int, batch: int, table: int, chip: Chip, devices: int
+) -> list[Candidate]:
+    """The meshes of a stream: replicas apart first, if their tables fit there.
+
+    Args:
+        replicas: R.
+        batch: B.
+        table: bytes of one replica's tables and of their optimiser's.
+        chip: of the slice.
+        devices: of the slice.
+    """
+    rows = []
+    for mesh in candidates(Load(replicas, (1,), batch, 0.0, 0, 0), devices):
+        here = replicas // mesh.replica
+        full = here * table / mesh.data > chip.hbm / 2
+        # A row of the tables is looked up by every device along `data`.
+        rows.append(Candidate(mesh, float(here) + full * replicas, devices - mesh.size))
+    return sorted(rows, key=lambda c: (c.seconds, c.idle))
