@@ -11,7 +11,7 @@ from churn_jax.comparison.result import CompareResult, Interval, Version
 __all__ = ["VersionsResult"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class VersionsResult:
     """Every version against every other, and every update for itself.
 
@@ -67,6 +67,11 @@ class VersionsResult:
             name: a quantity that every step has.
         """
         return float(sum(step[name].value for step in self.steps))
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens."""
+        names = ", ".join(self.names)
+        return f"<VersionsResult of {names}: {self.examples:,} examples>"
 
     def __str__(self) -> str:
         """The tables as they are printed in a terminal, without colours."""
