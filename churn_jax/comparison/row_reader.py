@@ -32,7 +32,8 @@ class RowReader:
     """
 
     def __init__(self, values: np.ndarray, rows: np.ndarray | None):
-        self._values, self._rows = values, rows
+        # As a plain array: every operation on a memory-mapped one costs extra.
+        self._values, self._rows = np.asarray(values), rows
         exact = np.can_cast(values.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
         self._half = values.dtype == np.float16 or (

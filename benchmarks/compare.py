@@ -1,0 +1,259 @@
+"""Two versions compared at a million examples, against reading their files once.
+
+    python benchmarks/compare.py --examples 1000000 --classes 1000
+
+Makes two `.npy` files of logits (4 GB at that size in float16; deleted at the end) and
+labels. Contenders take turns, each in a process of its own; a ratio is the median over
+rounds of a contender's time over that of the same round's reading pass, so that a busy
+machine slows both alike. Memory is the process's peak, mapped pages included.
+
+* `read`: one pass over both files, memory-mapped, that converts blocks of a thousand
+  rows to float32, in one thread;
+* `scan`: the pass of `churn_jax` alone;
+* `compare`: the whole of `churn_jax.compare` with labels, intervals, classes and all;
+* `compare, part` and `script`: the same and what a user would write, on the first
+  examples only, for the script holds everything in memory and draws its bootstrap in a
+  loop. It uses pandas for the classes where that is installed.
+"""
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+_ROWS = 1000
+
+
+def make_files(folder: Path, examples: int, classes: int, dtype: str) -> None:
+    """Logits of an old and a new version and labels; the same ones every time."""
+    rng = np.random.default_rng(0)
+    drawn = 3 * rng.standard_normal((2 * _ROWS, classes), np.float32)
+    moved = 1 * rng.standard_normal((2 * _ROWS, classes), np.float32)
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False}
+    header["shape"] = (examples, classes)
+    labels = np.empty(examples, np.int64)
+    with open(folder / "old.npy", "wb") as old, open(folder / "new.npy", "wb") as new:
+        for file in (old, new):
+            np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, examples, _ROWS):
+            count = min(_ROWS, examples - start)
+            first, second = rng.integers(0, _ROWS, 2)
+            logits = np.roll(drawn[first : first + count], rng.integers(classes), 1)
+            labels[start : start + count] = logits.argmax(1)
+            new.write((logits + moved[second : second + count]).astype(dtype).tobytes())
+            old.write(logits.astype(dtype).tobytes())
+    wrong = rng.random(examples) < 0.25
+    labels[wrong] = rng.integers(0, classes, wrong.sum())
+    np.save(folder / "labels.npy", labels)
+
+
+def read(folder: Path, examples: int, resamples: int) -> None:
+    """Both files as float32, block by block."""
+    for name in ("old", "new"):
+        values = np.load(folder / f"{name}.npy", mmap_mode="r")
+        for start in range(0, examples, _ROWS):
+            values[start : min(start + _ROWS, examples)].astype(np.float32)
+
+
+def scan(folder: Path, examples: int, resamples: int) -> None:
+    """The pass over the scores alone."""
+    from churn_jax.comparison.join import join
+    from churn_jax.comparison.reading import read_side
+    from churn_jax.comparison.scan import scan
+
+    old, new = (read_side(folder / f"{name}.npy", name) for name in ("old", "new"))
+    scan(join(old, new, labels=folder / "labels.npy"))
+
+
+def compare(folder: Path, examples: int, resamples: int) -> None:
+    """Everything."""
+    import churn_jax
+
+    old, new = folder / "old.npy", folder / "new.npy"
+    churn_jax.compare(old, new, labels=folder / "labels.npy", resamples=resamples)
+
+
+def compare_part(folder: Path, examples: int, resamples: int) -> None:
+    """Everything, of the first examples."""
+    import churn_jax
+
+    old, new, labels = (
+        np.load(folder / f"{name}.npy", mmap_mode="r")[:examples]
+        for name in ("old", "new", "labels")
+    )
+    kind = "logits"
+    churn_jax.compare(old, new, labels=labels, kind=kind, resamples=resamples)
+
+
+def script(folder: Path, examples: int, resamples: int) -> None:
+    """What a user would write in an afternoon."""
+    old, new, labels = (
+        np.array(np.load(folder / f"{name}.npy", mmap_mode="r")[:examples])
+        for name in ("old", "new", "labels")
+    )
+
+    def softmax(logits):
+        e = np.exp(logits.astype(np.float32) - logits.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    def calibration_error(right, confidence):
+        error = 0.0
+        for low in np.arange(15) / 15:
+            inside = (confidence > low) & (confidence <= low + 1 / 15)
+            if inside.any():
+                gap = right[inside].mean() - confidence[inside].mean()
+                error += inside.mean() * abs(gap)
+        return error
+
+    old_probs, new_probs = softmax(old), softmax(new)
+    was, now = old_probs.argmax(1), new_probs.argmax(1)
+    each = {
+        "accuracy_old": was == labels,
+        "accuracy_new": now == labels,
+        "churn": was != now,
+        "negative_flip_rate": (was == labels) & (now != labels),
+        "positive_flip_rate": (was != labels) & (now == labels),
+        "confidence_old": old_probs.max(1),
+        "confidence_new": new_probs.max(1),
+    }
+
+    def numbers(rows):
+        of = {name: values[rows] for name, values in each.items()}
+        found = {name: values.mean() for name, values in of.items()}
+        for side in ("old", "new"):
+            found[f"ece_{side}"] = calibration_error(
+                of[f"accuracy_{side}"], of[f"confidence_{side}"]
+            )
+        return found
+
+    numbers(slice(None))
+    rng = np.random.default_rng(0)
+    draws = [numbers(rng.integers(0, examples, examples)) for _ in range(resamples)]
+    for name in draws[0]:
+        np.quantile([draw[name] for draw in draws], (0.025, 0.975))
+    if importlib.util.find_spec("pandas"):
+        import pandas
+
+        pandas.DataFrame({**each, "label": labels}).groupby("label").mean()
+    else:
+        for label in np.unique(labels):
+            numbers(labels == label)
+
+
+CONTENDERS: dict[str, Callable[[Path, int, int], None]] = {
+    "read": read,
+    "scan": scan,
+    "compare": compare,
+    "compare, part": compare_part,
+    "script": script,
+}
+
+
+def peak_mebibytes() -> float:
+    """Of this process since it started."""
+    status = Path("/proc/self/status")
+    if status.exists():  # elsewhere a parent's memory may be counted as well
+        line = next(s for s in status.read_text().splitlines() if "VmHWM" in s)
+        return int(line.split()[1]) / 1024
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def measured(name: str, folder: Path, examples: int, resamples: int) -> dict:
+    """Seconds and peak memory of a contender in a process of its own."""
+    if name.startswith(("scan", "compare")):
+        import churn_jax  # its time is not the comparison's
+
+        churn_jax.compare([0, 1], [0, 1], labels=[0, 1])
+    begin = time.perf_counter()
+    CONTENDERS[name](folder, examples, resamples)
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "peak": peak_mebibytes()}
+
+
+def alone(name: str, options: argparse.Namespace, folder: Path, examples: int) -> dict:
+    """`measured`, in a new process."""
+    command = [sys.executable, __file__, "--only", name, "--folder", str(folder)]
+    command += ["--examples", str(examples), "--resamples", str(options.resamples)]
+    command += ["--classes", str(options.classes), "--dtype", options.dtype]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout or "{}")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--examples", type=int, default=1_000_000)
+    parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--resamples", type=int, default=2000)
+    parser.add_argument("--part", type=int, default=50_000, help="examples of a script")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where the files are made")
+    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS))
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run(options: argparse.Namespace, folder: Path) -> None:
+    """Makes the files, measures and prints the table."""
+    size = 2 * options.examples * options.classes * np.dtype(options.dtype).itemsize
+    if (free := shutil.disk_usage(folder).free) < 1.1 * size:
+        sys.exit(f"{folder} has {free / 1e9:.1f} GB left; {size / 1e9:.1f} GB needed")
+    alone("make", options, folder, options.examples)
+    part = min(options.part, options.examples)
+    counts = {
+        name: part if name in ("compare, part", "script") else options.examples
+        for name in ("read", *options.contenders)
+    }
+    rounds: dict[str, list[dict]] = {name: [] for name in counts}
+    for _ in range(options.rounds):
+        for name, examples in counts.items():
+            rounds[name].append(alone(name, options, folder, examples))
+    print("| contender | examples | median s | best s | of `read` | peak MiB |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, turns in rounds.items():
+        seconds = [turn["seconds"] for turn in turns]
+        whole = [s / r["seconds"] for s, r in zip(seconds, rounds["read"], strict=True)]
+        # A part of the examples is held against a part of the reading.
+        ratio = statistics.median(whole) * options.examples / counts[name]
+        print(
+            f"| {name} | {counts[name]} | {statistics.median(seconds):.2f} | "
+            f"{min(seconds):.2f} | {ratio:.2f} | {max(t['peak'] for t in turns):.0f} |"
+        )
+    print(
+        f"\n{options.classes} classes, {options.dtype}, {options.resamples} resamples, "
+        f"{options.rounds} rounds; {platform.machine()}, {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f}, {datetime.date.today()}, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}"
+    )
+
+
+def main() -> None:
+    options = parse_args()
+    if options.only == "make":
+        make_files(options.folder, options.examples, options.classes, options.dtype)
+    elif options.only:
+        of = options.only, options.folder, options.examples, options.resamples
+        print(json.dumps(measured(*of)))
+    else:
+        if options.folder:
+            options.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            run(options, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
