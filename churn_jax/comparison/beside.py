@@ -57,8 +57,8 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         >>> read_ids(["b", "a"])
         array(['b', 'a'], dtype='<U1')
     """
-    contents = read_contents(given)
     try:
+        contents = read_contents(given)
         if contents.array is not None:
             values = contents.array
         else:
@@ -94,8 +94,8 @@ def read_labels(
     """
     if isinstance(given, Mapping) and not _has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
-    contents = read_contents(given)
     try:
+        contents = read_contents(given)
         if contents.array is not None:
             ids, values, named = None, contents.array, None
         else:
@@ -147,8 +147,8 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
         >>> read_slices({"id": [1, 2, 3], "day": ["Mon", None, "Tue"]}).slices["day"]
         array(['Mon', '', 'Tue'], dtype='<U3')
     """
-    contents = read_contents(given)
     try:
+        contents = read_contents(given)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
         columns = _columns(contents)

@@ -81,7 +81,8 @@ def align_classes(
         mapping = None
     elif mapping == "identity":
         _check_same_places(old, new)
-    table = _Table(old, new, mapping if isinstance(mapping, dict) else {})
+    mapping = mapping if isinstance(mapping, dict) else {}
+    table = _Table(old, new, mapping, _texts(old_labels))
     found = (
         table.numbers(old_labels, table.of_old, f"labels of {old.name}"),
         table.numbers(new_labels, table.of_new, f"labels of {new.name}"),
@@ -146,17 +147,15 @@ def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side
             f"{named.name} has class names ({some(names)}) and {bare.name} class "
             "numbers; give a class map, or 'identity' if class 0 is the first name"
         )
-    if bare.classes > len(names) or (
-        bare.classes < len(names) and "classes" not in (bare.kind, named.kind)
-    ):
-        raise PredictionsError(
-            f"{named.name} has {len(names)} class names and {bare.name} "
-            f"{bare.classes} classes; their numbers must agree for 'identity'"
-        )
     if _open(named):  # names are sorted as they occur: their places mean nothing
         raise PredictionsError(
             f"{named.name} has predicted class names and {bare.name} class numbers; "
             "give a class map with names and numbers"
+        )
+    if bare.classes > len(names) or (bare.classes < len(names) and not _open(bare)):
+        raise PredictionsError(
+            f"{named.name} has {len(names)} class names and {bare.name} "
+            f"{bare.classes} classes; their numbers must agree for 'identity'"
         )
     filled = dataclasses.replace(bare, class_names=names)
     return (old, filled) if bare is new else (filled, new)
@@ -174,6 +173,13 @@ def _check_same_places(old: Side, new: Side) -> None:
             f"names at one place, for example {differ[0]}; without a class map they "
             "are joined by name"
         )
+
+
+def _texts(labels: ClassValues | None) -> set[str]:
+    if labels is None:
+        return set()
+    names = labels.names
+    return set(names) if names else set(map(str, np.unique(labels.numbers).tolist()))
 
 
 class _Classes:
@@ -209,7 +215,9 @@ class _Table:
         old_columns: class of each class of the old side.
     """
 
-    def __init__(self, old: Side, new: Side, mapping: dict[str, str]):
+    def __init__(
+        self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
+    ):
         self._old, self._new = _Classes(old), _Classes(new)
         self._by_name = old.class_names is not None and new.class_names is not None
         self._grows = _open(old) or _open(new)
@@ -222,6 +230,10 @@ class _Table:
             number, label = self._old.of_text(text), as_number(text)
             bare = self._old.names is None and label is not None
             # Labels may have classes that the old side does not know.
+            if number is None and not (_open(old) or text in old_labels):
+                raise PredictionsError(
+                    f"the class map names {text!r}, which is no class of {old.name}"
+                )
             key = number if number is not None else label if bare else text
             assert key is not None
             self._targets[key] = target

@@ -12,7 +12,7 @@ from churn_jax.comparison.npy_file import as_real, read_npy, read_npz
 from churn_jax.comparison.table_file import check_columns, read_csv, read_parquet
 from churn_jax.predictions import Predictions, PredictionsError
 
-__all__ = ["ENDINGS", "Contents", "as_array", "read_contents"]
+__all__ = ["ENDINGS", "Contents", "as_array", "as_table", "read_contents"]
 
 ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet")
 _IN_FOLDER = "predictions.npz"
@@ -52,7 +52,7 @@ def read_contents(
         `Contents`.
 
     Raises:
-        PredictionsError: it cannot be read; begins with the path where there is one.
+        PredictionsError: it cannot be read.
 
     Example:
         >>> read_contents([[1.0, 2.0]]).array
@@ -62,13 +62,13 @@ def read_contents(
         path = Path(given)
         try:
             return _read_file(path, numeric, wanted)
-        except PredictionsError as error:
-            raise PredictionsError(f"{path}: {error}") from error
+        except PredictionsError:
+            raise
         except Exception as error:  # a damaged file may raise anything in a parser
             why = " ".join(str(error).split())[:200] or type(error).__name__
             if isinstance(error, UnicodeDecodeError):
                 why = "it is not in UTF-8"
-            raise PredictionsError(f"{path}: cannot be read, {why}") from error
+            raise PredictionsError(f"cannot be read, {why}") from error
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
     if isinstance(given, Mapping):
@@ -77,8 +77,9 @@ def read_contents(
         check_columns(given.column_names)
         return Contents(table=given)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
-        return Contents(table=_frame(given))
-    return Contents(array=as_array(given, "the predictions"))
+        check_columns([str(name) for name in given.columns])
+        return Contents(table=as_table({str(n): given[n] for n in given.columns}))
+    return Contents(array=as_array(given, "the values"))
 
 
 def as_array(given: Any, what: str) -> np.ndarray:
@@ -91,6 +92,8 @@ def as_array(given: Any, what: str) -> np.ndarray:
     Raises:
         PredictionsError: NumPy cannot make an array of it.
     """
+    if isinstance(given, np.memmap):
+        return as_real(given)
     if hasattr(given, "detach") and hasattr(given, "cpu"):  # a PyTorch tensor
         given = given.detach().cpu()
         if str(given.dtype) == "torch.bfloat16":
@@ -100,6 +103,36 @@ def as_array(given: Any, what: str) -> np.ndarray:
     except Exception as error:  # of other frameworks, anything
         why = " ".join(str(error).split())[:120]
         raise PredictionsError(f"{what} cannot be made an array: {why}") from error
+
+
+def as_table(given: Mapping[str, Any]) -> Any:
+    """An Arrow table of columns of any library.
+
+    Args:
+        given: name to `[N]` values.
+
+    Raises:
+        PredictionsError: columns are no columns, or of different lengths.
+    """
+    import pyarrow as pa
+
+    columns = {}
+    for name, column in given.items():
+        values = as_array(column, f"column {name}")
+        if values.dtype.name == "bfloat16":
+            values = values.astype(np.float32)
+        try:
+            columns[name] = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise PredictionsError(
+                f"column {name} of shape {values.shape} and type {values.dtype} is no "
+                "column of a table"
+            ) from error
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise PredictionsError(f"columns have different lengths: {said[:200]}")
+    return pa.table(columns)
 
 
 def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
@@ -132,21 +165,3 @@ def _ends_line(path: Path) -> bool:
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) in b"\r\n"
-
-
-def _frame(given: Any) -> Any:
-    """An Arrow table of a data frame of any library."""
-    import pyarrow as pa
-
-    names = [str(name) for name in given.columns]
-    check_columns(names)
-    columns = {}
-    for name, key in zip(names, given.columns):
-        values = as_array(given[key], f"column {name}")
-        try:
-            columns[name] = pa.array(values, from_pandas=True)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise PredictionsError(
-                f"column {name} holds objects of several types"
-            ) from error
-    return pa.table(columns)

@@ -21,7 +21,7 @@ from churn_jax.comparison.score_arrays import Scores, as_scores
 from churn_jax.comparison.side import Kind
 from churn_jax.predictions import PredictionsError, stopped_runs
 
-__all__ = ["Found", "array_class_names", "find_in_arrays"]
+__all__ = ["Found", "array_class_names", "find_in_arrays", "has_arrays"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,6 +86,15 @@ def find_in_arrays(
     )
 
 
+def has_arrays(
+    arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
+) -> bool:
+    """Whether predictions are arrays, and not an array per class as in a table."""
+    if names.prediction is not None or any(n.strip().lower() in SCORES for n in arrays):
+        return True
+    return score_columns(arrays, kind) is None
+
+
 def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The entry `class_names` as strings; None where there is none."""
     if "class_names" not in arrays:
@@ -117,11 +126,6 @@ def _predictions_name(
             return found[0], said
     predicted = find_column(arrays, PREDICTION, names.prediction, "prediction")
     if predicted is None:
-        if score_columns(arrays, kind):
-            raise PredictionsError(
-                "there is an array per class; give one array [N, C] called logits or "
-                "probabilities, or a table"
-            )
         wanted = kind or "logits, probabilities or predictions"
         raise PredictionsError(
             f"there are no {wanted}; it has {', '.join(arrays) or 'nothing'}"

@@ -10,8 +10,8 @@ import numpy as np
 from churn_jax.comparison.beside import read_ids
 from churn_jax.comparison.class_values import as_class_values, as_number, some
 from churn_jax.comparison.column_names import ColumnNames
-from churn_jax.comparison.contents import read_contents
-from churn_jax.comparison.found import Found, find_in_arrays
+from churn_jax.comparison.contents import as_table, read_contents
+from churn_jax.comparison.found import Found, find_in_arrays, has_arrays
 from churn_jax.comparison.ids import as_ids, check_unique
 from churn_jax.comparison.score_arrays import KINDS, as_scores
 from churn_jax.comparison.side import Kind, Side
@@ -77,18 +77,20 @@ def read_side(
     if kind is not None and kind not in KINDS:
         raise PredictionsError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     names = ColumnNames(id_column, label_column, prediction_column)
-    contents = read_contents(
-        given,
-        lambda columns: numeric_columns(columns, kind, names),
-        lambda columns: read_columns(columns, kind, names),
-    )
     try:
+        contents = read_contents(
+            given,
+            lambda columns: numeric_columns(columns, kind, names),
+            lambda columns: read_columns(columns, kind, names),
+        )
         if contents.array is not None:
             found = Found(as_scores(contents.array, kind, "scores"))
-        elif contents.arrays is not None:
+        elif contents.arrays is None:
+            found = find_in_table(contents.table, kind, names)
+        elif has_arrays(contents.arrays, kind, names):
             found = find_in_arrays(contents.arrays, kind, names)
         else:
-            found = find_in_table(contents.table, kind, names)
+            found = find_in_table(as_table(contents.arrays), kind, names)
         side = _side(found, name)
         if side.ids is None and ids is not None:
             side = _with_ids(side, read_ids(ids, id_column))
