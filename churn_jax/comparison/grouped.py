@@ -177,20 +177,51 @@ def _squares(scanned, labels, groups, count, kinds) -> dict[str, tuple]:
     for start in range(0, len(inside), block):
         chosen = inside[start : start + block]
         of = groups[chosen]
-        before, after = old[:, None, chosen], new[None, :, chosen]
-        happened = {"changed": before != after}
+        before, after = old[:, chosen], new[:, chosen]
+        parts = {"changed": _change_squares(before, after)}
         if labels is not None:
-            was, now = before == labels[chosen], after == labels[chosen]
-            happened |= {"negative": was & ~now, "positive": now & ~was}
-            happened["gain"] = now.astype(np.int8) - was
-        for kind, values in happened.items():
-            mean = values.mean(axis=(0, 1))
-            by_old = np.square(values.mean(axis=1) - mean).sum(axis=0)
-            by_new = np.square(values.mean(axis=0) - mean).sum(axis=0)
-            parts = (np.square(mean), by_old, by_new)
-            for total, part in zip(out[kind], parts, strict=True):
-                total += np.bincount(of, part, count)
+            truth = labels[chosen]
+            parts |= _flip_squares(before == truth, after == truth)
+        for kind, squares in parts.items():
+            for total, square in zip(out[kind], squares, strict=True):
+                total += np.bincount(of, square, count)
     return out
+
+
+def _change_squares(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The three squares of `_squares`, `[n]` each, of changed predictions."""
+    by_old = np.stack([(run != after).mean(axis=0) for run in before])
+    by_new = np.stack([(run != before).mean(axis=0) for run in after])
+    mean = by_old.mean(axis=0)
+    return (
+        np.square(mean),
+        np.square(by_old - mean).sum(axis=0),
+        np.square(by_new - mean).sum(axis=0),
+    )
+
+
+def _flip_squares(was: np.ndarray, now: np.ndarray) -> dict[str, tuple]:
+    """The three squares of `_squares`, `[n]` each, of flips and of the gain.
+
+    Whether an old run is right does not depend on the new run, so that with the shares
+    a and b of runs that are right the mean over pairs is `a (1 - b)` for negative flips
+    and the sum of squares over old runs is `(1 - b)^2 R_old a (1 - a)`.
+    """
+    a, b = was.mean(axis=0), now.mean(axis=0)
+    of_old, of_new = len(was) * a * (1 - a), len(now) * b * (1 - b)
+    return {
+        "negative": (
+            np.square(a * (1 - b)),
+            np.square(1 - b) * of_old,
+            np.square(a) * of_new,
+        ),
+        "positive": (
+            np.square((1 - a) * b),
+            np.square(b) * of_old,
+            np.square(1 - a) * of_new,
+        ),
+        "gain": (np.square(b - a), of_old, of_new),
+    }
 
 
 def _known(counts: np.ndarray, squares: tuple, size: np.ndarray) -> Uncertainty:
