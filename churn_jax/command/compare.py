@@ -214,12 +214,9 @@ def _negative_limits(argv: Sequence[str]) -> list[str]:
 def _shared(arguments: Arguments) -> dict[str, Any]:
     """What goes for two versions and for a folder of them."""
     names = ("labels", "slices", "ids", "regressions", "level", "resamples", "seed")
-    return {name: getattr(arguments, name) for name in names} | {
-        "kind": arguments.reading.kind,
-        "class_map": arguments.reading.class_map,
-        "on_missing": arguments.reading.on_missing,
-        "gates": arguments.gate.read(),
-    }
+    found = {name: getattr(arguments, name) for name in names}
+    found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
+    return found | {"gates": arguments.gate.read()}
 
 
 def _write_markdown(result: CompareResult | VersionsResult, path: Path) -> Path:
@@ -231,7 +228,9 @@ def _write_markdown(result: CompareResult | VersionsResult, path: Path) -> Path:
     return path
 
 
-_OF_TWO = ("old_kind", "new_kind", "id_column", "label_column", "prediction_column")
+_COLUMNS = ("id_column", "label_column", "prediction_column")
+_OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
+_OF_TWO = ("old_kind", "new_kind")
 
 
 def _two(arguments: Arguments) -> CompareResult:

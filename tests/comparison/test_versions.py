@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from churn_jax.cli import main
 from churn_jax.comparison import versions as module
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.gates import Gate
@@ -244,3 +245,32 @@ def test_versions_without_a_common_example_are_refused(tmp_path, made):
         np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
     with pytest.raises(PredictionsError, match="no example that all versions have"):
         compare_versions(tmp_path, on_missing="intersect", **QUICK)
+
+
+def test_the_command_compares_a_folder(tmp_path, made, capsys):
+    folder = write(tmp_path / "versions", made)
+    words = ["compare", str(folder), "--resamples", "100"]
+    files = [tmp_path / f"report.{name}" for name in ("html", "json", "markdown")]
+    options = [word for p in files for word in (f"--{p.suffix[1:]}", str(p))]
+    assert main([*words, "--max-churn", "100%", *options]) == 0
+    assert "v1 -> v10" in capsys.readouterr().out
+    assert all(path.stat().st_size for path in files)
+    assert main([*words, "--max-churn", "0", "--order", "v10", "v2"]) == 1
+    assert "Left out, since the order does not name them: 'v1', 'v3'." in (
+        " ".join(capsys.readouterr().out.split())
+    )
+    assert main([*words, "--class-map", "map.csv"]) == 2
+    assert "one version to one other" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "methods")]) == 2
+
+
+def test_columns_have_any_name_in_a_folder_too(tmp_path, made, capsys):
+    ids, labels, logits = made
+    for name, scores in zip("ab", logits, strict=False):
+        said = scores.argmax(-1)
+        table = pa.table({"key": ids, "truth": labels, "guess": said})
+        pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
+    options = ["--id-column", "key", "--label-column", "truth"]
+    options += ["--prediction-column", "guess"]
+    assert main(["compare", str(tmp_path), "--resamples", "100", *options]) == 0
+    assert "Accuracy goes from" in capsys.readouterr().out
