@@ -4,72 +4,76 @@ Also how a model does on foreign and on corrupted images, and whether a student 
 a change of the input as its teacher does, and how far logits move at an update.
 """
 
-from churn_jax.analysis.corruption import (
-    CorruptionSummary,
-    Quartiles,
-    corruption_summary,
-)
-from churn_jax.analysis.displacement import (
-    DisplacementDistribution,
-    displacement_distribution,
-    ensemble_displacement_norms,
-    logit_displacement,
-    top_k_share,
-)
-from churn_jax.analysis.displacement_features import (
-    FeatureAgreement,
-    averaged_feature_agreement,
-    averaged_feature_logits,
-)
-from churn_jax.analysis.displacement_fit import (
-    GoodnessOfFit,
-    goodness_of_fit,
-    kolmogorov_smirnov,
-    simulate_displacement_norms,
-)
-from churn_jax.analysis.displacement_updates import (
-    UpdatesBySize,
-    er_nfr_by_ensemble_size,
-    flip_rank_counts,
-    mixed_sides,
-)
-from churn_jax.analysis.jacobian_matching import (
-    DistillationExpansion,
-    GradientMoments,
-    distillation_expansion,
-    gradient_signal_to_noise,
-    jacobian_matching_gradient,
-    jacobian_matching_term,
-    matching_signal_to_noise,
-)
-from churn_jax.analysis.jacobians import (
-    SimilarityROC,
-    jacobian_similarity,
-    probability_jacobians,
-    similarity_roc,
-)
-from churn_jax.analysis.landscapes import (
-    entropy_regularized_log_loss,
-    entropy_regularized_logistic_loss,
-    tempered_logistic_loss,
-)
-from churn_jax.analysis.out_of_distribution import (
-    EntropyHistogram,
-    OutOfDistribution,
-    entropy_histogram,
-    out_of_distribution,
-)
-from churn_jax.analysis.significance import (
-    Difference,
-    holm,
-    jackknife_stderr,
-    leave_one_run_out,
-    mcnemar_exact,
-    paired_jackknife_test,
-    paired_leave_one_out_test,
-    paired_t_test,
-)
-from churn_jax.analysis.transfer import TransferredGuide, transferred_guide
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from churn_jax.analysis.corruption import (
+        CorruptionSummary,
+        Quartiles,
+        corruption_summary,
+    )
+    from churn_jax.analysis.displacement import (
+        DisplacementDistribution,
+        displacement_distribution,
+        ensemble_displacement_norms,
+        logit_displacement,
+        top_k_share,
+    )
+    from churn_jax.analysis.displacement_features import (
+        FeatureAgreement,
+        averaged_feature_agreement,
+        averaged_feature_logits,
+    )
+    from churn_jax.analysis.displacement_fit import (
+        GoodnessOfFit,
+        goodness_of_fit,
+        kolmogorov_smirnov,
+        simulate_displacement_norms,
+    )
+    from churn_jax.analysis.displacement_updates import (
+        UpdatesBySize,
+        er_nfr_by_ensemble_size,
+        flip_rank_counts,
+        mixed_sides,
+    )
+    from churn_jax.analysis.jacobian_matching import (
+        DistillationExpansion,
+        GradientMoments,
+        distillation_expansion,
+        gradient_signal_to_noise,
+        jacobian_matching_gradient,
+        jacobian_matching_term,
+        matching_signal_to_noise,
+    )
+    from churn_jax.analysis.jacobians import (
+        SimilarityROC,
+        jacobian_similarity,
+        probability_jacobians,
+        similarity_roc,
+    )
+    from churn_jax.analysis.landscapes import (
+        entropy_regularized_log_loss,
+        entropy_regularized_logistic_loss,
+        tempered_logistic_loss,
+    )
+    from churn_jax.analysis.out_of_distribution import (
+        EntropyHistogram,
+        OutOfDistribution,
+        entropy_histogram,
+        out_of_distribution,
+    )
+    from churn_jax.analysis.significance import (
+        Difference,
+        holm,
+        jackknife_stderr,
+        leave_one_run_out,
+        mcnemar_exact,
+        paired_jackknife_test,
+        paired_leave_one_out_test,
+        paired_t_test,
+    )
+    from churn_jax.analysis.transfer import TransferredGuide, transferred_guide
 
 __all__ = [
     "CorruptionSummary",
@@ -120,3 +124,28 @@ __all__ = [
     "top_k_share",
     "transferred_guide",
 ]
+
+# Looked through in this order: the first needs no JAX, which takes a second to load.
+_FILES = (
+    "significance",
+    "corruption",
+    "displacement",
+    "displacement_features",
+    "displacement_fit",
+    "displacement_updates",
+    "jacobian_matching",
+    "jacobians",
+    "landscapes",
+    "out_of_distribution",
+    "transfer",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the file of a name when the name is first used."""
+    if name in __all__:
+        for file in _FILES:
+            found = import_module(f"churn_jax.analysis.{file}")
+            if name in found.__all__:
+                return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,8 @@ import json
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +175,6 @@ def test_scikit_learn_end_to_end_by_csv_and_parquet(digits, tmp_path, capsys):
     expected = {
         "churn": metrics.churn(before, after),
         "negative_flip_rate": metrics.negative_flip_rate(**flips),
-        "ece_new": metrics.expected_calibration_error(after, labels),
         "accuracy_old": accuracy_score(labels, before.argmax(-1)),
         "nll_new": log_loss(labels, np.exp(after)),
     }
@@ -255,3 +256,25 @@ def test_a_folder_of_versions_is_compared(files, capsys):
     assert main(["compare", *words, "--max-nfr", "5%", "--order", "v1", "v2"]) == 0
     assert (files / "v.html").is_file() and "v1" in (files / "v.md").read_text()
     capsys.readouterr()
+
+
+def test_the_command_starts_without_jax(files):
+    script = "import sys; from churn_jax.cli import main; code = main(sys.argv[1:])"
+    script += "; assert 'jax' not in sys.modules; sys.exit(code)"
+    words = [
+        "compare",
+        "old.npy",
+        "new.npy",
+        "--labels",
+        "labels.npy",
+        "--max-nfr",
+        "0",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--slices", "slices.csv"],
+        cwd=files,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stderr == ""
+    assert "FAIL  negative flip rate at most 0 %" in done.stdout
