@@ -34,8 +34,8 @@ def value_text(interval: Interval, unit: Unit) -> str:
     """The number alone, with its unit.
 
     The last digit that is shown is the first one of a sixth of the interval's width, or
-    one of the next two where the number, or an end of a change, would look like zero
-    and is not.
+    one of the next two where a share, or an end of a change, would look like zero and
+    is not.
 
     Args:
         interval: the number and its interval, as a fraction where it is a share.
@@ -193,8 +193,8 @@ def _decimals(interval: Interval, unit: Unit) -> int:
         return _DIGITS[unit]
     start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
     seen = [interval.value]
-    if unit in ("points", "change"):  # whether zero is within must be seen
-        seen += [interval.low, interval.high]
+    if unit in ("points", "change"):  # rather whether zero is within
+        seen = [interval.low, interval.high]
     for decimals in range(start, min(start + 2, most) + 1):
         if all(round(scale * end, decimals) for end in seen if end):
             return decimals

@@ -47,6 +47,7 @@ def test_an_end_that_is_not_zero_does_not_look_like_zero():
     close = Interval(0.03, 0.0004, 0.06)  # without zero, but only just
     assert range_text(close, "points") == "+0.04 to +6.00"
     assert value_text(Interval(0.004, 0.0, 0.12), "share") == "0.4 %"
+    assert value_text(Interval(0.0005, -0.04, 0.04), "change") == "0.00"
     assert range_text(Interval(0.03, 1e-9, 0.06), "points") == "0.0 to +6.0"
 
 
