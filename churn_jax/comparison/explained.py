@@ -4,6 +4,7 @@ from html import escape
 
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import CompareResult
+from churn_jax.comparison.wording import level_text
 
 __all__ = ["glossary"]
 
@@ -20,10 +21,11 @@ def glossary(result: CompareResult) -> str:
             f" {quantity.better.capitalize()} is better." if quantity.better else ""
         )
         terms.setdefault(heading, f"{quantity.formula}.{better}")
-    terms["Interval"] = (
-        "Would hold the true number in so many of a hundred repetitions with other "
-        "examples (and other runs, where there are several). Both versions are always "
-        "compared on the same examples."
+    level = level_text(result.level)
+    terms[f"{level} interval"] = (
+        f"In about {level} of repetitions with other examples (and other runs, where "
+        "there are several) such an interval holds the true number. Both versions are "
+        "always compared on the same examples."
     )
     if result.labelled:
         terms["Negative and positive flips"] = (

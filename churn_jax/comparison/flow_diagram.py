@@ -9,7 +9,7 @@ from html import escape
 from churn_jax.comparison.result import Flow
 from churn_jax.comparison.wording import count_text
 
-__all__ = ["flow_diagram", "short_name"]
+__all__ = ["flow_diagram", "mean_count", "short_name"]
 
 MOST = 12  # classes on a side, the last of which may stand for all others
 MEANING = {  # of the kinds of ribbons, in the order in which they are drawn
@@ -183,7 +183,7 @@ def _path(
     a.top, b.top = a.top + tall, b.top + tall
     middle = (x0 + x1) / 2
     title = (
-        f"{a.name} → {b.name}: {count_text(round(ribbon.examples, 1))} examples, "
+        f"{a.name} → {b.name}: {mean_count(ribbon.examples)} examples, "
         f"{MEANING[ribbon.kind]}"
     )
     return (
@@ -202,9 +202,9 @@ def _label(box: _Box, scale: float, labelled: bool, *, left: bool) -> str:
     x = LABEL + 4 if left else WIDTH - LABEL - 4 - BAR
     anchor = ' text-anchor="end"' if left else ""
     at = f'x="{LABEL if left else WIDTH - LABEL}"{anchor}'
-    counts = count_text(round(box.examples, 1))
+    counts = mean_count(box.examples)
     if labelled:
-        counts += f", {count_text(round(box.negative, 1))} worse"
+        counts += f", {mean_count(box.negative)} worse"
     return (
         f'<rect x="{x}" y="{box.top:.1f}" width="{BAR}" height="{max(tall, 1):.1f}"/>'
         f'<text {at} y="{middle - 2:.1f}">{escape(short_name(box.name))}'
@@ -229,9 +229,19 @@ def _legend(
         height += 18
         out.append(
             f'<text x="{WIDTH / 2}" y="{height:.1f}" text-anchor="middle">'
-            f"not drawn: {count_text(round(hidden, 1))} from others to others</text>"
+            f"not drawn: {mean_count(hidden)} from others to others</text>"
         )
     return "".join(out), height + 6
+
+
+def mean_count(examples: float) -> str:
+    """How many examples, of which a mean over pairs of runs may have a fraction.
+
+    Example:
+        >>> mean_count(769.68), mean_count(7.68), mean_count(4)
+        ('770', '7.7', '4')
+    """
+    return count_text(round(examples) if examples >= 10 else round(examples, 1))
 
 
 def short_name(text: str, longest: int = LONGEST) -> str:

@@ -19,7 +19,7 @@ from churn_jax.comparison.wording import (
 __all__ = ["groups_section"]
 
 MOST_OPEN = 30  # groups; of more, those are shown and all of them folded
-MOST = 2000  # rows of a page for each grouping
+MOST = 1000  # rows of a page for each grouping
 
 
 def groups_section(groups: Sequence[Group], *, level: float, labelled: bool) -> str:
@@ -47,7 +47,7 @@ def groups_section(groups: Sequence[Group], *, level: float, labelled: bool) -> 
             total = count_text(len(ordered))
             which = f"All {total}"
             if len(ordered) > MOST:
-                which = f"The first {count_text(MOST)} of {total}"
+                which = f"The first {count_text(MOST)} of {total}; --json writes all"
             parts.append(
                 f"<details><summary>{which}</summary>"
                 + _table(first, ordered[:MOST], level, labelled)

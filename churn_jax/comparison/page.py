@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from churn_jax.comparison.explained import glossary
-from churn_jax.comparison.flow_diagram import flow_diagram
+from churn_jax.comparison.flow_diagram import flow_diagram, mean_count
 from churn_jax.comparison.group_tables import groups_section
 from churn_jax.comparison.page_plots import (
     churn_bars,
@@ -68,7 +68,7 @@ def render_page(result: CompareResult, *, command: str | None = None) -> str:
     sections = [
         header(title, _facts(result), command),
         _verdict(result),
-        *(f'<p class="note remark">{escape(note)}</p>' for note in result.notes),
+        _notes(result.notes),
         _numbers(result),
         _noise(result),
         _flow(result),
@@ -128,6 +128,11 @@ def _verdict(result: CompareResult) -> str:
     return "\n".join([*out, "</section>"])
 
 
+def _notes(notes: Sequence[str]) -> str:
+    said = "".join(f"<p>{_prose(note)}</p>" for note in notes)
+    return f'<div class="note remark">{said}</div>' if said else ""
+
+
 def _prose(text: str) -> str:
     """Escaped; a line never breaks between a number and its percent sign."""
     return escape(text).replace(" %", "\u00a0%")
@@ -154,11 +159,12 @@ def _noise(result: CompareResult) -> str:
 def _flow(result: CompareResult) -> str:
     flow = result.flow
     drawn = flow_diagram(flow)
+    heading = "<h2>Where changed predictions go</h2>"
     if not drawn:
-        return "<section><h2>Flow</h2><p>No prediction changes.</p></section>"
+        return f"<section>{heading}<p>No prediction changes.</p></section>"
     runs = result.old.runs * result.new.runs
     changed = result["churn"].value * result.examples
-    said = f"{count_text(round(changed, 1))} examples change their class"
+    said = f"{mean_count(changed)} examples change their class"
     if runs > 1:
         said += f", mean over {runs} pairs of runs"
     said += ". Ribbons are as wide as they have examples"
@@ -167,7 +173,7 @@ def _flow(result: CompareResult) -> str:
     if sum(flow.examples) < changed - 0.5:
         said += f"; shown are the {count_text(len(flow.old))} largest flows"
     return (
-        "<section><h2>Where changed predictions go</h2>"
+        f"<section>{heading}"
         f'<div class="grid"><figure>{drawn}<figcaption>{escape(said)}.</figcaption>'
         f"</figure>{flow_table(flow, MOST_FLOWS)}</div></section>"
     )
@@ -181,7 +187,8 @@ def _figures(result: CompareResult) -> str:
                 "Reliability",
                 reliability(*result.curves),
                 "On the dotted line, predictions made with confidence 0.8 are right in "
-                "80 % of cases. Below: how many examples each bin has.",
+                "80 % of cases. Hollow marks: bins of fewer than 10 examples. Below: "
+                "how many examples each bin has.",
             )
         )
     if result.points is not None:
@@ -224,11 +231,12 @@ def _regressions(result: CompareResult) -> str:
     if not result.regressions:
         said = "None is listed." if result.regressions_total else "There is none."
         return "\n".join([*out, f"<p>{said}</p></section>"])
-    every = "in some pair of runs" if runs else "now"
+    when = "in some pair of runs" if runs else "now"
+    listed, total = len(result.regressions), result.regressions_total
+    of = f"{count_text(listed)} of the {count_text(total)}"
     out.append(
-        f'<p class="soft">{count_text(len(result.regressions))} of the '
-        f"{count_text(result.regressions_total)} examples that were right before and "
-        f"are wrong {every}, worst first.</p>"
+        f'<p class="soft">{of if listed < total else f"All {count_text(total)}"} '
+        f"examples that were right before and are wrong {when}, worst first.</p>"
     )
     out += _folded(result.regressions[:MOST_REGRESSIONS], scored, runs)
     return "\n".join([*out, "</section>"])

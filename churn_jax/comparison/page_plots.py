@@ -13,6 +13,7 @@ from churn_jax.reports.figure import COLOURS, INK, drawing, legend
 __all__ = ["churn_bars", "confidence_and_displacement", "reliability"]
 
 OLD, NEW = COLOURS[0], COLOURS[1]
+FEW = 10  # examples of a bin whose accuracy says little
 
 # Half lengths of the strokes of a mark, as a share of the axes: from x, y to x, y.
 _DOT, _DASH = ((0, 0, 0, 0),), ((-1, 0, 1, 0),)
@@ -77,7 +78,10 @@ def churn_bars(noise: Noise, churn: Interval) -> str:
 
 
 def reliability(old: Curve, new: Curve) -> str:
-    """Accuracy against confidence of both versions; below, examples of each bin."""
+    """Accuracy against confidence of both versions; below, examples of each bin.
+
+    Bins of fewer than 10 examples are hollow marks outside the line.
+    """
     with drawing(4.2, 4.6) as (figure, done):
         upper, lower = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": (3.4, 1)}
@@ -89,16 +93,17 @@ def reliability(old: Curve, new: Curve) -> str:
             ("old", old, OLD, "o", "-", -0.2),
             ("new", new, NEW, "s", "--", 0.2),
         ):
-            full = np.asarray(curve.examples) > 0
+            x, y = np.asarray(curve.confidence), np.asarray(curve.accuracy)
+            full, few = (
+                curve.examples >= FEW,
+                (0 < curve.examples) & (curve.examples < FEW),
+            )
+            style = {"color": colour, "marker": mark, "markersize": 5, "clip_on": False}
             upper.plot(
-                np.asarray(curve.confidence)[full],
-                np.asarray(curve.accuracy)[full],
-                color=colour,
-                marker=mark,
-                markersize=5,
-                linestyle=line,
-                linewidth=1.5,
-                label=name,
+                x[full], y[full], linestyle=line, linewidth=1.5, label=name, **style
+            )
+            upper.plot(
+                x[few], y[few], linestyle="", markerfacecolor="none", alpha=0.7, **style
             )
             lower.bar(
                 (edges[:-1] + edges[1:]) / 2 + shift / bins,

@@ -10,7 +10,7 @@ header h1,.compare tbody th{overflow-wrap:anywhere}
 border:2px solid;border-radius:.4rem}
 .outcome.good,.good>b{color:var(--good)}.outcome.bad,.bad>b{color:var(--bad)}
 .verdicts li{border-left-width:6px;overflow-wrap:anywhere}
-.remark{border-left-color:var(--soft)}
+.remark{border-left-color:var(--soft)}.remark p{margin:.25rem 0}
 .compare small{display:block;font-size:.75rem;font-weight:400;color:var(--soft)}
 .compare .text{text-align:left}
 .compare td.text{white-space:normal;overflow-wrap:anywhere}

@@ -14,7 +14,6 @@ from churn_jax.comparison.result import (
 )
 from churn_jax.comparison.sorting import Cell, Column, number, sortable_table, word
 from churn_jax.comparison.wording import (
-    count_text,
     has_range,
     judgement,
     level_text,
@@ -140,6 +139,8 @@ def regressions_table(
 def flow_table(flow: Flow, most: int) -> str:
     """The largest flows, as text."""
     labelled = bool(flow.negative) and not math.isnan(flow.negative[0])
+    counts = (flow.examples, flow.negative, flow.positive)[: 3 if labelled else 1]
+    whole = all(float(count).is_integer() for column in counts for count in column)
     columns = [
         Column("From", "ascending", words=True),
         Column("To", "ascending", words=True),
@@ -151,19 +152,13 @@ def flow_table(flow: Flow, most: int) -> str:
             Column("Wrong before, right now"),
         ]
     rows = []
-    for old, new, *counts in zip(
-        flow.old, flow.new, flow.examples, flow.negative, flow.positive, strict=True
-    ):
-        shown = counts if labelled else counts[:1]
-        rows.append([word(old), word(new), *(number(_count(c), c) for c in shown)])
+    for old, new, *row in zip(flow.old, flow.new, *counts, strict=True):
+        shown = (number(f"{c:,.0f}" if whole else f"{c:,.1f}", c) for c in row)
+        rows.append([word(old), word(new), *shown])
         if len(rows) == most:
             break
     left = len(flow.old) - len(rows)
     return sortable_table(columns, rows, f"The {most} largest." if left else "")
-
-
-def _count(examples: float) -> str:
-    return count_text(round(examples, 1))
 
 
 def _table(
@@ -185,9 +180,11 @@ def _found(result: CompareResult, name: str) -> str:
     if interval is None:
         return "–"
     quantity: Quantity = QUANTITIES[name]
-    below = range_text(interval, quantity.unit)
-    text = escape(value_text(interval, quantity.unit))
-    return text + (f"<small>{escape(below)}</small>" if below else "")
+    value, below = (
+        escape(text(interval, quantity.unit)).replace(" %", "\u00a0%")
+        for text in (value_text, range_text)
+    )
+    return value + (f"<small>{below}</small>" if below else "")
 
 
 def _verdict(result: CompareResult, name: str) -> str:
