@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from churn_jax.comparison.groups import coded
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.wording import Unit, count_text
@@ -186,10 +187,9 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
         return _no_such(gate.group, _classes_present(pair), "class with examples")
     if reason := _no_such(gate.grouping, list(pair.slices), "column of the slices"):
         return reason
-    column = pair.slices[gate.grouping]
-    if not gate.group or np.any(column == gate.group):
+    if not gate.group:
         return ""
-    values = [str(value) for value in np.unique(column)]
+    values, _ = coded(pair.slices[gate.grouping])
     return _no_such(gate.group, values, f"value of {gate.grouping}")
 
 

@@ -254,6 +254,7 @@ def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message
 def test_what_the_predictions_can_answer_is_fine():
     gates = [
         Gate("churn", 0.1, grouping="region", group="north"),
+        Gate("churn", 0.1, grouping="region", group="(none)"),
         Gate("churn", 0.1, grouping="*"),
         Gate("churn", 0.1, grouping="class", group="1"),
         Gate("nll_change", 0.1),
