@@ -70,6 +70,7 @@ class Plan:
         cycles: of one device per update.
         unknown: how many instructions of each kind have no estimate.
         open_loops: loops whose length the compiler does not know.
+        open_turns: that the outermost of them are taken to turn; others once.
         compute_seconds: cycles over the clock, per update.
         communication: collectives by axis and kind.
         communication_seconds: of all of them per update.
@@ -98,6 +99,7 @@ class Plan:
     cycles: float
     unknown: dict[str, int]
     open_loops: int
+    open_turns: int
     compute_seconds: float
     communication: tuple[Communication, ...]
     communication_seconds: float
@@ -272,6 +274,7 @@ def estimate(
         "replicas": config.replicas,
         "batch_size": config.batch_size,
         "updates": step.updates,
+        "open_turns": step.open_turns,
         "hbm": chip.hbm,
         "peak": chip.flops,
         "useful": useful,
@@ -303,8 +306,8 @@ def estimate(
         )
     seconds = time.perf_counter() - began
     text, analysis = compiled.as_text(), compiled.memory_analysis()
-    cycles = cycles_of(text, trips=step.updates)
-    found = collectives_of(text, step.program.mesh, trips=step.updates)
+    cycles = cycles_of(text, trips=step.open_turns)
+    found = collectives_of(text, step.program.mesh, trips=step.open_turns)
     rows = _communication(found, mesh, chip.link, step.updates)
     memory = _memory(step, analysis)
     used = sum(memory.values()) + sum(common["beside"].values())

@@ -19,6 +19,8 @@ _HEADER = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? (?P<opcode>[a-z][\w\-]*)\(")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_NAME = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
+_ROOT = re.compile(r"^\s+ROOT ")
 _CALLED = re.compile(r"(?:body|to_apply|calls)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _EITHER = re.compile(r"(?:true|false)_computation=%?([\w.\-]+)")
@@ -88,14 +90,13 @@ def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
                 continue
             opcode = match["opcode"]
             if opcode == "while":
-                known = _TRIPS.search(line)
+                body, condition = (_one(key, line) for key in ("body", "condition"))
+                known = _turns(line, computations[condition], computations[body])
                 opened += known is None
                 # A loop inside of an open one is taken to turn once.
-                turns = int(known[1]) if known else (trips if depth == 0 else 1)
+                turns = known or (trips if depth == 0 else 1)
                 inner = depth if known else depth + 1
-                body = re.search(r"body=%?([\w.\-]+)", line)
-                if body:
-                    called.append((body[1], times * turns, inner))
+                called.append((body, times * turns, inner))
             elif opcode in ("call", "async-start"):
                 called += [(found, times, depth) for found in _CALLED.findall(line)]
             elif opcode == "conditional":
@@ -114,6 +115,43 @@ def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
             yield from visit(*one)
 
     yield from visit(entry, 1, 0)
+
+
+def _one(key: str, line: str) -> str:
+    found = re.search(rf"{key}=%?([\w.\-]+)", line)
+    if found is None:
+        raise ValueError(f"a loop without {key}: {line.strip()[:200]}")
+    return found[1]
+
+
+def _turns(line: str, condition: list[str], body: list[str]) -> int | None:
+    """How often a loop turns, where the text says so.
+
+    The TPU compiler says it by a condition `counter < constant` and a body that adds to
+    the counter, which begins at 0: a `lax.scan`. A number that the body chooses, as
+    where a step is repeated, is no counter.
+    """
+    if known := _TRIPS.search(line):
+        return int(known[1])
+    defined = {m[1]: text for text in condition if (m := _NAME.match(text))}
+    root = next((text for text in condition if _ROOT.match(text)), "")
+    compare = re.search(r" compare\(%?([\w.\-]+), %?([\w.\-]+)\), direction=LT", root)
+    if compare is None:
+        return None
+    counter = re.search(
+        r"get-tuple-element\(.*index=(\d+)", defined.get(compare[1], "")
+    )
+    limit = re.search(r" constant\((\d+)\)", defined.get(compare[2], ""))
+    if counter is None or limit is None:
+        return None
+    last = next((text for text in body if _ROOT.match(text)), "")
+    results = re.sub(r"/\*.*?\*/", "", last.rpartition(" tuple(")[2]).split(")")[0]
+    names = [name.strip().lstrip("%") for name in results.split(",")]
+    if int(counter[1]) >= len(names):
+        return None
+    wanted = names[int(counter[1])]
+    made = next((t for t in body if (m := _NAME.match(t)) and m[1] == wanted), "")
+    return int(limit[1]) if re.search(r" add\(", made) else None
 
 
 def _own_cycles(lines: list[str]) -> int:

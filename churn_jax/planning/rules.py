@@ -132,7 +132,11 @@ def _members(step: Step, found: Sequence[Counted]) -> Check:
         one.times for one in across for part in one.collective.parts if part > limit
     )
     sharded = step.program.teacher is not None and step.program.teacher.sharded
-    permitted = all(part <= images for part in larger) and times <= allowed and sharded
+    permitted = (
+        all(part <= images for part in larger)
+        and times <= allowed * step.updates
+        and sharded
+    )
     rule = "member carries logits, moments and scalars"
     if allowed and sharded:
         rule += f", and {allowed} reduction of the images' size"
@@ -168,7 +172,8 @@ def _data(step: Step, found: Sequence[Counted]) -> Check:
     # A reduction may end in a gather of what it reduced.
     whole = max(_largest(state.params), statistics, moments, sums)
     larger = [p for one in gathered for p in one.collective.parts if p > whole]
-    moved = _moved([one for one in across if one.collective.kind not in kinds])
+    reduced = [one for one in across if one.collective.kind not in kinds]
+    moved = -(-_moved(reduced) // step.updates)
     return Check(
         "data carries gradients and statistics",
         moved <= limit and not larger,

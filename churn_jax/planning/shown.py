@@ -128,14 +128,12 @@ def _speed(plan: Plan) -> list[str]:
         "chips' bfloat16 peak",
     ]
     if plan.open_loops:
-        count = plan.open_loops
-        turns = (
-            f"the outermost is taken to turn {plan.updates} times, others once"
-            if plan.updates > 1
-            else "each is taken to turn once"
-        )
+        turns = f"{plan.open_turns} times, those inside of them once"
+        if plan.open_turns == 1:
+            turns = "once (a step is repeated only beside a replica that diverges)"
         lines.append(
-            f"- loops whose length the compiler does not know: {count}; {turns}"
+            f"- loops whose length the compiler does not know: {plan.open_loops}, taken "
+            f"to turn {turns}"
         )
     return lines
 
@@ -143,16 +141,15 @@ def _speed(plan: Plan) -> list[str]:
 def _moved(plan: Plan) -> list[str]:
     if not plan.communication:
         return ["Nothing moves between devices."]
-    per = "per update" if plan.updates == 1 else f"per {plan.updates} updates"
-    head = ("axis", "collective", f"count {per}", "bytes", "largest", "estimate")
+    head = ("axis", "collective", "count per update", "bytes", "largest", "estimate")
     rows = [
         (
             row.axes,
             row.kind,
-            f"{row.count:,}",
-            f"{row.bytes:,}",
+            f"{row.count / plan.updates:,.4g}",
+            f"{row.bytes / plan.updates:,.0f}",
             f"{row.largest:,}",
-            time_text(row.seconds * plan.updates),
+            time_text(row.seconds),
         )
         for row in plan.communication
     ]

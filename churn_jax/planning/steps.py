@@ -34,7 +34,9 @@ class Step:
         run: a `Run`, or a `StreamRun`.
         classes: C.
         network: its name.
-        updates: that one call makes; its loops without a known length take so many.
+        updates: that one call makes.
+        open_turns: of the outermost loops whose length the compiler does not know: once
+            for the repetition of a step beside a replica that diverges.
         streamed: whether batches come from the hosts.
     """
 
@@ -47,6 +49,7 @@ class Step:
     classes: int
     network: str
     updates: int = 1
+    open_turns: int = 1
     streamed: bool = False
 
 
@@ -158,7 +161,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         )
     own, old, cached = taught_by(config, spec, sizes.classes)
     mean, std = sizes.moments
-    program, _ = make_program(
+    program, calls = make_program(
         run,
         sizes.shape,
         steps,
@@ -202,7 +205,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         )
         beside["validation set"] = every
     return Step(
-        jitted=make_step(program),
+        jitted=make_step(program, steps_per_call=calls),
         arguments=arguments,
         parts=parts,
         beside=beside,
@@ -210,5 +213,6 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         run=run,
         classes=sizes.classes,
         network=_network_names(run.groups),
+        updates=calls,
         streamed=sizes.streamed,
     )

@@ -132,6 +132,7 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
         classes=2,
         network=f"{run.method.members} towers on {rows}",
         updates=window // run.config.batch_size,
+        open_turns=window // run.config.batch_size,
         streamed=True,
     )
 
