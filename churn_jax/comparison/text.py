@@ -47,8 +47,10 @@ def print_result(result: CompareResult, console: Console | None = None) -> None:
     Args:
         result: of `compare`.
         console: where to; the standard output by default. Colours are left out where it
-            is no terminal, explanations where it is narrower than 100 columns.
+            is no terminal, explanations where it is narrower than 100 columns. Gates
+            have a line each, however long, in the log of a machine.
     """
+    of_machine = console is None and not Console().is_terminal
     console = console or Console()
     console.print(Text(title(result), style="bold"))
     console.print(Text(about(result), style="dim"))
@@ -74,7 +76,8 @@ def print_result(result: CompareResult, console: Console | None = None) -> None:
         console.print()
         for outcome in result.gates:
             style = "green" if outcome.passed else "bold red"
-            console.print(Text(printable(outcome.line), style=style))
+            line = Text(printable(outcome.line), style=style)
+            console.print(line, soft_wrap=of_machine)
         style = "bold green" if result.passed else "bold red"
         console.print(Text(gate_sentence(result), style=style))
 

@@ -33,8 +33,10 @@ def print_versions(result: VersionsResult, console: Console | None = None) -> No
 
     Args:
         result: of `compare_versions`.
-        console: where to; the terminal by default.
+        console: where to; the terminal by default. Gates have a line each, however
+            long, in the log of a machine.
     """
+    of_machine = console is None and not Console().is_terminal
     console = console or Console()
     console.print(Text(title(result.whole), style="bold"))
     counts = (
@@ -60,7 +62,8 @@ def print_versions(result: VersionsResult, console: Console | None = None) -> No
     if lines:
         console.print()
         for passed, line in lines:
-            console.print(Text(line, style="green" if passed else "bold red"))
+            text = Text(line, style="green" if passed else "bold red")
+            console.print(text, soft_wrap=of_machine)
         style = "bold green" if result.passed else "bold red"
         console.print(Text(versions_gate_sentence(result), style=style))
 
