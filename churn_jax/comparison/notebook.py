@@ -19,6 +19,7 @@ border:0;border-bottom:1px solid rgba(128,128,128,.4);vertical-align:top}
 .churn-jax td{white-space:nowrap}.churn-jax .numbers td:last-child{white-space:normal}
 .churn-jax tr{background:none}.churn-jax tr>:first-child{text-align:left}
 .churn-jax .numbers tr>:last-child{text-align:left}
+.churn-jax caption{text-align:left;opacity:.75}
 .churn-jax small{display:block;opacity:.75;font-weight:400}
 """
 

@@ -96,7 +96,8 @@ def notebook_versions(result: VersionsResult) -> str:
     title = f"{result.names[0]} → {result.names[-1]}"
     labels = short_labels(result)
     tables = [version_table(result, labels), step_table(result)]
-    tables += matrix_tables(result, labels)[:2]  # churn and NFR
+    for found in matrix_tables(result, labels)[:2]:  # churn and NFR
+        tables.append(found._replace(caption=f"{found.title}. {found.caption}"))
     parts = [f"<style>{NOTEBOOK_STYLE}</style>"]
     parts += [f"<p><strong>{escape(title)}</strong></p>", *_gates(result)]
     said = (*versions_sentences(result), *result.notes)

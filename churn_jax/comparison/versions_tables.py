@@ -32,11 +32,15 @@ __all__ = [
     "versions_sentences",
 ]
 
-_IN_STEPS = (
-    "churn",
-    "negative_flip_rate",
-    "positive_flip_rate",
-    "accuracy_gain",
+_IN_STEPS = {  # columns of the table of updates
+    "churn": "Churn",
+    "negative_flip_rate": "NFR",
+    "positive_flip_rate": "PFR",
+    "accuracy_gain": "Accuracy change, points",
+}
+_FLIPS = (
+    "NFR: right before, wrong now. PFR: wrong before, right now. p: exact McNemar "
+    "test of equal accuracy."
 )
 _MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room for
 _FEW = 0.05  # of all flips; where fewer cancel, they accumulate
@@ -175,20 +179,18 @@ def step_table(
     """
     labels = tuple(map(printable, result.names)) if labels is None else labels
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
-    heads = ["Update", *(_heading(name) for name in names)]
-    heads += ["McNemar p"] if result.labelled else []
+    heads = ["Update", *(_IN_STEPS[name] for name in names)]
+    heads += ["p"] if result.labelled else []
     rows = [
         (f"{labels[i]} -> {labels[i + 1]}", *_step_cells(step, names))
         for i, step in enumerate(result.steps)
     ]
-    caption = _interval_note(result)
+    caption = _interval_note(result) + (f" {_FLIPS}" if result.labelled else "")
     if len(result.steps) > 1:
         whole = f"{labels[0]} -> {labels[-1]}"
         rows.append((whole, *_step_cells(result.whole, names)))
         sums = [
-            value_text(
-                Interval(result.step_sum(name), np.nan, np.nan), QUANTITIES[name].unit
-            )
+            _cell(Interval(result.step_sum(name), np.nan, np.nan), name)
             for name in names
         ]
         rows.append(("Sum", *sums, *([""] if result.labelled else [])))
@@ -283,14 +285,11 @@ def _matrix_rows(
     return tuple((label, *row) for label, row in zip(labels, cells, strict=True))
 
 
-def _heading(name: str) -> str:
-    return QUANTITIES[name].heading
-
-
 def _cell(interval: Interval, name: str) -> str:
     unit = QUANTITIES[name].unit
     ends = range_text(interval, unit).removesuffix(" %")  # the number has it
-    return value_text(interval, unit) + (f"\n{ends}" if ends else "")
+    value = value_text(interval, unit).removesuffix(" points")  # the column has it
+    return f"{value}\n{ends}" if ends else value
 
 
 def _interval_note(result: VersionsResult) -> str:

@@ -287,9 +287,50 @@ def an_update_is_judged(outputs, folder):
     assert (folder / "runs" / "model-update-elodi-digits-tiny" / "study.json").exists()
 
 
+def versions_are_compared(outputs, folder):
+    numbers = re.findall(
+        r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$",
+        text_of(outputs["numbers"]),
+        re.M,
+    )
+    found = {name: tuple(map(float, values)) for name, *values in numbers}
+    assert len(found) == 3
+    assert all(low <= value <= high for value, low, high in found.values())
+    assert 0 < found["negative_flip_rate"][0] < found["churn"][0] < 1
+    assert "Trust kept" in shown_as(outputs["compare"], "text/html")
+    assert text_of(outputs["files"]).startswith("True ")  # in any order, of any format
+    assert (folder / "report.html").exists()
+
+    rows = text_of(outputs["slices"]).splitlines()
+    counts = [int(re.search(r" (\d+) examples", row)[1]) for row in rows]
+    assert len(rows) == 10 + 3 + 2
+    assert sum(counts[:10]) == sum(counts[10:13]) == sum(counts[13:]) == 897
+
+    *lines, verdict = text_of(outputs["gates"]).splitlines()
+    assert [line[:4] for line in lines if line[:4] in ("PASS", "FAIL")] == (
+        [line[:4] for line in lines]
+    )
+    assert len(lines) == 4
+    held = all(line.startswith("PASS") for line in lines)
+    assert verdict == ("ship it" if held else "do not ship it")
+    assert "exit code 1" in text_of(outputs["gate-file"])
+    assert "FAIL  negative flip rate at most 0.5 %" in text_of(outputs["pytest"])
+
+    beyond = re.findall(
+        r"beyond that ([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)",
+        text_of(outputs["noise"]),
+    )
+    seeds, _ = [tuple(map(float, values)) for values in beyond]
+    assert seeds[1] <= 0 <= seeds[2]  # other seeds change no more than other seeds
+    assert text_of(outputs["torch"])
+    assert shown_as(outputs["versions"], "text/html").count("<table") == 4
+    assert (folder / "versions.html").exists()
+
+
 # What a notebook must have shown when it has run; each has an entry.
 SHOWS = {
     "anti_distillation": anti_distillation_is_weighed,
+    "compare_versions": versions_are_compared,
     "learning_from_ensembles": an_ensemble_is_learnt_from,
     "model_update": an_update_is_judged,
     "quickstart": quickstart_shows_its_table_and_plots,
