@@ -1,13 +1,11 @@
 """Gates in the tests of a project that ships models."""
 
-import os
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from churn_jax.comparison.compare import compare
-from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_names import gates_by_name
-from churn_jax.comparison.gates import Gate, GateError, combined
+from churn_jax.comparison.gates import GateError, combined
 from churn_jax.comparison.result import CompareResult, Regression
 from churn_jax.comparison.wording import count_text, share_text
 
@@ -22,7 +20,7 @@ def assert_compatible(
     new: Any,
     *,
     labels: Any = None,
-    gates: Sequence[Gate] | str | os.PathLike = (),
+    gates: Gating = (),
     max_churn: Limit = None,
     max_nfr: Limit = None,
     max_relative_nfr: Limit = None,
@@ -106,8 +104,7 @@ def assert_compatible(
         "max_excess_churn": max_excess_churn,
     }
     given = gates_by_name(limits, on=on, min_examples=min_examples)
-    file = read_gates(gates) if isinstance(gates, str | os.PathLike) else gates
-    wanted = combined(file, given)
+    wanted = combined(as_gates(gates), given)
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
     result = compare(old, new, labels=labels, gates=wanted, **options)

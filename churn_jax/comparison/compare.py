@@ -8,7 +8,7 @@ from typing import Any, Literal
 from churn_jax.comparison.curves import reliability_curve, scatter_points
 from churn_jax.comparison.estimating import intervals, mcnemar_test, noise_test
 from churn_jax.comparison.flow import class_flow
-from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gates import Gate, check_gates
 from churn_jax.comparison.groups import class_groups, slice_groups
 from churn_jax.comparison.join import join
@@ -39,7 +39,7 @@ def compare(
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
-    gates: Sequence[Gate] | str | os.PathLike = (),
+    gates: Gating = (),
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -69,7 +69,8 @@ def compare(
         label_column: the same of labels: `label`, `labels`, `y_true`, `target`.
         prediction_column: the same of predicted classes: `prediction`, `predicted`,
             `class`, `y_pred`.
-        gates: conditions, or the path of a TOML file with them.
+        gates: conditions, the path of a TOML file with them, or limits by name, as in
+            `{"max_nfr": 0.01}`.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -88,7 +89,7 @@ def compare(
         >>> result["churn"].value, result["negative_flip_rate"].value
         (0.25, 0.25)
     """
-    wanted = read_gates(gates) if isinstance(gates, str | os.PathLike) else tuple(gates)
+    wanted = as_gates(gates)
     columns = {"id_column": id_column, "label_column": label_column}
     read = functools.partial(
         _side, ids=ids, prediction_column=prediction_column, **columns

@@ -2,17 +2,47 @@
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from churn_jax.comparison.gate_names import bound_and_quantity, limit_of
+from churn_jax.comparison.gate_names import (
+    bound_and_quantity,
+    gates_by_name,
+    limit_of,
+)
 from churn_jax.comparison.gates import ALL_SLICES, CLASSES, Gate, GateError, closest
 
-__all__ = ["read_gates"]
+__all__ = ["Gating", "as_gates", "read_gates"]
+
+Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
 _SETTINGS = ("on", "min-examples")
 _TABLES = ("slices", "classes")
+
+
+def as_gates(given: Gating) -> tuple[Gate, ...]:
+    """Gates in any of the forms in which they may be given.
+
+    Args:
+        given: gates, the path of a TOML file, or limits by name, as for
+            `gates_by_name`.
+
+    Raises:
+        GateError: a gate makes no sense.
+
+    Example:
+        >>> [gate.text for gate in as_gates({"max_nfr": "1%"})]
+        ['negative flip rate at most 1 %']
+    """
+    if isinstance(given, str | os.PathLike):
+        return read_gates(given)
+    if isinstance(given, Mapping):
+        return gates_by_name(given)
+    for gate in (found := tuple(given)):
+        if not isinstance(gate, Gate):
+            raise GateError(f"not a gate: {gate!r}; write Gate('churn', 0.05)")
+    return found
 
 
 def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:

@@ -34,10 +34,15 @@ class Quantity:
 
 
 def _two_versions(
-    name: str, heading: str, formula: str, better: str, unit: str, scores: bool
+    name: str,
+    heading: str,
+    formula: str,
+    better: Literal["lower", "higher"],
+    unit: Literal["share", "number"],
+    scores: bool,
 ) -> tuple[Quantity, ...]:
     """Of each version, and the difference, new minus old."""
-    change = {"share": "points", "number": "change"}[unit]
+    change = "points" if unit == "share" else "change"
     of = ("old", "new", "both") if scores else ("", "", "")
     suffix = "gain" if better == "higher" else "change"
     return (

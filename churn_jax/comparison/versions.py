@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.comparison.compare import compare_pair
-from churn_jax.comparison.gate_file import read_gates
-from churn_jax.comparison.gates import Gate
+from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.join import join
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading import read_side
@@ -44,7 +43,7 @@ def compare_versions(
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
-    gates: Sequence[Gate] | str | os.PathLike = (),
+    gates: Gating = (),
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -71,7 +70,8 @@ def compare_versions(
         id_column: name of the column with ids, where it is none of the usual ones.
         label_column: the same for labels.
         prediction_column: the same for predicted classes.
-        gates: conditions on every step, or the path of a TOML file with them.
+        gates: conditions on every step, the path of a TOML file with them, or limits
+            by name, as in `{"max_nfr": 0.01}`.
         regressions: how many negative flips of each step to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -91,7 +91,7 @@ def compare_versions(
             "names in the files, or class_map='identity' where equal numbers are equal "
             "classes"
         )
-    wanted = read_gates(gates) if isinstance(gates, str | os.PathLike) else tuple(gates)
+    wanted = as_gates(gates)
     given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
     files = find_versions(folder, order, given)
     beside = files.beside

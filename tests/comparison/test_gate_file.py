@@ -2,7 +2,7 @@
 
 import pytest
 
-from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_file import as_gates, read_gates
 from churn_jax.comparison.gate_names import SHORT, bound_and_quantity, limit_of
 from churn_jax.comparison.gates import EXCESS, Gate, GateError
 from churn_jax.comparison.quantities import QUANTITIES
@@ -143,3 +143,16 @@ def test_limits_are_numbers_or_percentages(given, value):
 def test_anything_else_is_no_limit(given):
     with pytest.raises(GateError, match="max-churn must be a number such as"):
         limit_of(given, "max-churn")
+
+
+def test_gates_are_given_as_they_come(tmp_path):
+    gates = (Gate("churn", 0.1), Gate("kappa", 0.5, "min"))
+    path = written(tmp_path, "max-churn = 0.1\nmin-kappa = 0.5")
+    named = {"max_churn": "10%", "min-kappa": 0.5}
+    for given in (gates, list(gates), iter(gates), path, str(path), named):
+        assert as_gates(given) == gates
+    assert as_gates(()) == as_gates({"max_churn": None}) == ()
+    with pytest.raises(GateError, match="not a gate: 'max-churn'; write Gate"):
+        as_gates(["max-churn"])
+    with pytest.raises(GateError, match="unknown key 'churn'; did you mean"):
+        as_gates({"churn": 0.1})
