@@ -68,7 +68,7 @@ def read_parquet(path: Path, wanted: Callable[[list[str]], Collection[str]]) -> 
     """
     import pyarrow.parquet as parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         check_columns(names)
         columns = wanted(names)

@@ -275,7 +275,7 @@ def test_predicted_names_meet_columns_of_scores():
     assert _old_and_new(pair) == [["fox", "cat", "emu"] * 3, ["dog", "cat", "fox"] * 3]
     assert pair.labels.tolist() == [2, 1, 4] * 3
     with pytest.raises(
-        PredictionsError, match=r"3 of 9 examples are of no class.* owl"
+        PredictionsError, match=r"3 of 9 examples are of no .* owl"
     ):
         join(new, new, labels=["fox", "cat", "owl"] * 3)
 
