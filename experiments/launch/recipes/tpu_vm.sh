@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A study on a Cloud TPU VM or a slice of several hosts: creates it, installs, trains.
+#
+#     bash tpu_vm.sh [--dry-run]
+#     ACCELERATOR=v5litepod-64 MESH=replica=8,data=8 bash tpu_vm.sh
+#
+# Every host runs the same command and is told by Cloud TPU who takes part. OUT lies on a
+# file system that all hosts see (NFS, Filestore, or a bucket mounted by gcsfuse): files
+# of a study other than its checkpoints are not written to gs:// addresses. Run it again
+# to go on after an interruption. It costs what the TPU costs until it is deleted; the
+# last line says how.
+set -euo pipefail
+
+NAME="${NAME:-churn}"
+ZONE="${ZONE:-us-central1-a}"
+ACCELERATOR="${ACCELERATOR:-v5litepod-4}"
+RUNTIME="${RUNTIME:-v2-alpha-tpuv5-lite}"
+PRESET="${PRESET:-cifar10}"
+REPLICAS="${REPLICAS:-8}"
+MESH="${MESH:-replica=4}"
+OUT="${OUT:-/mnt/shared/runs/$PRESET}"
+DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
+SOURCE="${SOURCE:-churn-jax[tpu]}"
+
+dry=false
+[[ "${1:-}" == --dry-run ]] && dry=true
+run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+
+if $dry || ! gcloud compute tpus tpu-vm describe "$NAME" --zone "$ZONE" >/dev/null 2>&1; then
+  run gcloud compute tpus tpu-vm create "$NAME" --zone "$ZONE" \
+    --accelerator-type "$ACCELERATOR" --version "$RUNTIME"
+fi
+on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
+on_all "python3 -m venv ~/churn && ~/churn/bin/pip install --quiet '$SOURCE'"
+# shellcheck disable=SC2088 # the home folder of the host
+on_all "~/churn/bin/churn-jax study $PRESET --data-dir $DATA_DIR --replicas $REPLICAS --mesh $MESH --launch.coordinator auto --out $OUT"
+echo "Delete it with: gcloud compute tpus tpu-vm delete $NAME --zone $ZONE"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# A study on one workstation with an NVIDIA GPU (or none: then the CPU trains).
+#
+#     bash workstation_gpu.sh [--dry-run]
+#
+# Installs once into ENVIRONMENT. Ctrl-C saves; the same command goes on.
+set -euo pipefail
+
+PRESET="${PRESET:-cifar10-resnet32}"
+OUT="${OUT:-runs/$PRESET}"
+DATA_DIR="${DATA_DIR:-$HOME/tensorflow_datasets}"
+ENVIRONMENT="${ENVIRONMENT:-$HOME/churn}"
+SOURCE="${SOURCE:-churn-jax[cuda]}"
+
+dry=false
+[[ "${1:-}" == --dry-run ]] && dry=true
+run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+
+if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
+  run python3 -m venv "$ENVIRONMENT"
+  run "$ENVIRONMENT/bin/pip" install --quiet "$SOURCE"
+fi
+# JAX takes memory as it needs it, so that a desktop can share the GPU.
+export XLA_PYTHON_CLIENT_PREALLOCATE=false
+run "$ENVIRONMENT/bin/churn-jax" study "$PRESET" --data-dir "$DATA_DIR" --launch.coordinator none --out "$OUT"
