@@ -182,10 +182,9 @@ def _path(
     (x0, y0), (x1, y1) = (LABEL + BAR + 4, a.top), (WIDTH - LABEL - BAR - 4, b.top)
     a.top, b.top = a.top + tall, b.top + tall
     middle = (x0 + x1) / 2
-    title = (
-        f"{a.name} → {b.name}: {mean_count(ribbon.examples)} examples, "
-        f"{MEANING[ribbon.kind]}"
-    )
+    count = mean_count(ribbon.examples)
+    examples = "1 example" if count == "1" else f"{count} examples"
+    title = f"{a.name} → {b.name}: {examples}, {MEANING[ribbon.kind]}"
     return (
         f'<path fill="{fills[ribbon.kind]}" fill-opacity=".62" '
         f'd="M{x0} {y0:.1f}C{middle} {y0:.1f} '

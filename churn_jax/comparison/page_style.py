@@ -15,7 +15,7 @@ border:2px solid;border-radius:.4rem}
 .compare .text{text-align:left}
 .compare td.text{white-space:normal;overflow-wrap:anywhere}
 .compare tbody td{vertical-align:top}
-.compare tbody th{white-space:normal;vertical-align:top;min-width:6.5rem;
+.compare tbody th{white-space:normal;vertical-align:top;min-width:9rem;
 max-width:16rem;position:sticky;left:0;background:var(--page);font-weight:600}
 .compare caption{caption-side:top;padding:0 0 .4rem}
 .compare td.text{min-width:5rem;max-width:16rem}
@@ -39,7 +39,8 @@ section>details>summary{font-size:1rem;margin:.8rem 0;border:0}
 .versions td,.versions th{padding:.35rem .25rem}
 .versions small{white-space:normal}.versions tbody th{min-width:4rem}
 .said .outcome{font-size:1.2rem}}
-@media print{.compare{font-size:9px}dt{break-after:avoid}dd{break-inside:avoid}
+@media print{.compare{font-size:9px}.compare th,.compare td{padding:.2rem .35rem}
+dt{break-after:avoid}dd{break-inside:avoid}
 .compare tbody th{position:static}
 .compare small{font-size:inherit}th button::after{content:""!important}
 thead{display:table-header-group}tr,li{break-inside:avoid}}

@@ -40,9 +40,9 @@ def test_two_classes_by_hand():
     svg = flow_diagram(flow)
     assert [(title, round(left[1], 1)) for title, left, _ in ribbons(svg)] == [
         ("cat → dog: 5 examples, right before, wrong now", 0.5 * RIBBONS),
-        ("cat → dog: 1 examples, wrong before, right now", 0.1 * RIBBONS),
+        ("cat → dog: 1 example, wrong before, right now", 0.1 * RIBBONS),
         ("dog → cat: 3 examples, wrong before, right now", 0.3 * RIBBONS),
-        ("dog → cat: 1 examples, wrong before and now", 0.1 * RIBBONS),
+        ("dog → cat: 1 example, wrong before and now", 0.1 * RIBBONS),
     ]
     shown = texts(svg)
     assert shown.count("6, 5 worse") == 2  # leaving cat, arriving at dog
@@ -72,7 +72,7 @@ def test_what_goes_between_the_smallest_classes_is_counted_in_words():
     (hidden,) = (t for t in texts(svg) if t.startswith("not drawn"))
     counted = float(re.search(r"[\d,]+", hidden).group().replace(",", ""))
     drawn = sum(
-        float(re.search(r": ([\d,.]+) examples", title).group(1).replace(",", ""))
+        float(re.search(r": ([\d,.]+) example", title).group(1).replace(",", ""))
         for title, _, _ in ribbons(svg)
     )
     assert counted + drawn == sum(flow.examples)
