@@ -8,6 +8,7 @@ import numpy as np
 
 __all__ = ["difference_ends", "share_ends"]
 
+_MOST = 1e6  # quantile, of next to no degrees of freedom: nothing is known
 _HALVINGS = 50  # of an interval of length 1: to 1e-15
 
 
@@ -45,7 +46,7 @@ def share_ends(
     binomial = share * (1.0 - share)
     usable = (binomial > 0) & (variance > 0)
     counted = np.where(usable, binomial / np.where(usable, variance, 1.0), examples)
-    square = np.square(quantile) / np.maximum(counted, 1e-12)
+    square = np.square(np.minimum(quantile, _MOST)) / np.maximum(counted, 1e-12)
     centre = (share + square / 2) / (1 + square)
     half = np.sqrt(square * binomial + np.square(square) / 4) / (1 + square)
     low = np.where(share == 0, 0.0, np.clip(centre - half, 0.0, share))
@@ -113,7 +114,11 @@ def difference_ends(
         inside, outside = found.copy(), np.full(found.shape, end)
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2
-            allowed = np.square(quantile) * stretch * score_variance(middle)
+            allowed = (
+                np.square(np.minimum(quantile, _MOST))
+                * stretch
+                * score_variance(middle)
+            )
             fits = np.square(found - middle) <= allowed
             inside = np.where(fits, middle, inside)
             outside = np.where(fits, outside, middle)

@@ -16,6 +16,8 @@ from sklearn.metrics import accuracy_score, log_loss
 from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.data.digits import load_digits
+from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.testing import assert_compatible
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"
 FEW = ["--resamples", "100"]
@@ -238,6 +240,61 @@ def test_the_workflow_parses_and_its_command_works(digits, monkeypatch, capsys):
     wanted = {word for step in steps for word in re.findall(r"\w+\.\w+", str(step))}
     for name in ("report.html", "report.json", "summary.md"):
         assert name in wanted and (folder / name).is_file()
+
+
+def test_the_example_of_a_test_passes_and_can_fail(digits, monkeypatch):
+    names = runpy.run_path(str(EXAMPLES / "test_update.py"))
+    example = names["test_the_new_model_may_replace_the_old_one"]
+    monkeypatch.chdir(digits.parent)
+    example()
+    monkeypatch.setitem(
+        example.__globals__,
+        "assert_compatible",
+        lambda old, new, **limits: assert_compatible(new, old, **limits),
+    )
+    with pytest.raises(AssertionError, match="FAIL  negative flip rate at most 2 %"):
+        example()  # the other way round
+
+
+def test_churn_beyond_that_of_retraining_has_a_gate(tmp_path, rng, capsys):
+    labels = np.arange(300) % 3
+    for name in ("old", "new", "worse"):
+        strength = 1.0 if name == "worse" else 4.0
+        logits = strength * np.eye(3)[labels] + rng.normal(0, 1, (4, 300, 3))
+        ids = np.arange(300)
+        save_predictions(tmp_path / f"{name}.npz", Predictions(ids, labels, logits))
+
+    def gated(name):
+        sides = [str(tmp_path / f"{side}.npz") for side in ("old", name)]
+        return main(["compare", *sides, *FEW, "--max-excess-churn", "5%"])
+
+    assert gated("new") == 0
+    assert "PASS  excess churn at most +5 points: " in capsys.readouterr().out
+    assert gated("worse") == 1
+    assert "FAIL  excess churn at most +5 points: " in capsys.readouterr().out
+
+
+def test_columns_kinds_and_class_maps_are_options(tmp_path, capsys):
+    (tmp_path / "old.csv").write_text(
+        "key,truth,answer\n7,cat,cat\n8,dog,cat\n9,dog,dog\n"
+    )
+    (tmp_path / "new.csv").write_text(
+        "key,truth,answer\n9,hound,hound\n7,cat,cat\n8,hound,hound\n"
+    )
+    (tmp_path / "map.csv").write_text("old,new\ncat,cat\ndog,hound\n")
+    sides = [str(tmp_path / "old.csv"), str(tmp_path / "new.csv")]
+    columns = ["--id-column", "key", "--label-column", "truth"]
+    columns += ["--prediction-column", "answer"]
+    mapped = ["--class-map", str(tmp_path / "map.csv"), "--kind", "classes"]
+    report = tmp_path / "report.json"
+    written = [*FEW, "--json", str(report)]
+    assert main(["compare", *sides, *columns, *mapped, *written]) == 0
+    found = json.loads(report.read_text())["quantities"]
+    assert found["churn"]["value"] == found["positive_flip_rate"]["value"] == 1 / 3
+    assert found["negative_flip_rate"]["value"] == 0
+    capsys.readouterr()
+    assert main(["compare", *sides, *written]) == 2
+    assert "old.csv" in capsys.readouterr().err
 
 
 def test_a_folder_of_versions_is_compared(files, capsys):
