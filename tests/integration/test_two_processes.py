@@ -1,11 +1,16 @@
 """Two and four processes joined on the loopback train what one process trains."""
 
 import csv
+import json
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from churn_jax.predictions import load_predictions
+from tests.environment import as_users_have_it
 from tests.integration.processes import finish, launch, together
 
 METHODS = ("codistill_skl", "ensemble", "distillation")
@@ -92,6 +97,26 @@ def test_four_processes_give_the_table_of_one(alone, tmp_path):
     words = [*STUDY[:-2], "codistill_skl"]
     together(words, out, "replica=2,data=2", count=4)
     assert_same_study(out, alone, methods=("codistill_skl",))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed")
+def test_open_mpi_tells_who_takes_part(tmp_path):
+    """Without any flag."""
+    out = tmp_path / "study"
+    words = [*STUDY[:-2], "codistill_skl", "--mesh", "replica=2", "--out", str(out)]
+    python = [sys.executable, "-m", "churn_jax.cli", *words]
+    done = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *python],
+        env={**as_users_have_it(), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("Report:") == 1
+    record = json.loads((out / "study.json").read_text())
+    assert len(record["devices"]) == 2
 
 
 @pytest.mark.slow
