@@ -11,7 +11,8 @@ __all__ = ["RowReader"]
 
 # Mapped pages count as memory of this process until they are given back.
 _MAPPED_BYTES = 32 << 20
-_PAGES_BYTES = 64 << 10  # about what the system maps when one byte is read
+_PAGES_BYTES = 2 << 20  # what the system may map when one byte is read
+_CHOSEN = 64  # rows here and there that are read before pages are given back
 
 
 class RowReader:
@@ -58,17 +59,23 @@ class RowReader:
         Returns:
             `[stop - start, C]`, a part of `out`.
         """
+        out = out[: stop - start]
+        step = _CHOSEN if self._mapping and self._rows is not None else stop - start
+        for first in range(start, stop, max(step, 1)):
+            last = min(first + step, stop)
+            self._convert(run, first, last, out[first - start : last - start])
+            self._give_back(last - first)
+        return out
+
+    def _convert(self, run: int, start: int, stop: int, out: np.ndarray) -> None:
         values = self._values[run]
         block = (
             values[start:stop] if self._rows is None else values[self._rows[start:stop]]
         )
-        out = out[: stop - start]
         if self._half:
             widen(block, out)
         else:
             np.copyto(out, block, casting="same_kind")
-        self._give_back(stop - start)
-        return out
 
     def _give_back(self, rows: int) -> None:
         """Drops the mapped pages now and then; they are read again when needed."""

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from churn_jax.comparison.class_values import as_class_values
+from churn_jax.comparison.row_reader import RowReader
 from churn_jax.comparison.side import Kind
 from churn_jax.predictions import PredictionsError
 
@@ -122,7 +123,9 @@ def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
     """Logits or probabilities, from rows of the first run, and why."""
     count = values.shape[1]
     rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
-    sample = np.asarray(values[0][rows], np.float64)
+    reader = RowReader(values, rows)  # gives mapped pages back
+    room = np.empty((len(rows), values.shape[2]), reader.dtype)
+    sample = reader.read(0, 0, len(rows), room).astype(np.float64)
     sample = sample[np.isfinite(sample).all(axis=1)]
     if not len(sample) or not (sample >= 0).all(axis=1).mean() >= 0.5:
         return "logits", "many are negative"

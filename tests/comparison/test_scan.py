@@ -1,5 +1,7 @@
 """The pass over the scores, beside float64 NumPy and the metrics of the package."""
 
+import importlib
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,13 +9,14 @@ import pytest
 from churn_jax import metrics
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.comparison import row_reader
-from churn_jax.comparison import scan as scan_module
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.scan import scan
 from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError
 from tests import reference_metrics as reference
 
+# The package has a function of the same name.
+scan_module = importlib.import_module("churn_jax.comparison.scan")
 KINDS = ("logits", "probabilities")
 
 
