@@ -75,6 +75,10 @@ def read_contents(
         return Contents(arrays={str(key): value for key, value in given.items()})
     if hasattr(given, "column_names") and hasattr(given, "to_batches"):
         check_columns(given.column_names)
+        try:
+            given.validate(full=True)
+        except ValueError as error:
+            raise PredictionsError(f"the table is damaged, {error}") from error
         return Contents(table=given)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         check_columns([str(name) for name in given.columns])

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.comparison.beside import Beside, read_labels, read_slices
-from churn_jax.comparison.class_alignment import align_classes
+from churn_jax.comparison.class_alignment import Alignment, align_classes
 from churn_jax.comparison.class_values import ClassValues, some
 from churn_jax.comparison.ids import match_ids
 from churn_jax.comparison.pair import Pair
@@ -98,7 +98,7 @@ def join(
         ),
         class_names=aligned.class_names,
         slices=groupings,
-        notes=tuple(rows.notes),
+        notes=(*rows.notes, *_classes_of_one(old, new, aligned)),
     )
 
 
@@ -230,6 +230,24 @@ def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
     if side.labels is None:
         return None
     return ClassValues(side.labels[rows], side.label_names)
+
+
+def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Sentences about classes that one side has scores for and the other has not."""
+    if "classes" in (old.kind, new.kind):
+        return ()  # then it is not known which classes there are
+    columns = np.arange(old.classes)
+    if aligned.old_columns is not None:
+        columns = aligned.old_columns
+    names = aligned.class_names or range(aligned.classes)
+    only_new = np.setdiff1d(np.arange(new.classes), columns)
+    only_old = columns[columns >= new.classes]
+    return tuple(
+        f"{len(only)} of {side.classes} classes are only in {side.name}: "
+        f"{some([names[c] for c in only])}."
+        for side, only in ((old, only_old), (new, only_new))
+        if len(only)
+    )
 
 
 def _all(rows: np.ndarray, side: Side) -> bool:

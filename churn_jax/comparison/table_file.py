@@ -72,7 +72,9 @@ def read_parquet(path: Path, wanted: Callable[[list[str]], Collection[str]]) -> 
         names = file.schema_arrow.names
         check_columns(names)
         columns = wanted(names)
-        return file.read(columns=[name for name in names if name in columns])
+        table = file.read(columns=[name for name in names if name in columns])
+    table.validate(full=True)  # that strings are UTF-8, which they may not be
+    return table
 
 
 def check_columns(names: list[str]) -> None:

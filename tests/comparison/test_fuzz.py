@@ -128,7 +128,7 @@ def ids_are_fractions(file, names, rng):
 def columns_reordered(file, names, rng):
     if file.kind == "classes":
         return "right"
-    order = rng.permutation(C)
+    order = np.roll(np.arange(C), rng.integers(1, C))
     file.columns = [file.columns[c] for c in order]
     file.scores = file.scores[:, order]
     return "reordered"
@@ -269,6 +269,13 @@ def rows_that_are_wrong(pair, ids, names):
     return int(wrong.sum())
 
 
+def has_all_classes(pair):
+    """Whether no byte of the name of a class has changed."""
+    sides = [side for side in (pair.old, pair.new) if side.kind != "classes"]
+    names = sorted(pair.class_names or NAMES)
+    return names == sorted(NAMES) and all(side.classes == C for side in sides)
+
+
 class Case:
     """Two files of one world, written after a change to one of them."""
 
@@ -349,7 +356,7 @@ def test_changed_bytes_spoil_no_other_row(part, tmp_path):
         except PredictionsError as error:
             assert str(error), seed
         else:
-            if set(pair.class_names or ()) <= set(NAMES):
+            if has_all_classes(pair):
                 wrong = rows_that_are_wrong(pair, case.ids, case.names)
                 assert wrong <= count, (seed, case.what, wrong)
 

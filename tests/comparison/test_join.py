@@ -230,9 +230,11 @@ def test_other_numbers_of_classes_need_a_class_map():
         join(_scores("old"), _scores("new", C=4))
     pair = join(_scores("old"), _scores("new", C=4), class_map="identity")
     assert (pair.classes, pair.class_names, pair.old_columns) == (4, None, None)
+    assert pair.notes[1:] == ("1 of 4 classes are only in new: 3.",)
     pair = join(_scores("old"), _scores("new", C=2), class_map={0: 1, 2: 0})
     assert pair.class_names == ("0", "1", "1 (old)")
     assert pair.old_columns.tolist() == [1, 2, 0]
+    assert pair.notes[1:] == ("1 of 3 classes are only in old: 1 (old).",)
     before, now = _old_and_new(pair)
     assert before == ["1", "1 (old)", "0"] * 3
     assert now == (["0", "1"] * 5)[:N]
@@ -274,9 +276,7 @@ def test_predicted_names_meet_columns_of_scores():
     assert pair.class_names == ("dog", "cat", "fox", "emu", "owl")
     assert _old_and_new(pair) == [["fox", "cat", "emu"] * 3, ["dog", "cat", "fox"] * 3]
     assert pair.labels.tolist() == [2, 1, 4] * 3
-    with pytest.raises(
-        PredictionsError, match=r"3 of 9 examples are of no .* owl"
-    ):
+    with pytest.raises(PredictionsError, match=r"3 of 9 examples are of no .* owl"):
         join(new, new, labels=["fox", "cat", "owl"] * 3)
 
 

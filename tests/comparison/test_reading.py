@@ -428,6 +428,25 @@ def test_what_cannot_be_read_is_said_in_one_sentence(case, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_text_that_is_none_is_refused(tmp_path):
+    """Bytes of a damaged file that are no UTF-8."""
+    text = pa.StringArray.from_buffers(
+        2, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"a\xff")
+    )
+    table = pa.table({"id": text, "prediction": [0, 1]})
+    with pytest.raises(PredictionsError, match="p: the table is damaged"):
+        read_side(table, "p")
+    pq.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(PredictionsError, match="cannot be read, "):
+        read_side(tmp_path / "p.parquet")
+    (tmp_path / "p.csv").write_bytes(b"id,prediction\nB\xe4r,1\n")
+    with pytest.raises(PredictionsError, match=r"cannot be read, .*UTF"):
+        read_side(tmp_path / "p.csv")
+    (tmp_path / "p.csv").write_bytes(b"B\xe4r,prediction\n1,1\n")
+    with pytest.raises(PredictionsError, match="it is not in UTF-8"):
+        read_side(tmp_path / "p.csv")
+
+
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet", "csv.gz"])
 def test_truncated_files_are_refused(ending, rng, tmp_path, logits, probs):
     forms = {"npy": "npy", "npz": "npz", "parquet": "parquet lists", "csv.gz": "csv.gz"}
