@@ -78,7 +78,8 @@ def read_labels(
 
     Args:
         given: an array, a file with a column (array) of labels and perhaps one of ids,
-            or a mapping, id to label. A file of predictions with labels will do.
+            or a mapping, id to label. A file of predictions with labels will do. What
+            was read already is given back.
         id_column: name of the ids, where it is another.
         label_column: name of the labels, where it is another.
 
@@ -92,6 +93,8 @@ def read_labels(
         >>> read_labels({"a": 1, "b": 0}).labels.numbers
         array([1, 0])
     """
+    if isinstance(given, Beside):
+        return given
     if isinstance(given, Mapping) and not _has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
     try:
@@ -133,7 +136,8 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
     predictions with further columns will do.
 
     Args:
-        given: a table, or a mapping (an archive) of `[N]` arrays.
+        given: a table, or a mapping (an archive) of `[N]` arrays. What was read already
+            is given back.
         id_column: name of the ids, where it is another.
 
     Returns:
@@ -147,6 +151,8 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
         >>> read_slices({"id": [1, 2, 3], "day": ["Mon", None, "Tue"]}).slices["day"]
         array(['Mon', '', 'Tue'], dtype='<U3')
     """
+    if isinstance(given, Beside):
+        return given
     try:
         contents = read_contents(given)
         if contents.array is not None:

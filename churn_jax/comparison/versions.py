@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_jax.comparison.beside import read_ids, read_labels, read_slices
 from churn_jax.comparison.compare import compare_pair
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.join import join
@@ -84,6 +85,14 @@ def compare_versions(
         PredictionsError: there are not two versions, or they cannot be read, used or
             joined. A `ValueError`.
         ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, classes in (("v1", [0, 1, 1, 0]), ("v2", [0, 1, 0, 0])):
+        ...         np.save(Path(folder, f"{name}.npy"), classes)
+        ...     found = compare_versions(folder, labels=[0, 1, 1, 1])
+        >>> found.names, found.churn[0, 1], found.negative_flip_rate[0, 1]
+        (('v1', 'v2'), np.float64(0.25), np.float64(0.25))
     """
     if isinstance(class_map, Mapping) or class_map not in (None, "identity"):
         raise ValueError(
@@ -98,6 +107,11 @@ def compare_versions(
     ids = beside.get("ids") if ids is None else ids
     slices = beside.get("slices") if slices is None else slices
     labels = beside.get("labels") if labels is None else labels
+    # Read once, not for every version.
+    ids = None if ids is None else read_ids(ids, id_column)
+    slices = None if slices is None else read_slices(slices, id_column)
+    if labels is not None:
+        labels = read_labels(labels, id_column, label_column)
     sampling = {"level": level, "resamples": resamples, "seed": seed}
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
@@ -109,18 +123,20 @@ def compare_versions(
             prediction_column=prediction_column,
         )
         sides = _read(files, read, Path(spare))
-        if labels is None:
-            labels = _labels_of_one(sides)
         joined = functools.partial(
             join,
-            labels=labels,
+            labels=_labels_of_one(sides) if labels is None else labels,
             slices=slices,
             class_map=class_map,
             on_missing=on_missing,
-            id_column=id_column,
-            label_column=label_column,
         )
-        pairs = [joined(*two) for two in itertools.pairwise(sides)]
+        pairs: list[Pair] = []
+        for two in itertools.pairwise(sides):
+            pair = joined(*two)
+            if pairs and np.array_equal(pair.ids, pairs[0].ids):  # one copy is enough
+                same = {"ids": pairs[0].ids, "slices": pairs[0].slices}
+                pair = dataclasses.replace(pair, **same)
+            pairs.append(pair)
         examples = _in_all(pairs)
         pairs = [_on_examples(pair, examples) for pair in pairs]
         numbers = _class_numbers(pairs)
@@ -187,9 +203,9 @@ def _labels_of_one(sides: Sequence[Side]) -> Any:
     names = side.label_names or side.class_names
     if names is not None and labels.max(initial=-1) < len(names):
         labels = np.array(names)[labels]  # other versions may number them otherwise
-    if side.ids is None:
-        return labels
-    return dict(zip(side.ids.tolist(), labels.tolist(), strict=True))
+    return read_labels(
+        labels if side.ids is None else {"id": side.ids, "label": labels}
+    )
 
 
 def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
