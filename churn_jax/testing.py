@@ -119,11 +119,14 @@ def _message(result: CompareResult) -> str:
     lines += [outcome.line for outcome in result.gates if outcome.passed]
     total = result.regressions_total
     if total:
-        were = "example was" if total == 1 else "examples were"
-        are = "is" if total == 1 else "are"
+        were, are = ("example was", "is") if total == 1 else ("examples were", "are")
+        pairs = result.old.runs * result.new.runs
+        where = "" if pairs == 1 else f" in some of the {pairs} pairs of runs"
         worst = result.regressions[:_REGRESSIONS]
-        which = f"; the worst {len(worst)}" if len(worst) < total else ""
-        lines.append(f"{count_text(total)} {were} right and {are} wrong now{which}:")
+        which = f"; the worst {len(worst)}" if 0 < len(worst) < total else ""
+        end = ":" if worst else ""
+        text = f"{count_text(total)} {were} right and {are} wrong now"
+        lines.append(f"{text}{where}{which}{end}")
         lines += [f"  {_regression(regression)}" for regression in worst]
     return "\n".join(lines)
 

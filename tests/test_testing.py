@@ -41,6 +41,15 @@ def test_the_message_has_a_line_per_gate_and_the_worst_regressions():
     assert lines[4] == "  10: label 2, now 3" and len(lines) == 9
 
 
+def test_the_message_says_how_many_runs_there_are_and_lists_none_if_told_so():
+    runs = np.stack([NEW, OLD])
+    with pytest.raises(AssertionError) as caught:
+        assert_compatible(OLD, runs, labels=LABELS, max_nfr=0, regressions=0)
+    assert str(caught.value).splitlines()[2:] == [
+        "10 examples were right and are wrong now in some of the 2 pairs of runs"
+    ]
+
+
 def test_scores_tell_how_sure_the_new_version_is():
     scores = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]))
     with pytest.raises(AssertionError, match="0: label 0, now 1 with confidence 90"):
@@ -76,7 +85,7 @@ def test_slices_and_classes_are_judged():
     [
         ({}, "no condition to assert; give one, such as max_nfr=0.01"),
         ({"max_nfr": "1 percent"}, "max_nfr must be a number such as 0.02 or 2%"),
-        ({"max_nfr": 5}, "max_nfr: the limit of negative_flip_rate is a fraction"),
+        ({"max_nfr": 5}, "max_nfr: the limit of negative_flip_rate must lie"),
         ({"max_excess_churn": 0.1}, "both versions have one run"),
         ({"max_slice_nfr": 0.1}, "there are no slices"),
     ],

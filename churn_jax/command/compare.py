@@ -68,8 +68,9 @@ class Gates:
         max_class_nfr: NFR of each class, at most.
         min_class_accuracy_gain: accuracy gain of each class, at least.
         max_excess_churn: churn beyond that of retraining alone, at most; needs runs.
-        on: compare the estimate, or the bound of its interval nearer to failing.
-        min_examples: slices and classes with fewer are not judged.
+        on: the limits of these options are for the estimate, or for the bound of its
+            interval nearer to failing; a gate file says it itself. Default: estimate.
+        min_examples: slices and classes with fewer are not judged by these options.
     """
 
     gates: File = None
@@ -84,8 +85,10 @@ class Gates:
     max_class_nfr: Limit = None
     min_class_accuracy_gain: Limit = None
     max_excess_churn: Limit = None
-    on: Literal["estimate", "bound"] = "estimate"
-    min_examples: int = 1
+    on: Annotated[Literal["estimate", "bound"] | None, _shown("{estimate,bound}")] = (
+        None
+    )
+    min_examples: Annotated[int | None, _shown("COUNT")] = None
 
     def read(self) -> tuple[Gate, ...]:
         """Those of the file and of the options."""
@@ -94,7 +97,15 @@ class Gates:
             for name, value in vars(self).items()
             if name.startswith(("max_", "min_")) and name != "min_examples"
         }
-        given = gates_by_name(limits, on=self.on, min_examples=self.min_examples)
+        settings = {
+            name: getattr(self, name)
+            for name in ("on", "min_examples")
+            if getattr(self, name) is not None
+        }
+        given = gates_by_name(limits, **settings)
+        if settings and not given:
+            option = f"--{next(iter(settings)).replace('_', '-')}"
+            raise ValueError(f"{option} is for limits given as options; there are none")
         return combined(read_gates(self.gates) if self.gates else (), given)
 
 
@@ -174,6 +185,10 @@ def compare(argv: Sequence[str]) -> int:
         prog="churn-jax compare",
         description=DESCRIPTION,
     )
+    for name in ("html", "json", "markdown"):
+        path = getattr(arguments, name)
+        if path is not None and path.is_dir():
+            raise ValueError(f"--{name}: {path} is a folder; name a file")
     result = _versions(arguments) if arguments.new is None else _two(arguments)
     written = []
     if arguments.html:

@@ -139,6 +139,8 @@ def compare_pair(
         raise ValueError(f"level must lie between 0 and 1; got {level}")
     if resamples < 100:
         raise ValueError(f"resamples must be at least 100; got {resamples}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0; got {seed}")
     check_gates(gates, pair)  # before the long pass
     if scanned is None:
         scanned = scan(pair)

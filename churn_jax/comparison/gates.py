@@ -94,10 +94,11 @@ class Gate:
             raise GateError(f"the limit of {self.quantity} must be a number")
         if not math.isfinite(self.limit):
             raise GateError(f"the limit of {self.quantity} must be finite")
-        if self.unit in ("share", "points") and abs(self.limit) > 1:
+        least = {"share": 0, "points": -1}.get(self.unit)
+        if least is not None and not least <= self.limit <= 1:
             raise GateError(
-                f"the limit of {self.quantity} is a fraction and {self.limit:g} lies "
-                f'beyond 1; write 0.05 or "5%" for 5 %'
+                f"the limit of {self.quantity} must lie between {least} and 1, got "
+                f'{self.limit:g}; write 0.05 or "5%" for 5 %'
             )
         for name, allowed in (("bound", ("max", "min")), ("on", ("estimate", "bound"))):
             if getattr(self, name) not in allowed:

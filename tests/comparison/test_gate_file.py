@@ -82,7 +82,7 @@ def test_every_quantity_has_a_key(bound):
         ("max-nfr = true", "max-nfr: the limit must be a number such as 0.02 or 2%"),
         ("max-nfr = nan", "max-nfr: the limit must be a number"),
         (f"max-nfr = 1{'0' * 400}", "max-nfr: the limit must be a number"),
-        ("max-nfr = 2", "max-nfr: the limit of negative_flip_rate is a fraction"),
+        ("max-nfr = 2", "max-nfr: the limit of negative_flip_rate must lie"),
         ("max-nfr = {on = 'bound'}", "max-nfr: a gate needs a limit"),
         ("[slices]\nmax-nfr = {on = 'bound'}", "slices.max-nfr: a gate needs a limit"),
         ("max-nfr = {limit = 0.1, of = 1}", "max-nfr: unknown key 'of'"),

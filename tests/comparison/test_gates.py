@@ -185,7 +185,12 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
     [
         ({"quantity": "chrun"}, "no quantity 'chrun' for a gate; did you mean churn?"),
         ({"quantity": "kappa", "grouping": "class"}, "of classes and slices"),
-        ({"limit": 5}, 'is a fraction and 5 lies beyond 1; write 0.05 or "5%"'),
+        ({"limit": 5}, 'between 0 and 1, got 5; write 0.05 or "5%" for 5 %'),
+        ({"limit": -0.1}, "churn must lie between 0 and 1, got -0.1"),
+        (
+            {"quantity": "accuracy_gain", "limit": -5},
+            "accuracy_gain must lie between -1 and 1, got -5",
+        ),
         ({"limit": math.nan}, "must be finite"),
         ({"limit": "0.1"}, "must be a number"),
         ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
