@@ -232,7 +232,7 @@ class GateOutcome:
     line: str
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class CompareResult:
     """Everything that `compare` finds; shows itself in a notebook and a terminal.
 
@@ -291,6 +291,12 @@ class CompareResult:
             known = ", ".join(self.quantities)
             raise KeyError(f"no quantity {name!r} in this comparison; it has {known}")
         return self.quantities[name]
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens, and `print` shows them."""
+        sides = f"{self.old.name} -> {self.new.name}"
+        churn = f"churn {self['churn'].value:.4g}"
+        return f"<CompareResult {sides}: {self.examples:,} examples, {churn}>"
 
     def __str__(self) -> str:
         """The tables as they are printed in a terminal, without colours."""

@@ -69,7 +69,7 @@ class VersionsResult:
         return float(sum(step[name].value for step in self.steps))
 
     def __repr__(self) -> str:
-        """One line; all numbers would fill screens."""
+        """One line; all numbers would fill screens, and `print` shows them."""
         names = ", ".join(self.names)
         return f"<VersionsResult of {names}: {self.examples:,} examples>"
 

@@ -124,7 +124,12 @@ def test_the_text_fits_a_narrow_terminal(result):
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith(("PASS", "FAIL ")) for line in lines) == 8
     assert str(result) == plain_versions(result)
-    assert len(repr(result)) < 200
+
+
+def test_a_prompt_shows_one_line(result):
+    assert repr(result).startswith("<VersionsResult of v0, v1, v2, v3, v4")
+    churn = f"churn {result.churn[0, 1]:.4g}>"
+    assert repr(result.steps[0]) == f"<CompareResult v0 -> v1: 80 examples, {churn}"
 
 
 def test_a_matrix_that_does_not_fit_is_named(result):
