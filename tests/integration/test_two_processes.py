@@ -114,7 +114,7 @@ def test_open_mpi_tells_who_takes_part(tmp_path):
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("Report:") == 1
+    assert done.stdout.count(" s. Report:") == 1
     record = json.loads((out / "study.json").read_text())
     assert len(record["devices"]) == 2
 
