@@ -36,12 +36,13 @@ def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
         axes.set_xticks(np.arange(size) + 0.5, _ticks(labels), **_slanted(labels))
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
+        digits = 1 if shown.max() >= 1 else 2
         if size <= MOST_NUMBERS:
             for i, j in np.argwhere(~np.ma.getmaskarray(shown)):
                 axes.text(
                     j + 0.5,
                     i + 0.5,
-                    f"{shown[i, j]:.1f}",
+                    f"{shown[i, j]:.{digits}f}",
                     ha="center",
                     va="center",
                     fontsize=8,
