@@ -1,9 +1,10 @@
 """Which class of the old version is which class of the new one, as a user says it."""
 
+import collections
 import csv
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,17 +82,20 @@ def _checked(pairs: list[tuple[Any, Any]], what: str) -> dict[str, str]:
         raise PredictionsError(f"the {what} is empty")
     found = dict(text)
     if len(found) < len(text):
-        olds = [old for old, _ in text]
-        twice = sorted({old for old in olds if olds.count(old) > 1})
+        twice = _twice(old for old, _ in text)
         raise PredictionsError(f"the {what} maps old classes {some(twice)} twice")
-    news = list(found.values())
-    if twice := sorted({new for new in news if news.count(new) > 1}):
+    if twice := _twice(found.values()):
         olds = [old for old, new in text if new == twice[0]]
         raise PredictionsError(
             f"the {what} maps two old classes to one new class: {' and '.join(olds)} "
             f"to {twice[0]}"
         )
     return found
+
+
+def _twice(values: Iterable[str]) -> list[str]:
+    counts = collections.Counter(values)
+    return sorted(value for value, count in counts.items() if count > 1)
 
 
 def _text(value: Any) -> str:

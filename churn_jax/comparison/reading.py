@@ -1,5 +1,6 @@
 """One version's predictions, from a file or an object of any framework."""
 
+import collections
 import dataclasses
 import os
 from pathlib import Path
@@ -155,8 +156,12 @@ def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | No
         raise PredictionsError(
             f"class_names must name {classes} classes; there are {len(names)} names"
         )
-    if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise PredictionsError(f"class names must differ; {some(twice)} occur again")
+    if len(set(names)) < len(names):
+        counts = collections.Counter(names)
+        twice = [name for name, count in counts.items() if count > 1]
+        raise PredictionsError(
+            f"class names must differ; {some(twice)} occur more than once"
+        )
     if "" in names:
         raise PredictionsError("a class has an empty name")
     if [as_number(n) for n in names] == list(range(classes)):
