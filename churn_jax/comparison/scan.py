@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 
+from churn_jax.comparison.file_order import in_file_order, in_order_of
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.scanned import Scanned, ScannedSide
 from churn_jax.comparison.score_faults import check_faults, some_ids
@@ -18,6 +19,7 @@ __all__ = ["scan"]
 
 _BLOCK_BYTES = 4 << 20  # of one thread: stays near a core, and is worth the calls
 _THREADS = 8
+_LONG = 200  # classes from which on broadcasting row by row is faster
 
 
 def scan(pair: Pair) -> Scanned:
@@ -45,6 +47,7 @@ def scan(pair: Pair) -> Scanned:
         >>> scan(Pair(*sides, np.arange(2), 2)).new.predicted
         array([[0, 1]], dtype=int32)
     """
+    pair, place = in_file_order(pair)
     old, new = (
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
@@ -59,12 +62,13 @@ def scan(pair: Pair) -> Scanned:
     if sides:
         _over_blocks(pair.examples, sides, together)
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
-    return Scanned(
+    scanned = Scanned(
         old.kept if isinstance(old, SidePass) else old,
         new.kept if isinstance(new, SidePass) else new,
         together.surrogate if together else None,
         together.displacement if together else None,
     )
+    return scanned if place is None else in_order_of(scanned, place)
 
 
 def _over_blocks(
@@ -73,6 +77,7 @@ def _over_blocks(
     """Runs through all examples in blocks of rows, on a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
     rows = min(max(1, _BLOCK_BYTES // row_bytes), examples)
+    long = all(s.side.classes >= _LONG and s.reader.dtype == np.float32 for s in sides)
     starts, lock = iter(range(0, examples, rows)), threading.Lock()
 
     def next_start() -> int | None:
@@ -82,6 +87,8 @@ def _over_blocks(
     def work() -> None:
         rooms = [side.room(rows) for side in sides]
         spare = np.empty((rows, together.shared if together else 0), np.float32)
+        if long:
+            np.setbufsize(16)  # of this thread: NumPy else copies what is broadcast
         with np.errstate(all="ignore"):  # faulty rows are told of at the end
             while (start := next_start()) is not None:
                 stop = min(start + rows, examples)
