@@ -16,6 +16,7 @@ BELOW = {
     "_checks": ("typing",),
     "divergences": ("typing", "_checks"),
     "predictions": (),
+    "prediction_shards": ("predictions",),  # the same in many files
     "equations": (),
     "class_sets": (),
     "losses": ("divergences", "class_sets"),
@@ -26,10 +27,24 @@ BELOW = {
     "ensembles": ("typing", "_checks", "class_sets", "divergences"),
     "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("losses", "perturbations", "ensembles"),
-    "training": ("methods", "ensembles", "metrics", "models", "data", "predictions"),
+    "training": (
+        "methods",
+        "ensembles",
+        "metrics",
+        "models",
+        "data",
+        "predictions",
+        "prediction_shards",
+    ),
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     "reports": ("metrics", "predictions", "analysis"),  # tests of significance
-    "comparison": ("reports", "analysis", "predictions", "class_sets"),  # pages
+    "comparison": (
+        "reports",  # pages
+        "analysis",
+        "predictions",
+        "prediction_shards",
+        "class_sets",
+    ),
     "testing": ("comparison",),
     "studies": (
         "training",
@@ -39,6 +54,7 @@ BELOW = {
         "models",
         "data",
         "predictions",
+        "prediction_shards",
     ),
     "planning": ("studies", "training", "models", "data", "ensembles"),
     "command": (
@@ -63,7 +79,7 @@ HEAVY = {
 }
 
 # Files that read and order data are NumPy only, so that loader processes stay light.
-JAX_FREE = ("data/", "predictions.py", "equations.py")
+JAX_FREE = ("data/", "predictions.py", "prediction_shards/", "equations.py")
 EXCEPT = ("data/augment.py",)
 
 

@@ -1,0 +1,110 @@
+"""The files of a shard: their names, the types in them, and one read whole."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["INDEX", "as_ids", "as_labels", "read_array", "shard_path", "stored_dtype"]
+
+INDEX = "index.json"
+
+
+def shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:
+    """Where a part of a shard is.
+
+    Example:
+        >>> shard_path(Path("p"), "ids", 0, 2).name
+        'ids-00000-of-00002.npy'
+    """
+    return folder / f"{part}-{shard:05d}-of-{shards:05d}.npy"
+
+
+def stored_dtype(name: str) -> np.dtype:
+    """The type of stored logits.
+
+    Raises:
+        PredictionsError: logits are not stored so.
+    """
+    if name in ("float32", "float16"):
+        return np.dtype(name)
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    raise PredictionsError(
+        f"logits are stored as float32, float16 or bfloat16; got {name}"
+    )
+
+
+def as_ids(ids: Any) -> np.ndarray:
+    """Ids as an array `[n]` of integers or strings.
+
+    Raises:
+        PredictionsError: they are something else.
+    """
+    ids = np.asarray(ids)
+    if ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.flat):
+        ids = ids.astype("U")
+    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
+        raise PredictionsError(
+            f"ids must be [n] integers or strings; got {ids.dtype} of shape {ids.shape}"
+        )
+    return ids
+
+
+def as_labels(labels: Any) -> np.ndarray:
+    """Labels as an array `[n]` of int64.
+
+    Raises:
+        PredictionsError: they are no integers, or negative.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise PredictionsError(
+            f"labels must be [n] integers; got {labels.dtype} of shape {labels.shape}"
+        )
+    if labels.min(initial=0) < 0:
+        raise PredictionsError(
+            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
+        )
+    return labels.astype(np.int64)
+
+
+def read_array(path: Path, mapped: bool = False) -> np.ndarray:
+    """The array of a `.npy` file that must hold all of it.
+
+    Args:
+        path: the file.
+        mapped: read the numbers when they are used.
+
+    Returns:
+        The array; two bytes without a type are bfloat16.
+
+    Raises:
+        PredictionsError: the file is truncated, damaged or no such file.
+    """
+    try:
+        with open(path, "rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("the version of its format is not 1.0")
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            start = file.tell()
+        if fortran or dtype.hasobject:
+            raise ValueError("its numbers are not in rows")
+    except (ValueError, EOFError) as error:
+        raise PredictionsError(f"{path.name} is damaged ({error})") from error
+    needed = start + dtype.itemsize * math.prod(shape)
+    there = path.stat().st_size
+    if there != needed:
+        raise PredictionsError(
+            f"{path.name} has {there:,} bytes of {needed:,}; it is truncated or damaged"
+        )
+    if mapped and 0 not in shape:
+        array = np.memmap(path, dtype, "r", start, shape)
+    else:
+        array = np.fromfile(path, dtype, offset=start).reshape(shape)
+    return array.view(stored_dtype("bfloat16")) if dtype.str == "|V2" else array

@@ -1,0 +1,208 @@
+"""A folder of shards as a whole: the index that closes it, and reading it."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.prediction_shards.files import (
+    INDEX,
+    as_ids,
+    as_labels,
+    read_array,
+    shard_path,
+)
+from churn_jax.prediction_shards.rows import ShardedRows
+from churn_jax.predictions import PredictionsError, replace_file
+
+__all__ = ["INDEX", "ShardedPredictions", "read_shards", "write_index"]
+
+_FORMAT = "churn_jax prediction shards"
+_VERSION = 1
+_EXAMPLES = 3  # how many ids a message names
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ShardedPredictions:
+    """Logits of `R` runs on `N` examples, in files that are read when they are used.
+
+    Attributes:
+        ids: `[N]` unique integers or strings, shard after shard.
+        labels: `[N]` int64 class ids.
+        values: `[R, N, C]` logits over memory-mapped files; not checked.
+        meta: facts about where they come from, as in `Predictions`.
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    values: ShardedRows
+    meta: dict[str, Any]
+
+
+def write_index(
+    folder: str | os.PathLike, shards: int, meta: Mapping[str, Any] | None = None
+) -> Path:
+    """Says that all shards are there; one process does it after all have closed theirs.
+
+    Args:
+        folder: of the shards.
+        shards: how many there are.
+        meta: JSON-ready facts, as in `Predictions`.
+
+    Returns:
+        The path of the index.
+
+    Raises:
+        PredictionsError: a shard is missing, damaged or does not fit the others, an id
+            is there twice, or `meta` is not JSON-ready.
+    """
+    folder = Path(folder)
+    try:
+        _, _, values = _read_all(folder, shards)
+        index = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "shards": shards,
+            "runs": values.shape[0],
+            "examples": values.shape[1],
+            "classes": values.shape[2],
+            "dtype": values.dtype.name,
+            "meta": dict(meta or {}),
+        }
+        text = json.dumps(index, indent=1)
+    except PredictionsError as error:
+        raise PredictionsError(f"{folder}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise PredictionsError(f"{folder}: meta must be JSON-ready; {error}") from error
+    with replace_file(folder / INDEX) as file:
+        file.write(text.encode())
+    return folder / INDEX
+
+
+def read_shards(folder: str | os.PathLike) -> ShardedPredictions:
+    """Opens a folder of shards; logits are read when they are used.
+
+    Args:
+        folder: that `write_index` has finished.
+
+    Returns:
+        `ShardedPredictions`.
+
+    Raises:
+        PredictionsError: the index is missing or of something else, or a shard is
+            missing, truncated, of another shape or has ids of another; begins with the
+            folder.
+    """
+    folder = Path(folder)
+    try:
+        index = _read_index(folder / INDEX)
+        ids, labels, values = _read_all(folder, index["shards"])
+        _check_agrees(index, values)
+    except PredictionsError as error:
+        raise PredictionsError(f"{folder}: {error}") from error
+    return ShardedPredictions(ids, labels, values, index["meta"])
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise PredictionsError(
+            f"there is no {INDEX}, so these predictions are not there or not finished"
+        )
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PredictionsError(f"{INDEX} is damaged ({error})") from error
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+        raise PredictionsError(f"{INDEX} is not one of prediction shards")
+    if index.get("version") != _VERSION:
+        raise PredictionsError(
+            f"{INDEX} has version {index.get('version')!r}; this release reads version "
+            f"{_VERSION}"
+        )
+    wanted = {"shards": int, "runs": int, "examples": int, "classes": int}
+    for name, kind in {**wanted, "dtype": str, "meta": dict}.items():
+        if not isinstance(index.get(name), kind):
+            raise PredictionsError(
+                f"{name} in {INDEX} must be {kind.__name__}; got {index.get(name)!r}"
+            )
+    return index
+
+
+def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, ShardedRows]:
+    """Ids, labels and logits of all shards, which fit together."""
+    if shards < 1:
+        raise PredictionsError(f"there must be one shard at least; got {shards}")
+    ids, labels, logits = [], [], []
+    for shard in range(shards):
+        try:
+            paths = {
+                part: shard_path(folder, part, shard, shards)
+                for part in ("ids", "labels", "logits")
+            }
+            if missing := [p.name for p in paths.values() if not p.is_file()]:
+                raise PredictionsError(f"is missing ({', '.join(missing)})")
+            ids.append(as_ids(read_array(paths["ids"])))
+            labels.append(as_labels(read_array(paths["labels"])))
+            logits.append(read_array(paths["logits"], mapped=True))
+            _check_shard(ids, labels, logits)
+        except PredictionsError as error:
+            raise PredictionsError(f"shard {shard} of {shards}: {error}") from error
+    return _joined_ids(ids), np.concatenate(labels), ShardedRows(logits)
+
+
+def _check_shard(ids: list, labels: list, logits: list) -> None:
+    """The last shard is consistent, and of the shape of the first."""
+    last, first = logits[-1], logits[0]
+    if last.ndim != 3 or last.dtype.name not in ("float32", "float16", "bfloat16"):
+        raise PredictionsError(
+            "logits must be [R, n, C] float32, float16 or bfloat16; got "
+            f"{last.dtype} of shape {last.shape}"
+        )
+    if not len(ids[-1]) == len(labels[-1]) == last.shape[1]:
+        raise PredictionsError(
+            f"it has {len(ids[-1])} ids, {len(labels[-1])} labels and logits of "
+            f"{last.shape[1]} examples"
+        )
+    for what, here, there in (
+        ("runs", last.shape[0], first.shape[0]),
+        ("classes", last.shape[2], first.shape[2]),
+        ("logits in", last.dtype.name, first.dtype.name),
+    ):
+        if here != there:
+            raise PredictionsError(f"{what} {here}, but {what} {there} in shard 0")
+    if (ids[-1].dtype.kind == "U") != (ids[0].dtype.kind == "U"):
+        raise PredictionsError(
+            f"ids are {ids[-1].dtype}, but {ids[0].dtype} in shard 0"
+        )
+
+
+def _joined_ids(parts: list[np.ndarray]) -> np.ndarray:
+    ids = np.concatenate(parts)
+    order = np.argsort(ids, kind="stable")
+    again = order[1:][ids[order[1:]] == ids[order[:-1]]]
+    if again.size:
+        twice = np.unique(ids[again])
+        shards = [i for i, part in enumerate(parts) if np.isin(twice[0], part)]
+        where = " and ".join(map(str, shards))
+        more = ", ..." if twice.size > _EXAMPLES else ""
+        named = ", ".join(map(str, twice[:_EXAMPLES])) + more
+        raise PredictionsError(
+            f"{twice.size} ids occur more than once, for example {named}; the first of "
+            f"them in shard {where}"
+        )
+    return ids
+
+
+def _check_agrees(index: dict[str, Any], values: ShardedRows) -> None:
+    runs, examples, classes = values.shape
+    found = {"runs": runs, "examples": examples, "classes": classes}
+    for name, value in {**found, "dtype": values.dtype.name}.items():
+        if index[name] != value:
+            raise PredictionsError(
+                f"{INDEX} says {name} {index[name]}, the shards have {value}; they are "
+                "of two writings"
+            )
