@@ -4,12 +4,13 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from churn_jax.comparison.npy_file import as_real, read_npy, read_npz
 from churn_jax.comparison.table_file import check_columns, read_csv, read_parquet
+from churn_jax.prediction_shards import INDEX, ShardedRows, read_shards
 from churn_jax.predictions import Predictions, PredictionsError
 
 __all__ = ["ENDINGS", "Contents", "as_array", "as_table", "read_contents"]
@@ -96,6 +97,8 @@ def as_array(given: Any, what: str) -> np.ndarray:
     Raises:
         PredictionsError: NumPy cannot make an array of it.
     """
+    if isinstance(given, ShardedRows):  # read as an array is, but never as a whole
+        return cast(np.ndarray, given)
     if isinstance(given, np.memmap):
         return as_real(given)
     if hasattr(given, "detach") and hasattr(given, "cpu"):  # a PyTorch tensor
@@ -141,8 +144,10 @@ def as_table(given: Mapping[str, Any]) -> Any:
 
 def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
     if path.is_dir():
+        if (path / INDEX).is_file():
+            return _read_shards(path)
         if not (path / _IN_FOLDER).is_file():
-            raise PredictionsError(f"is a folder without {_IN_FOLDER}")
+            raise PredictionsError(f"is a folder without {_IN_FOLDER} or {INDEX}")
         path = path / _IN_FOLDER
     if not path.exists():
         raise PredictionsError("there is no such file")
@@ -163,6 +168,16 @@ def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
             notes = (f"{path.name}: the last line has no end; it may be cut short.",)
         return Contents(table=read_csv(path, numeric), notes=notes)
     raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
+
+
+def _read_shards(folder: Path) -> Contents:
+    try:
+        found = read_shards(folder)
+    except PredictionsError as error:  # names the folder, which the caller does too
+        raise PredictionsError(str(error).removeprefix(f"{folder}: ")) from error
+    rows = cast(np.ndarray, found.values)
+    of = {"ids": found.ids, "labels": found.labels, "logits": rows}
+    return Contents(arrays={**of, "meta": cast(np.ndarray, found.meta)})
 
 
 def _ends_line(path: Path) -> bool:

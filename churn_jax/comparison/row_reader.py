@@ -6,6 +6,7 @@ import threading
 import numpy as np
 
 from churn_jax.comparison.half_precision import widen
+from churn_jax.prediction_shards import ShardedRows
 
 __all__ = ["RowReader"]
 
@@ -19,7 +20,8 @@ class RowReader:
     """Reads blocks of rows as numbers that can be computed with.
 
     Args:
-        values: `[R, N_side, C]` scores of any real dtype, perhaps memory-mapped.
+        values: `[R, N_side, C]` scores of any real dtype, perhaps memory-mapped, or
+            `ShardedRows`.
         rows: `[N]` which rows, in which order; None for all as they are.
 
     Attributes:
@@ -32,15 +34,17 @@ class RowReader:
                [1., 0., 0.]], dtype=float32)
     """
 
-    def __init__(self, values: np.ndarray, rows: np.ndarray | None):
+    def __init__(self, values: np.ndarray | ShardedRows, rows: np.ndarray | None):
+        sharded = isinstance(values, ShardedRows)
         # As a plain array: every operation on a memory-mapped one costs extra.
-        self._values, self._rows = np.asarray(values), rows
+        self._values, self._rows = values if sharded else np.asarray(values), rows
         exact = np.can_cast(values.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
         self._half = values.dtype == np.float16 or (
             values.dtype.name == "bfloat16" and values.dtype.isnative
         )
-        self._mapping = _mapping(values)
+        found = map(_mapping, values.parts if sharded else (values,))
+        self._mappings = [mapping for mapping in found if mapping is not None]
         # With several runs a read touches one of them only.
         row_bytes = values.shape[2] * values.dtype.itemsize
         self._row_bytes = row_bytes if rows is None else row_bytes + _PAGES_BYTES
@@ -60,7 +64,7 @@ class RowReader:
             `[stop - start, C]`, a part of `out`.
         """
         out = out[: stop - start]
-        step = _CHOSEN if self._mapping and self._rows is not None else stop - start
+        step = _CHOSEN if self._mappings and self._rows is not None else stop - start
         for first in range(start, stop, max(step, 1)):
             last = min(first + step, stop)
             self._convert(run, first, last, out[first - start : last - start])
@@ -68,10 +72,8 @@ class RowReader:
         return out
 
     def _convert(self, run: int, start: int, stop: int, out: np.ndarray) -> None:
-        values = self._values[run]
-        block = (
-            values[start:stop] if self._rows is None else values[self._rows[start:stop]]
-        )
+        rows = slice(start, stop) if self._rows is None else self._rows[start:stop]
+        block = self._values[run, rows]
         if self._half:
             widen(block, out)
         else:
@@ -79,14 +81,15 @@ class RowReader:
 
     def _give_back(self, rows: int) -> None:
         """Drops the mapped pages now and then; they are read again when needed."""
-        if self._mapping is None:
+        if not self._mappings:
             return
         with self._lock:
             self._touched += rows * self._row_bytes
             if self._touched < _MAPPED_BYTES:
                 return
             self._touched = 0
-        self._mapping.madvise(mmap.MADV_DONTNEED)
+        for mapping in self._mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapping(values: np.ndarray) -> mmap.mmap | None:

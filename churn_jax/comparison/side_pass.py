@@ -67,7 +67,7 @@ class SidePass:
         shape = rows, self.side.classes
         return [
             (np.empty(shape, self.reader.dtype), np.empty(shape, np.float32))
-            for _ in self.side.values
+            for _ in range(len(self.side.values))
         ]
 
     def blocks(self, start: int, stop: int, room: Room) -> list[Block]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from churn_jax.prediction_shards import INDEX
 from churn_jax.predictions import PredictionsError
 
 __all__ = ["VersionFiles", "find_versions", "natural_order"]
@@ -43,9 +44,10 @@ def find_versions(
     """The versions in a folder.
 
     A version is a file of predictions, called like the file without its ending, or a
-    folder with a file `predictions.npz` (or another ending) inside, called like the
-    folder. Files called `labels`, `ids` and `slices` are about all versions. In the
-    folder of a study of this library the versions are its rows.
+    folder with a file `predictions.npz` (or another ending) or the `index.json` of
+    shards inside, called like the folder. Files called `labels`, `ids` and `slices` are
+    about all versions. In the folder of a study of this library the versions are its
+    rows.
 
     Args:
         folder: where to look, not deeper than one folder.
@@ -122,6 +124,8 @@ def _predictions_of(entry: Path) -> Path | None:
             f"{entry}: both {there[0].name} and {there[1].name} are there; only one "
             "can be the version's predictions"
         )
+    if (entry / INDEX).is_file():
+        return entry
     return there[0] if there else None
 
 

@@ -24,6 +24,7 @@ from churn_jax.comparison.version_files import VersionFiles, find_versions
 from churn_jax.comparison.version_matrix import version_matrices
 from churn_jax.comparison.versions_result import VersionsResult
 from churn_jax.comparison.versions_text import print_versions
+from churn_jax.prediction_shards import ShardedRows
 from churn_jax.predictions import PredictionsError
 
 __all__ = ["VersionsResult", "compare_versions", "print_versions"]
@@ -183,7 +184,7 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
     held = 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
         side = read(path, name)
-        if not isinstance(side.values, np.memmap):
+        if not isinstance(side.values, np.memmap | ShardedRows):
             held += side.values.nbytes
             if held > _IN_MEMORY:
                 held -= side.values.nbytes

@@ -1,0 +1,328 @@
+"""Predictions in shards: the numbers of one file, in any order, or one sentence."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import churn_jax
+from churn_jax.comparison import row_reader
+from churn_jax.comparison.reading import read_side
+from churn_jax.comparison.row_reader import RowReader
+from churn_jax.comparison.versions import compare_versions
+from churn_jax.prediction_shards import (
+    INDEX,
+    ShardedRows,
+    ShardWriter,
+    read_shards,
+    write_index,
+)
+from churn_jax.predictions import Predictions, PredictionsError, save_predictions
+
+R, N, C = 2, 23, 4
+
+
+def _drawn(rng, runs=R):
+    ids = rng.permutation(N) * 3 + 1
+    logits = rng.normal(size=(runs, N, C)).astype(np.float32)
+    return ids, rng.integers(0, C, N), logits
+
+
+def _write(folder, ids, labels, logits, parts, dtype="float32", batch=4, meta=None):
+    """A shard per array of rows in `parts`, as many processes would write them."""
+    for shard, rows in enumerate(parts):
+        runs, _, classes = logits.shape
+        with ShardWriter(
+            folder, shard, len(parts), ids[rows], labels[rows], runs, classes, dtype
+        ) as writer:
+            for start in range(0, len(rows), batch):
+                writer.write(logits[:, rows[start : start + batch]])
+    return write_index(folder, len(parts), meta).parent
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_is_written_batch_by_batch_is_read(rng, tmp_path, shards, dtype):
+    ids, labels, logits = _drawn(rng)
+    parts = np.array_split(rng.permutation(N), shards)
+    meta = {"method": "erm"}
+    found = read_shards(_write(tmp_path, ids, labels, logits, parts, dtype, meta=meta))
+    order = np.concatenate(parts)
+    stored = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    np.testing.assert_array_equal(found.ids, ids[order])
+    np.testing.assert_array_equal(found.labels, labels[order])
+    np.testing.assert_array_equal(found.values, logits[:, order].astype(stored))
+    assert found.values.dtype == stored
+    assert found.meta == meta
+    assert all(isinstance(part, np.memmap) for part in found.values.parts)
+    assert len(list(tmp_path.iterdir())) == 3 * shards + 1
+
+
+def test_rows_are_picked_as_from_one_array(rng):
+    whole = rng.normal(size=(3, 17, 2))
+    cuts = [whole[:, a:b] for a, b in ((0, 5), (5, 5), (5, 6), (6, 17), (17, 17))]
+    rows = ShardedRows(cuts)
+    assert (rows.shape, rows.ndim, len(rows)) == (whole.shape, 3, 3)
+    assert (rows.size, rows.nbytes) == (whole.size, whole.nbytes)
+    for start in range(18):
+        for stop in range(start, 18):
+            part = rows[1, start:stop]
+            np.testing.assert_array_equal(part, whole[1, start:stop])
+    assert np.shares_memory(rows[1, 7:12], whole)
+    for picked in (
+        [3],
+        [16, 0, 5, 5],
+        [],
+        [-1, -17],
+        np.arange(17) > 9,
+        slice(1, 16, 4),
+    ):
+        of = np.asarray(picked, int) if isinstance(picked, list) else picked
+        np.testing.assert_array_equal(rows[2, of], whole[2, of])
+    np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
+    np.testing.assert_array_equal(rows[1], whole[1])
+    chosen = rows[[2, 0]]
+    assert isinstance(chosen, ShardedRows)
+    np.testing.assert_array_equal(chosen, whole[[2, 0]])
+    np.testing.assert_array_equal(chosen[0, 4:8], whole[2, 4:8])
+    for wrong in ((3, 0), (0, 17), (0, [-18]), (0, 1.5), ([0, 1], 2)):
+        with pytest.raises(IndexError):
+            rows[wrong]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_shards_compare_as_one_file_does(rng, tmp_path, shards):
+    """Whoever wrote which examples in which order."""
+    ids, labels, logits = _drawn(rng)
+    moved = logits + rng.normal(size=logits.shape).astype(np.float32)
+    for name, values in (("old", logits), ("new", moved)):
+        save_predictions(tmp_path / f"{name}.npz", Predictions(ids, labels, values))
+        parts = np.array_split(rng.permutation(N), shards)
+        _write(tmp_path / name, ids, labels, values, parts)
+    of_files, of_shards, mixed = (
+        churn_jax.compare(tmp_path / a, tmp_path / b, resamples=100)
+        for a, b in (("old.npz", "new.npz"), ("old", "new"), ("old.npz", "new"))
+    )
+    assert mixed.quantities == of_files.quantities  # in the order of the old examples
+    assert mixed.regressions == of_files.regressions
+    assert len(of_files.regressions) > 3
+    assert [r.id for r in of_shards.regressions] == [r.id for r in mixed.regressions]
+    assert of_shards.quantities.keys() == of_files.quantities.keys()
+    for name, found in of_files.quantities.items():
+        # Sums run over the examples in another order.
+        assert of_shards[name].value == pytest.approx(found.value, rel=1e-6), name
+
+
+def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path):
+    ids, labels, logits = _drawn(rng, runs=3)
+    logits[1] = np.nan
+    folder = _write(
+        tmp_path,
+        ids,
+        labels,
+        logits,
+        [np.arange(N)],
+        meta={"stopped": [{"replica": 1}]},
+    )
+    side = read_side(folder)
+    assert side.runs == (0, 2)
+    assert isinstance(side.values, ShardedRows)
+    np.testing.assert_array_equal(side.values, logits[[0, 2]])
+
+
+@pytest.mark.parametrize("rows", [None, np.array([20, 3, 4, 19, 0])])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_mapped_pages_are_given_back_and_read_again(
+    rng, tmp_path, monkeypatch, rows, dtype
+):
+    ids, labels, logits = _drawn(rng)
+    logits = logits.astype(np.float16).astype(ml_dtypes.bfloat16).astype(np.float32)
+    parts = np.array_split(np.arange(N), 3)
+    folder = _write(tmp_path, ids, labels, logits, parts, dtype)
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
+    reader = RowReader(read_shards(folder).values, rows)
+    count = N if rows is None else len(rows)
+    for _ in range(2):
+        out = reader.read(1, 0, count, np.empty((count, C), reader.dtype))
+        expected = logits[1] if rows is None else logits[1, rows]
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_folder_of_versions_may_hold_shards(rng, tmp_path):
+    ids, labels, logits = _drawn(rng, runs=1)
+    _write(tmp_path / "v1", ids, labels, logits, np.array_split(np.arange(N), 2))
+    save_predictions(
+        tmp_path / "v2" / "predictions.npz", Predictions(ids, labels, -logits)
+    )
+    found = compare_versions(tmp_path, resamples=100)
+    expected = np.mean(logits[0].argmax(1) != (-logits[0]).argmax(1))
+    assert found.churn[0, 1] == found.churn[1, 0] == pytest.approx(expected)
+
+
+@pytest.fixture
+def written(rng, tmp_path):
+    folder = tmp_path / "p"
+    return _write(folder, *_drawn(rng), np.array_split(np.arange(N), 2))
+
+
+def _name(part, shard):
+    return f"{part}-{shard:05d}-of-00002.npy"
+
+
+def _damage(folder, what):
+    index = json.loads((folder / INDEX).read_text())
+    logits = folder / _name("logits", 1)
+    if what == "no index":
+        (folder / INDEX).unlink()
+    elif what == "missing":
+        logits.unlink()
+    elif what == "truncated":
+        logits.write_bytes(logits.read_bytes()[:-5])
+    elif what == "header":
+        logits.write_bytes(b"\x93NUMPY\x01\x00")
+    elif what == "classes":
+        np.save(logits, np.zeros((R, 11, C + 1), np.float32))
+    elif what == "runs":
+        np.save(logits, np.zeros((1, 11, C), np.float32))
+    elif what == "dtype":
+        np.save(logits, np.zeros((R, 11, C), np.float16))
+    elif what == "float64":
+        np.save(logits, np.zeros((R, 11, C)))
+    elif what == "ids":
+        np.save(folder / _name("ids", 1), np.arange(3))
+    elif what == "text ids":
+        np.save(folder / _name("ids", 1), np.array([f"a{i}" for i in range(11)]))
+    elif what == "twice":
+        np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
+    elif what == "labels":
+        np.save(folder / _name("labels", 1), np.full(11, -1))
+    elif what == "json":
+        (folder / INDEX).write_text("{")
+    elif what == "other json":
+        (folder / INDEX).write_text("[1]")
+    else:
+        name, value = what
+        (folder / INDEX).write_text(json.dumps({**index, name: value}))
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("no index", "no index.json, so these predictions are not there or not fin"),
+        ("missing", r"shard 1 of 2: is missing \(logits-00001-of-00002.npy\)"),
+        ("truncated", "shard 1 of 2: logits-.* has 475 bytes of 480; it is truncated"),
+        ("header", "shard 1 of 2: logits-00001-of-00002.npy is damaged"),
+        ("classes", "shard 1 of 2: classes 5, but classes 4 in shard 0"),
+        ("runs", "shard 1 of 2: runs 1, but runs 2 in shard 0"),
+        ("dtype", "shard 1 of 2: logits in float16, but logits in float32 in shard 0"),
+        ("float64", r"bfloat16; got float64 of shape \(2, 11, 4\)"),
+        ("ids", "shard 1 of 2: it has 3 ids, 11 labels and logits of 11 examples"),
+        ("text ids", "shard 1 of 2: ids are <U3, but int64 in shard 0"),
+        ("twice", r"11 ids occur more than once, for example .*in shard 0 and 1"),
+        ("labels", "shard 1 of 2: labels must be at least 0; 11 are negative"),
+        ("json", "index.json is damaged"),
+        ("other json", "index.json is not one of prediction shards"),
+        (("format", "x"), "index.json is not one of prediction shards"),
+        (("version", 2), "has version 2; this release reads version 1"),
+        (("shards", 3), "shard 0 of 3: is missing"),
+        (("shards", 0), "one shard at least; got 0"),
+        (("shards", "2"), "shards in index.json must be int; got '2'"),
+        (("meta", []), "meta in index.json must be dict"),
+        (("examples", 22), "says examples 22, the shards have 23; they are of two"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_sentence(written, what, message):
+    _damage(written, what)
+    with pytest.raises(PredictionsError, match=message) as error:
+        read_shards(written)
+    assert str(error.value).startswith(f"{written}: ")
+    assert str(error.value).count(str(written)) == 1
+    if what != "no index":  # then the folder is none of shards
+        with pytest.raises(PredictionsError, match=message) as error:
+            read_side(written)
+        assert str(error.value).count(str(written)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shard": 2}, "got shard 2 of 2"),
+        ({"labels": [0]}, "same number of examples; got 3 and 1"),
+        ({"labels": [0.0, 1.0, 2.0]}, r"labels must be \[n\] integers; got float64"),
+        ({"ids": [[1, 2, 3]]}, r"ids must be .*shape \(1, 3\)"),
+        ({"runs": 0}, "got 0 runs and 4 classes"),
+        ({"classes": 1}, "got 2 runs and 1 classes"),
+        ({"dtype": "float64"}, "float32, float16 or bfloat16; got float64"),
+    ],
+)
+def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
+    given = {"shard": 0, "shards": 2, "ids": [3, 1, 2], "labels": [0, 1, 0]}
+    given |= {"runs": R, "classes": C, **change}
+    with pytest.raises(PredictionsError, match=message):
+        ShardWriter(tmp_path / "p", **given)
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "message"),
+    [
+        ((R, 4, C), 0, "4 rows were written of 3 examples"),
+        ((R, 3), 0, r"shape \[2, b, 4\]; got \(2, 3\)"),
+        ((1, 3, C), 0, r"shape \[2, b, 4\]; got \(1, 3, 4\)"),
+        ((R, 2, C), 0, "shard 0 of 1 has 3 examples, but only 2 rows were written"),
+        ((R, 3, C), 7e4, "a logit of 70000 does not fit into float16"),
+    ],
+)
+def test_a_shard_that_fails_leaves_nothing(tmp_path, shape, value, message):
+    with pytest.raises(PredictionsError, match=message):
+        with ShardWriter(tmp_path, 0, 1, [3, 1, 2], [0, 1, 0], R, C, "float16") as w:
+            w.write(np.full(shape, value, np.float32))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infinite_logits_of_float16_are_no_overflow(tmp_path):
+    logits = np.array([[[0.0, -np.inf]]], np.float32)
+    found = read_shards(
+        _write(tmp_path, np.arange(1), np.arange(1), logits, [[0]], "float16")
+    )
+    assert found.values[0, 0].tolist() == [0.0, -np.inf]
+
+
+def test_an_index_needs_every_shard(written):
+    (written / _name("labels", 0)).unlink()
+    with pytest.raises(PredictionsError, match="shard 0 of 2: is missing"):
+        write_index(written, 2)
+
+
+def test_facts_that_are_no_json_are_refused(written):
+    with pytest.raises(PredictionsError, match="meta must be JSON-ready"):
+        write_index(written, 2, {"a": object()})
+
+
+def test_shards_that_are_written_again_have_no_index_until_all_are_there(rng, written):
+    ids, labels, logits = _drawn(rng)
+    with ShardWriter(written, 0, 2, ids[:12], labels[:12], R, C) as writer:
+        writer.write(logits[:, :12])
+    with pytest.raises(PredictionsError, match="not finished"):
+        read_shards(written)
+
+
+def test_a_killed_writer_leaves_no_shard(tmp_path):
+    code = textwrap.dedent(
+        f"""
+        import os, signal
+        import numpy as np
+        from churn_jax.prediction_shards import ShardWriter
+        writer = ShardWriter({str(tmp_path)!r}, 0, 1, np.arange(4), np.arange(4), 1, 3)
+        writer.write(np.zeros((1, 3, 3)))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode < 0
+    assert [path for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+    with pytest.raises(PredictionsError, match="not there or not finished"):
+        read_shards(tmp_path)
