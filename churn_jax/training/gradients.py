@@ -183,6 +183,9 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
         teach = make_teacher(itself, variables, program.mesh.shape[MEMBER])
 
     def objective(params):
+        # Handed to the data shards here, once: so a gradient is summed over them once,
+        # and not at every place where a layer or a second pass uses the weight.
+        params = jax.tree.map(lambda p: jax.lax.pcast(p, DATA, to="varying"), params)
         variables = [_with_params(p, s) for p, s in zip(params, model_state)]
         out = method.loss(
             _forward(program, dropout),
