@@ -162,8 +162,7 @@ def _data(step: Step, found: Sequence[Counted]) -> Check:
     # Mean and variance of a pass, and their cotangents where it is differentiated.
     statistics = 2 * (forward + passes.training) * shard_bytes(state.model_state)
     moments = replicas * _answers(step) ** 2 * step.classes * _FLOAT
-    # A method that applies its networks twice reduces their gradients twice.
-    gradients = passes.training * shard_bytes(state.params)
+    gradients = shard_bytes(state.params)
     sums = replicas * _SCALARS * _FLOAT * (1 + len(jax.tree.leaves(state.sums)))
     limit = gradients + statistics + 4 * moments + sums
     across = _crossing(found, DATA)

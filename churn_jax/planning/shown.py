@@ -132,8 +132,8 @@ def _speed(plan: Plan) -> list[str]:
         if plan.open_turns == 1:
             turns = "once (a step is repeated only beside a replica that diverges)"
         lines.append(
-            f"- loops whose length the compiler does not know: {plan.open_loops}, taken "
-            f"to turn {turns}"
+            f"- loops of a length that the compiler does not know: {plan.open_loops}, "
+            f"taken to turn {turns}"
         )
     return lines
 

@@ -1,0 +1,129 @@
+"""The command `churn-jax plan`: what it reads, what it refuses, what it prints."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from churn_jax import planning
+from churn_jax.cli import main
+from churn_jax.command.plan import read_plan
+from tests.environment import as_users_have_it
+from tests.planning.test_search import fake
+
+
+@pytest.fixture
+def without_compiler(monkeypatch):
+    """Nothing is compiled; the plans are made by hand."""
+    monkeypatch.setattr(planning, "check_compiler", lambda: None)
+    monkeypatch.setattr(planning, "plan_apart", fake())
+    for name in ("search", "scaling"):
+        real = getattr(planning, name)
+        # The package's function hides the module of its name.
+        monkeypatch.setattr(
+            planning,
+            name,
+            lambda *a, real=real, **k: real(*a, **k, plan=fake()),
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "plan needs the name of a preset"),
+        ("nope", "unknown preset 'nope'"),
+        ("digit", "did you mean digits"),
+        ("digits --topology v9:2x2", "must be one of v4, v5e, v5p, v6e"),
+        ("digits --topology v5e:2x2,1x1", "from small to large"),
+        ("digits --topology v5e:2x2 --row nope", "unknown method 'nope'"),
+        ("digits --mesh replica=3", "10 replicas cannot be sharded"),
+        ("digits --mesh nonsense", "mesh must look like"),
+        ("digits --mesh replica=2,data=64", "needs 128 devices; v5e:4x4 has 16"),
+        ("digits --data mine", "knows those of digits, mnist"),
+        ("digits --tries 0", "--tries must be at least 1"),
+        ("digits --svg x.svg", "--svg is of several topologies"),
+        ("digits --topology v5e:1x1,2x2 --mesh 1,1,1", "leave --mesh out"),
+        ("digits --topology v5e:1x1,2x2 --grow up", "one of replicas, batch"),
+        ("ad-table3", "needs the sizes of the tables"),
+        ("clicks --mesh member=2", "no member axis"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_two(
+    words, said, capsys, monkeypatch, request
+):
+    monkeypatch.delenv("CHURN_JAX_TRACEBACK", raising=False)
+    monkeypatch.setattr(planning, "check_compiler", lambda: None)
+    assert main(["plan", *words.split()]) == 2
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence.startswith("churn-jax: ")
+    assert said in sentence
+
+
+def test_without_libtpu_the_command_says_how_to_install_it(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["plan", "digits"]) == 2
+    assert "pip install libtpu" in capsys.readouterr().err
+
+
+def test_options_are_those_of_the_study_and_of_the_stream():
+    config, options, meshed = read_plan(
+        ["digits", "--replicas", "4", "--mesh", "replica=4", "--set", "entropy.alpha=2"]
+    )
+    assert (config.train.replicas, config.train.mesh.replica, meshed) == (4, 4, True)
+    assert float(config.spec("entropy").method.alpha) == 2
+    config, options, meshed = read_plan(
+        ["clicks:tiny", "--data.buckets", "7", "--topology", "v6e:2x2"]
+    )
+    assert (config.data.buckets, options.topology, meshed) == (7, "v6e:2x2", False)
+
+
+def test_one_mesh_is_planned_and_written(without_compiler, capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    words = ["digits", "--row", "baseline", "--mesh", "2,1,2", "--json", str(path)]
+    assert main(["plan", *words]) == 0
+    assert "Fits: " in capsys.readouterr().out
+    found = json.loads(path.read_text())
+    assert found["mesh"] == {"replica": 2, "member": 1, "data": 2}
+
+
+def test_without_a_mesh_one_is_recommended(without_compiler, capsys):
+    words = ["digits", "--row", "baseline", "--topology", "v5e:2x2", "--tries", "2"]
+    assert main(["plan", *words]) == 0
+    out = capsys.readouterr().out
+    assert "Recommended: take --mesh replica=2,member=1,data=2" in out
+    assert out.count("replica=") >= 3
+
+
+def test_several_topologies_are_weak_scaling(without_compiler, capsys, tmp_path):
+    svg = tmp_path / "scaling.svg"
+    words = ["digits", "--topology", "v5e:1x1,2x2", "--svg", str(svg)]
+    assert main(["plan", *words]) == 0
+    assert "| v5e:2x2 |" in capsys.readouterr().out
+    assert svg.read_text().startswith("<svg")
+
+
+# In a process of its own, as users have it: libtpu locks, logs and never lets go.
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ["codistill_skl", "baseline"])
+def test_the_tpu_compiler_finds_every_rule_kept(row, tmp_path):
+    pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
+    path = tmp_path / "plan.json"
+    words = ["plan", "cifar10:tiny", "--row", row, "--topology", "v5e:2x2"]
+    words += ["--replicas", "2", "--json", str(path)]
+    words += ["--mesh", "member=2,data=2" if row == "codistill_skl" else "replica=2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "churn_jax.cli", *words],
+        env={**as_users_have_it(), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(path.read_text())
+    assert found["fits"]
+    assert all(check["holds"] for check in found["checks"])
+    assert found["cycles"] > 0
+    assert 0 < found["utilisation"] < 1
+    axes = {one["axes"] for one in found["communication"]}
+    assert axes == ({"member", "data"} if row == "codistill_skl" else set())

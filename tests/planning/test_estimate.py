@@ -1,0 +1,115 @@
+"""What follows from a plan's numbers."""
+
+import dataclasses
+import json
+
+import pytest
+
+from churn_jax.planning import Check, Communication, Plan
+from churn_jax.planning.estimate import _no_room, ring_seconds
+
+GRADIENTS = Communication("data", "all-reduce", 10, 8_000_000, 4_000_000, 2e-3)
+
+
+def made(**fields):
+    """A plan of ten replicas of batch 100 on two devices; 8 ms and 2 ms an update."""
+    common = {
+        "preset": "digits",
+        "row": "baseline",
+        "network": "1 x mlp",
+        "topology": "v5e:1x2",
+        "mesh": {"replica": 1, "member": 1, "data": 2},
+        "replicas": 10,
+        "batch_size": 100,
+        "updates": 1,
+        "open_turns": 1,
+        "fits": True,
+        "refusal": "",
+        "hbm": 16 * 2**30,
+        "memory": {"weights": 2**30, "temporary": 2**31},
+        "beside": {"best weights so far": 2**30},
+        "flops": 1e9,
+        "useful": 4e9,
+        "bytes": 1e9,
+        "peak": 2e12,
+        "cycles": 1.2e7,
+        "unknown": {"copy": 3},
+        "open_loops": 0,
+        "compute_seconds": 8e-3,
+        "communication": (GRADIENTS,),
+        "communication_seconds": 2e-3,
+        "checks": (Check("nothing crosses replica", True, "0 collectives"),),
+        "compile_seconds": 9.0,
+        "versions": {"jax": "0"},
+    }
+    return Plan(**{**common, **fields})
+
+
+def test_a_step_takes_the_sum_or_at_best_the_longer_part():
+    plan = made()
+    assert plan.step_seconds == pytest.approx(0.010)
+    assert plan.overlapped_seconds == pytest.approx(0.008)
+    assert plan.rate == pytest.approx(10 * 100 / 0.010)
+    # 4e9 useful operations in 10 ms of two devices of 2e12 per second.
+    assert plan.utilisation == pytest.approx(4e9 / (0.010 * 2 * 2e12))
+    assert plan.used == 2**32
+    assert plan.devices == 2
+
+
+def test_without_a_count_of_useful_operations_the_compilers_is_taken():
+    assert made(useful=0.0).utilisation == pytest.approx(2e9 / (0.010 * 4e12))
+
+
+def test_a_plan_that_was_refused_has_no_speed():
+    plan = made(fits=False, compute_seconds=0.0, communication_seconds=0.0)
+    assert (plan.rate, plan.utilisation) == (0.0, 0.0)
+
+
+def test_one_broken_rule_fails_the_plan():
+    broken = Check("the state is updated in place", False, "")
+    assert made().passed
+    assert not dataclasses.replace(made(), checks=(*made().checks, broken)).passed
+
+
+def test_a_plan_is_json_with_what_follows_from_it():
+    found = json.loads(json.dumps(made().to_json()))
+    assert found["rate"] == pytest.approx(1e5)
+    assert found["checks"][0]["rule"] == "nothing crosses replica"
+
+
+@pytest.mark.parametrize(
+    ("kind", "yielded", "seconds"),
+    [
+        # 4 devices, links of 1 GB/s, two of them: 2 x 3/4 of 8 MB, and 4 hops.
+        ("all-reduce", 8_000_000, 12e6 / 2e9 + 4e-6),
+        ("all-gather", 8_000_000, 6e6 / 2e9 + 2e-6),
+        # A device is left with a quarter of what was reduced.
+        ("reduce-scatter", 2_000_000, 6e6 / 2e9 + 2e-6),
+        ("collective-permute", 8_000_000, 8e6 / 2e9 + 2e-6),
+    ],
+)
+def test_a_ring_by_hand(kind, yielded, seconds):
+    assert ring_seconds(kind, yielded, 4, 1e9) == pytest.approx(seconds)
+
+
+def test_one_device_moves_nothing():
+    assert ring_seconds("all-reduce", 10**9, 1, 1e9) == 0.0
+
+
+def test_a_reduction_is_a_scatter_and_a_gather():
+    whole = ring_seconds("all-reduce", 8_000_000, 8, 50e9)
+    scatter = ring_seconds("reduce-scatter", 1_000_000, 8, 50e9)
+    gather = ring_seconds("all-gather", 8_000_000, 8, 50e9)
+    assert whole == pytest.approx(scatter + gather)
+
+
+def test_the_compilers_complaint_about_memory_becomes_a_sentence():
+    said = (
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in "
+        "memory space hbm. Used 31.50G of 15.75G hbm. Exceeded hbm capacity by 15.75G."
+    )
+    assert _no_room(said) == (
+        "the compiler finds no room: the step takes 31.5 GiB per device of the 15.8 "
+        "that it may use"
+    )
+    assert _no_room("INTERNAL: something else") is None

@@ -1,0 +1,126 @@
+"""Loops, cycles and collectives of a small program written by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from churn_jax.planning.hlo import collectives_of, cycles_of
+
+
+def cost(cycles):
+    return f'backend_config={{"estimated_cycles":"{cycles}"}}'
+
+
+PROGRAM = f"""HloModule steps, is_scheduled=true
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add.9 = f32[] add(%a, %b)
+}}
+
+%fused (p: f32[8]) -> f32[8] {{
+  %p = f32[8] parameter(0)
+  ROOT %m.1 = f32[8] multiply(%p, %p), {cost(999)}
+}}
+
+%again_body (q: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %q = (s32[], f32[8]) parameter(0)
+  %k.1 = s32[] constant(2)
+  %v.1 = f32[8]{{0}} get-tuple-element(%q), index=1
+  %f.1 = f32[8]{{0:T(256)}} fusion(%v.1), kind=kLoop, calls=%fused, {cost(100)}
+  %r.1 = f32[8] all-reduce(%f.1), replica_groups={{{{0,1}}}}, to_apply=%sum
+  %s.1 = s32[] select(%k.1, %k.1, %k.1), {cost(7)}
+  ROOT %t.1 = (s32[], f32[8]) tuple(%s.1, %r.1)
+}}
+
+%again_condition (q: (s32[], f32[8])) -> pred[] {{
+  %q = (s32[], f32[8]) parameter(0)
+  %two = s32[] constant(2)
+  %i.1 = s32[] get-tuple-element(%q), index=0
+  ROOT %c.1 = pred[] compare(%i.1, %two), direction=LT
+}}
+
+%scan_body (w: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %w = (s32[], f32[8]) parameter(0)
+  %one = s32[] constant(1)
+  %i.2 = s32[] get-tuple-element(%w), index=0
+  %n.2 = s32[] add(%i.2, %one)
+  %while.1 = (s32[], f32[8]) while(%w), condition=%again_condition, body=%again_body
+  %v.2 = f32[8] get-tuple-element(%while.1), index=1
+  %x.2 = f32[8] exponential(%v.2)
+  ROOT %t.2 = (s32[], /*index=1*/f32[8]) tuple(%n.2, /*index=1*/%x.2)
+}}
+
+%scan_condition (w: (s32[], f32[8])) -> pred[] {{
+  %w = (s32[], f32[8]) parameter(0)
+  %three = s32[]{{:T(128)}} constant(3)
+  %i.3 = s32[] get-tuple-element(%w), index=0
+  ROOT %c.2 = pred[]{{:T(512)}} compare(%i.3, %three), direction=LT
+}}
+
+%cheap (y: f32[8]) -> f32[8] {{
+  %y = f32[8] parameter(0)
+  ROOT %g.1 = f32[8] negate(%y), {cost(5)}
+}}
+
+%dear (z: f32[8]) -> f32[8] {{
+  %z = f32[8] parameter(0)
+  ROOT %g.2 = f32[8] sine(%z), {cost(50)}
+}}
+
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x = f32[8] parameter(0)
+  %zero = s32[] constant(0)
+  %t.3 = (s32[], f32[8]) tuple(%zero, %x)
+  %while.2 = (s32[], f32[8]) while(%t.3), condition=%scan_condition, body=%scan_body
+  %v.3 = f32[8] get-tuple-element(%while.2), index=1
+  %d.1 = f32[8] conditional(%zero, %v.3, %v.3), branch_computations={{%cheap, %dear}}
+  %l.1 = f32[8] copy(%d.1), {cost(1000)}
+  ROOT %h.1 = f32[8] all-gather(%l.1), replica_groups={{{{0,1}}}}, dimensions={{0}}
+}}
+"""
+MESH = SimpleNamespace(
+    shape={"replica": 1, "member": 1, "data": 2},
+    axis_names=("replica", "member", "data"),
+    size=2,
+)
+
+
+def test_a_scan_counts_as_often_as_it_turns_and_a_repetition_once():
+    """Three turns of 100 + 7, the dearer branch's 50 and a copy of 1,000."""
+    found = cycles_of(PROGRAM)
+    assert found.total == 3 * (100 + 7) + 50 + 1000
+    assert found.kernels == 3 * 2 + 1 + 1
+    # What is inside a fusion is in the fusion's own estimate.
+    assert found.unknown == {"add": 3, "exponential": 3}
+    assert found.open_loops == 1
+
+
+def test_collectives_inside_of_loops_are_counted_every_time():
+    found = collectives_of(PROGRAM, MESH)
+    assert [(c.collective.kind, c.times, c.collective.bytes) for c in found] == [
+        ("all-gather", 1, 32),
+        ("all-reduce", 3, 32),
+    ]
+
+
+def test_an_outermost_loop_of_unknown_length_turns_as_often_as_is_said():
+    """Its condition compares with a number that is not in the text."""
+    text = PROGRAM.replace("constant(3)", "copy(%w)")
+    assert cycles_of(text, trips=5).total == 5 * 107 + 1050
+    # The repetition inside of it is still taken to turn once.
+    assert cycles_of(text, trips=5).open_loops == 2
+
+
+def test_a_length_that_the_compiler_states_is_taken():
+    text = PROGRAM.replace(
+        "body=%scan_body",
+        'body=%scan_body, backend_config={"known_trip_count":{"n":"4"}}',
+    )
+    assert cycles_of(text).total == 4 * 107 + 1050
+
+
+def test_a_text_that_is_no_program_is_refused():
+    with pytest.raises(ValueError, match="no entry"):
+        cycles_of("nothing")

@@ -1,0 +1,74 @@
+"""Which meshes are sensible, and in which order they are tried."""
+
+import dataclasses
+
+import pytest
+
+from churn_jax.planning import CHIPS, mesh_name
+from churn_jax.planning.meshes import Load, candidates, ranked, ranked_stream, row_load
+from churn_jax.studies import preset
+from churn_jax.training.examples import example_of
+
+PAIR = Load(10, (2,), 128, 1e12, 4_000_000, 80)
+
+
+@pytest.mark.parametrize("devices", [1, 4, 16, 256])
+@pytest.mark.parametrize("replicas", [3, 10, 16])
+def test_every_candidate_divides_what_it_shards_and_fits_the_slice(devices, replicas):
+    found = candidates(dataclasses.replace(PAIR, replicas=replicas), devices)
+    assert found
+    for mesh in found:
+        assert replicas % mesh.replica == 0
+        assert 2 % mesh.member == 0
+        assert 128 % mesh.data == 0
+        assert mesh.size <= devices
+
+
+def test_the_meshes_of_ten_pairs_on_four_devices_by_hand():
+    names = {mesh_name(mesh) for mesh in candidates(PAIR, 4)}
+    assert names == {
+        "replica=1,member=1,data=4",
+        "replica=1,member=2,data=2",
+        "replica=2,member=1,data=2",
+        "replica=2,member=2,data=1",
+    }
+
+
+def test_replicas_are_spread_first_then_members_then_the_batch():
+    eight = dataclasses.replace(PAIR, replicas=8)
+    best = [one.mesh for one in ranked(eight, CHIPS["v5e"], 16)]
+    assert mesh_name(best[0]) == "replica=8,member=2,data=1"
+    assert mesh_name(best[-1]) == "replica=1,member=1,data=16"
+
+
+def test_a_mesh_that_leaves_half_of_the_slice_idle_is_none():
+    """Ten replicas on 16 chips: 10 are more than half, 5 are not."""
+    single = dataclasses.replace(PAIR, slots=(1,), batch=1)
+    found = [mesh.replica for mesh in candidates(single, 16)]
+    assert found == [10]
+
+
+def test_a_students_own_work_is_not_shared_out_among_its_teachers_devices():
+    config = preset("dm-digits")
+    spec = config.spec("ods")
+    load = row_load(
+        config, spec, 10, flops=1e9, shape=example_of((8, 8, 1), tokens=False)
+    )
+    assert load.slots == (4,)
+    assert 0 < load.divided < 1
+    alone = row_load(
+        config,
+        config.spec("teachers"),
+        10,
+        flops=1e9,
+        shape=example_of((8, 8, 1), tokens=False),
+    )
+    assert (alone.slots, alone.divided) == ((4,), 1.0)
+
+
+def test_a_streams_tables_are_spread_over_data_where_they_are_too_large():
+    chip = CHIPS["v5e"]
+    small = ranked_stream(4, 256, 2**20, chip, 4)[0].mesh
+    assert mesh_name(small) == "replica=4,member=1,data=1"
+    large = ranked_stream(4, 256, 12 * 2**30, chip, 8)[0].mesh
+    assert mesh_name(large) == "replica=4,member=1,data=2"

@@ -1,0 +1,135 @@
+"""The step that is planned is the one that a study trains: shapes and shardings."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from churn_jax.planning.steps import study_step, taught_by
+from churn_jax.planning.streams import stream_step
+from churn_jax.studies import ModelConfig, preset
+from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.restoring import row_run
+from churn_jax.studies.streams import stream_preset
+from churn_jax.training.partition import MeshShape
+from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
+from churn_jax.training.setup import open_session
+
+
+def form(tree):
+    """Shape, dtype and how every leaf lies on the mesh."""
+    return jax.tree.map(
+        lambda x: (x.shape, x.dtype, x.sharding.shard_shape(x.shape)), tree
+    )
+
+
+def on_mesh(config, *axes, replicas=4):
+    train = dataclasses.replace(
+        config.train, replicas=replicas, mesh=MeshShape(*axes), mapping="vmap"
+    )
+    return dataclasses.replace(config, train=train)
+
+
+@pytest.mark.parametrize("name", ["baseline", "codistill_skl"])
+def test_the_arguments_are_those_of_a_session_of_the_study(name):
+    members = 2 if name == "codistill_skl" else 1
+    config = on_mesh(preset("digits"), 2, members, 2)
+    step = study_step(config, name, jax.devices())
+    inputs = load_inputs(config.data, config.data.train_size)
+    session = open_session(
+        row_run(config, config.spec(name), 10),
+        inputs.dataset,
+        directory=None,
+        teacher=None,
+        mean=inputs.mean,
+        std=inputs.std,
+    )
+    real = (session.state, session.inputs(0), (), session.images, session.labels)
+    assert form(step.arguments) == form(real)
+    assert step.updates == session.steps_per_call
+    assert step.program.mapping == session.program.mapping
+
+
+def test_the_arguments_of_a_stream_are_those_of_its_loop():
+    config = stream_preset("clicks:tiny")
+    train = dataclasses.replace(config.train, mesh=MeshShape(2, 1, 4))
+    config = dataclasses.replace(config, train=train)
+    step = stream_step(config, "baseline", jax.devices())
+    program = make_program(step.run)
+    inputs = init_inputs(step.run, program)
+    state = init_stream(step.run, program, inputs)
+    assert form(step.arguments[2]) == form(inputs)
+    planned = step.arguments[0]
+    assert form(planned.tables) == form(state.tables)
+    assert form(planned.dense.params) == form(state.dense.params)
+    assert step.updates == train.window // train.batch_size
+
+
+def test_the_parts_are_all_of_the_arguments_but_the_labels_place():
+    config = on_mesh(preset("dm-digits"), 2, 2, 2)
+    step = study_step(config, "ods", jax.devices())
+    parts = [id(leaf) for leaf in jax.tree.leaves(step.parts)]
+    assert sorted(parts) == sorted(id(leaf) for leaf in jax.tree.leaves(step.arguments))
+    # The student's own networks lie on all of its replica's devices, teachers do not.
+    assert step.program.teacher.sharded
+    assert step.program.replicated
+
+
+def test_teachers_are_those_that_teach():
+    config = preset("elodi-table1")
+    own, old, cached = taught_by(config, config.spec("elodi"), 1000)
+    assert [group.size for group in own] == [8]
+    assert (old, cached) == ((), False)
+    own, old, cached = taught_by(config, config.spec("fd_kl"), 1000)
+    assert (own, len(old), cached) == ((), 1, False)
+    offline = preset("elodi-table11")
+    own, _, cached = taught_by(offline, offline.spec("elodi_offline"), 1000)
+    assert (own, cached) == ((), True)
+
+
+def test_pretrained_networks_are_planned_without_their_folder():
+    config = preset("elodi-table4:tiny")
+    spec = config.methods[0]
+    model = dataclasses.replace(spec.model or config.model, pretrained="nowhere")
+    row = dataclasses.replace(spec, model=model)
+    methods = (row, *config.methods[1:])
+    config = dataclasses.replace(config, methods=methods)
+    assert study_step(config, row.name, jax.devices()).network.endswith("bert_tiny")
+
+
+def test_crops_of_each_replicas_own_are_fed_as_such():
+    config = on_mesh(preset("imagenet:tiny"), 2, 1, 2, replicas=2)
+    own = study_step(config, "baseline", jax.devices())
+    assert own.program.feed == "own"
+    assert own.arguments[3].shape == (2, 32, 32, 32, 3)
+    seeds = dataclasses.replace(
+        config.train.seeds, order="fixed", augment="fixed", init="varied"
+    )
+    train = dataclasses.replace(config.train, seeds=seeds)
+    shared = dataclasses.replace(config, train=train)
+    assert study_step(shared, "baseline", jax.devices()).program.feed == "shared"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"batch_size": 500}, "batch_size 500 is larger than the training set, 192"),
+        ({"mesh": MeshShape(1, 4, 1)}, "cannot be sharded over a member axis of 4"),
+        ({"mesh": MeshShape(2, 2, 4)}, "needs 16 devices; 8 are present"),
+    ],
+)
+def test_what_does_not_fit_is_said(changes, said):
+    config = preset("digits")
+    train = dataclasses.replace(config.train, **changes)
+    config = dataclasses.replace(config, train=train)
+    with pytest.raises(ValueError, match=said):
+        study_step(config, "codistill_skl", jax.devices())
+
+
+def test_nothing_is_allocated():
+    """A whole study's arguments are shapes; CIFAR-10 is not on this machine."""
+    config = on_mesh(preset("cifar10"), 2, 2, 2)
+    config = dataclasses.replace(config, model=ModelConfig("resnet8"))
+    step = study_step(config, "codistill_skl", jax.devices())
+    leaves = jax.tree.leaves(step.arguments)
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
