@@ -37,9 +37,10 @@ def intervals(
         V = V_examples + C_old + C_new
 
     where V_examples is the variance over examples of what each contributes to that mean
-    and `C` is that between the runs of a side, less what the noise of the examples adds
-    to it (`run_part`). A side with one run is taken as it is. Quantiles are Student's
-    with Satterthwaite's degrees of freedom, normal ones with one run a side. The ends:
+    and C is the spread between the runs of a side, less what their noise on the
+    examples explains of it (`runs.uncertainty`). A side with one run is taken as it is.
+    Quantiles are Student's with Satterthwaite's degrees of freedom, normal ones with
+    one run a side. The ends:
 
     * of shares and of numbers made of them: Wilson's, with as many examples as have the
       variance V; the interval of no event in N examples does not end at 0;

@@ -53,12 +53,13 @@ def noise_test(
         side with one run; `p` with fewer than two runs on both sides or three on one.
 
     Notes:
-        The intervals are for new examples and new runs (`runs.uncertainty`). The one of
-        the excess and `p` answer different questions: `p` uses that all runs are alike
-        where nothing changed, and the interval does not, so it can hold 0 where `p` is
-        small. In expectation the excess is never negative: it is half the squared
-        distance between the two versions' distributions of predictions, mean over
-        examples.
+        The intervals are for new examples and new runs (`runs.uncertainty`). That of
+        the excess adds the variances over examples and runs, is no narrower than that
+        of equal versions, and takes normal quantiles. It does not answer the same
+        question as `p`, which uses that all runs are alike where nothing changed; it
+        can hold 0 where `p` is small. In expectation the excess is never negative: it
+        is half the squared distance between the two versions' distributions of
+        predictions, mean over examples.
 
     Example:
         >>> from churn_jax.comparison.scanned import ScannedSide
@@ -90,15 +91,18 @@ def noise_test(
     weight = 1 / len(sides)
     in_old, in_new = (weight if R > 1 else 0.0 for R in (A, B))
 
+    variance, freedom = _equal_versions(x, A)
+    least = variance if min(A, B) > 1 else 0.0
+
     def interval(*weights: float) -> Interval:
-        return _interval(x, moved, A, weights, N, level)
+        return _interval(x, moved, A, weights, N, level, least)
 
     return Noise(
         within_old=interval(0.0, 1.0, 0.0) if A > 1 else _NONE,
         within_new=interval(0.0, 0.0, 1.0) if B > 1 else _NONE,
         expected=interval(0.0, in_old, in_new),
         excess=interval(1.0, -in_old, -in_new),
-        p=_p(x, A, between - expected),
+        p=_p(between - expected, variance, freedom),
     )
 
 
@@ -125,19 +129,23 @@ def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
     """What every run of a side does to the combination, to first order: `[..., R]`.
 
     A run's row within its side leaves itself out, so that the differences between rows
-    are too small by (R - 2) / (R - 1). Two runs have one row only: there the effect on
-    the churn against the other side takes its place.
+    are too small by (R - 2) / (R - 1). That is mended for churn within a side; two runs
+    have one row only, and there the effect on the churn against the other side takes
+    its place. In the excess over both sides runs' effects cancel, and it is left as is.
     """
     own = slice(0, A) if side == 0 else slice(A, None)
     other = slice(A, None) if side == 0 else slice(0, A)
     across = x[..., own, other].mean(axis=-1)
-    inside = x[..., own, own]
+    inside = x[..., own, own].sum(axis=-1)
     R = inside.shape[-1]
-    rows = inside.sum(axis=-1) / (R - 2) if R > 2 else across
+    if all(weights):
+        rows = inside / (R - 1)
+    else:
+        rows = inside / (R - 2) if R > 2 else across
     return weights[0] * across + 2 * weights[1 + side] * rows
 
 
-def _interval(x, moved, A: int, weights, N: int, level: float) -> Interval:
+def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Interval:
     value = float(_combination(x, A, weights))
     of_groups = _combination(moved, A, weights)
     parts = []
@@ -149,19 +157,24 @@ def _interval(x, moved, A: int, weights, N: int, level: float) -> Interval:
         noise = np.sum(np.square(centred)) / (R * (R - 1))
         parts.append(run_part(_effects(x, A, weights, side), noise))
     known = uncertainty(np.sum(np.square(of_groups)), *parts)
-    quantile = known.quantile(level)
     if not weights[0]:
-        low, high = share_ends(
-            np.array(value), known.total, quantile, np.array(float(N))
-        )
-        return Interval(value, float(low), float(high))
-    half = float(quantile * np.sqrt(known.total))
+        quantile = known.quantile(level)
+        ends = share_ends(np.array(value), known.total, quantile, np.array(N))
+        return Interval(value, *map(float, ends))
+    normal = special.ndtri((1 + level) / 2)
+    # Beside the excess of equal versions S and its noise are large: no Student's t.
+    variance = max(known.total, known.examples, least)
+    half = float(normal * np.sqrt(variance))
     if not np.any(x):  # no run differs from any other
-        half = float(share_ends(np.zeros(()), np.zeros(()), quantile, np.array(N))[1])
+        half = float(share_ends(np.zeros(()), np.zeros(()), normal, np.array(N))[1])
     return Interval(value, value - half, value + half)
 
 
-def _p(x: np.ndarray, A: int, excess: float) -> float:
+def _equal_versions(x: np.ndarray, A: int) -> tuple[float, int]:
+    """Variance of the excess where the versions are equal, and degrees of freedom.
+
+    NaN and 0 with too few runs.
+    """
     R = len(x)
     B = R - A
     if min(A, B) > 1:
@@ -174,13 +187,17 @@ def _p(x: np.ndarray, A: int, excess: float) -> float:
         left = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
         freedom = len(pairs) - R - 1
         spread = 1 / (A * B) + 1 / (2 * A * (A - 1)) + 1 / (2 * B * (B - 1))
-        variance = left @ left / freedom * spread
-    elif R > 3:
-        several = x[:A, :A] if A > 1 else x[A:, A:]
-        freedom = len(several) - 1
-        rows = several.sum(axis=1) / (len(several) - 2)
-        variance = np.var(rows, ddof=1) * (1 + 1 / len(several))
-    else:
+        return float(left @ left / freedom * spread), freedom
+    if R < 4:
+        return np.nan, 0
+    several = x[:A, :A] if A > 1 else x[A:, A:]
+    rows = several.sum(axis=1) / (len(several) - 2)
+    one_more = 1 + 1 / len(several)
+    return float(np.var(rows, ddof=1) * one_more), len(several) - 1
+
+
+def _p(excess: float, variance: float, freedom: int) -> float:
+    if not freedom:
         return np.nan
     error = np.sqrt(variance)
     if error <= _ROUNDING:

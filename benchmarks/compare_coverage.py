@@ -1,0 +1,350 @@
+"""Do the intervals of a comparison hold the truth as often as they say?
+
+    JAX_PLATFORMS=cpu python benchmarks/compare_coverage.py --trials 2000
+
+Predictions are drawn from models of which the true numbers are known, and compared with
+`churn_jax.comparison`. Printed is the share of trials, in percent, whose 95 % interval
+holds the truth. `one` has one run a side: examples fall into the five outcomes with
+given probabilities. `runs` has several: an example has a difficulty that all runs share
+and one for each version, every run shifts all of its scores (`shift`) and adds its own
+noise; the truth is that of new runs on new examples. `scores` are numbers of scores
+rather than of classes, by the bootstrap; `noise` is how often the test of "no more than
+retraining" rejects at 5 %, and how often the intervals of `Noise` hold.
+"""
+
+import argparse
+import dataclasses
+import functools
+import time
+
+import numpy as np
+from scipy import special
+
+from churn_jax.comparison.estimating import intervals, noise_test
+from churn_jax.comparison.scanned import Scanned, ScannedSide
+
+SHARES = (
+    "churn",
+    "negative_flip_rate",
+    "positive_flip_rate",
+    "accuracy_old",
+    "accuracy_new",
+    "accuracy_gain",
+    "relative_negative_flip_rate",
+    "backward_trust_compatibility",
+    "backward_error_compatibility",
+    "good_churn",
+    "kappa",
+)
+HEADINGS = ("churn", "NFR", "PFR", "acc old", "acc new", "gain", "relNFR", "BTC", "BEC",
+            "good", "kappa")  # fmt: skip
+SAME_WRONG = 0.8  # how often a wrong run predicts the example's favourite wrong class
+
+
+# ------------------------------------------------------------------- one run a side
+
+
+def one_run(rng: np.random.Generator, examples: int, flips: float, neutral: float):
+    """Old and new predictions and labels; negative flips have probability `flips`.
+
+    Positive flips are half as likely again, a tenth of the examples is wrong twice in
+    the same way, and `neutral` of them in different ways.
+    """
+    outcomes = one_run_outcomes(flips, neutral)
+    drawn = rng.choice(5, size=examples, p=outcomes)
+    old = np.array([0, 0, 1, 1, 1], np.int32)[drawn]
+    new = np.array([0, 1, 0, 2, 1], np.int32)[drawn]
+    return Scanned(ScannedSide(old[None]), ScannedSide(new[None])), np.zeros(examples)
+
+
+def one_run_outcomes(flips: float, neutral: float) -> np.ndarray:
+    """Of both right, negative, positive, neutral and wrong alike."""
+    rest = (flips, 1.5 * flips, neutral, 0.1)
+    return np.array([1 - sum(rest), *rest])
+
+
+def truth_of(outcomes: np.ndarray, pairs: np.ndarray | None = None) -> dict[str, float]:
+    """Every number, from the probabilities `[..., 5]` of the outcomes.
+
+    Args:
+        outcomes: both right, negative, positive, neutral, wrong alike.
+        pairs: weights `[...]` of pairs of runs; None for one pair.
+    """
+    both, negative, positive, neutral, wrong = np.moveaxis(outcomes, -1, 0)
+    churn = negative + positive + neutral
+    new_wrong = negative + neutral + wrong
+    right, now = both + negative, both + positive
+    # Of the wrong predictions, classes 1 and 2 are predicted alike in `runs`; in `one`
+    # the old version never predicts 2 and the new one does where it changes its mind.
+    old_two = 0.0 * right if pairs is None else (1 - right) / 2
+    new_two = neutral if pairs is None else (1 - now) / 2
+    old_one, new_one = 1 - right - old_two, 1 - now - new_two
+    chance = right * now + old_one * new_one + old_two * new_two
+    numbers = {
+        "churn": churn,
+        "negative_flip_rate": negative,
+        "positive_flip_rate": positive,
+        "accuracy_old": right,
+        "accuracy_new": now,
+        "accuracy_gain": positive - negative,
+        "relative_negative_flip_rate": negative / (right * new_wrong),
+        "backward_trust_compatibility": both / right,
+        "backward_error_compatibility": (neutral + wrong) / new_wrong,
+        "good_churn": positive / churn,
+        "kappa": 1 - churn / (1 - chance),
+    }
+    weights = np.ones(()) if pairs is None else pairs
+    return {name: float(np.sum(weights * x)) for name, x in numbers.items()}
+
+
+# ---------------------------------------------------------------- several runs a side
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """Scores `offset + shared b_i + own c_vi + shift s_r + e_ri`; right above 0.
+
+    Attributes:
+        offset: of the old version; the new one's is larger by `gain`.
+        gain: what the update adds to every score.
+        shared: spread of the difficulty that both versions know.
+        own: spread of the part that is one version's own.
+        shift: spread of the runs' shifts.
+    """
+
+    offset: float = 4.0
+    gain: float = 0.3
+    shared: float = 3.0
+    own: float = 0.3
+    shift: float = 0.1
+
+    def draw(self, rng: np.random.Generator, examples: int, old: int, new: int):
+        """Both versions' predictions and the labels."""
+        shared = self.shared * rng.standard_normal(examples)
+        favourite = rng.integers(1, 3, size=examples)
+        sides = []
+        for runs, offset in ((old, self.offset), (new, self.offset + self.gain)):
+            own = self.own * rng.standard_normal(examples)
+            shift = self.shift * rng.standard_normal((runs, 1))
+            score = offset + shared + own + shift
+            right = score + rng.standard_normal((runs, examples)) > 0
+            swapped = rng.random((runs, examples)) > SAME_WRONG
+            wrong = np.where(swapped, 3 - favourite, favourite)
+            sides.append(ScannedSide(np.where(right, 0, wrong).astype(np.int32)))
+        return Scanned(*sides), np.zeros(examples, np.int64)
+
+    def truth(self) -> dict[str, float]:
+        """Means over pairs of new runs, on all examples there could be."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+        weights = weights / weights.sum()
+        shifts, of_shifts = np.polynomial.hermite_e.hermegauss(15)
+        of_shifts = of_shifts / of_shifts.sum()
+        scale = np.sqrt(1 + self.own**2)
+        difficulty = self.shared * nodes
+        old, new = (
+            special.ndtr((offset + difficulty + self.shift * shifts[:, None]) / scale)
+            for offset in (self.offset, self.offset + self.gain)
+        )
+        old, new = old[:, None], new[None]
+        both_wrong = (1 - old) * (1 - new)
+        differ = 2 * SAME_WRONG * (1 - SAME_WRONG)
+        outcomes = np.stack(
+            [
+                old * new,
+                old * (1 - new),
+                (1 - old) * new,
+                differ * both_wrong,
+                (1 - differ) * both_wrong,
+            ],
+            axis=-1,
+        )
+        outcomes = np.einsum("abio,i->abo", outcomes, weights)
+        return truth_of(outcomes, np.outer(of_shifts, of_shifts))
+
+    def noise_truth(self) -> dict[str, float]:
+        """Churn within the sides, and what the update adds."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+        weights = weights / weights.sum()
+        within = []
+        for offset in (self.offset, self.offset + self.gain):
+            # two runs of a version share its own part of the difficulty as well
+            spread = np.hypot(self.shared, self.own)
+            scale = np.sqrt(1 + self.shift**2)
+            right = special.ndtr((offset + spread * nodes) / scale)
+            differ = 2 * SAME_WRONG * (1 - SAME_WRONG)
+            churn = 2 * right * (1 - right) + differ * (1 - right) ** 2
+            within.append(float(weights @ churn))
+        expected = sum(within) / 2
+        return {
+            "within_old": within[0],
+            "within_new": within[1],
+            "expected": expected,
+            "excess": self.truth()["churn"] - expected,
+        }
+
+
+# --------------------------------------------------------------------------- scores
+
+
+def scores(rng: np.random.Generator, examples: int, old: int, new: int, rare: float):
+    """Surrogate churn and NLL: skewed values, `rare` of which are not nearly zero."""
+    level = rng.random(examples) < rare
+    size = rng.beta(2.0, 3.0, examples)
+    surrogate = np.where(level, size, 0.002)
+    surrogate = surrogate * rng.uniform(0.5, 1.5, (old, new, examples))
+    difficulty = rng.exponential(size=examples) ** 2
+    # The confidence is right by twenty points too often.
+    sides = []
+    for runs in (old, new):
+        nll = 0.2 * difficulty * rng.uniform(0.5, 1.5, (runs, examples))
+        confidence = rng.uniform(0.6, 0.9, (runs, examples))
+        right = rng.random((runs, examples)) < confidence - 0.1
+        side = ScannedSide(
+            np.where(right, 0, 1).astype(np.int32),
+            confidence.astype(np.float32),
+            -nll.astype(np.float32),
+            np.square(1 - np.exp(-nll)).astype(np.float32),
+        )
+        sides.append(side)
+    scanned = Scanned(*sides, surrogate=surrogate.astype(np.float32))
+    truth = {
+        "surrogate_churn": rare * 0.4 + (1 - rare) * 0.002,
+        "nll_old": 0.4,
+        "nll_change": 0.0,
+        "brier_change": 0.0,
+        "ece_old": 0.1,
+        "ece_change": 0.0,
+    }
+    return scanned, np.zeros(examples, np.int64), truth
+
+
+# ------------------------------------------------------------------------ the tables
+
+
+def coverage(draw, truth, names, trials, seed, **options):
+    """Percent of trials whose interval holds the truth, and trials per miss side."""
+    rng = np.random.default_rng(seed)
+    held, defined = np.zeros(len(names)), np.zeros(len(names))
+    for trial in range(trials):
+        scanned, labels = draw(rng)
+        found = intervals(scanned, labels, seed=trial, **options)
+        for k, name in enumerate(names):
+            interval = found[name]
+            if not np.isnan(interval.low):
+                defined[k] += 1
+                held[k] += interval.low <= truth[name] <= interval.high
+    return 100 * held / np.maximum(defined, 1)
+
+
+def row(heading: str, numbers) -> None:
+    print(f"{heading:<34}" + "".join(f"{x:>9.1f}" for x in numbers), flush=True)
+
+
+def header(heading: str, names) -> None:
+    print(f"\n{heading:<34}" + "".join(f"{x:>9}" for x in names), flush=True)
+
+
+def table_one(trials: int) -> None:
+    header("one run a side", HEADINGS)
+    for examples in (200, 1000, 5000, 20000):
+        for flips in (0.01, 0.03, 0.1, 0.3):
+            neutral = flips / 3
+            truth = truth_of(one_run_outcomes(flips, neutral))
+            draw = functools.partial(
+                one_run, examples=examples, flips=flips, neutral=neutral
+            )
+            row(
+                f"N {examples}, NFR {100 * flips:.0f} %",
+                coverage(draw, truth, SHARES, trials, 0),
+            )
+
+
+def table_runs(trials: int) -> None:
+    header("several runs", HEADINGS)
+    for offset in (5.5, 2.5):
+        for shift in (0.0, 0.1):
+            model = Runs(offset=offset, shift=shift)
+            truth = model.truth()
+            print(", ".join(f"{k} {100 * v:.1f} %" for k, v in [*truth.items()][:4]))
+            for examples in (200, 2000, 20000):
+                for old, new in ((2, 2), (3, 3), (5, 5), (10, 10)):
+                    few = trials if old * new * examples < 10**5 else trials // 4
+                    row(
+                        f"shift {shift}, N {examples}, R {old}, {new}",
+                        coverage(
+                            functools.partial(
+                                model.draw, examples=examples, old=old, new=new
+                            ),
+                            truth,
+                            SHARES,
+                            few,
+                            0,
+                        ),
+                    )
+
+
+def table_scores(trials: int) -> None:
+    names = ("surrogate_churn", "nll_old", "nll_change", "brier_change", "ece_old",
+             "ece_change")  # fmt: skip
+    header("scores", ("surr.", "NLL", "d NLL", "d Brier", "ECE", "d ECE"))
+    for rare in (0.02, 0.2):
+        for examples in (200, 1000, 20000):
+            for old, new in ((1, 1), (3, 3)):
+                few = trials if examples < 2000 else trials // 4
+                truth = scores(np.random.default_rng(0), 2, 1, 1, rare)[2]
+
+                def draw(rng, N=examples, A=old, B=new, rare=rare):
+                    return scores(rng, N, A, B, rare)[:2]
+
+                row(
+                    f"rare {rare}, N {examples}, R {old}, {new}",
+                    coverage(draw, truth, names, few, 0, resamples=1000),
+                )
+
+
+def table_noise(trials: int) -> None:
+    names = ("within_old", "within_new", "expected", "excess")
+    header("noise", ("rejects", "old", "new", "expect", "excess"))
+    updates = (("equal", 0.0, 0.0), ("small", 0.3, 0.3), ("large", 0.5, 1.0))
+    for label, gain, own in updates:
+        for shift in (0.05, 0.15):
+            model = Runs(gain=gain, own=own, shift=shift)
+            truth = model.noise_truth()
+            for examples in (200, 2000):
+                for old, new in ((2, 2), (3, 3), (5, 5)):
+                    rng = np.random.default_rng(0)
+                    rejected, held = 0, np.zeros(4)
+                    for _ in range(trials):
+                        found = noise_test(model.draw(rng, examples, old, new)[0])
+                        assert found is not None
+                        rejected += found.p < 0.05
+                        for k, name in enumerate(names):
+                            part = getattr(found, name)
+                            held[k] += part.low <= truth[name] <= part.high
+                    row(
+                        f"{label}, shift {shift}, N {examples}, R {old}, {new}",
+                        100 * np.array([rejected, *held]) / trials,
+                    )
+
+
+TABLES = {
+    "one": table_one,
+    "runs": table_runs,
+    "scores": table_scores,
+    "noise": table_noise,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=[*TABLES])
+    arguments = parser.parse_args()
+    for name in arguments.tables:
+        start = time.perf_counter()
+        TABLES[name](arguments.trials)
+        print(f"{name}: {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
