@@ -17,7 +17,7 @@ from churn_jax.predictions import PredictionsError
 
 __all__ = ["scan"]
 
-_BLOCK_BYTES = 4 << 20  # of one thread: stays near a core, and is worth the calls
+_BLOCK_BYTES = 3 << 20  # of one thread: stays near a core, and is worth the calls
 _THREADS = 8
 _LONG = 200  # classes from which on broadcasting row by row is faster
 
@@ -76,7 +76,7 @@ def _over_blocks(
 ) -> None:
     """Runs through all examples in blocks of rows, on a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
-    rows = min(max(1, _BLOCK_BYTES // row_bytes), examples)
+    rows = max(1, min(_BLOCK_BYTES // row_bytes, examples))
     long = all(s.side.classes >= _LONG and s.reader.dtype == np.float32 for s in sides)
     starts, lock = iter(range(0, examples, rows)), threading.Lock()
 

@@ -134,7 +134,7 @@ def surrogate_churn(
     Args:
         old: `[n, S]` ratios of the classes that both know.
         new: the same of the new version.
-        work: `[n, S]` float32, overwritten.
+        work: `[n, S]` float32, overwritten; may be `new`.
         rest: `[n]` ratios of classes that one version knows alone, summed.
     """
     np.subtract(old, new, out=work)
@@ -162,19 +162,20 @@ def displacement(
     Args:
         old: `[n, S]` logits or log-probabilities of the classes that both know.
         new: the same of the new version.
-        work: `[n, S]` float32, overwritten.
+        work: `[n, S]` float32, overwritten; may be `new`.
         tops: `[n]` largest logit of each version where a class may be unknown in some
             row; it is left out there. None where no class is.
     """
-    np.subtract(new, old, out=work, casting="same_kind")
     if tops is None:
+        np.subtract(new, old, out=work, casting="same_kind")
         return _deviation(work)
-    known = old - tops[0][:, None] > _UNKNOWN
-    known &= new - tops[1][:, None] > _UNKNOWN
-    work[~known] = 0
-    mean = _sums(work) / np.maximum(known.sum(axis=1), 1)
+    unknown = old - tops[0][:, None] <= _UNKNOWN
+    unknown |= new - tops[1][:, None] <= _UNKNOWN
+    np.subtract(new, old, out=work, casting="same_kind")
+    work[unknown] = 0
+    mean = _sums(work) / np.maximum((~unknown).sum(axis=1), 1)
     work -= mean.astype(work.dtype)[:, None]
-    work[~known] = 0
+    work[unknown] = 0
     return np.sqrt(np.vecdot(work, work).astype(np.float64))
 
 

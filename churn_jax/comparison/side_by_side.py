@@ -42,7 +42,7 @@ class SideBySide:
 
         Args:
             old: rows of each run; probabilities become their logarithms.
-            new: the same rows of the new version.
+            new: the same rows of the new version, overwritten.
             start: number of the first row.
             work: `[>= n, shared]` float32, overwritten.
         """
@@ -53,11 +53,16 @@ class SideBySide:
         moved = 0.0
         for i, a in enumerate(before):
             for j, b in enumerate(after):
+                # The last use of a new run's numbers may overwrite them, in the cache.
+                last = i == len(before) - 1
                 self.surrogate[i, j, rows] = surrogate_churn(
-                    a.ratios, b.ratios, work, a.alone + b.alone
+                    a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
                 )
                 tops = (a.top, b.top) if a.unknown or b.unknown else None
-                moved = moved + displacement(a.scores, b.scores, work, tops)
+                over = last and b.scores.dtype == work.dtype
+                moved = moved + displacement(
+                    a.scores, b.scores, b.scores if over else work, tops
+                )
         self.displacement[rows] = moved / (len(old) * len(new))
 
 
