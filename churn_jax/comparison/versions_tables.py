@@ -8,6 +8,7 @@ import numpy as np
 from churn_jax.comparison.overview import title
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import CompareResult, Interval
+from churn_jax.comparison.verdict import sentences
 from churn_jax.comparison.versions_result import VersionsResult
 from churn_jax.comparison.wording import (
     NOTHING,
@@ -77,29 +78,18 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
 
     Returns:
         About accuracy, what each update changes, whether flips add up or cancel, and
-        what training again would change.
+        what training again would change; of two versions what `compare` says.
     """
-    first, last = printable(result.names[0]), printable(result.names[-1])
+    if len(result.steps) == 1:
+        return sentences(result.whole)
     out = []
     if result.labelled:
-        gain = result.whole["accuracy_gain"]
-        old, new = (
-            value_text(Interval(result.whole[name].value, gain.low, gain.high), "share")
-            for name in ("accuracy_old", "accuracy_new")
-        )
-        out.append(
-            f"Accuracy goes from {old} ({first}) to {new} ({last}), "
-            f"{with_range(gain, 'points', result.level)}."
-        )
-    if len(result.steps) > 1:
-        out.append(_changes(result))
-        out.append(_added(result, "churn", "Changes", "change more than once"))
-        if result.labelled:
-            flips, back = "Negative flips", "also change for the better on the way"
-            out.append(_added(result, "negative_flip_rate", flips, back))
-    else:
-        churn = with_range(result.whole["churn"], "share", result.level)
-        out.append(f"The update changes {churn} of predictions.")
+        out.append(_accuracy(result))
+    out.append(_changes(result))
+    out.append(_added(result, "churn", "Changes", "change more than once"))
+    if result.labelled:
+        flips, back = "Negative flips", "also change for the better on the way"
+        out.append(_added(result, "negative_flip_rate", flips, back))
     again = np.diag(result.churn)
     again = again[np.isfinite(again)]
     if len(again):
@@ -110,6 +100,20 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
             "so much changes by training again alone."
         )
     return tuple(out)
+
+
+def _accuracy(result: VersionsResult) -> str:
+    """Of the first and the last version."""
+    whole, gain = result.whole, result.whole["accuracy_gain"]
+    first, last = printable(result.names[0]), printable(result.names[-1])
+    old, new = (
+        value_text(Interval(whole[name].value, gain.low, gain.high), "share")
+        for name in ("accuracy_old", "accuracy_new")
+    )
+    return (
+        f"Accuracy goes from {old} ({first}) to {new} ({last}), "
+        f"{with_range(gain, 'points', result.level)}."
+    )
 
 
 def _changes(result: VersionsResult) -> str:
