@@ -34,8 +34,9 @@ def compare(argv: Sequence[str]) -> int:
     )
     for name in ("html", "json", "markdown"):
         path = getattr(arguments, name)
-        if path is not None and path.is_dir():
-            raise ValueError(f"--{name}: {path} is a folder; name a file")
+        if path is not None and path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "no ordinary file"
+            raise ValueError(f"--{name}: {path} is {what}; name a file")
     found = _versions if arguments.new is None else _two
     with Console(stderr=True).status("Reading and comparing"):
         result = found(arguments)

@@ -134,6 +134,7 @@ def test_options_replace_what_the_gate_file_says(files, capsys):
         ("--max-excess-churn 1%", "both versions have one run"),
         ("--seed -1", "seed must be at least 0; got -1"),
         ("--html .", "--html: . is a folder; name a file"),
+        ("--json /dev/null", "--json: /dev/null is no ordinary file; name a file"),
         ("--on bound", "--on is for limits given as options"),
         ("--min-examples 9", "--min-examples is for limits given as options"),
         ("--max-churn 1% --min-examples 0", "must be at least 1; got 0"),
