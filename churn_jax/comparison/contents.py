@@ -129,7 +129,13 @@ def as_table(given: Mapping[str, Any]) -> Any:
         if values.dtype.name == "bfloat16":
             values = values.astype(np.float32)
         try:
-            columns[name] = pa.array(values, from_pandas=True)
+            flat = values.reshape(-1) if values.ndim == 2 else values
+            columns[name] = pa.array(flat, from_pandas=True)
+            if values.ndim == 2:  # a list in each row
+                lists = pa.FixedSizeListArray.from_arrays(
+                    columns[name], values.shape[1]
+                )
+                columns[name] = lists
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise PredictionsError(
                 f"column {name} of shape {values.shape} and type {values.dtype} is no "

@@ -91,7 +91,6 @@ def _written(form, folder, logits, probs):
         return probs.tolist(), "probabilities"
     if form == "arrow":
         return pa.table(_columns(logits, "logit_")), "logits"
-    assert form == "frame"
 
     class Frame:  # what is used of a data frame, without its library
         def __init__(self, data):
@@ -100,6 +99,8 @@ def _written(form, folder, logits, probs):
         def __getitem__(self, name):
             return self._data[name]
 
+    if form == "frame of lists":
+        return Frame({"id": IDS, "label": LABELS, "logits": logits}), "logits"
     return Frame(_columns(logits.astype(np.float64), "logit_")), "logits"
 
 
@@ -122,6 +123,7 @@ def _written(form, folder, logits, probs):
         "array",
         "arrow",
         "frame",
+        "frame of lists",
     ],
 )
 def test_every_form_gives_the_same_predictions(form, tmp_path, logits, probs):
