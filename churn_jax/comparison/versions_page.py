@@ -162,6 +162,8 @@ def _steps(result: VersionsResult) -> str:
 def _matrices(result: VersionsResult) -> str:
     labels = short_labels(result)
     tables = matrix_tables(result, labels)
+    if not tables:
+        return ""
     figures = [("Churn", heat_map(result.churn, labels, "churn"))]
     if result.negative_flip_rate is not None:
         drawn = heat_map(result.negative_flip_rate, labels, "NFR")

@@ -30,13 +30,14 @@ def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
     with drawing(5.0, 1.5 + 0.32 * min(max(size, 4), 20)) as (figure, done):
         axes = figure.add_subplot()
         mesh = axes.pcolormesh(shown, cmap="cividis", linewidth=0, rasterized=False)
-        dark = (1 - _DARK) * shown.min() + _DARK * shown.max()
+        low, high = shown.min(), shown.max()
+        light = low + _DARK * (high - low) if high > low else np.inf
         axes.invert_yaxis()
         axes.set_yticks(np.arange(size) + 0.5, _ticks(labels))
         axes.set_xticks(np.arange(size) + 0.5, _ticks(labels), **_slanted(labels))
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        digits = 1 if shown.max() >= 1 else 2
+        digits = 1 if high >= 1 else 2
         if size <= MOST_NUMBERS:
             for i, j in np.argwhere(~np.ma.getmaskarray(shown)):
                 axes.text(
@@ -46,7 +47,7 @@ def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color="white" if shown[i, j] < dark else "black",
+                    color="white" if shown[i, j] < light else "black",
                 )
         else:
             bar = figure.colorbar(mesh, ax=axes, shrink=0.85)

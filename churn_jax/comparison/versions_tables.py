@@ -214,10 +214,14 @@ def matrix_tables(
 ) -> tuple[VersionsTable, ...]:
     """Churn and, with labels, NFR and relative NFR of every two versions.
 
+    None of two versions alone: the table of updates has their numbers.
+
     Args:
         result: of `compare_versions`.
         labels: of the versions; their names by default.
     """
+    if len(result.names) == 2:
+        return ()
     labels = tuple(map(printable, result.names)) if labels is None else labels
     several = _several(result)
     over = "mean over pairs of runs" if several else "one run each"

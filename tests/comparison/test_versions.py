@@ -148,6 +148,7 @@ def test_without_labels_there_is_churn_alone(tmp_path, made):
     assert found.accuracy == ()
     assert found.whole is found.steps[0]
     assert "NFR" not in plain_versions(found)
+    assert "Churn %" not in plain_versions(found)  # a matrix of two says nothing more
     assert found.to_dict()["negative_flip_rate"] is None
     assert found._repr_html_().startswith("<div")
 

@@ -167,6 +167,13 @@ def test_a_heat_map_has_numbers_while_they_can_be_read(size):
     assert svg.count(">12.3<") == (2 if size == 2 else 0)
 
 
+def test_numbers_are_light_on_dark_squares():
+    every = heat_map(np.full((2, 2), 0.5), ["a", "b"], "churn")
+    assert every.count("fill: #ffffff") == 4  # one value is the darkest colour
+    both = heat_map(np.array([[0.1, 0.9], [0.9, 0.1]]), ["a", "b"], "churn")
+    assert both.count("fill: #ffffff") == 2
+
+
 def test_sentences_say_whether_flips_accumulate_or_cancel(result):
     said = " ".join(versions_sentences(result))
     gone = 1 - result.whole["churn"].value / result.step_sum("churn")
