@@ -30,7 +30,9 @@ def on_mesh(config, *axes, replicas=4):
     return dataclasses.replace(config, train=train)
 
 
-@pytest.mark.parametrize("name", ["baseline", "codistill_skl"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("baseline", marks=pytest.mark.slow), "codistill_skl"]
+)
 def test_the_arguments_are_those_of_a_session_of_the_study(name):
     members = 2 if name == "codistill_skl" else 1
     config = on_mesh(preset("digits"), 2, members, 2)
@@ -50,6 +52,7 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
     assert step.program.mapping == session.program.mapping
 
 
+@pytest.mark.slow
 def test_the_arguments_of_a_stream_are_those_of_its_loop():
     config = stream_preset("clicks:tiny")
     train = dataclasses.replace(config.train, mesh=MeshShape(2, 1, 4))
@@ -126,6 +129,7 @@ def test_what_does_not_fit_is_said(changes, said):
         study_step(config, "codistill_skl", jax.devices())
 
 
+@pytest.mark.slow
 def test_nothing_is_allocated():
     """A whole study's arguments are shapes; CIFAR-10 is not on this machine."""
     config = on_mesh(preset("cifar10"), 2, 2, 2)
