@@ -1,0 +1,103 @@
+"""What several replicas on one TPU chip cost beside one after another.
+
+    python benchmarks/plan_cycles.py                            # v5e, four slots
+    python benchmarks/plan_cycles.py --networks mlp lenet5 --slots 8
+
+The real training step of a study is compiled for one chip with one replica and with
+several, which are vmapped or unrolled, and the TPU compiler's estimates of their cycles
+are compared: `cycles of all / (slots x cycles of one)`. Below 1 the slots share kernels
+that one network does not fill. A call makes as many updates as training makes in one;
+the table is per update. Nothing is run and no TPU is needed. The result is a Markdown
+table, or with `--json` one line per network and mapping.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import platform
+
+from churn_jax.planning import Slice, plan_apart
+from churn_jax.studies import ModelConfig, preset
+from churn_jax.training.partition import MeshShape
+
+# A study, its row and the network, with the batch of one replica.
+NETWORKS = {
+    "mlp": ("mnist", "baseline", "mlp", 128),
+    "lenet5": ("mnist", "baseline", "lenet5", 128),
+    "resnet32": ("cifar10-resnet32", "baseline", "resnet32", 128),
+    "be_wrn10_1": ("dm-cifar100", "scratch", "wide_resnet10_1", 64),
+    "be_wrn28_2": ("dm-cifar100", "scratch", "wide_resnet28_2", 64),
+}
+
+
+def study_of(name: str, replicas: int, mapping: str):
+    """The study and the row of one of `NETWORKS`."""
+    study, row, network, batch = NETWORKS[name]
+    config = preset(study)
+    model = dataclasses.replace(config.model, name=network, features=())
+    if study == "mnist":
+        model = ModelConfig(network)
+    train = dataclasses.replace(
+        config.train,
+        replicas=replicas,
+        seed_numbers=(),
+        batch_size=batch,
+        mapping=mapping,
+        mesh=MeshShape(),
+    )
+    return dataclasses.replace(config, model=model, train=train), row
+
+
+def measure(name: str, slots: int, mappings: list[str], part: Slice):
+    """One result per mapping; each is compiled in a process of its own."""
+    config, row = study_of(name, 1, "vmap")
+    alone = plan_apart(config, row, part, MeshShape())
+    for mapping in mappings:
+        config, row = study_of(name, slots, mapping)
+        together = plan_apart(config, row, part, MeshShape())
+        yield {
+            "network": alone.network,
+            "batch": alone.batch_size,
+            "slots": slots,
+            "mapping": mapping,
+            "cycles of one": round(alone.cycles),
+            "cycles of all": round(together.cycles),
+            "ratio": together.cycles / (slots * alone.cycles),
+            "of the peak": together.utilisation,
+            "seconds to compile": together.compile_seconds,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=[*NETWORKS])
+    parser.add_argument("--slots", type=int, default=4, help="replicas on the chip")
+    parser.add_argument("--mappings", nargs="+", default=["vmap", "unroll"])
+    parser.add_argument("--topology", default="v5e:1x1")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    part, first = Slice.parse(options.topology), True
+    for name in options.networks:
+        for result in measure(name, options.slots, options.mappings, part):
+            if options.json:
+                print(json.dumps(result), flush=True)
+                continue
+            if first:
+                print(f"| {' | '.join(result)} |\n|{' --- |' * len(result)}")
+                first = False
+            cells = (
+                f"{v:.3g}"
+                if isinstance(v, float)
+                else f"{v:,}"
+                if isinstance(v, int)
+                else v
+                for v in result.values()
+            )
+            print(f"| {' | '.join(cells)} |", flush=True)
+    if not options.json:
+        print(f"\n{part.name}, {platform.machine()}, {datetime.date.today()}")
+
+
+if __name__ == "__main__":
+    main()
