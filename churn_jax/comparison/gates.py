@@ -107,7 +107,10 @@ class Gate:
                     f"{getattr(self, name)!r}"
                 )
         if self.on == "bound" and self.grouping and not _OF_GROUPS[self.quantity]:
-            raise GateError(f"{self.quantity} of a group has no interval")
+            raise GateError(
+                f"{self.quantity} of a group has no interval; put the gate on the "
+                "estimate"
+            )
         if self.group and self.grouping in ("", ALL_SLICES):
             raise GateError(f"of which grouping is the group {self.group!r}?")
         if self.min_examples < 1:

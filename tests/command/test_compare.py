@@ -15,6 +15,9 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from churn_jax import metrics
 from churn_jax.cli import main
+from churn_jax.command.compare_options import Arguments
+from churn_jax.command.options import read_options
+from churn_jax.comparison.gate_file import read_gates
 from churn_jax.data.digits import load_digits
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.testing import assert_compatible
@@ -228,7 +231,7 @@ def test_an_archive_of_classes_alone_is_compared_with_probabilities(digits, tmp_
 
 def commands(text):
     """The `churn-jax compare` commands in a text."""
-    found = re.findall(r"^ *churn-jax compare (.*(?:\\\n.*)*)", text, re.MULTILINE)
+    found = re.findall(r"^ *churn-jax compare ((?:.*\\\n)*.*)", text, re.MULTILINE)
     return [shlex.split(words.replace("\\\n", " ")) for words in found]
 
 
@@ -246,6 +249,19 @@ def test_the_workflow_parses_and_its_command_works(digits, monkeypatch, capsys):
     wanted = {word for step in steps for word in re.findall(r"\w+\.\w+", str(step))}
     for name in ("report.html", "report.json", "summary.md"):
         assert name in wanted and (folder / name).is_file()
+
+
+def test_the_commands_and_the_gates_of_the_readme_can_be_read(tmp_path):
+    text = (EXAMPLES / "README.md").read_text()
+    found = [words for words in commands(text) if words != ["-h"]]
+    assert len(found) == 3
+    for words in found:
+        given = read_options(Arguments, words, prog="churn-jax compare")
+        gates = given.gate.gates
+        assert (EXAMPLES.parents[1] / gates).is_file() if gates else given.gate.read()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "gates.toml").write_text(block)
+    assert len(read_gates(tmp_path / "gates.toml")) == 6
 
 
 def test_the_example_of_a_test_passes_and_can_fail(digits, monkeypatch):
