@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -260,8 +261,8 @@ def test_what_cannot_be_read_is_said_in_one_sentence(written, what, message):
     ],
 )
 def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
-    given = {"shard": 0, "shards": 2, "ids": [3, 1, 2], "labels": [0, 1, 0]}
-    given |= {"runs": R, "classes": C, **change}
+    given: dict[str, Any] = {"shard": 0, "shards": 2, "ids": [3, 1, 2]}
+    given |= {"labels": [0, 1, 0], "runs": R, "classes": C, **change}
     with pytest.raises(PredictionsError, match=message):
         ShardWriter(tmp_path / "p", **given)
     assert not (tmp_path / "p").exists()

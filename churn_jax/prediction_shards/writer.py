@@ -140,16 +140,20 @@ class ShardWriter:
             PredictionsError: rows are missing; the shard is not kept.
         """
         if self._done < self._shape[1]:
-            error = PredictionsError(
+            self.discard()
+            raise PredictionsError(
                 f"shard {self._number[0]} of {self._number[1]} has {self._shape[1]} "
                 f"examples, but only {self._done} rows were written"
             )
-            self._open.__exit__(PredictionsError, error, None)
-            raise error
         self._open.close()
         for part, values in (("ids", self._ids), ("labels", self._labels)):
             with replace_file(shard_path(self._folder, part, *self._number)) as file:
                 np.save(file, values, allow_pickle=False)
+
+    def discard(self) -> None:
+        """Leaves nothing; of a shard that could not be written."""
+        error = PredictionsError("discarded")
+        self._open.__exit__(PredictionsError, error, None)
 
     def __enter__(self) -> "ShardWriter":
         return self
@@ -158,7 +162,7 @@ class ShardWriter:
         if kind is None:
             self.close()
         else:
-            self._open.__exit__(kind, error, trace)
+            self.discard()
 
 
 def _descr(dtype: np.dtype) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from churn_jax.training.partition import MeshShape
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
     from churn_jax.training.seeds import Seeds
+    from churn_jax.training.written import write_predictions
 
 __all__ = [
     "Interrupted",
@@ -30,6 +31,7 @@ __all__ = [
     "TrainConfig",
     "Trained",
     "train",
+    "write_predictions",
 ]
 
 _HOMES = {
@@ -42,6 +44,7 @@ _HOMES = {
     "TrainConfig": "config",
     "Trained": "run",
     "train": "loop",
+    "write_predictions": "written",
 }
 
 

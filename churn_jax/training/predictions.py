@@ -1,6 +1,6 @@
 """Deployed predictions of trained replicas over a whole split; nothing is dropped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from churn_jax.training.feed import Stream
 from churn_jax.training.partition import DATA, REPLICA, join, place
 from churn_jax.training.program import Program
 
-__all__ = ["make_predict", "predict_split"]
+__all__ = ["make_predict", "predict_batches", "predict_split"]
 
 
 def make_predict(
@@ -100,9 +100,7 @@ def predict_split(
         `[R, N, C]` (or `[R, M, N, C]`) float32 on the devices.
     """
     total = len(images.split) if isinstance(images, Stream) else images.shape[0]
-    shards = mesh.shape[DATA]
-    size = min(batch_size, -(-total // shards) * shards)
-    size = max(size // shards, 1) * shards
+    size = _call_size(total, batch_size, mesh.shape[DATA])
     pieces = [[] for _ in chunks]
     for batch, rows in _batches(images, total, size, mesh):
         for piece, (params, model_state) in zip(pieces, chunks, strict=True):
@@ -115,6 +113,47 @@ def predict_split(
         whole = piece[0] if len(piece) == 1 else jnp.concatenate(piece, axis=axis)
         parts.append(jax.lax.slice_in_dim(whole, 0, total, axis=axis))
     return join(parts)
+
+
+def predict_batches(
+    predict,
+    chunks: Sequence[tuple],
+    images: jax.Array | Stream,
+    mesh,
+    *,
+    batch_size: int,
+) -> Iterator[jax.Array]:
+    """The same batch by batch, of which the devices hold two at most.
+
+    Every batch has the same number of rows, a multiple of the number of devices, so
+    that they can be spread over all of them; the last is padded with row 0.
+
+    Args:
+        predict: from `make_predict`.
+        chunks: `(params, model_state)` per chunk of replicas.
+        images: as in `predict_split`.
+        mesh: of the program.
+        batch_size: rows per call, over all devices.
+
+    Yields:
+        `[R, B, C]` float32 on the devices.
+    """
+    total = len(images.split) if isinstance(images, Stream) else images.shape[0]
+    size = _call_size(total, batch_size, mesh.size)
+    before = None
+    for batch, rows in _batches(images, total, size, mesh):
+        logits = join([predict(*chunk, batch, rows) for chunk in chunks])
+        if before is not None:
+            yield before
+        before = logits
+    if before is not None:
+        yield before
+
+
+def _call_size(total: int, batch_size: int, shards: int) -> int:
+    """Rows per call: as asked, not more than there are, a multiple of the shards."""
+    size = min(batch_size, -(-total // shards) * shards)
+    return max(size // shards, 1) * shards
 
 
 def _batches(images: jax.Array | Stream, total: int, size: int, mesh):

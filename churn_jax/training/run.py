@@ -165,6 +165,29 @@ class Trained:
         Raises:
             ValueError: there is no such set of weights.
         """
+        program = self.program
+        streamed = isinstance(images, StreamedSplit)
+        predict = make_predict(
+            program, self.run.method, every_member=every_member, streamed=streamed
+        )
+        logits = predict_split(
+            predict,
+            self.chunks(weights),
+            Stream(images, reading) if streamed else replicate(images, program.mesh),
+            program.mesh,
+            batch_size=self.run.config.eval_batch_size,
+        )
+        return np.asarray(fetch(logits))
+
+    def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:
+        """`(params, model_state)` per chunk of replicas, for a program's prediction.
+
+        Args:
+            weights: as in `predict`.
+
+        Raises:
+            ValueError: there is no such set of weights.
+        """
         if weights not in ("config", "ema"):
             raise ValueError(f"weights must be config or ema; got {weights!r}")
         chosen = Weights(self.params, self.model_state)
@@ -175,21 +198,8 @@ class Trained:
                     "averaged weights"
                 )
             chosen = self.last.ema
-        program = self.program
-        streamed = isinstance(images, StreamedSplit)
-        predict = make_predict(
-            program, self.run.method, every_member=every_member, streamed=streamed
-        )
-        count = chunk_count(program, jax.tree.leaves(self.params)[0].shape[0])
-        chunks = split((chosen.params, chosen.model_state), count)
-        logits = predict_split(
-            predict,
-            chunks,
-            Stream(images, reading) if streamed else replicate(images, program.mesh),
-            program.mesh,
-            batch_size=self.run.config.eval_batch_size,
-        )
-        return np.asarray(fetch(logits))
+        count = chunk_count(self.program, jax.tree.leaves(self.params)[0].shape[0])
+        return split((chosen.params, chosen.model_state), count)
 
     def teacher_variables(self) -> tuple[PyTree, ...]:
         """The deployed weights as the variables of a teacher, on the host."""
