@@ -4,6 +4,7 @@ __all__ = ["STYLE"]
 
 STYLE = """
 header h1,.compare tbody th{overflow-wrap:anywhere}
+.compare.history tbody th{overflow-wrap:break-word}
 .compare thead th{min-width:4.2rem}
 .said p{margin:.5rem 0}.said .lead{font-size:1.15rem}
 .said .outcome{font-size:1.5rem;font-weight:700;padding:.5rem .9rem;margin:1rem 0 .6rem;

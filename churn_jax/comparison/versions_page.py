@@ -251,8 +251,8 @@ def _table(found: VersionsTable, links: tuple[str, ...] = ()) -> str:
         lines.append(f'<tr><th scope="row">{shown}</th>{data}</tr>')
     said = f"<caption>{escape(found.caption)}</caption>" if found.caption else ""
     return (
-        f'<div class="scroll" tabindex="0"><table class="compare">{said}<thead><tr>'
-        f"{heads}</tr></thead>\n<tbody>\n"
+        f'<div class="scroll" tabindex="0"><table class="compare history">{said}'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n"
         + "\n".join(lines)
         + "\n</tbody></table></div>"
     )
