@@ -108,11 +108,11 @@ def read_labels(
             name = _only(others, LABEL, _if_there(label_column, others), "label")
             values, named = columns[name], _names_of_scores(columns)
             ids = None if id_name is None else _unique_ids(columns[id_name])
-        labels = as_class_values(values, "labels")
-        if labels.numbers.ndim != 1:
+        if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
-                f"labels must have shape [N]; got {labels.numbers.shape}"
+                f"labels must have shape [N]; got {np.shape(values)}"
             )
+        labels = as_class_values(values, "labels")
         if ids is not None and len(ids) != len(labels.numbers):
             raise PredictionsError(
                 f"there are {len(ids)} ids and {len(labels.numbers)} labels"

@@ -128,7 +128,8 @@ def _predictions_name(
     if predicted is None:
         wanted = kind or "logits, probabilities or predictions"
         raise PredictionsError(
-            f"there are no {wanted}; it has {', '.join(arrays) or 'nothing'}"
+            f"there are no {wanted}, it has {', '.join(arrays) or 'nothing'}; say "
+            "which is the prediction column"
         )
     return predicted, kind
 

@@ -86,8 +86,8 @@ def _classes(values: np.ndarray, letter: str, kind: Kind | None, what: str) -> S
     if values.ndim == 2 and values.shape[0] > values.shape[1]:
         raise PredictionsError(
             f"{what} are integers of shape {values.shape}: as classes [R, N] that is "
-            "more runs than examples; transpose them, or say that they are logits "
-            "or probabilities"
+            "more runs than examples; transpose them, or say the kind if they are "
+            "scores"
         )
     found = as_class_values(values, what)
     numbers = found.numbers.astype(np.int32)
@@ -110,8 +110,8 @@ def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     """The score of class 1 of two; `values` is `[R, N, 1]`."""
     if kind is None:
         raise PredictionsError(
-            f"{what} have one score per example; say whether that is the logit or the "
-            "probability of class 1 of two, or give a score of every class"
+            f"{what} have one score per example; say by the kind whether that is the "
+            "logit or the probability of class 1 of two, or give a score of every class"
         )
     values = values.astype(np.float32)
     other = 1 - values if kind == "probabilities" else np.zeros_like(values)

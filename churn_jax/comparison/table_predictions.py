@@ -27,6 +27,12 @@ from churn_jax.predictions import PredictionsError
 __all__ = ["find_in_table", "numeric_columns", "read_columns"]
 
 _ROWS = 16_384  # converted at once
+_WANTED: dict[Kind | None, str] = {
+    None: "logit_<class>, prob_<class> or prediction",
+    "logits": "logit_<class>",
+    "probabilities": "prob_<class>",
+    "classes": "prediction",
+}
 
 
 def _special(names: list[str], given: ColumnNames) -> list[str]:
@@ -58,6 +64,8 @@ def _scores_named(
     found = score_columns(names, kind)
     if found is not None or kind is None:
         return found
+    if score_columns(names, None) is not None:
+        return None  # they are called something else
     special = _special(names, given)
     others = [f"p_{name}" for name in names if name not in special]
     if len(others) < 2:
@@ -116,8 +124,13 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
     if not table.num_rows:
         raise PredictionsError("it has no rows")
     named = _scores_named(columns, kind, names)
-    class_names = None
+    class_names, notes = None, ()
     if isinstance(named, ScoreColumns):
+        if score_columns(columns, kind) is None:
+            notes = (
+                f"{named.kind} of {len(named.columns)} classes are all other columns: "
+                f"{some(named.columns)}.",
+            )
         scores = Scores(named.kind, _matrix(table, named.columns)[None])
         class_names = named.class_names
     elif named is not None:
@@ -127,8 +140,8 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
         name = find_column(columns, PREDICTION, names.prediction, "prediction")
         if name is None:
             raise PredictionsError(
-                f"there are no {kind or 'logits, probabilities or classes'}; it has "
-                f"columns {some(columns)}"
+                f"there is no column {_WANTED[kind]}, it has {some(columns)}; say "
+                "which is the prediction column, or the kind if all others are scores"
             )
         values = as_class_values(table.column(name), f"column {name}")
         numbers = values.numbers.astype(np.int32)[None]
@@ -138,6 +151,7 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
         class_names,
         None if id_name is None else table.column(id_name),
         None if label_name is None else table.column(label_name),
+        notes=notes,
     )
     return found if run_name is None else _by_run(found, table.column(run_name))
 

@@ -219,6 +219,10 @@ def test_labels_may_be_of_classes_that_one_side_does_not_know():
         join(_scores("old", labels=labels), _scores("new"))
     pair = join(_classes("old", labels % 2), _scores("new", C=2), labels=labels)
     assert pair.classes == 4  # predicted classes do not say how many classes there are
+    with pytest.raises(
+        PredictionsError, match=r"labels must have shape \[N\]; got \(9, 2"
+    ):
+        join(_scores("old"), _scores("new"), labels=np.zeros((N, 2)))
     with pytest.raises(PredictionsError, match=r"labels are names .* class numbers"):
         join(_scores("old"), _scores("new"), labels=np.full(N, "cat"))
 

@@ -250,8 +250,14 @@ def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path,
     assert side.class_names == ("cat", "dog", "cow")
     np.testing.assert_array_equal(side.values[0], probs)
     np.testing.assert_array_equal(side.ids, IDS)
-    with pytest.raises(PredictionsError, match="there are no logits"):
+    assert "of 3 classes are all other columns: cat, dog, cow." in side.notes[0]
+    with pytest.raises(
+        PredictionsError, match="there is no column logit_<class>, prob_"
+    ):
         read_side(path)
+    table = pa.table({"prob_0": probs[:, 0], "prob_1": probs[:, 1]})
+    with pytest.raises(PredictionsError, match="there is no column logit_<class>, it"):
+        read_side(table, kind="logits")
 
 
 def test_one_score_per_example_is_of_the_second_class(probs):
@@ -261,7 +267,7 @@ def test_one_score_per_example_is_of_the_second_class(probs):
     np.testing.assert_allclose(side.values[0].sum(axis=1), 1, rtol=1e-6)
     side = read_side(probs[:, 1:2], kind="logits")
     np.testing.assert_array_equal(side.values[0, :, 0], 0)
-    with pytest.raises(PredictionsError, match="one score per example; say whether"):
+    with pytest.raises(PredictionsError, match="one score per example; say by"):
         read_side(probs[:, 1])
 
 
@@ -365,7 +371,7 @@ BAD = {
     ),
     "half class": (
         lambda d: {"predictions": [0.5, 1]},
-        "say whether that is the logit",
+        "say by the kind whether that",
     ),
     "negative": (lambda d: {"predictions": [1, -1]}, "at least 0; 1 of 2 are not"),
     "huge": (
@@ -374,7 +380,7 @@ BAD = {
     ),
     "nothing": (
         lambda d: {"ids": [1, 2]},
-        "there are no logits, probabilities or pred",
+        "there are no logits, probabilities or pr",
     ),
     "same ids": (
         lambda d: {"ids": [4, 4, 5, 5, 5], "classes": [1, 1, 1, 0, 0]},
