@@ -64,7 +64,7 @@ def test_gates_come_as_objects_from_a_file_and_as_arguments(tmp_path):
     with pytest.raises(AssertionError):
         assert_compatible(OLD, NEW, labels=LABELS, gates=file)
     result = assert_compatible(OLD, NEW, labels=LABELS, gates=file, max_nfr=0.06)
-    assert [gate.limit for gate in result.gates] == [0.06, 0.5]
+    assert [gate.limit for gate in result.gates] == [0.5, 0.06]
     with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
         assert_compatible(OLD, NEW, labels=LABELS, max_churn=0.1, on="bound")
     assert_compatible(OLD, NEW, labels=LABELS, gates=[Gate("churn", 0.1)])

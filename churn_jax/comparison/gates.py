@@ -136,21 +136,23 @@ class Gate:
         return f" in each {each}" if each else ""
 
     def _scope(self) -> tuple[str, str, str, str]:
-        """What it is about; of two gates with the same scope the later one counts."""
+        """What it is about."""
         return self.quantity, self.bound, self.grouping, self.group
 
 
 def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Both, where a gate of `over` takes the place of one about the same.
+    """Both, without those of `gates` about which `over` says something else.
+
+    Two gates of `gates` about the same are both kept: each must hold.
 
     Example:
         >>> both = [Gate("churn", 0.1), Gate("ece_new", 0.1)]
         >>> [gate.text for gate in combined(both, [Gate("churn", 0)])]
-        ['churn at most 0 %', 'ece new at most 0.1']
+        ['ece new at most 0.1', 'churn at most 0 %']
     """
-    found = {gate._scope(): gate for gate in gates}
-    found.update((gate._scope(), gate) for gate in over)
-    return tuple(found.values())
+    over = tuple(over)
+    said = {gate._scope() for gate in over}
+    return (*(gate for gate in gates if gate._scope() not in said), *over)
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:

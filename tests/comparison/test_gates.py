@@ -177,7 +177,13 @@ def test_churn_beyond_noise_can_have_a_limit():
 def test_a_later_gate_takes_the_place_of_one_about_the_same():
     file = [Gate("churn", 0.1), Gate("churn", 0.2, grouping="*")]
     over = [Gate("churn", 0.3, on="bound"), Gate("churn", 0.1, "min")]
-    assert combined(file, over) == (over[0], file[1], over[1])
+    assert combined(file, over) == (file[1], *over)
+
+
+def test_of_two_gates_about_the_same_in_one_file_none_is_dropped():
+    strict, loose = Gate("churn", 0.05), Gate("churn", 0.08, on="bound")
+    assert combined([strict, loose], []) == (strict, loose)
+    assert combined([], [strict, loose]) == (strict, loose)
 
 
 @pytest.mark.parametrize(
