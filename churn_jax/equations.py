@@ -86,10 +86,14 @@ def _module_path(root: Path, module: str) -> Path:
 
 
 def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Local name -> (module, name there), for `from churn_jax... import ...`."""
+    """Local name -> (module, name there), for `from churn_jax... import ...`.
+
+    Also those under `if TYPE_CHECKING:`, of what is loaded when it is first used.
+    """
+    lazy = [node for of in tree.body if isinstance(of, ast.If) for node in of.body]
     return {
         alias.asname or alias.name: (node.module, alias.name)
-        for node in tree.body
+        for node in (*tree.body, *lazy)
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
         and node.module.split(".")[0] == "churn_jax"

@@ -105,6 +105,15 @@ def test_a_reexported_function_points_at_its_own_file(package):
     assert entry.file == "churn_jax/losses/module.py"
 
 
+def test_a_package_that_loads_its_files_later_is_read_too(package):
+    before = equations.equation_index(package)
+    init = package / "losses" / "__init__.py"
+    *imports, names = init.read_text().splitlines()
+    lazy = ["if TYPE_CHECKING:", *(f"    {line}" for line in imports), names]
+    init.write_text("\n".join(lazy) + "\n")
+    assert equations.equation_index(package) == before
+
+
 def test_a_function_without_reference_is_reported(package):
     assert equations.untagged(package) == ["churn_jax.losses.second"]
 
