@@ -5,7 +5,8 @@
 Makes two `.npy` files of logits (4 GB at that size in float16; deleted at the end) and
 labels. Contenders take turns, each in a process of its own; a ratio is the median over
 rounds of a contender's time over that of the same round's reading pass, so that a busy
-machine slows both alike. Memory is the process's peak, mapped pages included.
+machine slows both alike. CPU seconds are those of all threads; memory is the process's
+peak, mapped pages included.
 
 * `read`: one pass over both files, memory-mapped, that converts blocks of a thousand
   rows to float32, in one thread;
@@ -178,10 +179,13 @@ def measured(name: str, folder: Path, examples: int, resamples: int) -> dict:
         import churn_jax  # its time is not the comparison's
 
         churn_jax.compare([0, 1], [0, 1], labels=[0, 1])
-    begin = time.perf_counter()
+    begin, worked = time.perf_counter(), time.process_time()
     CONTENDERS[name](folder, examples, resamples)
-    seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "peak": peak_mebibytes()}
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu": time.process_time() - worked,
+        "peak": peak_mebibytes(),
+    }
 
 
 def alone(name: str, options: argparse.Namespace, folder: Path, examples: int) -> dict:
@@ -222,17 +226,19 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     for _ in range(options.rounds):
         for name, examples in counts.items():
             rounds[name].append(alone(name, options, folder, examples))
-    print("| contender | examples | median s | best s | of `read` | peak MiB |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("| contender | examples | s | of `read` | CPU s | of `read` | peak MiB |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for name, turns in rounds.items():
-        seconds = [turn["seconds"] for turn in turns]
-        whole = [s / r["seconds"] for s, r in zip(seconds, rounds["read"], strict=True)]
-        # A part of the examples is held against a part of the reading.
-        ratio = statistics.median(whole) * options.examples / counts[name]
-        print(
-            f"| {name} | {counts[name]} | {statistics.median(seconds):.2f} | "
-            f"{min(seconds):.2f} | {ratio:.2f} | {max(t['peak'] for t in turns):.0f} |"
-        )
+        cells = []
+        for unit in ("seconds", "cpu"):
+            times = [turn[unit] for turn in turns]
+            pairs = zip(times, rounds["read"], strict=True)
+            ratio = statistics.median(a / b[unit] for a, b in pairs)
+            # A part of the examples is held against a part of the reading.
+            ratio *= options.examples / counts[name]
+            cells += [f"{statistics.median(times):.2f}", f"{ratio:.2f}"]
+        peak = max(turn["peak"] for turn in turns)
+        print(f"| {name} | {counts[name]} | {' | '.join(cells)} | {peak:.0f} |")
     print(
         f"\n{options.classes} classes, {options.dtype}, {options.resamples} resamples, "
         f"{options.rounds} rounds; {platform.machine()}, {os.cpu_count()} cores, load "

@@ -1,6 +1,7 @@
 """The pass over the scores, beside float64 NumPy and the metrics of the package."""
 
 import importlib
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -275,6 +276,29 @@ def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
     assert np.array_equal(a.old.predicted, b.old.predicted)
     assert np.array_equal(a.displacement, b.displacement)
     assert np.array_equal(mapped[0], old)
+
+
+def resident(path):
+    """Bytes of a mapped file that are in this process's memory."""
+    own, total = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            own = line.endswith(str(path))
+        elif own and line.startswith("Rss:"):
+            total += 1024 * int(line.split()[1])
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1 << 20)
+    path = tmp_path / "scores.npy"
+    np.lib.format.open_memmap(path, "w+", np.float16, (16_000, 1000))[:] = 0
+    mapped = np.load(path, mmap_mode="r")
+    float(mapped.max())
+    assert resident(path) > 30e6  # what a pass leaves that does not care
+    scan(pair_of(mapped[None], mapped[None]))
+    assert resident(path) < 8e6
 
 
 def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
