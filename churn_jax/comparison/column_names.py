@@ -138,7 +138,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
             columns = [n for n in names if n.strip().lower().startswith(prefix)]
             if prefix_kind == wanted and columns:
                 sets[prefix] = columns
-        if len(sets) > 1:
+        if len(sets) > 1 or len(sets.get("p_", ())) == 1:
             sets.pop("p_", None)  # may be anything: p_value
         if len(sets) > 1:
             raise PredictionsError(

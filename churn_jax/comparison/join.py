@@ -207,6 +207,10 @@ class _Rows:
                 f"the {what} are of {count:,} examples, the predictions of "
                 f"{len(self.ids):,}"
             )
+        if self._has_ids:
+            self.notes.append(
+                f"The {what} have no ids: they are matched by their rows."
+            )
         return self.old
 
     def _found(self, ids: np.ndarray, what: str) -> np.ndarray:

@@ -174,6 +174,7 @@ def test_values_without_ids_need_one_order_of_rows():
     values = np.arange(N) % 3
     pair = join(old, _scores("new", ids=ids), labels=values, slices={"a": values})
     np.testing.assert_array_equal(pair.labels, values[::-1])  # in the order of the ids
+    assert pair.notes[0] == "The labels have no ids: they are matched by their rows."
     assert pair.slices["a"].tolist() == [str(v) for v in values[::-1]]
     for more in ({"labels": values}, {"slices": {"a": values}}):
         with pytest.raises(PredictionsError, match="have no ids, but the two sides"):

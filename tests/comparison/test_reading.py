@@ -220,6 +220,11 @@ def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path, logits,
         np.testing.assert_array_equal(found.values[0], logits.argmax(1))
 
 
+def test_a_column_of_p_values_is_no_score(tmp_path):
+    columns = {"id": IDS, "prediction": LABELS, "p_value": LABELS}
+    assert read_side(_csv(tmp_path / "p.csv", columns)).kind == "classes"
+
+
 def test_names_of_classes_come_from_the_columns(tmp_path, probs):
     columns = _columns(probs, "prob_", ["dog", "cat", "über"])
     columns["label"] = np.array(["dog", "cat", "unknown"])[LABELS]
@@ -349,7 +354,10 @@ BAD = {
     ),
     "twice": (lambda d: _text(d / "a.csv", "p_0,p_0\n1,0\n"), "more than once"),
     "gap": (lambda d: _text(d / "a.csv", "p_0,p_2\n1,0\n"), "class numbers 0 to 1"),
-    "one class": (lambda d: _text(d / "a.csv", "p_0,x\n1,0\n"), "scores of one class"),
+    "one class": (
+        lambda d: _text(d / "a.csv", "prob_0,x\n1,0\n"),
+        "scores of one class",
+    ),
     "two labels": (
         lambda d: _text(d / "a.csv", "y_true,label,p_0,p_1\n1,1,1,0\n"),
         "y_true and label could both be the label column",
