@@ -35,6 +35,14 @@ class Estimate:
         """`[G]`, what every group moves the mean over pairs by."""
         return self.influence.mean(axis=(1, 2))
 
+    def tail(self) -> float:
+        """Squared relative error of the variance over examples, by its influences."""
+        squares = np.square(self.of_groups())
+        total = squares.sum()
+        if total <= 0:
+            return 0.0
+        return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
+
     def uncertainty(self) -> Uncertainty:
         """Of the mean over pairs: examples, and runs of a side that has several."""
         of_groups = self.of_groups()

@@ -4,20 +4,14 @@ import numpy as np
 from scipy import special
 
 from churn_jax.analysis.significance import mcnemar_exact
-from churn_jax.comparison.bootstrap import bca_ends, resampled_sums
-from churn_jax.comparison.estimates import Estimate, difference, ratio, relative
+from churn_jax.comparison.counted import counted
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.resampled import resampled
 from churn_jax.comparison.result import Interval, McNemar
-from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.shares import difference_ends, share_ends
-from churn_jax.comparison.sums import (
-    bin_gaps,
-    chance_sums,
-    outcome_sums,
-    partition,
-    value_sums,
-)
+from churn_jax.comparison.scanned import Scanned
+from churn_jax.comparison.shares import share_ends
+from churn_jax.comparison.sums import outcome_sums, partition
 
 __all__ = ["intervals", "mcnemar_test", "noise_test", "share_interval"]
 
@@ -64,6 +58,7 @@ def intervals(
         Coverage in simulations: `benchmarks/compare_coverage.py`.
 
     Example:
+        >>> from churn_jax.comparison.scanned import ScannedSide
         >>> old = ScannedSide(np.array([[0, 1, 1, 0]]))
         >>> new = ScannedSide(np.array([[0, 1, 0, 0]]))
         >>> found = intervals(Scanned(old, new), None)
@@ -84,8 +79,8 @@ def intervals(
     runs = len(scanned.old.predicted) * len(scanned.new.predicted)
     dealing, drawing = np.random.default_rng(seed).spawn(2)
     group, groups = partition(scanned.old.predicted.shape[1], runs, dealing)
-    found = _counted(scanned, labels, group, groups, level)
-    found |= _resampled(scanned, labels, group, groups, level, resamples, drawing)
+    found = counted(scanned, labels, group, groups, level)
+    found |= resampled(scanned, labels, group, groups, level, resamples, drawing)
     return {name: found[name] for name in QUANTITIES if name in found}
 
 
@@ -132,6 +127,7 @@ def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
         is that of a typical pair, not a test of all runs together.
 
     Example:
+        >>> from churn_jax.comparison.scanned import ScannedSide
         >>> old = ScannedSide(np.zeros((1, 7), int))
         >>> new = ScannedSide(np.array([[1, 0, 0, 0, 0, 0, 0]]))
         >>> mcnemar_test(Scanned(old, new), np.array([0, 1, 1, 1, 1, 1, 1]))
@@ -151,177 +147,3 @@ def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
     return McNemar(
         float(lost.mean()), float(gained.mean()), float(np.median(p)), len(p)
     )
-
-
-def _counted(scanned, labels, group, groups, level) -> dict[str, Interval]:
-    """Shares, the accuracy gain and kappa: everything made of counts."""
-    sums = outcome_sums(scanned, labels, group, groups)
-    size = np.sum([*sums.values()], axis=0)[:, :1, :1]
-    if labels is None:
-        changed = sums["changed"]
-    else:
-        changed = sums["negative"] + sums["positive"] + sums["neutral"]
-    found = {"churn": _share(ratio(changed, size, np.nan), level)}
-    chance = chance_sums(scanned, group, groups)
-    apart = ratio(changed, size - chance, np.nan)  # 1 - kappa
-    most = float(size.sum() / np.mean(np.sum(size - chance, axis=0)))
-    lost = _share(apart, level, most=most, examples=float(size.sum()))
-    found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
-    if labels is None:
-        return found
-    negative, positive, both = (sums[x] for x in ("negative", "positive", "both"))
-    right = both + negative
-    wrong = sums["wrong"] + sums["neutral"] + negative
-    of_old = ratio(right[:, :, :1], size, np.nan)
-    of_new = ratio((both + positive)[:, :1, :], size, np.nan)
-    gained, lost = ratio(positive, size, np.nan), ratio(negative, size, np.nan)
-    most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
-    parts = {
-        "accuracy_old": of_old,
-        "accuracy_new": of_new,
-        "negative_flip_rate": lost,
-        "positive_flip_rate": gained,
-        "backward_trust_compatibility": ratio(both, right, 1.0),
-        "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
-        "good_churn": ratio(positive, changed, np.nan),
-        "bad_churn": ratio(negative, changed, np.nan),
-        "neutral_churn": ratio(sums["neutral"], changed, np.nan),
-    }
-    found |= {name: _share(part, level) for name, part in parts.items()}
-    found["relative_negative_flip_rate"] = _share(
-        relative(negative, right, wrong, size), level, most=most
-    )
-    known = difference(of_old, of_new).uncertainty()
-    low, high = difference_ends(
-        np.array(gained.value),
-        np.array(lost.value),
-        known.total,
-        known.quantile(level),
-        np.array(gained.examples),
-    )
-    value = of_new.value - of_old.value
-    found["accuracy_gain"] = Interval(value, float(low), float(high))
-    return found
-
-
-def _share(
-    estimate: Estimate,
-    level: float,
-    *,
-    most: float = 1.0,
-    examples: float | None = None,
-) -> Interval:
-    """Interval of a number between 0 and `most`, which is 1 for a share."""
-    value = estimate.value
-    examples = estimate.examples if examples is None else examples
-    if not examples or np.isnan(value):
-        return Interval(value, np.nan, np.nan)
-    known = estimate.uncertainty()
-    low, high = share_ends(
-        np.array(value / most),
-        known.total / most**2,
-        known.quantile(level),
-        np.array(examples),
-    )
-    return Interval(value, float(low) * most, float(high) * most)
-
-
-def _resampled(scanned, labels, group, groups, level, resamples, seed):
-    """Means of scores and the calibration error, by the bootstrap over examples."""
-    size = np.bincount(group, minlength=groups).astype(np.float64)
-    numbers: dict[str, Estimate] = {}
-    columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
-    if scanned.surrogate is not None:
-        sums = value_sums(scanned.surrogate, group, groups)
-        numbers["surrogate_churn"] = ratio(sums, size[:, None, None], np.nan)
-        columns["surrogate_churn"] = sums.mean(axis=(1, 2))[:, None]
-    for name in ("nll", "brier", "ece") if labels is not None else ():
-        for version, side in (("old", scanned.old), ("new", scanned.new)):
-            sums = _side_sums(name, side, labels, group, groups)
-            if sums is None:
-                continue
-            key = f"{name}_{version}"
-            of_runs = _calibration(sums, size) if name == "ece" else _mean(sums, size)
-            axis = 2 if version == "old" else 1
-            numbers[key] = Estimate(
-                np.expand_dims(of_runs.matrix, axis - 1),
-                np.expand_dims(of_runs.influence, axis),
-                of_runs.examples,
-            )
-            columns[key] = sums.reshape(groups, -1)
-            if name != "ece":
-                columns[key] = columns[key].mean(axis=1, keepdims=True)
-    values = _resample(columns, size, resamples, seed)
-    for name in ("nll", "brier", "ece"):
-        old, new = f"{name}_old", f"{name}_new"
-        if old in numbers and new in numbers:
-            with np.errstate(invalid="ignore"):  # both infinite
-                numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
-            if old in values and new in values:
-                values[f"{name}_change"] = values[new] - values[old]
-    return {
-        name: _stretched(estimate, values.get(name), level)
-        for name, estimate in numbers.items()
-    }
-
-
-def _side_sums(name: str, side: ScannedSide, labels, group, groups):
-    """`[G, R]` sums, `[G, R, BINS]` of the calibration error; None without scores."""
-    if name == "ece":
-        known = side.confidence is not None
-        return bin_gaps(side, labels, group, groups) if known else None
-    if name == "brier":
-        return None if side.brier is None else value_sums(side.brier, group, groups)
-    if side.label_log_prob is None:
-        return None
-    return -value_sums(side.label_log_prob, group, groups)
-
-
-def _mean(sums: np.ndarray, size: np.ndarray) -> Estimate:
-    """Means of `[G, R]` sums; infinite ones have no influence that is a number."""
-    with np.errstate(invalid="ignore"):
-        value = sums.sum(axis=0) / size.sum()
-        influence = (sums - value * size[:, None]) / size.sum()
-    return Estimate(value, influence, float(size.sum()))
-
-
-def _calibration(sums: np.ndarray, size: np.ndarray) -> Estimate:
-    """`sum_m |gap_m| / N` of every run, from `[G, R, BINS]`."""
-    gaps = sums.sum(axis=0)
-    value = np.abs(gaps).sum(axis=-1) / size.sum()
-    signed = np.einsum("grm,rm->gr", sums, np.sign(gaps))
-    influence = (signed - value * size[:, None]) / size.sum()
-    return Estimate(value, influence, float(size.sum()))
-
-
-def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
-    """Resampled values `[resamples]` of everything finite."""
-    columns = {k: v for k, v in columns.items() if np.all(np.isfinite(v))}
-    if not columns:
-        return {}
-    ends = np.cumsum([1, *(v.shape[1] for v in columns.values())])
-    table = np.concatenate([size[:, None], *columns.values()], axis=1)
-    blocks: dict[str, list[np.ndarray]] = {name: [] for name in columns}
-    for drawn in resampled_sums(table, resamples, seed):
-        for name, first, last in zip(columns, ends[:-1], ends[1:], strict=True):
-            part = (
-                np.abs(drawn[:, first:last]) if "ece" in name else drawn[:, first:last]
-            )
-            runs = part.shape[1] // 15 if "ece" in name else 1
-            blocks[name].append(part.sum(axis=1) / (runs * drawn[:, 0]))
-    return {name: np.concatenate(parts) for name, parts in blocks.items()}
-
-
-def _stretched(estimate: Estimate, resampled, level: float) -> Interval:
-    """The BCa interval over examples, widened by what runs add."""
-    value = estimate.value
-    if resampled is None or not np.isfinite(value):
-        return Interval(value, np.nan, np.nan)
-    low, high = bca_ends(value, resampled, estimate.of_groups(), level)
-    known = estimate.uncertainty()
-    if known.examples > 0:
-        z = special.ndtri((1 + level) / 2)
-        ratio_of = np.sqrt(known.total / known.examples) * known.quantile(level) / z
-        low = value - (value - low) * ratio_of
-        high = value + (high - value) * ratio_of
-    return Interval(value, float(low), float(high))
