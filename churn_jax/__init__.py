@@ -26,3 +26,8 @@ def __getattr__(name: str) -> Any:
 
         return compare
     raise AttributeError(f"module 'churn_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What completion offers, loaded or not."""
+    return sorted({*globals(), *__all__})

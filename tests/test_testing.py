@@ -103,5 +103,6 @@ def test_predictions_of_other_examples_are_no_failed_assertion():
 def test_the_package_exports_compare():
     result = churn_jax.compare(OLD, NEW, labels=LABELS)
     assert result.passed and result.gates == ()
+    assert "compare" in dir(churn_jax)
     with pytest.raises(AttributeError, match="'churn_jax' has no attribute 'compair'"):
         churn_jax.compair  # noqa: B018

@@ -149,3 +149,8 @@ def __getattr__(name: str) -> Any:
             if name in found.__all__:
                 return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What completion offers, loaded or not."""
+    return sorted({*globals(), *__all__})
