@@ -187,7 +187,8 @@ class _Classes:
 
     def __init__(self, side: Side):
         self.name, self.names, self.size = side.name, side.class_names, side.classes
-        self.grows = _open(side) and side.class_names is None
+        self.predicted = _open(side)
+        self.grows = self.predicted and side.class_names is None
         self._place = {name: i for i, name in enumerate(side.class_names or ())}
         # Then a number is a name too, and not the place of a name.
         self.numeric = all(as_number(name) is not None for name in self._place)
@@ -222,6 +223,7 @@ class _Table:
         self._by_name = old.class_names is not None and new.class_names is not None
         self._grows = _open(old) or _open(new)
         targets = {text: self._target(target) for text, target in mapping.items()}
+        self._mapped = targets if self._by_name else {}
         size = max(self._new.size, *(target + 1 for target in targets.values()), 0)
         self.names = list(new.class_names or map(str, range(size)))
         self._place = {name: place for place, name in enumerate(self.names)}
@@ -291,23 +293,24 @@ class _Table:
         """Class of a label beside; None where there is none."""
         numeric = self._new.numeric and self._old.numeric
         if isinstance(label, int) and self._by_name and not numeric:
-            if self._old.names != self._new.names:
+            if self._old.names != self._new.names or self._new.predicted:
                 raise PredictionsError(
-                    "labels are numbers, but the sides list their class names "
-                    "differently; give labels as names"
+                    "labels are numbers, but it is not clear of which class names; "
+                    "give labels as names"
                 )
         return self.of_new(label)
 
     def _by_text(self, label: int | str, side: _Classes) -> int | None:
         """A class by its name; where sides may have more classes, a new one."""
-        if (
-            isinstance(label, str)
-            if side.names is None
-            else (isinstance(label, int) and not side.numeric)
-        ):
-            return None
-        known = str(label) in self._place
-        return self._add(str(label)) if known or self._grows else None
+        number = isinstance(label, int)
+        if number and side.names is not None and not side.numeric:
+            return None  # beyond the last name
+        if not number and side.names is None:
+            return None  # a name where classes have numbers
+        text = str(label)
+        if text not in self._place and text in self._mapped:
+            return self._mapped[text]
+        return self._add(text) if text in self._place or self._grows else None
 
     def numbers(
         self, found: ClassValues | None, of: Callable[[Any], int | None], what: str

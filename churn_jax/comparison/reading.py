@@ -137,6 +137,11 @@ def _side(found: Found, name: str) -> Side:
         if labels.ndim != 1:
             raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
         _check_length("labels", len(labels), examples)
+        own = found.scores.class_names  # in no order that numbers could mean
+        if own and not label_names and None in [as_number(name) for name in own]:
+            raise PredictionsError(
+                f"predicted classes are names ({some(own)}), but labels are numbers"
+            )
     return Side(
         name=name,
         kind=found.scores.kind,

@@ -265,7 +265,7 @@ def test_classes_with_names_are_joined_by_name():
     before, now = _old_and_new(pair)
     assert before == names * 3
     assert now == ["fox", "cat", "dog"] * 3
-    with pytest.raises(PredictionsError, match="class names differently"):
+    with pytest.raises(PredictionsError, match="of which class names; give labels as"):
         join(old, new, labels=[2] * N)
     with pytest.raises(PredictionsError, match="3 classes have different names at one"):
         join(old, new, class_map="identity")
@@ -283,6 +283,30 @@ def test_predicted_names_meet_columns_of_scores():
     assert pair.labels.tolist() == [2, 1, 4] * 3
     with pytest.raises(PredictionsError, match=r"3 of 9 examples are of no .* owl"):
         join(new, new, labels=["fox", "cat", "owl"] * 3)
+
+
+def test_numbers_say_nothing_about_predicted_names():
+    old, new = (_classes(name, ["fox", "cat", "emu"] * 3) for name in ("old", "new"))
+    with pytest.raises(PredictionsError, match="not clear of which class names"):
+        join(old, new, labels=[0, 1, 2] * 3)
+    with pytest.raises(
+        PredictionsError, match=r"classes are names .*, but labels are num"
+    ):
+        _classes("old", ["fox", "cat", "emu"] * 3, labels=[0, 1, 2] * 3)
+    numbers = _classes(
+        "old", [0, 1, 2] * 3, class_names=["x", "y", "z"], labels=[2] * N
+    )
+    pair = join(numbers, dataclasses.replace(numbers, name="new"))
+    assert pair.labels.tolist() == [2] * N
+    assert _old_and_new(pair)[0] == ["x", "y", "z"] * 3
+
+
+def test_labels_may_be_called_as_the_old_side_does():
+    old = _classes("old", ["tabby", "dog", "dog"] * 3, labels=["tabby"] * N)
+    new = _classes("new", ["cat", "dog", "cat"] * 3)
+    pair = join(old, new, labels=["tabby"] * N, class_map={"tabby": "cat"})
+    assert pair.class_names == ("cat", "dog")
+    assert pair.labels.tolist() == [0] * N
 
 
 def test_numbers_as_names_are_names():
