@@ -146,13 +146,13 @@ class _Rows:
 
     def _go_on(self, why: str) -> None:
         """With the examples that are left, if a user wants that."""
+        if not len(self.ids):
+            raise PredictionsError(f"{why}; no example is left to compare")
         if not self._intersect:
             raise PredictionsError(
                 f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
                 "say on-missing intersect"
             )
-        if not len(self.ids):
-            raise PredictionsError(f"{why}; no example is left to compare")
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
     def keep_those_of(self, beside: Beside, what: str) -> np.ndarray:
