@@ -81,8 +81,10 @@ class Noise:
         within_old: mean churn between two runs of the old version; NaN with one run.
         within_new: the same of the new version.
         expected: churn that retraining alone explains: the mean of the two that exist.
-        excess: churn between the versions minus `expected`.
-        p: two-sided, of "excess is 0", by the bootstrap; NaN with too few runs.
+        excess: churn between the versions minus `expected`. Where a side has one run,
+            the interval is for that run.
+        p: two-sided, of "retraining explains it all", see `noise_test`; NaN with too few
+            runs.
     """
 
     within_old: Interval

@@ -56,7 +56,7 @@ def sentences(result: CompareResult) -> tuple[str, ...]:
     else:
         found += [_flips(result), _accuracy(result), *_probabilities(result)]
     if result.noise is not None:
-        found += _noise(result.noise)
+        found += _noise(result.noise, result.level)
     if result.labelled:
         found += _groups(result)
     return tuple(found)
@@ -177,7 +177,11 @@ def _probabilities(result: CompareResult) -> list[str]:
     return found
 
 
-def _noise(noise: Noise) -> list[str]:
+def _noise(noise: Noise, level: float) -> list[str]:
+    """Churn beside that of retraining; p decides, which the interval need not follow.
+
+    A side's only run is given to the interval, but to p it is one of many.
+    """
     within = {
         version: interval
         for version, interval in (
@@ -196,18 +200,18 @@ def _noise(noise: Noise) -> list[str]:
         "predictions"
     )
     excess = noise.excess
-    if not has_range(excess):
+    if noise.p != noise.p:  # NaN
         return [f"{start}; there are too few runs to test the update against that."]
-    brackets = range_text(excess, "points")
-    if noise.p == noise.p:
-        brackets += f"; {_equals('', noise.p).strip()}"
+    only = " for this run" if len(within) == 1 else ""
+    ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
+    brackets = f"{ends}{_equals('', noise.p).strip()}"
     size = value_text(excess, "points")
-    if excess.low <= 0 <= excess.high:
+    if noise.p >= 1 - level:
         return [
             f"{start}: the update's churn is not detectably different from that, "
             f"{size} ({brackets})."
         ]
-    word = "more" if excess.low > 0 else "less"
+    word = "more" if excess.value > 0 else "less"
     size = size.lstrip("+-")
     return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
 

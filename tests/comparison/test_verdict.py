@@ -127,22 +127,28 @@ WITHIN = Interval(0.039, 0.036, 0.042)
             Interval(0.003, -0.001, 0.007),
             0.12,
             ": the update's churn is not detectably different from that, +0.3 points "
-            "(-0.1 to +0.7; p = 0.12).",
+            "(-0.1 to +0.7 for this run; p = 0.12).",
+        ),
+        (
+            Interval(0.003, 0.001, 0.005),
+            0.12,
+            ": the update's churn is not detectably different from that, +0.30 points "
+            "(+0.10 to +0.50 for this run; p = 0.12).",
         ),
         (
             Interval(0.012, 0.008, 0.016),
             0.0001,
             ": the update's churn is 1.2 points more than that "
-            "(+0.8 to +1.6; p < 0.001).",
+            "(+0.8 to +1.6 for this run; p < 0.001).",
         ),
         (
             Interval(-0.012, -0.016, -0.008),
             0.02,
             ": the update's churn is 1.2 points less than that "
-            "(-1.6 to -0.8; p = 0.02).",
+            "(-1.6 to -0.8 for this run; p = 0.02).",
         ),
         (
-            Interval(0.012, NAN, NAN),
+            Interval(0.012, 0.008, 0.016),
             NAN,
             "; there are too few runs to test the update against that.",
         ),
@@ -158,6 +164,7 @@ def test_churn_is_compared_with_retraining(excess, p, end):
     both = dataclasses.replace(noise, within_new=WITHIN)
     *_, last = sentences(result_of((2, 2), noise=both))
     assert last.startswith("Retraining the same version alone")
+    assert "for this run" not in last
 
 
 def test_groups_that_get_worse_are_named():
