@@ -110,8 +110,8 @@ def _part(
     if several and binomial > 0 and known.total > 0:
         less = max(1 - known.examples / binomial, 0.0)
         unsure = estimate.tail() * less * np.square(known.examples / known.total) / 2
-        freedom = 1 / max(1 / known.freedom + unsure, 1e-12)
-        known = dataclasses.replace(known, freedom=freedom)
+        freedom = 1 / np.maximum(1 / known.freedom + unsure, 1e-12)
+        known = dataclasses.replace(known, freedom=np.asarray(freedom))
     return _ends(estimate.value, known, level, most, examples)
 
 

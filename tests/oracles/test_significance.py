@@ -1,0 +1,26 @@
+"""The exact McNemar test and Holm's adjustment against statsmodels."""
+
+import numpy as np
+import pytest
+
+from churn_jax.analysis.significance import holm, mcnemar_exact
+
+pytestmark = pytest.mark.oracle
+contingency = pytest.importorskip("statsmodels.stats.contingency_tables")
+multitest = pytest.importorskip("statsmodels.stats.multitest")
+
+
+def test_mcnemar_equals_statsmodels():
+    rng = np.random.default_rng(0)
+    for most in (3, 30, 3000):
+        for b, c in rng.integers(0, most, size=(50, 2)).tolist():
+            theirs = contingency.mcnemar([[5, b], [c, 7]], exact=True).pvalue
+            assert mcnemar_exact(b, c) == pytest.approx(float(theirs), rel=1e-9)
+
+
+def test_holm_equals_statsmodels():
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 9, 200):
+        p = rng.beta(0.3, 2.0, size=count).round(3)  # with ties
+        theirs = multitest.multipletests(p, method="holm")[1]
+        np.testing.assert_allclose(holm(p), theirs, rtol=1e-12)
