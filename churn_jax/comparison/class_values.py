@@ -1,13 +1,21 @@
 """Classes as users write them, numbers or names, as numbers from 0."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from churn_jax.predictions import PredictionsError
 
-__all__ = ["MOST_CLASSES", "ClassValues", "as_class_values", "as_number", "some"]
+__all__ = [
+    "MOST_CLASSES",
+    "ClassValues",
+    "as_class_values",
+    "as_number",
+    "look_alikes",
+    "some",
+]
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 MOST_CLASSES = 1_000_000
@@ -48,6 +56,22 @@ def some(values: Any) -> str:
     """
     more = ", ..." if len(values) > _EXAMPLES else ""
     return ", ".join(str(v) for v in values[:_EXAMPLES]) + more
+
+
+def look_alikes(names: Iterable[str]) -> list[str]:
+    """Names that differ from an earlier one in capitals and spaces only, with that one.
+
+    Example:
+        >>> look_alikes(["cat", "dog", "Cat", "d og "])
+        ["'Cat' and 'cat'", "'d og ' and 'dog'"]
+    """
+    found, first = [], {}
+    for name in names:
+        plain = "".join(name.split()).casefold()
+        if plain in first:
+            found.append(f"{name!r} and {first[plain]!r}")
+        first.setdefault(plain, name)
+    return found
 
 
 def as_class_values(values: Any, what: str) -> ClassValues:

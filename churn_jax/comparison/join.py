@@ -6,7 +6,7 @@ import numpy as np
 
 from churn_jax.comparison.beside import Beside, read_labels, read_slices
 from churn_jax.comparison.class_alignment import Alignment, align_classes
-from churn_jax.comparison.class_values import ClassValues, some
+from churn_jax.comparison.class_values import ClassValues, look_alikes, some
 from churn_jax.comparison.ids import match_ids
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.side import Side
@@ -98,7 +98,7 @@ def join(
         ),
         class_names=aligned.class_names,
         slices=groupings,
-        notes=(*rows.notes, *_classes_of_one(old, new, aligned)),
+        notes=(*rows.notes, *_about_classes(old, new, aligned)),
     )
 
 
@@ -234,6 +234,14 @@ def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
     if side.labels is None:
         return None
     return ClassValues(side.labels[rows], side.label_names)
+
+
+def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Sentences about classes that are likely to be a mistake."""
+    alike = look_alikes(aligned.class_names or ())
+    count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
+    said = f"{count} from another in capitals or spaces only: {some(alike)}."
+    return (*_classes_of_one(old, new, aligned), *([said] if alike else ()))
 
 
 def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:

@@ -274,6 +274,17 @@ def test_classes_with_names_are_joined_by_name():
     assert pair.old_columns is None
 
 
+def test_names_that_differ_in_capitals_or_spaces_only_are_told_of():
+    old = read_side({"predictions": ["cat", "dog"], "labels": ["cat", "dog "]}, "old")
+    new = read_side({"predictions": ["Cat", "dog"]}, "new")
+    pair = join(old, new)
+    assert pair.notes[1:] == (
+        "2 classes differ from another in capitals or spaces only: 'cat' and 'Cat', "
+        "'dog ' and 'dog'.",
+    )
+    assert join(new, new).notes == pair.notes[:1]
+
+
 def test_predicted_names_meet_columns_of_scores():
     old = _classes("old", ["fox", "cat", "emu"] * 3)
     new = _scores("new", class_names=["dog", "cat", "fox"])
