@@ -27,7 +27,7 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
 from churn_jax.planning.arguments import abstract_arguments
-from churn_jax.training.collectives import find_collectives
+from churn_jax.planning.hlo import collectives_of
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import MeshShape
 from churn_jax.training.run import Run
@@ -85,7 +85,8 @@ def compile_step(options):
 def measure(options) -> dict:
     """Everything that is printed, as JSON values."""
     compiled, program, seconds = compile_step(options)
-    found = find_collectives(compiled.as_text(), program.mesh)
+    counted = collectives_of(compiled.as_text(), program.mesh)
+    found = [one.collective for one in counted]
     memory = compiled.memory_analysis()
     devices = list(program.mesh.devices.flat)
     return {

@@ -1,7 +1,8 @@
 """A compiled program as text: its loops, estimated cycles and collectives.
 
 A computation that a loop repeats counts as often as the loop turns. Fusions carry an
-estimate of their own, so what is inside them is not looked at.
+estimate of their own, so of what is inside them only collectives are looked at: one that
+runs beside arithmetic is written in every fusion that it runs beside.
 """
 
 import collections
@@ -22,6 +23,9 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _NAME = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _ROOT = re.compile(r"^\s+ROOT ")
 _CALLED = re.compile(r"(?:body|to_apply|calls)=%?([\w.\-]+)")
+_FUSION = re.compile(r" fusion\(.*calls=%?([\w.\-]+)")
+_CHAIN = re.compile(r'chain_id="(\w+)"')
+_OPERATION = re.compile(r'op_name="([^"]*)"')
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _EITHER = re.compile(r"(?:true|false)_computation=%?([\w.\-]+)")
 # What costs nothing, or is counted where it is done: copies run beside the arithmetic.
@@ -194,8 +198,33 @@ def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
         mesh: see `find_collectives`.
         trips: see `cycles_of`.
     """
-    return [
-        Counted(one, times)
-        for lines, times, _ in _walk(hlo, trips)
-        for one in find_collectives("\n".join(lines), mesh)
-    ]
+    computations, _ = _computations(hlo)
+    found = []
+    for lines, times, _ in _walk(hlo, trips):
+        text = "\n".join([*lines, *_fused(lines, computations)])
+        found += [Counted(one, times) for one in find_collectives(text, mesh)]
+    return found
+
+
+def _fused(lines: list[str], computations: dict[str, list[str]]) -> Iterator[str]:
+    """Lines of collectives inside of fusions, one of each chain of fusions."""
+    seen = set()
+    for line in lines:
+        called = _FUSION.search(line)
+        if called is None:
+            continue
+        for inner in computations.get(called[1], ()):
+            match = _INSTRUCTION.match(inner)
+            if match is None or not _COLLECTIVE.match(match["opcode"]):
+                continue
+            if match["opcode"].endswith("-done"):
+                continue
+            chain, name = _CHAIN.search(inner), _OPERATION.search(inner)
+            key = (
+                match["opcode"].removesuffix("-start"),
+                chain[1] if chain else called[1],
+                name[1] if name else "",
+            )
+            if key not in seen:
+                seen.add(key)
+                yield inner
