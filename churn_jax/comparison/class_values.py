@@ -13,6 +13,7 @@ __all__ = [
     "ClassValues",
     "as_class_values",
     "as_number",
+    "decoded",
     "look_alikes",
     "some",
 ]
@@ -56,6 +57,22 @@ def some(values: Any) -> str:
     """
     more = ", ..." if len(values) > _EXAMPLES else ""
     return ", ".join(str(v) for v in values[:_EXAMPLES]) + more
+
+
+def decoded(values: np.ndarray, what: str) -> np.ndarray:
+    """Bytes as strings.
+
+    Args:
+        values: of dtype kind "S".
+        what: what the values are, for messages: "ids".
+
+    Raises:
+        PredictionsError: they are not in UTF-8.
+    """
+    try:
+        return np.char.decode(values, "utf-8")
+    except UnicodeDecodeError as error:
+        raise PredictionsError(f"{what} are bytes that are not in UTF-8") from error
 
 
 def look_alikes(names: Iterable[str]) -> list[str]:
@@ -136,7 +153,7 @@ def _from_strings(values: np.ndarray, what: str) -> ClassValues:
 
     flat = values.reshape(-1)
     if flat.dtype.kind == "S":
-        flat = np.char.decode(flat, "utf-8")
+        flat = decoded(flat, what)
     try:
         column = pa.array(flat, from_pandas=True)
         if column.null_count == len(column) or not pa.types.is_string(column.type):

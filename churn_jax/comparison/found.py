@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.comparison.class_values import decoded
 from churn_jax.comparison.column_names import (
     ID,
     LABEL,
@@ -105,7 +106,7 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
             f"class_names must be [C] strings; got {found.dtype} of shape {found.shape}"
         )
     if found.dtype.kind == "S":
-        found = np.char.decode(found, "utf-8")
+        found = decoded(found, "class_names")
     return tuple(map(str, found.tolist()))
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.comparison.class_values import some
+from churn_jax.comparison.class_values import decoded, some
 from churn_jax.predictions import PredictionsError
 
 __all__ = ["Matched", "as_ids", "check_unique", "in_order", "match_ids"]
@@ -57,7 +57,7 @@ def as_ids(values: Any) -> np.ndarray:
         if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
             return values.astype(np.int64)
         if values.dtype.kind == "S":
-            values = np.char.decode(values, "utf-8")
+            values = decoded(values, "ids")
         if values.dtype.kind not in "iuUO":
             raise PredictionsError(
                 f"ids must be integers or strings; they are {values.dtype}"

@@ -395,6 +395,18 @@ BAD = {
         "ids must be unique; 2 of 5 occur more than once, for example 4, 5",
     ),
     "float ids": (lambda d: {"ids": [0.5], "classes": [1]}, "they are float64"),
+    "ids no text": (
+        lambda d: {"ids": [b"\xff", b"a"], "classes": [1, 1]},
+        "ids are bytes that are not in UTF-8",
+    ),
+    "labels no text": (
+        lambda d: {"labels": [b"\xff", b"a"], "classes": [1, 1]},
+        "labels are bytes that are not in UTF-8",
+    ),
+    "names no text": (
+        lambda d: {"class_names": [b"\xff", b"a"], "logits": [[0, 1.0]]},
+        "class_names are bytes that are not in UTF-8",
+    ),
     "few ids": (
         lambda d: {"ids": [1, 2], "classes": [1, 1, 1]},
         "ids are of 2 examples, the predictions of 3",
