@@ -16,6 +16,14 @@ median over repeats.
 
 Replicas with orders or crops of their own eat R times the images that one replica does;
 replicas that share them eat one replica's.
+
+    python benchmarks/input.py --photo 500x375 --kilobytes 110 --slice v5e:256
+
+makes files of ImageNet's mean size, and prints what each host of a slice must read to
+keep ResNet-v2-50 busy, by arithmetic alone: images per second from the share of the
+peak that a step reaches (`--utilisation`) or from `--step-seconds` and the images of a
+step, bytes from the size of the files; and how many processes like the one measured
+here that takes.
 """
 
 import argparse
@@ -44,16 +52,62 @@ _READY = 16  # more than any contender reads ahead
 _APPETITES = ("LeNet5, 2 CPU cores=35233", "ResNet-20, 2 CPU cores=335")
 
 
-def photograph(rng: np.random.Generator) -> bytes:
-    """A JPEG with smooth shapes and fine texture."""
-    width, height = int(rng.integers(360, 441)), int(rng.integers(315, 386))
+def photograph(
+    rng: np.random.Generator, size: tuple[int, int] | None, quality: int
+) -> bytes:
+    """A JPEG with smooth shapes and fine texture; by default of a size of its own."""
+    width, height = size or (int(rng.integers(360, 441)), int(rng.integers(315, 386)))
     shapes = rng.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
     smooth = Image.fromarray(shapes).resize((width, height), Image.Resampling.BICUBIC)
     pixels = np.asarray(smooth) + rng.normal(0, 12, (height, width, 3))
     file = io.BytesIO()
     image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-    image.save(file, "JPEG", quality=90)
+    image.save(file, "JPEG", quality=quality)
     return file.getvalue()
+
+
+def quality_of(kilobytes: float, size: tuple[int, int] | None) -> int:
+    """The quality at which a file has about so many kilobytes."""
+
+    def distance(quality: int) -> float:
+        file = photograph(np.random.default_rng(0), size, quality)
+        return abs(len(file) / 1000 - kilobytes)
+
+    return min(range(20, 100, 2), key=distance)
+
+
+def print_need(args: argparse.Namespace, measured: float) -> None:
+    """What a host of the slice must read, against one process measured here."""
+    from churn_jax.planning import CHIPS
+    from churn_jax.planning.input_need import images_per_second, input_need
+    from churn_jax.studies import ModelConfig
+    from churn_jax.studies.cost import network_flops
+
+    name, _, count = args.slice.partition(":")
+    chips = int(count)
+    network = ModelConfig(name="resnet_v2_50", dtype="bfloat16").build(1000)
+    flops = network_flops(network, (_SIZE, _SIZE, 3), train=True)
+    images = images_per_second(
+        CHIPS[name], chips, flops=flops, utilisation=args.utilisation
+    )
+    how = f"{args.utilisation:.0%} of the peak, {flops / 1e9:.1f} GFLOP an image"
+    if args.step_seconds:
+        images = args.step_images / args.step_seconds
+        how = f"{args.step_images:,} images in {args.step_seconds:g} s"
+    kilobytes = args.kilobytes or 110
+    print(f"\n{chips} chips {name}, ResNet-v2-50, {how}, files of {kilobytes:g} kB:\n")
+    print("| chips per host | hosts | images/s | files MB/s | to chips MB/s | cores |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for per_host in args.chips_per_host:
+        need = input_need(
+            images, chips, chips_per_host=per_host, file_bytes=kilobytes * 1000
+        )
+        print(
+            f"| {per_host} | {need.hosts} | {need.images:,.0f} | "
+            f"{need.file_bytes / 1e6:,.0f} | {need.placed_bytes / 1e6:,.0f} | "
+            f"{need.images / measured:.0f} |"
+        )
+    print(f"\n`cores`: processes of one thread, each with {measured:.0f} images/s.")
 
 
 def feed_batches(files: list[bytes], batch: int, reading: Reading) -> Iterator:
@@ -138,6 +192,13 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--updates", type=int, default=8, help="batches per repeat")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--photo", metavar="WxH", help="size of all files in pixels")
+    parser.add_argument("--kilobytes", type=float, help="of a file, about")
+    parser.add_argument("--slice", metavar="CHIP:CHIPS", help="such as v5e:256")
+    parser.add_argument("--chips-per-host", type=int, nargs="+", default=[8, 4])
+    parser.add_argument("--utilisation", type=float, default=0.4)
+    parser.add_argument("--step-seconds", type=float, help="instead of a share of peak")
+    parser.add_argument("--step-images", type=int, default=10 * 1024)
     parser.add_argument("--no-workers", action="store_true", help="threads only")
     parser.add_argument(
         "--appetite",
@@ -152,7 +213,12 @@ def main() -> None:
     args = parse_args()
     cores = os.cpu_count() or 1
     rng = np.random.default_rng(0)
-    files = [photograph(rng) for _ in range(args.files)]
+    size = None
+    if args.photo:
+        width, _, height = args.photo.partition("x")
+        size = int(width), int(height)
+    quality = quality_of(args.kilobytes, size) if args.kilobytes else 90
+    files = [photograph(rng, size, quality) for _ in range(args.files)]
     counts = sorted({1, 2, cores})
     contenders: dict[str, Callable[[], Iterator]] = {}
     for n in counts:
@@ -186,11 +252,15 @@ def main() -> None:
     if not peer:
         print("\nThe peer tf.data is missing: pip install tensorflow-cpu")
     kilobytes = statistics.mean(map(len, files)) / 1000
-    load = os.getloadavg()[0]
+    load, pixels = os.getloadavg()[0], args.photo or "about 400x350"
     print(
-        f"\n{args.files} JPEGs of {kilobytes:.0f} kB on average, batch {args.batch}; "
+        f"\n{args.files} JPEGs of {kilobytes:.0f} kB on average, {pixels} pixels, "
+        f"quality {quality}, batch {args.batch}; "
         f"{platform.machine()}, {cores} cores, load {load:.1f}"
     )
+    if args.slice:
+        one = "threads 1" if args.no_workers else "workers 1"
+        print_need(args, statistics.median(rates[one]))
 
 
 if __name__ == "__main__":
