@@ -21,6 +21,8 @@ __all__ = ["compare"]
 _COLUMNS = ("id_column", "label_column", "prediction_column")
 _OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
+_READ = ("old", "new", "labels", "slices", "ids")
+_WRITTEN = ("html", "json", "markdown")
 
 
 def compare(argv: Sequence[str]) -> int:
@@ -32,11 +34,7 @@ def compare(argv: Sequence[str]) -> int:
         prog="churn-jax compare",
         description=DESCRIPTION,
     )
-    for name in ("html", "json", "markdown"):
-        path = getattr(arguments, name)
-        if path is not None and path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no ordinary file"
-            raise ValueError(f"--{name}: {path} is {what}; name a file")
+    _check_outputs(arguments)
     found = _versions if arguments.new is None else _two
     with Console(stderr=True).status("Reading and comparing"):
         result = found(arguments)
@@ -52,6 +50,24 @@ def compare(argv: Sequence[str]) -> int:
     if written:
         print(f"\nWritten: {', '.join(map(str, written))}")
     return 0 if result.passed else 1
+
+
+def _check_outputs(arguments: Arguments) -> None:
+    """Refuses, before the work, to write over what is read, or twice to one file."""
+    read = [getattr(arguments, name) for name in _READ]
+    read += [arguments.gate.gates, arguments.reading.class_map]
+    taken = {Path(path).resolve(): "what is read" for path in read if path is not None}
+    for name in _WRITTEN:
+        path = getattr(arguments, name)
+        if path is None:
+            continue
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "no ordinary file"
+            raise ValueError(f"--{name}: {path} is {what}; name a file")
+        if path.resolve() in taken:
+            what = taken[path.resolve()]
+            raise ValueError(f"--{name}: {path} would write over {what}; name another")
+        taken[path.resolve()] = f"the file of --{name}"
 
 
 def _check_options(argv: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Two versions of a model, compared by their predictions alone."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,9 @@ def compare(
         on_missing=on_missing,
         **columns,
     )
+    if _one_file(old, new):
+        notes = (*pair.notes, "Old and new are the same file.")
+        pair = dataclasses.replace(pair, notes=notes)
     return compare_pair(
         pair,
         gates=wanted,
@@ -172,6 +176,11 @@ def compare_pair(
         gates=judge(gates, found, groups, level=level, noise=noise),
         notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
     )
+
+
+def _one_file(old: Any, new: Any) -> bool:
+    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
+    return paths and os.path.samefile(old, new)
 
 
 def _side(given: Any, name: str, **reading: Any) -> Side:

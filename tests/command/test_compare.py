@@ -107,6 +107,12 @@ def test_the_exit_code_says_whether_all_gates_hold(files, capsys, words, code, l
     assert line in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_file_beside_itself_is_told_of(files, capsys):
+    old = str(files / "old.npy")
+    assert main(["compare", old, old, *FEW]) == 0
+    assert "Note: Old and new are the same file." in capsys.readouterr().out
+
+
 def test_files_are_written_when_a_gate_fails_too(files):
     found = record(files, "--max-churn", "1%", "--html", files / "new" / "a.html")
     assert (files / "new" / "a.html").is_file()
@@ -161,6 +167,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(files, capsys, words, message
         (["gone.npy", "new.npy"], "gone.npy"),
         (["old.npy", "labels.txt"], "labels.txt"),
         (["old.npy", "short.npy"], "20"),
+        (["old.npy", "new.npy", "--html", "./new.npy"], "write over what is read"),
+        (
+            ["old.npy", "new.npy", "--json", "a", "--markdown", "a"],
+            "--markdown: a would write over the file of --json; name another",
+        ),
         ([".", "--old-kind", "logits"], "--old-kind is for OLD and NEW"),
     ],
 )
