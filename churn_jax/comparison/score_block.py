@@ -18,6 +18,9 @@ __all__ = [
 
 _LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
 _CANCELS = 30  # float32 sums are good to about 3e-7, their difference to 30 times that
+# Smaller ratios are raised to e^-43, 2e-19, which no sum notices: their squares would
+# be subnormal numbers, which processors are slow with.
+_LEAST_LOG_RATIO = np.float32(-43)
 _UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
 
 
@@ -72,23 +75,22 @@ def read_scores(
     top = scores[rows, predicted]  # NaN if any entry is
     if kind == "logits":
         np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
+        least = scores.min() - top.max()  # of any row, or below
+        if least < _LEAST_LOG_RATIO:
+            np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
         np.exp(ratios, out=ratios)
-        least = scores.min()
-        unknown = bool(least - top.max() <= _UNKNOWN)
+        smallest, unknown = top, bool(least <= _UNKNOWN)
     else:
         np.divide(scores, top[:, None], out=ratios, casting="same_kind")
-        unknown = False
+        np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
+        smallest, unknown = scores.min(axis=1), False
     if labels is None:
         total, log_prob, brier = _sums(ratios), None, None
     else:
         total, log_prob, brier = _of_labels(
             scores, ratios, kind, top, predicted, labels
         )
-    if kind == "logits":
-        faults = find_faults(kind, top, top, top, tolerance)
-    else:
-        least = scores.min(axis=1)
-        faults = find_faults(kind, top, least, total * top, tolerance)
+    faults = find_faults(kind, top, smallest, total * top, tolerance)
     return Block(
         scores, ratios, top, total, predicted, faults, log_prob, brier, unknown
     )
@@ -145,7 +147,8 @@ def surrogate_churn(
 def log_probabilities(block: Block) -> None:
     """Turns the scores of a block from probabilities to their floored logarithms."""
     least = np.exp(_LOG_FLOOR) * block.total * block.top
-    np.maximum(block.scores, least[:, None], out=block.scores, casting="same_kind")
+    least = least.astype(block.scores.dtype)  # one type, or NumPy converts everything
+    np.maximum(block.scores, least[:, None], out=block.scores)
     np.log(block.scores, out=block.scores)
 
 

@@ -155,6 +155,14 @@ def test_near_certainty_nothing_cancels():
     np.testing.assert_allclose(found.old.brier, [[wanted]], rtol=1e-6)
 
 
+def test_the_label_far_below_the_top_is_told_exactly():
+    far = np.array([[[0.0, -90.0, -300.0]] * 3])
+    found = scan(pair_of(far, -far, labels=np.array([0, 1, 2])))
+    assert_close(found.old.label_log_prob, [[0.0, -90.0, -300.0]])
+    assert_close(found.old.brier, [[0.0, 2.0, 2.0]])
+    assert_close(found.surrogate, [[[1.0] * 3]])
+
+
 def test_blocks_of_rows_change_nothing(monkeypatch):
     old, new = scores(0, (2, 103, 7)), scores(1, (1, 103, 7), "probabilities")
     labels = np.random.default_rng(2).integers(0, 7, 103)
@@ -249,7 +257,7 @@ def test_probabilities_of_zero_move_from_the_floor():
 def test_float16_at_its_limits():
     old = np.array([[[65504, -65504, -np.inf]]], np.float16)
     found = scan(pair_of(old, old, labels=np.array([0])))
-    assert found.old.confidence[0, 0] == 1 and found.old.brier[0, 0] == 0
+    assert found.old.confidence[0, 0] == 1 and found.old.brier[0, 0] < 1e-30
     assert found.displacement[0] == 0
 
 
