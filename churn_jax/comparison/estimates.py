@@ -103,7 +103,14 @@ def relative(
 
 
 def difference(old: Estimate, new: Estimate) -> Estimate:
-    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
-    return Estimate(
-        new.matrix - old.matrix, new.influence - old.influence, new.examples
-    )
+    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`.
+
+    Where a run's number is infinite, so is the difference of the means over runs, or
+    NaN where both means are.
+    """
+    if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
+        influence = new.influence - old.influence
+        return Estimate(new.matrix - old.matrix, influence, new.examples)
+    with np.errstate(invalid="ignore"):
+        value = np.full((1, 1), np.subtract(new.value, old.value))
+    return Estimate(value, np.full((1, 1, 1), np.nan), new.examples)

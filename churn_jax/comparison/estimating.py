@@ -54,8 +54,12 @@ def intervals(
         undefined or infinite.
 
     Notes:
-        The calibration error of few examples is too large, and so is its interval.
-        Coverage in simulations: `benchmarks/compare_coverage.py`.
+        In simulations (`benchmarks/compare_coverage.py`) 95 % intervals hold the truth
+        93 to 97 times of 100 with one run a side, from 200 examples and from 1 % of
+        flips on, and mostly so with 2 to 10 runs. The exceptions are ratios of few
+        examples, with two or three runs a side (up to 99), and two runs that differ by
+        more than the examples explain (about 92). The calibration error of few examples
+        is too large, and so are its intervals.
 
     Example:
         >>> from churn_jax.comparison.scanned import ScannedSide
@@ -72,6 +76,9 @@ def intervals(
         1987. https://doi.org/10.1080/01621459.1987.10478410
         [wilson] p. 209 -- Wilson, Probable Inference, the Law of Succession, and
         Statistical Inference, JASA 1927. https://doi.org/10.1080/01621459.1927.10502953
+        [tango] Eq. 11 -- Tango, Equivalence test and confidence interval for the
+        difference in proportions for the paired-sample design, Statistics in Medicine
+        1998. https://doi.org/10.1002/(SICI)1097-0258(19980430)17:8%3C891::AID-SIM780%3E3.0.CO;2-B
         [satterthwaite] p. 111 -- Satterthwaite, An Approximate Distribution of
         Estimates of Variance Components, Biometrics Bulletin 1946.
         https://doi.org/10.2307/3002019

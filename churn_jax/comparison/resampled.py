@@ -62,8 +62,7 @@ def resampled(
     for name in ("nll", "brier", "ece"):
         old, new = f"{name}_old", f"{name}_new"
         if old in numbers and new in numbers:
-            with np.errstate(invalid="ignore"):  # both infinite
-                numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
+            numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
             if old in values and new in values:
                 values[f"{name}_change"] = values[new] - values[old]
     return {

@@ -1,5 +1,6 @@
 """Numbers of a comparison: by hand, by loops in float64, and by `churn_jax.metrics`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from churn_jax.analysis.significance import holm, mcnemar_exact
 from churn_jax.comparison.estimating import (
     intervals,
     mcnemar_test,
+    noise_test,
     share_interval,
 )
 from churn_jax.comparison.grouped import group_intervals
@@ -94,27 +96,26 @@ def test_values_equal_loops_over_pairs_of_runs(runs, examples):
 def test_values_equal_the_metrics():
     labels, old, new = random_logits(2, (1, 2), 200)
     found = intervals(scan(pair_of(old, new, labels)[0]), labels, resamples=100)
-    expected = {
-        "churn": [metrics.churn(old[0], run) for run in new],
-        "surrogate_churn": [metrics.surrogate_churn(old[0], run) for run in new],
-    }
-    rates = [
-        metrics.flip_rates(old_logits=old[0], new_logits=run, labels=labels)
-        for run in new
-    ]
-    expected |= dict(zip(metrics.FlipRates._fields, zip(*rates), strict=True))
+    expected = jax.jit(jax.vmap(_metrics, in_axes=(None, 0, None)))(
+        old[0], new, jnp.asarray(labels)
+    )
     for name, numbers in expected.items():
-        assert found[name].value == pytest.approx(np.mean(numbers), rel=1e-5), name
-    for version, logits in (("old", old), ("new", new)):
-        for name, metric in (
-            ("nll", metrics.negative_log_likelihood),
-            ("brier", metrics.brier_score),
-            ("ece", metrics.expected_calibration_error),
-        ):
-            expected = np.mean([metric(run, jnp.asarray(labels)) for run in logits])
-            got = found[f"{name}_{version}"].value
-            assert got == pytest.approx(float(expected), rel=1e-5), name
+        got = found[name].value
+        assert got == pytest.approx(float(np.mean(numbers)), rel=1e-5), name
     assert list(found) == list(QUANTITIES)  # all of them, in order
+
+
+def _metrics(old, new, labels):
+    flips = metrics.flip_rates(old_logits=old, new_logits=new, labels=labels)
+    return flips._asdict() | {
+        "churn": metrics.churn(old, new),
+        "surrogate_churn": metrics.surrogate_churn(old, new),
+        "accuracy_new": metrics.accuracy(new, labels),
+        "nll_new": metrics.negative_log_likelihood(new, labels),
+        "brier_new": metrics.brier_score(new, labels),
+        "ece_old": metrics.expected_calibration_error(old, labels),
+        "ece_new": metrics.expected_calibration_error(new, labels),
+    }
 
 
 def test_what_is_found_depends_on_what_is_given():
@@ -269,3 +270,25 @@ def test_holm_equals_statsmodels():
     found = holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.03, 1.0, 0.0004])
     expected = [0.06, 0.15, 0.15, 0.035, 0.4, 0.15, 1.0, 0.0032]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_tiny_comparisons_have_ends_in_order_or_none(rng):
+    """One to eight examples, runs that are equal, classes without a prediction."""
+    for seed in range(60):
+        N, C, A, B = rng.integers([1, 1, 1, 1], [9, 4, 4, 4])
+        labels = rng.integers(C + 1, size=N)
+        old, new = (rng.integers(C, size=(R, N), dtype=np.int32) for R in (A, B))
+        if seed % 3 == 0:
+            old[:] = old[0]
+        side = ScannedSide(
+            old,
+            rng.random((A, N), dtype=np.float32),
+            np.where(rng.random((A, N)) < 0.1, -np.inf, -1).astype(np.float32),
+            rng.random((A, N), dtype=np.float32),
+        )
+        scanned = Scanned(side, ScannedSide(new))
+        noise_test(scanned)
+        for name, interval in intervals(scanned, labels, resamples=100).items():
+            assert np.isnan(interval.low) == np.isnan(interval.high), name
+            if not (np.isnan(interval.low) or "ece" in name):
+                assert interval.low - 1e-9 <= interval.value <= interval.high + 1e-9
