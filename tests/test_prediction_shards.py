@@ -164,6 +164,11 @@ def test_a_folder_of_versions_may_hold_shards(rng, tmp_path):
     assert found.churn[0, 1] == found.churn[1, 0] == pytest.approx(expected)
 
 
+def test_the_shards_of_one_version_are_no_folder_of_versions(written):
+    with pytest.raises(PredictionsError, match="the shards of one version"):
+        compare_versions(written)
+
+
 @pytest.fixture
 def written(rng, tmp_path):
     folder = tmp_path / "p"

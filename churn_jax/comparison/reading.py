@@ -41,7 +41,8 @@ def read_side(
     A `.npz` file, or a mapping, has arrays `logits`, `probabilities` (`probs`) or
     `predictions` (`predicted`, `classes`), `[N, C]` or `[R, N, C]` scores, `[N]` or
     `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
-    A `.npy` file or an array has only the predictions and is mapped into memory.
+    A `.npy` file or an array has only the predictions and is mapped into memory. A
+    folder of `churn_jax.prediction_shards` is one file in many, mapped too.
 
     A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
     `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or

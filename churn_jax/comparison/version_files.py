@@ -67,6 +67,10 @@ def find_versions(
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise PredictionsError(f"{folder}: the folder of versions {what}")
+    if (folder / INDEX).is_file():
+        raise PredictionsError(
+            f"{folder}: these are the shards of one version; a comparison needs two"
+        )
     rows = _rows_of_study(folder)
     inside = folder / "methods" if rows is not None else folder
     given = {path.resolve() for path in used}
