@@ -1,0 +1,53 @@
+"""Two processes write what their own devices predict, and both know if one cannot."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from churn_jax.data import load
+from churn_jax.prediction_shards import read_shards
+from tests.environment import as_users_have_it
+from tests.integration.processes import free_port
+
+PROGRAM = Path(__file__).with_name("writing.py")
+
+
+@pytest.mark.slow
+def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
+    port = str(free_port())
+    ours = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), port, str(i), str(tmp_path)],
+            env={**as_users_have_it(), **ours},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=240) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0, 0], said
+    found = read_shards(tmp_path / "shards")
+    test = load("digits", validation=50, train_size=64).test
+    rows = np.argsort(found.ids)
+    np.testing.assert_array_equal(found.ids[rows], np.sort(test.ids))
+    order = np.argsort(np.argsort(test.ids))
+    np.testing.assert_array_equal(found.labels[rows][order], test.labels)
+    whole = np.load(tmp_path / "whole.npy")
+    for run in range(2):
+        np.testing.assert_array_equal(found.values[run, rows][order], whole[run])
+    held = [part.shape[1] for part in found.values.parts]
+    assert len(held) == 2 and min(held) > 0.4 * sum(held)
+    assert found.meta == {"a": 1}
+    assert "another process could not write its shard" in said[0][0]
+    assert "No space left on device" in said[1][0]
+    assert not (tmp_path / "failed" / "index.json").exists()
