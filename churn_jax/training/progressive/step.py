@@ -18,6 +18,8 @@ from churn_jax.training.gradients import checked_memory
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive.embeddings import (
     adagrad,
+    apart,
+    as_one,
     descend,
     look_up,
     sum_by_row,
@@ -152,7 +154,7 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
         ids,
         alive,
         sizes=program.model.sizes,
-        block=state.tables.shape[1],
+        block=state.tables.shape[0] // alive.shape[0],
     )
     rate = inputs.coefficients.learning_rate
     if program.engine.optimizer.member_rates:
@@ -190,6 +192,12 @@ def _rows(program: StreamProgram, state, ids: Array) -> Array:
     return look_up(state.tables, ids + offsets[None, None])
 
 
+def _mapped_tables(state: StreamState, function) -> StreamState:
+    """With the tables, and what their optimiser keeps, in another form."""
+    tables, accumulators = jax.tree.map(function, (state.tables, state.accumulators))
+    return state.replace(tables=tables, accumulators=accumulators)
+
+
 def _batches(program: StreamProgram, mask: Array) -> Array:
     """How many batches hold an example."""
     valid = jnp.sum((mask > 0).astype(jnp.int32))
@@ -218,6 +226,8 @@ def _everyones(alive: Array) -> Array:
 
 def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
     """Learns a window; `(state, metrics, scores [R, W])`."""
+    replicas = state.tables.shape[0]
+    state = _mapped_tables(state, as_one)
     warm = number < program.warm_windows
     inputs = inputs.of_window(warm)
     order = jax.vmap(window_order, (0, None, None))(
@@ -252,6 +262,7 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
     state, scores = jax.lax.fori_loop(
         0, _batches(program, window.mask), body, (state, scores)
     )
+    state = _mapped_tables(state, lambda table: apart(table, replicas))
     scores = _put_back(scores, order)
     counted = jnp.where(warm, jnp.zeros_like(window.mask), window.mask)
     metrics = metrics.update(
@@ -263,6 +274,7 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
 def _local_scores(program: StreamProgram, state, metrics, inputs, window):
     """Scores a window and learns nothing; `(metrics, scores [R, W])`."""
     replicas = state.tables.shape[0]
+    state = _mapped_tables(state, as_one)
     order = jnp.broadcast_to(
         jnp.arange(program.window, dtype=jnp.int32), (replicas, program.window)
     )
