@@ -14,6 +14,8 @@ batch.
   eight (of the same cores, so that is no speed-up on CPU);
 * `write`: `ShardWriter`, float16, four shards one after the other, until they are on
   the disk;
+* `predict, write`: a linear network of 64 inputs on eight devices, whose predictions go
+  from the devices to a shard batch by batch, as `training.write_predictions` does it;
 * `compare`: `churn_jax.compare` of two versions in four and two shards whose writers
   took turns with blocks of examples, and of the same numbers in two `.npy` files.
 
@@ -173,6 +175,63 @@ def write(options: argparse.Namespace) -> dict:
     return {"seconds": seconds, "bytes": written}
 
 
+def predict_and_write(options: argparse.Namespace) -> dict:
+    """Predictions of a linear network, from eight devices to one shard."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", 8)
+    import jax.numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    from churn_jax.ensembles import Group, from_function
+    from churn_jax.methods import ERM
+    from churn_jax.prediction_shards import write_index
+    from churn_jax.training import MeshShape, OptimizerConfig
+    from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
+    from churn_jax.training.predictions import make_predict, predict_batches
+    from churn_jax.training.program import Program
+    from churn_jax.training.written import write_share
+
+    count, classes = options.shard_examples, options.classes
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((count, 64), np.float32)
+    weights = rng.standard_normal((1, 1, 64, classes), np.float32)
+    mesh = make_mesh(MeshShape(data=8))
+    network = from_function(lambda key, x: {}, lambda p, x: jnp.dot(x, p["w"]))
+    program = Program(
+        groups=(Group(network, 1),),
+        optimizer=OptimizerConfig(),
+        schedule=lambda count: 1.0,
+        batch_size=options.batch,
+        mesh=mesh,
+        mapping="vmap",
+        mean=0.0,
+        std=1.0,
+    )
+    params = ({"w": place(weights, mesh, PartitionSpec(REPLICA))},)
+    begin = time.perf_counter()
+    failed = write_share(
+        predict_batches(
+            make_predict(program, ERM()),
+            [(params, ({},))],
+            replicate(inputs, mesh),
+            mesh,
+            batch_size=options.batch,
+        ),
+        mesh,
+        (np.arange(count), np.arange(count) % classes),
+        options.folder / "predicted",
+        shard=0,
+        shards=1,
+        devices=jax.local_devices(),
+        dtype="float16",
+    )
+    assert failed is None, failed
+    write_index(options.folder / "predicted", 1)
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "bytes": 2 * count * classes}
+
+
 def write_whole(options: argparse.Namespace) -> dict:
     """The same numbers in a `.npy` file per version."""
     blocks = options.shard_examples // _BLOCK
@@ -208,6 +267,7 @@ MEASURED: dict[str, Callable[[argparse.Namespace], dict]] = {
     "logits": lambda o: states(o, update=False),
     "states": lambda o: states(o, update=True),
     "write": write,
+    "predict, write": predict_and_write,
     "write whole": write_whole,
     "compare, shards": lambda o: compare(o, sharded=True),
     "compare, .npy": lambda o: compare(o, sharded=False),
@@ -268,18 +328,20 @@ def run_shards(options: argparse.Namespace) -> None:
         numbers = []
         for name, found in (
             ("write", written),
+            ("predict, write", alone("predict, write", options)),
             *(
                 (name, alone(name, options))
                 for name in ("compare, .npy", "compare, shards") * 2
             ),
         ):
-            size = written["bytes"]
-            numbers.append(found.get("numbers", {}))
+            size = found.get("bytes", written["bytes"])
+            if "numbers" in found:
+                numbers.append(found["numbers"])
             print(
                 f"| {name} | {size / 1e9:.2f} | {found['seconds']:.1f} | "
                 f"{size / 1e6 / found['seconds']:.0f} | {found['peak']:.0f} |"
             )
-        same(numbers[1:])
+        same(numbers)
 
 
 def parse_args() -> argparse.Namespace:
