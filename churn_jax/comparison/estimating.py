@@ -39,7 +39,8 @@ def intervals(
     * of shares and of numbers made of them: Wilson's, with as many examples as have the
       variance V; the interval of no event in N examples does not end at 0;
     * of the accuracy gain: Tango's score interval, stretched to V in the same way;
-    * of surrogate churn, NLL, Brier score and ECE: the bootstrap's BCa interval over
+    * of changes of NLL, Brier score and ECE: `q sqrt(V)` to either side;
+    * of these themselves and of surrogate churn: the bootstrap's BCa interval over
       examples, stretched by `q sqrt(V) / (z sqrt(V_examples))`.
 
     Args:
@@ -58,8 +59,9 @@ def intervals(
         93 to 97 times of 100 with one run a side, from 200 examples and from 1 % of
         flips on, and mostly so with 2 to 10 runs. The exceptions are ratios of few
         examples, with two or three runs a side (up to 99), and two runs that differ by
-        more than the examples explain (about 92). The calibration error of few examples
-        is too large, and so are its intervals.
+        more than the examples explain (about 92). Means of heavy-tailed scores
+        need more: with 200 examples of which 4 differ, 90 for surrogate churn. The
+        calibration error of few examples is too large, and so are its intervals.
 
     Example:
         >>> from churn_jax.comparison.scanned import ScannedSide

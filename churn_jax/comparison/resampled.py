@@ -63,10 +63,10 @@ def resampled(
         old, new = f"{name}_old", f"{name}_new"
         if old in numbers and new in numbers:
             numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
-            if old in values and new in values:
-                values[f"{name}_change"] = values[new] - values[old]
     return {
-        name: _stretched(estimate, values.get(name), level)
+        name: _symmetric(estimate, level)
+        if name.endswith("_change")
+        else _stretched(estimate, values.get(name), level)
         for name, estimate in numbers.items()
     }
 
@@ -131,3 +131,17 @@ def _stretched(estimate: Estimate, resampled, level: float) -> Interval:
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of
     return Interval(value, float(low), float(high))
+
+
+def _symmetric(estimate: Estimate, level: float) -> Interval:
+    """Of a paired difference: `q sqrt(V)` to either side.
+
+    Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
+    what it sees of these in a sample, its intervals miss more often.
+    """
+    value = estimate.value
+    if not np.isfinite(value):
+        return Interval(value, np.nan, np.nan)
+    known = estimate.uncertainty()
+    half = float(known.quantile(level) * np.sqrt(known.total))
+    return Interval(value, value - half, value + half)
