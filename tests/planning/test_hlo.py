@@ -124,3 +124,33 @@ def test_a_length_that_the_compiler_states_is_taken():
 def test_a_text_that_is_no_program_is_refused():
     with pytest.raises(ValueError, match="no entry"):
         cycles_of("nothing")
+
+
+def beside(number, chain="0"):
+    """A fusion in which a gather goes on while something is computed."""
+    return f"""
+%beside.{number} (u: f32[8]) -> f32[16] {{
+  %u = f32[8] parameter(0)
+  ROOT %gather.{number} = f32[16] all-gather(%u), replica_groups={{{{0,1}}}}, \
+frontend_attributes={{chain_id="{chain}"}}, metadata={{op_name="logits"}}
+}}
+"""
+
+
+def test_a_collective_beside_arithmetic_is_counted_once_per_chain():
+    """Three fusions of one chain and one of another are two gathers."""
+    calls = "".join(
+        f"  %g.{n} = f32[16] fusion(%x), kind=kLoop, calls=%beside.{n}\n"
+        for n in (1, 2, 3, 4)
+    )
+    text = PROGRAM.replace("ENTRY", f"{beside(1)}{beside(2)}{beside(3)}ENTRY")
+    text = text.replace("ENTRY", f"{beside(4, chain='1')}ENTRY")
+    text = text.replace("  %zero = s32[]", f"{calls}  %zero = s32[]")
+    gathers = [
+        c.collective.bytes
+        for c in collectives_of(text, MESH)
+        if c.collective.kind == "all-gather"
+    ]
+    assert gathers == [32, 64, 64]
+    # Their cycles are those of the fusions, which have no estimate here.
+    assert cycles_of(text).unknown["fusion"] == 4
