@@ -152,6 +152,9 @@ class Trained:
     ) -> np.ndarray:
         """Deployed logits of uint8 or float images.
 
+        They are whole on the devices and on every process; `write_predictions` is for
+        those that are too many.
+
         Args:
             images: `[N, ...]`, or a split of a stream.
             weights: `config`, those that the configuration deploys, or `ema`, their
