@@ -41,7 +41,8 @@ def intervals(
     * of the accuracy gain: Tango's score interval, stretched to V in the same way;
     * of changes of NLL, Brier score and ECE: `q sqrt(V)` to either side;
     * of these themselves and of surrogate churn: the bootstrap's BCa interval over
-      examples, stretched by `q sqrt(V) / (z sqrt(V_examples))`.
+      examples, stretched by `q sqrt(V) / (z sqrt(V_examples))` and drawn to hold the
+      number, which its bias may keep out where it is the ECE.
 
     Args:
         scanned: both versions after the pass.

@@ -11,6 +11,8 @@ from churn_jax.comparison.sums import bin_gaps, value_sums
 
 __all__ = ["resampled"]
 
+_MOST = {"ece": 1.0, "brier": 2.0}  # that a number can be; it is never negative
+
 
 def resampled(
     scanned: Scanned,
@@ -66,7 +68,7 @@ def resampled(
     return {
         name: _symmetric(estimate, level)
         if name.endswith("_change")
-        else _stretched(estimate, values.get(name), level)
+        else _stretched(estimate, values.get(name), level, _most(name))
         for name, estimate in numbers.items()
     }
 
@@ -118,19 +120,29 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
     return {name: np.concatenate(parts) for name, parts in blocks.items()}
 
 
-def _stretched(estimate: Estimate, resampled, level: float) -> Interval:
-    """The BCa interval over examples, widened by what runs add."""
+def _stretched(estimate: Estimate, resampled, level: float, most: float) -> Interval:
+    """The BCa interval over examples, widened by what runs add, from 0 to `most`.
+
+    The bias of the calibration error may push the whole interval below the estimate. An
+    upper end below it would make a condition on that end the easier one to meet, so the
+    interval is drawn to hold the estimate.
+    """
     value = estimate.value
     if resampled is None or not np.isfinite(value):
         return Interval(value, np.nan, np.nan)
     low, high = bca_ends(value, resampled, estimate.of_groups(), level)
+    low, high = np.minimum(low, value), np.maximum(high, value)
     known = estimate.uncertainty()
     if known.examples > 0:
         z = special.ndtri((1 + level) / 2)
         ratio_of = np.sqrt(known.total / known.examples) * known.quantile(level) / z
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of
-    return Interval(value, float(low), float(high))
+    return Interval(value, float(np.maximum(low, 0)), float(np.minimum(high, most)))
+
+
+def _most(name: str) -> float:
+    return _MOST.get(name.partition("_")[0], np.inf)
 
 
 def _symmetric(estimate: Estimate, level: float) -> Interval:
