@@ -7,7 +7,7 @@ from churn_jax.comparison.bootstrap import bca_ends, resampled_sums
 from churn_jax.comparison.estimates import Estimate, difference, ratio
 from churn_jax.comparison.result import Interval
 from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.sums import bin_gaps, value_sums
+from churn_jax.comparison.sums import BINS, bin_gaps, value_sums
 
 __all__ = ["resampled"]
 
@@ -115,7 +115,7 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
             part = (
                 np.abs(drawn[:, first:last]) if "ece" in name else drawn[:, first:last]
             )
-            runs = part.shape[1] // 15 if "ece" in name else 1
+            runs = part.shape[1] // BINS if "ece" in name else 1
             blocks[name].append(part.sum(axis=1) / (runs * drawn[:, 0]))
     return {name: np.concatenate(parts) for name, parts in blocks.items()}
 
