@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.comparison.class_values import ClassValues, as_class_values, some
+from churn_jax.comparison.class_values import (
+    ClassValues,
+    all_numbers,
+    as_class_values,
+    some,
+)
 from churn_jax.comparison.column_names import (
     ID,
     LABEL,
@@ -117,7 +122,8 @@ def read_labels(
             raise PredictionsError(
                 f"there are {len(ids)} ids and {len(labels.numbers)} labels"
             )
-        if named is not None and labels.names is None:  # places in the file's own names
+        if named and labels.names is None and not all_numbers(named):
+            # Places in the file's own names.
             if labels.numbers.max(initial=0) >= len(named):
                 raise PredictionsError(
                     f"labels must be below {len(named)}, the number of class names; "

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from churn_jax.comparison.class_maps import read_class_map
-from churn_jax.comparison.class_values import ClassValues, as_number, some
+from churn_jax.comparison.class_values import (
+    ClassValues,
+    all_numbers,
+    as_number,
+    some,
+)
 from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError
 
@@ -190,8 +195,7 @@ class _Classes:
         self.predicted = _open(side)
         self.grows = self.predicted and side.class_names is None
         self._place = {name: i for i, name in enumerate(side.class_names or ())}
-        # Then a number is a name too, and not the place of a name.
-        self.numeric = all(as_number(name) is not None for name in self._place)
+        self.numeric = all_numbers(self._place)
 
     def of_label(self, label: int | str) -> int | None:
         """Its number; None where the side has no such class."""

@@ -11,6 +11,7 @@ from churn_jax.predictions import PredictionsError
 __all__ = [
     "MOST_CLASSES",
     "ClassValues",
+    "all_numbers",
     "as_class_values",
     "as_number",
     "decoded",
@@ -46,6 +47,16 @@ def as_number(text: str) -> int | None:
         (12, None, None)
     """
     return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def all_numbers(names: Iterable[str]) -> bool:
+    """Whether names of classes are numbers; then a number is a name, and no place.
+
+    Example:
+        >>> all_numbers(["3", "7"]), all_numbers(["3", "cat"])
+        (True, False)
+    """
+    return all(as_number(name) is not None for name in names)
 
 
 def some(values: Any) -> str:

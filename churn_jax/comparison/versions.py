@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.comparison.beside import read_ids, read_labels, read_slices
+from churn_jax.comparison.class_values import all_numbers
 from churn_jax.comparison.compare import compare_pair
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.join import join
@@ -201,7 +202,9 @@ def _labels_of_one(sides: Sequence[Side]) -> Any:
     if not having or len(having) == len(sides):
         return None
     side, labels = having[0], np.asarray(having[0].labels)
-    names = side.label_names or side.class_names
+    names = side.label_names
+    if names is None and not all_numbers(side.class_names or ()):
+        names = side.class_names
     if names is not None and labels.max(initial=-1) < len(names):
         labels = np.array(names)[labels]  # other versions may number them otherwise
     return read_labels(

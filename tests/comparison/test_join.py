@@ -189,6 +189,35 @@ def test_values_without_ids_need_one_order_of_rows():
         join(_scores("a"), _scores("b"), labels=dict(enumerate(values)))
 
 
+def test_labels_without_ids_are_not_dealt_out_to_what_is_left():
+    ids = np.arange(N)
+    sides = _scores("old", ids=ids), _scores("new", N=N - 1, ids=ids[:-1])
+    with pytest.raises(PredictionsError, match="have no ids, but the two sides"):
+        join(*sides, labels=ids[:-1] % 3, on_missing="intersect")
+
+
+def test_labels_in_a_file_of_predictions_are_numbers_of_its_own_classes(tmp_path):
+    ids = np.arange(N)
+    sides = [
+        _scores(name, ids=ids, class_names=["b", "c", "a"]) for name in ("old", "new")
+    ]
+    own = {"ids": ids, "labels": ids % 3, "logits": np.zeros((N, 3))}
+    np.savez(tmp_path / "third.npz", **own, class_names=["a", "b", "c"])
+    pair = join(*sides, labels=tmp_path / "third.npz")
+    assert [pair.class_name(c) for c in pair.labels[:3]] == ["a", "b", "c"]
+
+
+def test_labels_of_classes_whose_names_are_numbers_are_these_names(tmp_path):
+    ids = np.arange(N)
+    own = {"ids": ids, "logits": np.zeros((N, 2)), "class_names": ["1", "0"]}
+    np.savez(tmp_path / "labels.npz", **own, labels=ids % 2)
+    bare = [read_side(own, name) for name in ("old", "new")]
+    beside = join(*bare, labels=tmp_path / "labels.npz")
+    inside = join(read_side(tmp_path / "labels.npz"), bare[1])
+    for pair in (beside, inside):
+        assert [pair.class_name(c) for c in pair.labels[:3]] == ["0", "1", "0"]
+
+
 def test_labels_of_several_places_must_agree():
     labels = np.arange(N) % 3
     other = labels.copy()

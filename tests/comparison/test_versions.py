@@ -166,6 +166,19 @@ def test_labels_of_one_version_serve_those_that_have_none(tmp_path, made):
     assert [a.value for a in found.accuracy] == [right[v].mean() for v in (1, 0, 2)]
 
 
+@pytest.mark.parametrize(("names", "labels"), [("abc", [0, 1, 2]), ("201", [2, 0, 1])])
+def test_labels_of_one_version_keep_the_names_of_its_classes(tmp_path, names, labels):
+    """Places in the names of that version, or the names where these are numbers."""
+    logits, ids = np.eye(3), np.arange(3)
+    first = {"logits": logits, "ids": ids, "class_names": list(names)}
+    other = {"logits": logits[:, ::-1], "ids": ids, "class_names": list(names[::-1])}
+    np.savez(tmp_path / "v1.npz", **first, labels=labels)
+    np.savez(tmp_path / "v2.npz", **other)
+    np.savez(tmp_path / "v3.npz", **other)
+    found = compare_versions(tmp_path, **QUICK)
+    assert [a.value for a in found.accuracy] == [1.0, 1.0, 1.0]
+
+
 def test_classes_are_matched_by_name_over_all_versions(tmp_path):
     """v2 has the classes in another order, and v3 knows one more than v2."""
     names = (["ant", "bee"], ["bee", "ant"], ["bee", "cat", "ant"], ["cat", "bee"])
