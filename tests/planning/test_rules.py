@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import numpy as np
@@ -143,3 +144,16 @@ def test_the_default_row_has_the_most_networks():
 def test_a_mesh_of_too_many_devices_is_refused():
     with pytest.raises(ValueError, match="needs 16 devices; v5e:2x4 has 8"):
         check_mesh(MeshShape(4, 2, 2), SLICE)
+
+
+def test_gradients_of_a_bfloat16_network_are_summed_in_float32():
+    """Weights are float32, and what shards of the batch add up is too."""
+    config = small("digits", 2, 1, 2)
+    model = dataclasses.replace(config.model, dtype="bfloat16")
+    config = dataclasses.replace(config, model=model)
+    step = study_step(config, "baseline", jax.devices())
+    text = step.jitted.lower(*step.arguments).as_text()
+    summed = re.findall(r"all_reduce.*?\) : \(tensor<[^>]*?(bf16|f32)>", text, re.S)
+    assert summed.count("f32") >= 4
+    assert "bf16" not in summed
+    assert "bf16" in text
