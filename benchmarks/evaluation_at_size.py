@@ -11,7 +11,7 @@ batch.
 * `states`: and adding them to States of churn, surrogate churn, flips, negative
   log-likelihood, Brier score and calibration error of both versions; at three sizes, so
   that one sees whether memory grows, on one device and with the examples sharded over
-  eight (of the same cores, so that is no speed-up on CPU);
+  eight, which are threads of the same cores on CPU;
 * `write`: `ShardWriter`, float16, four shards one after the other, until they are on
   the disk;
 * `predict, write`: a linear network of 64 inputs on eight devices, whose predictions go
@@ -19,8 +19,9 @@ batch.
 * `compare`: `churn_jax.compare` of two versions in four and two shards whose writers
   took turns with blocks of examples, and of the same numbers in two `.npy` files.
 
-What 10^7 examples take is extrapolated from the largest size: time grows with their
-number, memory does not.
+CPU seconds, of all threads together, say more on a machine that others use too. What
+10^7 examples take is extrapolated from the largest size: time grows with their number,
+memory does not.
 """
 
 import argparse
@@ -109,13 +110,13 @@ def states(options: argparse.Namespace, update: bool) -> dict:
     empty = jax.device_put(empty, replicated)
     warm = step(empty, tables, 0, batch)
     jax.block_until_ready(warm)
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), time.process_time()
     found = empty
     for number in range(-(-options.examples // batch)):
         left = min(batch, options.examples - number * batch)
         found = step(found, tables, number, left)
         jax.block_until_ready(found)  # else the batches to come wait in memory
-    seconds = time.perf_counter() - begin
+    seconds, busy = time.perf_counter() - begin, time.process_time() - busy
     numbers = {}
     if update:
         assert int(found["flips"].examples) == options.examples
@@ -125,7 +126,7 @@ def states(options: argparse.Namespace, update: bool) -> dict:
             if name not in ("flips", "sum")
         }
         numbers["negative flips"] = int(found["flips"].negative)
-    return {"seconds": seconds, "numbers": numbers}
+    return {"seconds": seconds, "busy": busy, "numbers": numbers}
 
 
 _PAIR = ("churn", "surrogate_churn")
@@ -293,18 +294,20 @@ def same(numbers: list[dict[str, float]]) -> None:
 
 def run_states(options: argparse.Namespace) -> None:
     """Prints the table of time and memory by size and devices."""
-    print("| what | devices | examples | seconds | s per 10^5 | peak MiB |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(
+        "| what | devices | examples | seconds | s per 10^5 | CPU s per 10^5 | "
+        "peak MiB |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
     longest = {}
     for name, devices in (("logits", 1), ("states", 1), ("states", 8)):
         sizes = options.sizes if name == "states" else options.sizes[-1:]
         for examples in sizes:
             found = alone(name, options, examples=examples, devices=devices)
             longest[name, devices] = found
-            each = found["seconds"] / examples * 1e5
+            each, busy = (found[of] / examples * 1e5 for of in ("seconds", "busy"))
             print(
                 f"| {name} | {devices} | {examples:,} | {found['seconds']:.1f} | "
-                f"{each:.1f} | {found['peak']:.0f} |",
+                f"{each:.1f} | {busy:.1f} | {found['peak']:.0f} |",
                 flush=True,
             )
     same([longest["states", devices]["numbers"] for devices in (1, 8)])
