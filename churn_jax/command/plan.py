@@ -172,7 +172,11 @@ def _slices(topology: str):
 def plan(argv: Sequence[str]) -> int:
     """Prints the plan; 0 where it fits and every rule holds, else 1."""
     config, options, meshed = read_plan(argv)
+    import jax
+
     from churn_jax.planning import check_compiler, default_row
+
+    jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
 
     if options.tries < 1:
         raise ValueError(f"--tries must be at least 1; got {options.tries}")
