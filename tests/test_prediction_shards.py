@@ -84,6 +84,8 @@ def test_rows_are_picked_as_from_one_array(rng):
     ):
         of = np.asarray(picked, int) if isinstance(picked, list) else picked
         np.testing.assert_array_equal(rows[2, of], whole[2, of])
+    assert np.shares_memory(rows[1, np.arange(8, 12)], whole)
+    np.testing.assert_array_equal(rows[1, np.arange(8, 12)], whole[1, 8:12])
     np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
     np.testing.assert_array_equal(rows[1], whole[1])
     chosen = rows[[2, 0]]

@@ -102,6 +102,8 @@ class ShardedRows:
         rows = np.where(rows < 0, rows + total, rows)
         parts = np.searchsorted(self._starts, rows, "right") - 1
         used = np.unique(parts)
+        if len(used) == 1 and (np.diff(rows) == 1).all():
+            return self._between(run, int(rows[0]), int(rows[-1]) + 1)  # no copy
         if len(used) == 1:
             return self._arrays[used[0]][run][rows - self._starts[used[0]]]
         out = np.empty((len(rows), self.shape[2]), self.dtype)
