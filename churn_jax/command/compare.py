@@ -11,6 +11,7 @@ from rich.console import Console
 
 from churn_jax.command.compare_options import DESCRIPTION, Arguments, Gates, Reading
 from churn_jax.command.options import read_options
+from churn_jax.comparison.contents import ENDINGS
 from churn_jax.comparison.gates import closest
 from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.versions_result import VersionsResult
@@ -64,6 +65,10 @@ def _check_outputs(arguments: Arguments) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "no ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
+        if path.name.lower().endswith(ENDINGS):
+            raise ValueError(
+                f"--{name}: {path} is called like predictions; name it .{name}"
+            )
         if path.resolve() in taken:
             what = taken[path.resolve()]
             raise ValueError(f"--{name}: {path} would write over {what}; name another")

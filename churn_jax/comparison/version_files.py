@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from churn_jax.comparison.contents import ENDINGS
 from churn_jax.prediction_shards import INDEX
 from churn_jax.predictions import PredictionsError
 
 __all__ = ["VersionFiles", "find_versions", "natural_order"]
 
-ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet")
 BESIDE = ("labels", "ids", "slices")  # files about all versions
 PREDICTIONS = "predictions"  # the file in a folder of its own
 _SHOWN = 5  # names that a message lists

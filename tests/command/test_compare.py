@@ -167,7 +167,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(files, capsys, words, message
         (["gone.npy", "new.npy"], "gone.npy"),
         (["old.npy", "labels.txt"], "labels.txt"),
         (["old.npy", "short.npy"], "20"),
-        (["old.npy", "new.npy", "--html", "./new.npy"], "write over what is read"),
+        ([".", "--json", "new.npy"], "--json: new.npy is called like predictions"),
+        (
+            ["old.npy", "new.npy", "--class-map", "m.json", "--json", "./m.json"],
+            "--json: m.json would write over what is read; name another",
+        ),
         (
             ["old.npy", "new.npy", "--json", "a", "--markdown", "a"],
             "--markdown: a would write over the file of --json; name another",
