@@ -6,10 +6,11 @@ import threading
 
 import numpy as np
 
+from churn_jax.comparison.class_values import some
 from churn_jax.comparison.file_order import in_file_order, in_order_of
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.score_faults import check_faults, some_ids
+from churn_jax.comparison.score_faults import check_faults
 from churn_jax.comparison.side import Side
 from churn_jax.comparison.side_by_side import SideBySide
 from churn_jax.comparison.side_pass import SidePass
@@ -113,7 +114,7 @@ def _classes(side: Side, rows, columns, ids: np.ndarray) -> ScannedSide:
         raise PredictionsError(
             f"{side.name}: {len(wrong)} of {predicted.shape[1]} examples have "
             f"predicted classes that are not from 0 to {known - 1}, for example ids "
-            f"{some_ids(ids[wrong])}"
+            f"{some(ids[wrong])}"
         )
     predicted = predicted if columns is None else columns[predicted]
     return ScannedSide(predicted.astype(np.int32))

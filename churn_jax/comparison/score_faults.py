@@ -1,13 +1,12 @@
 """Scores that are no scores: found block by block, told of all at once."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from churn_jax.comparison.class_values import some
 from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError
 
-__all__ = ["check_faults", "find_faults", "some_ids", "sum_tolerance"]
+__all__ = ["check_faults", "find_faults", "sum_tolerance"]
 
 _NAN, _INFINITE, _EMPTY, _NEGATIVE, _SUM, _PERCENT = range(1, 7)
 _WHAT = {
@@ -18,7 +17,7 @@ _WHAT = {
     _SUM: "have probabilities that do not sum to one",
     _PERCENT: "have probabilities that sum to 100 (percent? divide them by 100)",
 }
-_EXAMPLES = 3
+_NAMED = 4  # one more than a message shows, so that it says that there are more
 
 
 def sum_tolerance(dtype: np.dtype, classes: int) -> float:
@@ -80,24 +79,13 @@ def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None
         raise PredictionsError("; ".join(found))
 
 
-def some_ids(ids: Sequence | np.ndarray) -> str:
-    """The first few of the ids.
-
-    Example:
-        >>> some_ids([3, 1, 4, 1])
-        '3, 1, 4, ...'
-    """
-    more = ", ..." if len(ids) > _EXAMPLES else ""
-    return ", ".join(str(i) for i in ids[:_EXAMPLES]) + more
-
-
 def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
     examples = np.flatnonzero(np.any(codes == code, axis=0))
-    named = [str(i) for i in ids[examples[: _EXAMPLES + 1]]]
+    named = [str(i) for i in ids[examples[:_NAMED]]]
     if len(codes) > 1:
         runs = np.argmax(codes[:, examples] == code, axis=0)
         named = [f"{i} (run {side.runs[run]})" for i, run in zip(named, runs)]
     return (
         f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
-        f"{_WHAT[code].format(kind=side.kind)}, for example ids {some_ids(named)}"
+        f"{_WHAT[code].format(kind=side.kind)}, for example ids {some(named)}"
     )
