@@ -145,7 +145,7 @@ def _members(step: Step, found: Sequence[Counted]) -> Check:
         rule,
         not larger or permitted,
         f"largest {largest:,} of {limit:,} bytes"
-        + (f", and {times} of up to {images:,}" if larger else ""),
+        + (f", and {-(-times // step.updates)} of {images:,}" if larger else ""),
     )
 
 
