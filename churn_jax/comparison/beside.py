@@ -38,11 +38,13 @@ class Beside(NamedTuple):
         ids: `[N]`, or None where values are in row order.
         labels: class of every example, or None.
         slices: name of a grouping to `[N]` strings.
+        left_out: columns that are no groupings, since they are called like predictions.
     """
 
     ids: np.ndarray | None
     labels: ClassValues | None = None
     slices: Mapping[str, np.ndarray] = {}
+    left_out: tuple[str, ...] = ()
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -166,8 +168,12 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
         columns = _columns(contents)
         id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
         ids = None if id_name is None else _unique_ids(columns[id_name])
-        left = {id_name, *_prediction_columns(columns)}
-        slices = {n: _as_text(v, n) for n, v in columns.items() if n not in left}
+        predictions = _prediction_columns(columns)
+        slices = {
+            name: _as_text(values, name)
+            for name, values in columns.items()
+            if name != id_name and name not in predictions
+        }
         if not slices:
             raise PredictionsError("there is no column to group by")
         lengths = {len(values) for values in slices.values()}
@@ -178,7 +184,7 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
             )
     except PredictionsError as error:
         raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
-    return Beside(ids, None, slices)
+    return Beside(ids, None, slices, tuple(n for n in columns if n in predictions))
 
 
 def _if_there(name: str | None, columns: Collection[str]) -> str | None:

@@ -184,6 +184,11 @@ class _Rows:
             rows = self._in_row_order(count, "slices")
         else:
             rows = self._found(beside.ids, "slices")
+        if beside.left_out:
+            self.notes.append(
+                f"{len(beside.left_out)} of the slices' columns are called like "
+                f"predictions and are no groupings here: {some(beside.left_out)}."
+            )
         missing = rows < 0
         if missing.any():
             self._go_on(

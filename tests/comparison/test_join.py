@@ -449,6 +449,17 @@ def test_slices_are_text_and_few(tmp_path):
         join(old, new, slices=[0] * N)
 
 
+def test_columns_that_are_no_slices_are_told_of():
+    slices = {"id": np.arange(N), "class": ["car"] * N, "day": ["Mon"] * N}
+    sides = [_scores(name, ids=np.arange(N)) for name in ("old", "new")]
+    pair = join(*sides, slices=slices)
+    assert list(pair.slices) == ["day"]
+    assert pair.notes == (
+        "1 of the slices' columns are called like predictions and are no groupings "
+        "here: class.",
+    )
+
+
 def test_slices_that_lack_examples():
     ids = np.arange(N)
     old, new = _scores("old", ids=ids), _scores("new", ids=ids)
