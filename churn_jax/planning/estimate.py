@@ -157,18 +157,22 @@ class Plan:
         return {**found, **{name: getattr(self, name) for name in derived}}
 
 
-def ring_seconds(kind: str, yielded: int, devices: int, link: float) -> float:
+def ring_seconds(
+    kind: str, yielded: int, devices: int, link: float, dims: int = 1
+) -> float:
     """Estimated time of one collective on a ring of devices, both ways round.
 
     `2 (g - 1) / g` of the bytes leave every one of g devices in a reduction that all
     know the result of, `(g - 1) / g` in one of its halves, over two links; besides, a
     message passes half of the ring, twice or once, a microsecond from chip to chip.
+    Devices that fill a grid pass it along its sides, one after another.
 
     Args:
         kind: of HLO.
         yielded: bytes of the result on one device.
         devices: g, that take part.
         link: bytes per second of one link in one direction.
+        dims: of the grid that the devices fill.
 
     Example:
         >>> round(1e6 * ring_seconds("all-reduce", 8_000_000, 8, 50e9))
@@ -185,11 +189,11 @@ def ring_seconds(kind: str, yielded: int, devices: int, link: float) -> float:
         sent, turns = float(yielded), 1
     else:
         sent, turns = share * yielded, 1
-    return sent / (2 * link) + turns * (devices / 2) * HOP_SECONDS
+    return sent / (2 * link) + turns * dims * devices ** (1 / dims) / 2 * HOP_SECONDS
 
 
 def _communication(
-    found: Sequence[Counted], mesh: dict[str, int], link: float, updates: int
+    found: Sequence[Counted], mesh: dict[str, int], part: Slice, updates: int
 ) -> tuple[Communication, ...]:
     table: dict[tuple[str, str], list[Counted]] = collections.defaultdict(list)
     for one in found:
@@ -201,8 +205,12 @@ def _communication(
         devices = 1
         for axis in axes.split(", "):
             devices *= mesh[axis]
+        # More devices than a row of the grid has lie in several rows.
+        sides = [side for side in part.grid if side > 1]
+        dims = 1 if devices <= max(part.grid) else max(1, len(sides))
+        link = part.chip.link
         seconds = sum(
-            one.times * ring_seconds(kind, one.collective.bytes, devices, link)
+            one.times * ring_seconds(kind, one.collective.bytes, devices, link, dims)
             for one in ones
         )
         rows.append(
@@ -308,7 +316,7 @@ def estimate(
     text, analysis = compiled.as_text(), compiled.memory_analysis()
     cycles = cycles_of(text, trips=step.open_turns)
     found = collectives_of(text, step.program.mesh, trips=step.open_turns)
-    rows = _communication(found, mesh, chip.link, step.updates)
+    rows = _communication(found, mesh, part, step.updates)
     memory = _memory(step, analysis)
     used = sum(memory.values()) + sum(common["beside"].values())
     cost = compiled.cost_analysis() or {}

@@ -92,6 +92,12 @@ def test_a_ring_by_hand(kind, yielded, seconds):
     assert ring_seconds(kind, yielded, 4, 1e9) == pytest.approx(seconds)
 
 
+def test_devices_that_fill_a_grid_pass_it_along_its_sides():
+    """256 chips: half of two rings of 16, there and back, instead of one of 256."""
+    assert ring_seconds("all-reduce", 0, 256, 1e9) == pytest.approx(256e-6)
+    assert ring_seconds("all-reduce", 0, 256, 1e9, dims=2) == pytest.approx(32e-6)
+
+
 def test_one_device_moves_nothing():
     assert ring_seconds("all-reduce", 10**9, 1, 1e9) == 0.0
 

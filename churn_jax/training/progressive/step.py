@@ -4,6 +4,7 @@ Written for the replicas of one device inside one `shard_map`, as the engine's s
 The forward pass that scores a batch is the one whose gradient is taken.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -195,7 +196,7 @@ def _rows(program: StreamProgram, state, ids: Array) -> Array:
 def _mapped_tables(state: StreamState, function) -> StreamState:
     """With the tables, and what their optimiser keeps, in another form."""
     tables, accumulators = jax.tree.map(function, (state.tables, state.accumulators))
-    return state.replace(tables=tables, accumulators=accumulators)
+    return dataclasses.replace(state, tables=tables, accumulators=accumulators)
 
 
 def _batches(program: StreamProgram, mask: Array) -> Array:
