@@ -20,8 +20,8 @@ import time
 import numpy as np
 from scipy import special
 
-from churn_jax.comparison.estimating import intervals, noise_test
 from churn_jax.comparison.scanned import Scanned, ScannedSide
+from churn_jax.comparison.statistics.estimating import intervals, noise_test
 
 SHARES = (
     "churn",

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import churn_jax
-from churn_jax.comparison import row_reader
-from churn_jax.comparison.reading import read_side
-from churn_jax.comparison.row_reader import RowReader
-from churn_jax.comparison.versions import compare_versions
+from churn_jax.comparison.reading.sides import read_side
+from churn_jax.comparison.scanning import row_reader
+from churn_jax.comparison.scanning.row_reader import RowReader
+from churn_jax.comparison.versions.comparing import compare_versions
 from churn_jax.prediction_shards import (
     INDEX,
     ShardedRows,

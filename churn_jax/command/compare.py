@@ -11,10 +11,10 @@ from rich.console import Console
 
 from churn_jax.command.compare_options import DESCRIPTION, Arguments, Gates, Reading
 from churn_jax.command.options import read_options
-from churn_jax.comparison.contents import ENDINGS
-from churn_jax.comparison.gates import closest
+from churn_jax.comparison.gates.conditions import closest
+from churn_jax.comparison.reading.contents import ENDINGS
 from churn_jax.comparison.result import CompareResult
-from churn_jax.comparison.versions_result import VersionsResult
+from churn_jax.comparison.versions.versions_result import VersionsResult
 from churn_jax.predictions import replace_file
 
 __all__ = ["compare"]
@@ -108,8 +108,8 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
 
 
 def _print(result: CompareResult | VersionsResult) -> None:
-    from churn_jax.comparison.text import print_result
-    from churn_jax.comparison.versions_text import print_versions
+    from churn_jax.comparison.showing.text import print_result
+    from churn_jax.comparison.versions.versions_text import print_versions
 
     if isinstance(result, CompareResult):
         print_result(result)
@@ -118,7 +118,7 @@ def _print(result: CompareResult | VersionsResult) -> None:
 
 
 def _write_markdown(result: CompareResult | VersionsResult, path: Path) -> Path:
-    from churn_jax.comparison.markdown import markdown
+    from churn_jax.comparison.showing.markdown import markdown
 
     results = [result] if isinstance(result, CompareResult) else result.steps
     with replace_file(path) as file:
@@ -137,7 +137,7 @@ def _two(arguments: Arguments) -> CompareResult:
 
 
 def _versions(arguments: Arguments) -> VersionsResult:
-    from churn_jax.comparison.versions import compare_versions
+    from churn_jax.comparison.versions.comparing import compare_versions
 
     if not arguments.old.is_dir():
         raise ValueError(

@@ -6,14 +6,13 @@
 """
 
 from churn_jax.comparison.compare import compare, compare_pair
-from churn_jax.comparison.estimating import intervals, mcnemar_test, noise_test
-from churn_jax.comparison.gate_file import read_gates
-from churn_jax.comparison.gates import Gate, GateError
-from churn_jax.comparison.join import join
-from churn_jax.comparison.judging import judge
+from churn_jax.comparison.gates.conditions import Gate, GateError
+from churn_jax.comparison.gates.gate_file import read_gates
+from churn_jax.comparison.gates.judging import judge
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.quantities import QUANTITIES, Quantity
-from churn_jax.comparison.reading import read_side
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import (
     CompareResult,
     Curve,
@@ -27,11 +26,16 @@ from churn_jax.comparison.result import (
     Regression,
     Version,
 )
-from churn_jax.comparison.scan import scan
 from churn_jax.comparison.scanned import Scanned, ScannedSide
+from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.side import Side
-from churn_jax.comparison.versions import compare_versions
-from churn_jax.comparison.versions_result import VersionsResult
+from churn_jax.comparison.statistics.estimating import (
+    intervals,
+    mcnemar_test,
+    noise_test,
+)
+from churn_jax.comparison.versions.comparing import compare_versions
+from churn_jax.comparison.versions.versions_result import VersionsResult
 
 __all__ = [
     "QUANTITIES",

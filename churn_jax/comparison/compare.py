@@ -6,21 +6,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from churn_jax.comparison.curves import reliability_curve, scatter_points
-from churn_jax.comparison.estimating import intervals, mcnemar_test, noise_test
-from churn_jax.comparison.flow import class_flow
-from churn_jax.comparison.gate_file import Gating, as_gates
-from churn_jax.comparison.gates import Gate, check_gates
-from churn_jax.comparison.groups import class_groups, slice_groups
-from churn_jax.comparison.join import join
-from churn_jax.comparison.judging import judge
+from churn_jax.comparison.findings.curves import reliability_curve, scatter_points
+from churn_jax.comparison.findings.flow import class_flow
+from churn_jax.comparison.findings.groups import class_groups, slice_groups
+from churn_jax.comparison.findings.regressions import largest_regressions
+from churn_jax.comparison.gates.conditions import Gate, check_gates
+from churn_jax.comparison.gates.gate_file import Gating, as_gates
+from churn_jax.comparison.gates.judging import judge
 from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.reading import read_side, side_names
-from churn_jax.comparison.regressions import largest_regressions
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.sides import read_side, side_names
 from churn_jax.comparison.result import CompareResult, Version
-from churn_jax.comparison.scan import scan
 from churn_jax.comparison.scanned import Scanned
+from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.side import Kind, Side
+from churn_jax.comparison.statistics.estimating import (
+    intervals,
+    mcnemar_test,
+    noise_test,
+)
 
 __all__ = ["compare", "compare_pair"]
 

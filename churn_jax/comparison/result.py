@@ -302,19 +302,19 @@ class CompareResult:
 
     def __str__(self) -> str:
         """The tables as they are printed in a terminal, without colours."""
-        from churn_jax.comparison.text import plain_text
+        from churn_jax.comparison.showing.text import plain_text
 
         return plain_text(self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from churn_jax.comparison.notebook import notebook_html
+        from churn_jax.comparison.showing.notebook import notebook_html
 
         return notebook_html(self)
 
     def to_dict(self) -> dict:
         """JSON-ready; undefined numbers are None."""
-        from churn_jax.comparison.record import as_record
+        from churn_jax.comparison.showing.record import as_record
 
         return as_record(self)
 
@@ -324,7 +324,7 @@ class CompareResult:
         Raises:
             OSError: the file could not be written; an earlier one is left as it was.
         """
-        from churn_jax.comparison.record import write_record
+        from churn_jax.comparison.showing.record import write_record
 
         return write_record(self, path)
 
@@ -338,6 +338,6 @@ class CompareResult:
         Raises:
             OSError: the file could not be written; an earlier one is left as it was.
         """
-        from churn_jax.comparison.page import write_page
+        from churn_jax.comparison.showing.page import write_page
 
         return write_page(self, path, command=command)

@@ -1,0 +1,1 @@
+"""What a comparison shows beside its numbers: groups, flips, flows, curves."""

@@ -1,0 +1,1 @@
+"""Conditions on an update, and whether they hold."""

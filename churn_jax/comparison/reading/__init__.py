@@ -1,0 +1,1 @@
+"""Predictions of any framework, read and joined example by example."""

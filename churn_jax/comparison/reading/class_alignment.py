@@ -1,0 +1,344 @@
+"""The classes of two versions as one list, and labels as numbers in that list."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from churn_jax.comparison.reading.class_maps import read_class_map
+from churn_jax.comparison.reading.class_values import (
+    ClassValues,
+    all_numbers,
+    as_number,
+    some,
+)
+from churn_jax.comparison.side import Side
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["Alignment", "align_classes"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Alignment:
+    """Classes of a pair, as in `Pair`, and labels in them.
+
+    Attributes:
+        classes: C of the pair.
+        class_names: `C` names, or None.
+        old_columns: `[C_old]` classes of the pair; None where class `c` is class `c`.
+        old_labels: labels of the old side as classes of the pair, or None.
+        new_labels: those of the new side.
+        labels: those beside.
+    """
+
+    classes: int
+    class_names: tuple[str, ...] | None
+    old_columns: np.ndarray | None
+    old_labels: np.ndarray | None
+    new_labels: np.ndarray | None
+    labels: np.ndarray | None
+
+
+def align_classes(
+    old: Side,
+    new: Side,
+    *,
+    old_labels: ClassValues | None = None,
+    new_labels: ClassValues | None = None,
+    labels: ClassValues | None = None,
+    class_map: Any = None,
+) -> Alignment:
+    """Brings classes together by number, by name or by a class map.
+
+    The classes of the new side come first and keep their numbers, so its columns are
+    never moved; then those that only the old side has; then those of labels only, which
+    there can be where a side has predicted classes alone.
+
+    Args:
+        old: the version in use.
+        new: the one that is to replace it.
+        old_labels: labels of the old side, in its classes.
+        new_labels: those of the new side.
+        labels: labels beside, as names or in the numbers of the new side.
+        class_map: as for `read_class_map`.
+
+    Returns:
+        The `Alignment`.
+
+    Raises:
+        PredictionsError: classes do not fit together, or labels are of no class.
+
+    Example:
+        >>> z = np.zeros((1, 1, 2))
+        >>> old = Side("old", "logits", z, ("cat", "dog"))
+        >>> found = align_classes(old, Side("new", "logits", z, ("dog", "cow")))
+        >>> found.class_names, found.old_columns
+        (('dog', 'cow', 'cat'), array([2, 0]))
+    """
+    mapping = read_class_map(class_map)
+    if isinstance(mapping, dict):
+        pass
+    elif old.class_names is None and new.class_names is None:
+        return _by_number(old, new, (old_labels, new_labels, labels), mapping)
+    elif old.class_names is None or new.class_names is None:
+        old, new = _with_names_of_other(old, new, mapping)
+        mapping = None
+    elif mapping == "identity":
+        _check_same_places(old, new)
+    mapping = mapping if isinstance(mapping, dict) else {}
+    table = _Table(old, new, mapping, _texts(old_labels))
+    found = (
+        table.numbers(old_labels, table.of_old, f"labels of {old.name}"),
+        table.numbers(new_labels, table.of_new, f"labels of {new.name}"),
+        table.numbers(labels, table.of_beside, "labels"),
+    )
+    names = tuple(table.names)
+    columns = table.old_columns
+    return Alignment(
+        len(names),
+        None if [as_number(n) for n in names] == list(range(len(names))) else names,
+        None if np.array_equal(columns, np.arange(len(columns))) else columns,
+        *found,
+    )
+
+
+def _open(side: Side) -> bool:
+    """Whether there may be more classes than the side shows."""
+    return side.kind == "classes"
+
+
+def _by_number(
+    old: Side, new: Side, labels: Sequence[ClassValues | None], mapping: Any
+) -> Alignment:
+    """Classes with numbers only: equal numbers are equal classes."""
+    classes = max(old.classes, new.classes)
+    short = min((old, new), key=lambda side: side.classes)
+    if short.classes < classes and not _open(short) and mapping is None:
+        raise PredictionsError(
+            f"{old.name} has {old.classes} classes and {new.name} {new.classes}; give "
+            "a class map, or 'identity' if equal numbers are equal classes"
+        )
+    for found in labels:
+        if found is None:
+            continue
+        if found.names is not None:
+            raise PredictionsError(
+                f"labels are names ({some(found.names)}), but the predictions have "
+                "class numbers without names"
+            )
+        if not (_open(old) or _open(new)):
+            _refuse(found.numbers[found.numbers >= classes], found, classes)
+        classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
+    numbers = (None if found is None else found.numbers for found in labels)
+    return Alignment(classes, None, None, *numbers)
+
+
+def _refuse(wrong: np.ndarray, found: ClassValues, classes: int) -> None:
+    if wrong.size:
+        raise PredictionsError(
+            f"labels of {wrong.size} of {found.numbers.size} examples are of no class, "
+            f"for example {some(np.unique(wrong))}; there are {classes} classes"
+        )
+
+
+def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side]:
+    """Gives the side with numbers the names of the other, if a user says so."""
+    named, bare = (old, new) if new.class_names is None else (new, old)
+    assert named.class_names is not None
+    names = named.class_names
+    if mapping is None:
+        raise PredictionsError(
+            f"{named.name} has class names ({some(names)}) and {bare.name} class "
+            "numbers; give a class map, or 'identity' if class 0 is the first name"
+        )
+    if _open(named):  # names are sorted as they occur: their places mean nothing
+        raise PredictionsError(
+            f"{named.name} has predicted class names and {bare.name} class numbers; "
+            "give a class map with names and numbers"
+        )
+    if bare.classes > len(names) or (bare.classes < len(names) and not _open(bare)):
+        raise PredictionsError(
+            f"{named.name} has {len(names)} class names and {bare.name} "
+            f"{bare.classes} classes; their numbers must agree for 'identity'"
+        )
+    filled = dataclasses.replace(bare, class_names=names)
+    return (old, filled) if bare is new else (filled, new)
+
+
+def _check_same_places(old: Side, new: Side) -> None:
+    differ = [
+        f"{a} and {b}"
+        for a, b in zip(old.class_names or (), new.class_names or ())
+        if a != b
+    ]
+    if differ and not (_open(old) or _open(new)):
+        raise PredictionsError(
+            f"the class map is 'identity', but {len(differ)} classes have different "
+            f"names at one place, for example {differ[0]}; without a class map they "
+            "are joined by name"
+        )
+
+
+def _texts(labels: ClassValues | None) -> set[str]:
+    if labels is None:
+        return set()
+    names = labels.names
+    return set(names) if names else set(map(str, np.unique(labels.numbers).tolist()))
+
+
+class _Classes:
+    """The classes of one side by name and number."""
+
+    def __init__(self, side: Side):
+        self.name, self.names, self.size = side.name, side.class_names, side.classes
+        self.predicted = _open(side)
+        self.grows = self.predicted and side.class_names is None
+        self._place = {name: i for i, name in enumerate(side.class_names or ())}
+        self.numeric = all_numbers(self._place)
+
+    def of_label(self, label: int | str) -> int | None:
+        """Its number; None where the side has no such class."""
+        if self.names is None or (isinstance(label, int) and not self.numeric):
+            known = isinstance(label, int) and (self.grows or label < self.size)
+            return label if known else None
+        return self._place.get(str(label))
+
+    def of_text(self, text: str) -> int | None:
+        """The same of a class in a class map, which may be a name or a number."""
+        if text in self._place:
+            return self._place[text]
+        number = as_number(text)
+        return None if number is None or number < 0 else self.of_label(number)
+
+
+class _Table:
+    """Classes of the pair, growing where labels bring new ones.
+
+    Attributes:
+        names: of the classes; the new side's come first.
+        old_columns: class of each class of the old side.
+    """
+
+    def __init__(
+        self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
+    ):
+        self._old, self._new = _Classes(old), _Classes(new)
+        self._by_name = old.class_names is not None and new.class_names is not None
+        self._grows = _open(old) or _open(new)
+        targets = {text: self._target(target) for text, target in mapping.items()}
+        self._mapped = targets if self._by_name else {}
+        size = max(self._new.size, *(target + 1 for target in targets.values()), 0)
+        self.names = list(new.class_names or map(str, range(size)))
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._targets: dict[int | str, int] = {}
+        for text, target in targets.items():
+            number, label = self._old.of_text(text), as_number(text)
+            bare = self._old.names is None and label is not None
+            # Labels may have classes that the old side does not know.
+            if number is None and not (_open(old) or text in old_labels):
+                raise PredictionsError(
+                    f"the class map names {text!r}, which is no class of {old.name}"
+                )
+            key = number if number is not None else label if bare else text
+            assert key is not None
+            self._targets[key] = target
+        self._taken = set(self._targets.values())
+        self.old_columns = np.array([self._column(c) for c in range(self._old.size)])
+
+    def _target(self, text: str) -> int:
+        number = self._new.of_text(text)
+        if number is None:
+            raise PredictionsError(
+                f"the class map leads to {text!r}, which is no class of "
+                f"{self._new.name}"
+            )
+        return number
+
+    def _column(self, number: int) -> int:
+        """Class of the pair of a class of the old side."""
+        if number in self._targets:
+            return self._targets[number]
+        name = str(number) if self._old.names is None else self._old.names[number]
+        if not self._by_name:  # then equal names need not be equal classes
+            return self._add(f"{name} (old)")
+        if self._place.get(name) in self._taken:
+            raise PredictionsError(
+                f"the class map leads to {name!r}, but {self._old.name} has a class of "
+                "that name too, which the map leaves out"
+            )
+        return self._add(name)
+
+    def _add(self, name: str) -> int:
+        """The class of that name, a new one where there is none."""
+        if name not in self._place:
+            self._place[name] = len(self.names)
+            self.names.append(name)
+        return self._place[name]
+
+    def of_old(self, label: int | str) -> int | None:
+        """Class of a label of the old side; None where there is none."""
+        number = self._old.of_label(label)
+        if number is not None and number < self._old.size:
+            return int(self.old_columns[number])
+        for key in (label, number):
+            if key in self._targets:
+                return self._targets[key]
+        return self._by_text(label, self._old) if self._by_name else None
+
+    def of_new(self, label: int | str) -> int | None:
+        """Class of a label of the new side; None where there is none."""
+        number = self._new.of_label(label)
+        if number is not None and number < self._new.size:
+            return number
+        return self._by_text(label, self._new)
+
+    def of_beside(self, label: int | str) -> int | None:
+        """Class of a label beside; None where there is none."""
+        numeric = self._new.numeric and self._old.numeric
+        if isinstance(label, int) and self._by_name and not numeric:
+            if self._old.names != self._new.names or self._new.predicted:
+                raise PredictionsError(
+                    "labels are numbers, but it is not clear of which class names; "
+                    "give labels as names"
+                )
+        return self.of_new(label)
+
+    def _by_text(self, label: int | str, side: _Classes) -> int | None:
+        """A class by its name; where sides may have more classes, a new one."""
+        number = isinstance(label, int)
+        if number and side.names is not None and not side.numeric:
+            return None  # beyond the last name
+        if not number and side.names is None:
+            return None  # a name where classes have numbers
+        text = str(label)
+        if text not in self._place and text in self._mapped:
+            return self._mapped[text]
+        return self._add(text) if text in self._place or self._grows else None
+
+    def numbers(
+        self, found: ClassValues | None, of: Callable[[Any], int | None], what: str
+    ) -> np.ndarray | None:
+        """Labels as classes of the pair.
+
+        Args:
+            found: labels, or None.
+            of: class of a label, None where there is none.
+            what: for messages.
+        """
+        if found is None:
+            return None
+        present, places = np.unique(found.numbers, return_inverse=True)
+        labels = [
+            int(number) if found.names is None else found.names[number]
+            for number in present
+        ]
+        classes = [of(label) for label in labels]
+        wrong = np.array([number is None for number in classes], bool)[places]
+        if wrong.any():
+            which = [label for label, c in zip(labels, classes) if c is None]
+            raise PredictionsError(
+                f"{what}: {int(wrong.sum())} of {wrong.size} examples are of no class, "
+                f"for example {some(which)}; classes are {some(self.names)}"
+            )
+        return np.array(classes, np.int64)[places]

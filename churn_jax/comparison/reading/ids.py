@@ -1,0 +1,167 @@
+"""What tells examples apart, and how those of two files are matched."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.comparison.reading.class_values import decoded, some
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["Matched", "as_ids", "check_unique", "in_order", "match_ids"]
+
+_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
+
+
+class Matched(NamedTuple):
+    """The ids that two sides share.
+
+    Attributes:
+        ids: `[N]` in ascending order, so that the order of neither side matters.
+        rows_a: `[N]` rows of the first side.
+        rows_b: `[N]` rows of the second.
+        only_a: ids that only the first side has.
+        only_b: ids that only the second has.
+    """
+
+    ids: np.ndarray
+    rows_a: np.ndarray
+    rows_b: np.ndarray
+    only_a: np.ndarray
+    only_b: np.ndarray
+
+
+def as_ids(values: Any) -> np.ndarray:
+    """Ids as int64, or as strings where they do not all fit.
+
+    An id is what it is written as: 7 and "7" are one, "007" is another.
+
+    Args:
+        values: `[N]` integers or strings, an array or a column of an Arrow table.
+
+    Returns:
+        `[N]` int64 or strings.
+
+    Raises:
+        PredictionsError: ids are missing, or no integers or strings.
+
+    Example:
+        >>> as_ids(["10", "9"]), as_ids(["10", "09"])
+        (array([10,  9]), array(['10', '09'], dtype='<U2'))
+    """
+    import pyarrow as pa
+
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = np.asarray(values)
+        if values.ndim != 1:
+            raise PredictionsError(f"ids must have shape [N]; got {values.shape}")
+        if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
+            return values.astype(np.int64)
+        if values.dtype.kind == "S":
+            values = decoded(values, "ids")
+        if values.dtype.kind not in "iuUO":
+            raise PredictionsError(
+                f"ids must be integers or strings; they are {values.dtype}"
+            )
+        try:
+            values = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise PredictionsError(
+                "ids must be integers or strings; they are objects of several types"
+            ) from error
+    return _from_arrow(values)
+
+
+def _from_arrow(column: Any) -> np.ndarray:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise PredictionsError(f"ids must be integers or strings; they are {kind}")
+    missing = np.asarray(column.is_null())
+    if text:
+        missing = missing | np.asarray(pc.fill_null(pc.equal(column, ""), True))
+    if count := int(missing.sum()):
+        raise PredictionsError(
+            f"ids are missing for {count} of {missing.size} examples, for example rows "
+            f"{some(np.flatnonzero(missing))} (the first is 0)"
+        )
+    if not text:
+        numbers = column.to_numpy()
+        if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
+            return numbers.astype(str)
+        return numbers.astype(np.int64)
+    if pc.any(pc.match_substring(column, "\0")).as_py():
+        raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
+    if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
+        return column.cast(pa.int64()).to_numpy()
+    return np.asarray(column.to_numpy(zero_copy_only=False), "U")
+
+
+def in_order(ids: np.ndarray) -> bool:
+    """Whether ids ascend, which also makes them unique."""
+    return bool(np.all(ids[:-1] < ids[1:]))
+
+
+def check_unique(ids: np.ndarray) -> None:
+    """Refuses ids that occur twice.
+
+    Args:
+        ids: `[N]` as of `as_ids`.
+
+    Raises:
+        PredictionsError: says how many and which.
+    """
+    if in_order(ids):
+        return
+    ids = np.sort(ids)
+    again = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    if again.size:
+        raise PredictionsError(
+            f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
+            f"example {some(again)}"
+        )
+
+
+def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
+    """Finds the rows of each side that belong to one example.
+
+    Args:
+        ids_a: `[N_a]` unique, as of `as_ids`.
+        ids_b: `[N_b]` likewise.
+
+    Returns:
+        `Matched`.
+
+    Example:
+        >>> found = match_ids(np.array([3, 1, 2]), np.array([2, 3, 4]))
+        >>> found.ids, found.rows_a, found.rows_b
+        (array([2, 3]), array([2, 0]), array([0, 1]))
+    """
+    if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
+        ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
+    order_a, order_b = _order(ids_a), _order(ids_b)
+    ids_a, ids_b = ids_a[order_a], ids_b[order_b]
+    if np.array_equal(ids_a, ids_b):
+        return Matched(ids_a, order_a, order_b, ids_a[:0], ids_b[:0])
+    place = np.searchsorted(ids_b, ids_a)
+    found = place < len(ids_b)
+    found[found] = ids_b[place[found]] == ids_a[found]
+    lacking = np.ones(len(ids_b), bool)
+    lacking[place[found]] = False
+    return Matched(
+        ids_a[found],
+        order_a[found],
+        order_b[place[found]],
+        ids_a[~found],
+        ids_b[lacking],
+    )
+
+
+def _order(ids: np.ndarray) -> np.ndarray:
+    return np.arange(len(ids)) if in_order(ids) else np.argsort(ids, kind="stable")

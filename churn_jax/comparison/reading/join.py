@@ -1,0 +1,290 @@
+"""Two versions brought together: the same examples and classes, one set of labels."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.reading.beside import Beside, read_labels, read_slices
+from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
+from churn_jax.comparison.reading.class_values import ClassValues, look_alikes, some
+from churn_jax.comparison.reading.ids import match_ids
+from churn_jax.comparison.side import Side
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["join"]
+
+
+def join(
+    old: Side,
+    new: Side,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    class_map: Any = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    id_column: str | None = None,
+    label_column: str | None = None,
+) -> Pair:
+    """Joins two versions example by example and class by class.
+
+    Examples are matched by id and come in ascending order of ids, so that the order of
+    rows changes no number; without ids on either side, by row. Classes are matched by
+    name, or by number where neither side has names; see `align_classes`.
+
+    Args:
+        old: the version in use.
+        new: the one that is to replace it.
+        labels: labels beside, see `read_labels`: with ids, or in the order of the rows.
+            They must agree with those of the sides.
+        slices: groupings beside, see `read_slices`.
+        class_map: see `read_class_map`.
+        on_missing: "intersect" goes on with the examples that both sides and the labels
+            have; an example that the slices lack has no value there.
+        id_column: name of the ids in the files beside, where it is another.
+        label_column: name of the labels in the file beside, where it is another.
+
+    Returns:
+        The `Pair`.
+
+    Raises:
+        PredictionsError: examples, classes or labels do not fit together; says how many
+            and which.
+
+    Example:
+        >>> sides = (
+        ...     Side(name, "classes", np.array([values]), ids=np.array(ids))
+        ...     for name, values, ids in (("a", [0, 1], [7, 5]), ("b", [1, 0], [5, 7]))
+        ... )
+        >>> pair = join(*sides, labels={5: 1, 7: 0})
+        >>> pair.ids, pair.old_rows, pair.new_rows, pair.labels
+        (array([5, 7]), array([1, 0]), None, array([1, 0]))
+    """
+    if on_missing not in ("error", "intersect"):
+        raise PredictionsError(
+            f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
+        )
+    rows = _Rows(old, new, on_missing == "intersect")
+    beside_labels = None
+    if labels is not None:
+        beside = read_labels(labels, id_column, label_column)
+        assert beside.labels is not None
+        numbers = beside.labels.numbers[rows.keep_those_of(beside, "labels")]
+        beside_labels = ClassValues(numbers, beside.labels.names)
+    groupings = {}
+    if slices is not None:
+        groupings = rows.values_of(read_slices(slices, id_column))
+    aligned = align_classes(
+        old,
+        new,
+        old_labels=_labels(old, rows.old),
+        new_labels=_labels(new, rows.new),
+        labels=beside_labels,
+        class_map=class_map,
+    )
+    return Pair(
+        old=old,
+        new=new,
+        ids=rows.ids,
+        classes=aligned.classes,
+        old_rows=None if _all(rows.old, old) else rows.old,
+        new_rows=None if _all(rows.new, new) else rows.new,
+        old_columns=aligned.old_columns,
+        labels=_agreed(
+            (old.name, aligned.old_labels),
+            (new.name, aligned.new_labels),
+            ("the labels beside", aligned.labels),
+            ids=rows.ids,
+        ),
+        class_names=aligned.class_names,
+        slices=groupings,
+        notes=(*rows.notes, *_about_classes(old, new, aligned)),
+    )
+
+
+class _Rows:
+    """Which rows of both sides belong together.
+
+    Attributes:
+        ids: `[N]` of the joined examples.
+        old: `[N]` rows of the old side.
+        new: `[N]` rows of the new side.
+        notes: sentences about the join.
+    """
+
+    def __init__(self, old: Side, new: Side, intersect: bool):
+        self._intersect, self.notes = intersect, []
+        self._has_ids = old.ids is not None
+        if (old.ids is None) != (new.ids is None):
+            having, lacking = (new, old) if old.ids is None else (old, new)
+            raise PredictionsError(
+                f"{having.name} has ids and {lacking.name} has none; give the ids of "
+                f"{lacking.name}, in the order of its rows"
+            )
+        if old.ids is None or new.ids is None:
+            if old.examples != new.examples:
+                raise PredictionsError(
+                    f"{old.name} has {old.examples} examples and {new.name} "
+                    f"{new.examples}; without ids they cannot be matched"
+                )
+            self.ids = self.old = self.new = np.arange(old.examples)
+            self.notes.append("There are no ids: examples are matched by their rows.")
+            self._one_order = True
+            return
+        found = match_ids(old.ids, new.ids)
+        self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
+        self._one_order = np.array_equal(self.old, self.new)
+        parts = [
+            f"{len(only):,} of {side.examples:,} ids are only in {side.name} (for "
+            f"example {some(only)})"
+            for side, only in ((old, found.only_a), (new, found.only_b))
+            if len(only)
+        ]
+        if parts:
+            self._one_order = False
+            self._go_on("; ".join(parts))
+
+    def _go_on(self, why: str) -> None:
+        """With the examples that are left, if a user wants that."""
+        if not len(self.ids):
+            raise PredictionsError(f"{why}; no example is left to compare")
+        if not self._intersect:
+            raise PredictionsError(
+                f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
+                "say on-missing intersect"
+            )
+        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
+
+    def keep_those_of(self, beside: Beside, what: str) -> np.ndarray:
+        """Leaves out examples that a file beside lacks.
+
+        Returns:
+            `[N]` rows of the file, of the examples that are left.
+        """
+        count = len(beside.labels.numbers) if beside.labels else 0
+        if beside.ids is None:
+            return self._in_row_order(count, what)
+        rows = self._found(beside.ids, what)
+        kept = rows >= 0
+        if not kept.all():
+            lacking = self.ids[~kept]
+            self.ids, self.old = self.ids[kept], self.old[kept]
+            self.new = self.new[kept]
+            self._one_order = False
+            self._go_on(
+                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
+                f"{some(lacking)})"
+            )
+        return rows[kept]
+
+    def values_of(self, beside: Beside) -> dict[str, np.ndarray]:
+        """Groupings of the examples; those that the file lacks have the value ""."""
+        count = len(next(iter(beside.slices.values())))
+        if beside.ids is None:
+            rows = self._in_row_order(count, "slices")
+        else:
+            rows = self._found(beside.ids, "slices")
+        if beside.left_out:
+            self.notes.append(
+                f"{len(beside.left_out)} of the slices' columns are called like "
+                f"predictions and are no groupings here: {some(beside.left_out)}."
+            )
+        missing = rows < 0
+        if missing.any():
+            self._go_on(
+                f"the slices lack {int(missing.sum()):,} of {len(rows):,} ids (for "
+                f"example {some(self.ids[missing])})"
+            )
+        return {
+            name: np.where(missing, "", values[rows])
+            for name, values in beside.slices.items()
+        }
+
+    def _in_row_order(self, count: int, what: str) -> np.ndarray:
+        """Rows of a file without ids, where it is clear what they belong to."""
+        if not self._one_order:
+            raise PredictionsError(
+                f"the {what} have no ids, but the two sides do not have the same "
+                f"examples in the same order; give ids with the {what}"
+            )
+        if count != len(self.ids):
+            raise PredictionsError(
+                f"the {what} are of {count:,} examples, the predictions of "
+                f"{len(self.ids):,}"
+            )
+        if self._has_ids:
+            self.notes.append(
+                f"The {what} have no ids: they are matched by their rows."
+            )
+        return self.old
+
+    def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
+        """For each example its row in a file with ids, -1 where it has none."""
+        if not self._has_ids:
+            raise PredictionsError(
+                f"the {what} have ids, but the predictions have none; give ids for them"
+            )
+        found = match_ids(self.ids, ids)
+        rows = np.full(len(self.ids), -1)
+        rows[found.rows_a] = found.rows_b
+        if len(found.only_b):
+            self.notes.append(
+                f"The {what} have {len(found.only_b):,} further ids, which are not "
+                "compared."
+            )
+        return rows
+
+
+def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
+    if side.labels is None:
+        return None
+    return ClassValues(side.labels[rows], side.label_names)
+
+
+def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Sentences about classes that are likely to be a mistake."""
+    alike = look_alikes(aligned.class_names or ())
+    count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
+    said = f"{count} from another in capitals or spaces only: {some(alike)}."
+    return (*_classes_of_one(old, new, aligned), *([said] if alike else ()))
+
+
+def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Sentences about classes that one side has scores for and the other has not."""
+    if "classes" in (old.kind, new.kind):
+        return ()  # then it is not known which classes there are
+    columns = np.arange(old.classes)
+    if aligned.old_columns is not None:
+        columns = aligned.old_columns
+    names = aligned.class_names or range(aligned.classes)
+    only_new = np.setdiff1d(np.arange(new.classes), columns)
+    only_old = columns[columns >= new.classes]
+    return tuple(
+        f"{len(only)} of {side.classes} classes are only in {side.name}: "
+        f"{some([names[c] for c in only])}."
+        for side, only in ((old, only_old), (new, only_new))
+        if len(only)
+    )
+
+
+def _all(rows: np.ndarray, side: Side) -> bool:
+    """Whether these are all rows in order."""
+    return len(rows) == side.examples and np.array_equal(rows, np.arange(len(rows)))
+
+
+def _agreed(
+    *labels: tuple[str, np.ndarray | None], ids: np.ndarray
+) -> np.ndarray | None:
+    """The labels that all say."""
+    given = [(name, found) for name, found in labels if found is not None]
+    if not given:
+        return None
+    first, labels_of_first = given[0]
+    for name, found in given[1:]:
+        differ = found != labels_of_first
+        if differ.any():
+            raise PredictionsError(
+                f"labels of {int(differ.sum()):,} of {len(ids):,} examples differ "
+                f"between {first} and {name}, for example ids {some(ids[differ])}"
+            )
+    return labels_of_first

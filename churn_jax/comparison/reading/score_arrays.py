@@ -1,0 +1,143 @@
+"""What an array of predictions is: logits, probabilities or predicted classes."""
+
+import dataclasses
+
+import numpy as np
+
+from churn_jax.comparison.reading.class_values import as_class_values
+from churn_jax.comparison.scanning.row_reader import RowReader
+from churn_jax.comparison.side import Kind
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["KINDS", "Scores", "as_scores"]
+
+KINDS = ("logits", "probabilities", "classes")
+_SAMPLE = 512  # rows that are looked at; the pass over the scores checks all
+_NEAR = 0.01
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scores:
+    """Predictions in the shapes of `Side`.
+
+    Attributes:
+        kind: what `values` are.
+        values: `[R, N, C]`, or `[R, N]` classes.
+        class_names: of classes that were strings, else None.
+        notes: what was assumed.
+    """
+
+    kind: Kind
+    values: np.ndarray
+    class_names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
+    """Tells what an array holds and brings it into shape.
+
+    Integers and strings are classes, `[N]` or `[R, N]`. Real numbers are probabilities
+    where sampled rows are at least 0 and sum to one (or to 100, which the pass over the
+    scores refuses with a hint), else logits, `[N, C]` or `[R, N, C]`. Of two classes
+    one score may be given, `[N]`, where the kind is said: that of class 1.
+
+    Args:
+        values: the array, perhaps memory-mapped; it is not copied.
+        kind: what it holds, where that is known.
+        what: its name, for messages.
+
+    Returns:
+        `Scores`.
+
+    Raises:
+        PredictionsError: type, shape and kind do not fit.
+
+    Example:
+        >>> as_scores(np.array([[0.9, 0.1], [0.3, 0.7]]), None, "scores").kind
+        'probabilities'
+    """
+    letter = "f" if values.dtype.name == "bfloat16" else values.dtype.kind
+    if values.dtype.names or letter not in "fiubUSO":
+        raise PredictionsError(
+            f"{what} must be numbers or class names; they are {values.dtype}"
+        )
+    if values.ndim not in (1, 2, 3):
+        raise PredictionsError(
+            f"{what} must have shape [N, C] or [R, N, C] for scores, [N] or [R, N] for "
+            f"classes; got {values.shape}"
+        )
+    if not values.size:
+        raise PredictionsError(f"{what} are empty; got shape {values.shape}")
+    if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
+        return _classes(values, letter, kind, what)
+    if letter in "iub":
+        values = values.astype(np.float32)
+    return _scores(values, kind, what)
+
+
+def _classes(values: np.ndarray, letter: str, kind: Kind | None, what: str) -> Scores:
+    if letter in "USO" and kind in ("logits", "probabilities"):
+        raise PredictionsError(f"{what} are no numbers, so they cannot be {kind}")
+    if values.ndim == 3 or (letter == "f" and values.ndim == 2):
+        raise PredictionsError(
+            f"{what} of shape {values.shape} are scores, not classes; say whether they "
+            "are logits or probabilities"
+        )
+    if values.ndim == 2 and values.shape[0] > values.shape[1]:
+        raise PredictionsError(
+            f"{what} are integers of shape {values.shape}: as classes [R, N] that is "
+            "more runs than examples; transpose them, or say the kind if they are "
+            "scores"
+        )
+    found = as_class_values(values, what)
+    numbers = found.numbers.astype(np.int32)
+    numbers = numbers[None] if numbers.ndim == 1 else numbers
+    return Scores("classes", numbers, found.names)
+
+
+def _scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
+    if values.ndim == 1 or values.shape[-1] == 1:
+        values = values[:, None] if values.ndim == 1 else values
+        return _binary(values if values.ndim == 3 else values[None], kind, what)
+    values = values if values.ndim == 3 else values[None]
+    if kind is not None:
+        return Scores(kind, values)
+    kind, why = _guess(values, what)
+    return Scores(kind, values, None, (f"{what} are taken for {kind}: {why}.",))
+
+
+def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
+    """The score of class 1 of two; `values` is `[R, N, 1]`."""
+    if kind is None:
+        raise PredictionsError(
+            f"{what} have one score per example; say by the kind whether that is the "
+            "logit or the probability of class 1 of two, or give a score of every class"
+        )
+    values = values.astype(np.float32)
+    other = 1 - values if kind == "probabilities" else np.zeros_like(values)
+    note = f"{what} are taken for the {kind} of class 1 of two."
+    return Scores(kind, np.concatenate([other, values], axis=2), None, (note,))
+
+
+def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
+    """Logits or probabilities, from rows of the first run, and why."""
+    count = values.shape[1]
+    rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
+    reader = RowReader(values, rows)  # gives mapped pages back
+    room = np.empty((len(rows), values.shape[2]), reader.dtype)
+    sample = reader.read(0, 0, len(rows), room).astype(np.float64)
+    sample = sample[np.isfinite(sample).all(axis=1)]
+    if not len(sample) or not (sample >= 0).all(axis=1).mean() >= 0.5:
+        return "logits", "many are negative"
+    total = sample.sum(axis=1)
+    near = np.minimum(np.abs(total - 1), np.abs(total / 100 - 1)) <= _NEAR
+    near &= (sample >= 0).all(axis=1)
+    if near.mean() >= 0.5:
+        return "probabilities", "rows are at least 0 and sum to one"
+    if sample.max() <= 1:
+        raise PredictionsError(
+            f"{what} lie between 0 and 1 like probabilities, but {int((~near).sum())} "
+            f"of {len(near)} rows that were looked at do not sum to one (one sums to "
+            f"{total[~near][0]:.3g}); say that they are logits if they are"
+        )
+    return "logits", "rows do not sum to one"

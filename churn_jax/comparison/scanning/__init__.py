@@ -1,0 +1,1 @@
+"""One pass over the scores of two versions, in bounded memory."""

@@ -1,0 +1,103 @@
+"""Blocks of rows of one version's scores, memory-mapped or not, in bounded memory."""
+
+import mmap
+import threading
+
+import numpy as np
+
+from churn_jax.comparison.scanning.half_precision import widen
+from churn_jax.prediction_shards import ShardedRows
+
+__all__ = ["RowReader"]
+
+# Mapped pages count as memory of this process until they are given back.
+_MAPPED_BYTES = 32 << 20
+_PAGES_BYTES = 2 << 20  # what the system may map when one byte is read
+_CHOSEN = 64  # rows here and there that are read before pages are given back
+
+
+class RowReader:
+    """Reads blocks of rows as numbers that can be computed with.
+
+    Args:
+        values: `[R, N_side, C]` scores of any real dtype, perhaps memory-mapped, or
+            `ShardedRows`.
+        rows: `[N]` which rows, in which order; None for all as they are.
+
+    Attributes:
+        dtype: float32, or float64 where float32 would round the scores.
+
+    Example:
+        >>> reader = RowReader(np.eye(3, dtype=np.float16)[None], np.array([2, 0]))
+        >>> reader.read(0, 0, 2, np.empty((2, 3), reader.dtype))
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
+
+    def __init__(self, values: np.ndarray | ShardedRows, rows: np.ndarray | None):
+        sharded = isinstance(values, ShardedRows)
+        # As a plain array: every operation on a memory-mapped one costs extra.
+        self._values, self._rows = values if sharded else np.asarray(values), rows
+        exact = np.can_cast(values.dtype, np.float32)
+        self.dtype = np.dtype(np.float32 if exact else np.float64)
+        self._half = values.dtype == np.float16 or (
+            values.dtype.name == "bfloat16" and values.dtype.isnative
+        )
+        found = map(_mapping, values.parts if sharded else (values,))
+        self._mappings = [mapping for mapping in found if mapping is not None]
+        # With several runs a read touches one of them only.
+        row_bytes = values.shape[2] * values.dtype.itemsize
+        self._row_bytes = row_bytes if rows is None else row_bytes + _PAGES_BYTES
+        self._touched = 0
+        self._lock = threading.Lock()
+
+    def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
+        """Rows `start` to `stop` of a run.
+
+        Args:
+            run: which run.
+            start: first row, in the order of `rows`.
+            stop: one more than the last.
+            out: `[>= stop - start, C]` of `dtype`, overwritten.
+
+        Returns:
+            `[stop - start, C]`, a part of `out`.
+        """
+        out = out[: stop - start]
+        step = _CHOSEN if self._mappings and self._rows is not None else stop - start
+        for first in range(start, stop, max(step, 1)):
+            last = min(first + step, stop)
+            self._convert(run, first, last, out[first - start : last - start])
+            self._give_back(last - first)
+        return out
+
+    def _convert(self, run: int, start: int, stop: int, out: np.ndarray) -> None:
+        rows = slice(start, stop) if self._rows is None else self._rows[start:stop]
+        block = self._values[run, rows]
+        if self._half:
+            widen(block, out)
+        else:
+            np.copyto(out, block, casting="same_kind")
+
+    def _give_back(self, rows: int) -> None:
+        """Drops the mapped pages now and then; they are read again when needed."""
+        if not self._mappings:
+            return
+        with self._lock:
+            self._touched += rows * self._row_bytes
+            if self._touched < _MAPPED_BYTES:
+                return
+            self._touched = 0
+        for mapping in self._mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping(values: np.ndarray) -> mmap.mmap | None:
+    """The file behind an array; None where its pages must not be dropped."""
+    base, file = values, False
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
+        base = base.base
+    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
+    return base if droppable else None

@@ -1,0 +1,199 @@
+"""What is kept of a block of scores: of one run, and of a run beside another."""
+
+import dataclasses
+
+import numpy as np
+
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.comparison.scanning.score_faults import find_faults
+from churn_jax.comparison.side import Kind
+
+__all__ = [
+    "Block",
+    "displacement",
+    "log_probabilities",
+    "read_scores",
+    "surrogate_churn",
+]
+
+_LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
+_CANCELS = 30  # float32 sums are good to about 3e-7, their difference to 30 times that
+# Smaller ratios are raised to e^-43, 2e-19, which no sum notices: their squares would
+# be subnormal numbers, which processors are slow with.
+_LEAST_LOG_RATIO = np.float32(-43)
+_UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
+
+
+@dataclasses.dataclass
+class Block:
+    """`n` rows of one run.
+
+    Attributes:
+        scores: `[n, C]` logits or probabilities, float32 or float64.
+        ratios: `[n, C]` float32, each probability over the row's largest one.
+        top: `[n]` largest score of each row.
+        total: `[n]` float64, sum of the ratios.
+        predicted: `[n]` class of the side.
+        faults: `[n]` uint8, see `score_faults`.
+        label_log_prob: `[n]` float64; None without labels.
+        brier: `[n]` float64; None without labels.
+        unknown: whether a class may be unknown in some row.
+    """
+
+    scores: np.ndarray
+    ratios: np.ndarray
+    top: np.ndarray
+    total: np.ndarray
+    predicted: np.ndarray
+    faults: np.ndarray
+    label_log_prob: np.ndarray | None
+    brier: np.ndarray | None
+    unknown: bool
+
+
+def read_scores(
+    scores: np.ndarray,
+    ratios: np.ndarray,
+    kind: Kind,
+    labels: np.ndarray | None,
+    tolerance: float,
+) -> Block:
+    """Everything about one run alone.
+
+    With `r_c = exp(z_c - max z)` (of probabilities `p_c / max p`) and `s = sum_c r_c`
+    the probability of class c is `r_c / s`, the top one `1 / s`.
+
+    Args:
+        scores: `[n, C]`.
+        ratios: `[n, C]` float32, overwritten.
+        kind: what the scores are.
+        labels: `[n]` classes of the side, -1 where it does not know the class.
+        tolerance: of sums of probabilities.
+    """
+    rows = np.arange(len(scores))
+    predicted = scores.argmax(axis=1)
+    top = scores[rows, predicted]  # NaN if any entry is
+    if kind == "logits":
+        np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
+        least = scores.min() - top.max()  # of any row, or below
+        if least < _LEAST_LOG_RATIO:
+            np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
+        np.exp(ratios, out=ratios)
+        smallest, unknown = top, bool(least <= _UNKNOWN)
+    else:
+        np.divide(scores, top[:, None], out=ratios, casting="same_kind")
+        np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
+        smallest, unknown = scores.min(axis=1), False
+    if labels is None:
+        total, log_prob, brier = _sums(ratios), None, None
+    else:
+        total, log_prob, brier = _of_labels(
+            scores, ratios, kind, top, predicted, labels
+        )
+    faults = find_faults(kind, top, smallest, total * top, tolerance)
+    return Block(
+        scores, ratios, top, total, predicted, faults, log_prob, brier, unknown
+    )
+
+
+def _of_labels(scores, ratios, kind, top, predicted, labels):
+    """Sum of the ratios, log-probability of the label, Brier score; `[n]` float64.
+
+    The label is left out of the sums, so that near certainty nothing cancels:
+    `brier = (sum_{c != y} r_c^2 + (sum_{c != y} r_c)^2) / s^2`.
+    """
+    known = np.flatnonzero(labels >= 0)
+    place = known, labels[known]
+    own = np.zeros(len(ratios), np.float64)
+    at_label = ratios[place]
+    own[known] = at_label
+    ratios[place] = 0
+    others, squares = _sums(ratios), np.vecdot(ratios, ratios).astype(np.float64)
+    ratios[place] = at_label
+    total = others + own
+    brier = (squares + others**2) / total**2
+    log_own = np.full(len(ratios), -np.inf)
+    if kind == "logits":
+        log_own[known] = scores[place].astype(np.float64) - top[known]
+        log_own[log_own <= _UNKNOWN] = -np.inf
+    else:
+        log_own[known] = np.log(scores[place].astype(np.float64) / top[known])
+    log_total = np.where(predicted == labels, np.log1p(others), np.log(total))
+    return total, log_own - log_total, brier
+
+
+def _sums(numbers: np.ndarray) -> np.ndarray:
+    """Of each row, `[n]` float64; a dot product is the fastest way."""
+    ones = np.ones(numbers.shape[1], numbers.dtype)
+    return np.vecdot(numbers, ones).astype(np.float64)
+
+
+def surrogate_churn(
+    old: np.ndarray, new: np.ndarray, work: np.ndarray, rest: np.ndarray | float
+) -> np.ndarray:
+    """`1/2 sum_c |r_c - r'_c|` of each row, `[n]` float64.
+
+    Args:
+        old: `[n, S]` ratios of the classes that both know.
+        new: the same of the new version.
+        work: `[n, S]` float32, overwritten; may be `new`.
+        rest: `[n]` ratios of classes that one version knows alone, summed.
+    """
+    np.subtract(old, new, out=work)
+    np.abs(work, out=work)
+    return 0.5 * (_sums(work) + rest)
+
+
+def log_probabilities(block: Block) -> None:
+    """Turns the scores of a block from probabilities to their floored logarithms."""
+    least = np.exp(_LOG_FLOOR) * block.total * block.top
+    least = least.astype(block.scores.dtype)  # one type, or NumPy converts everything
+    np.maximum(block.scores, least[:, None], out=block.scores)
+    np.log(block.scores, out=block.scores)
+
+
+def displacement(
+    old: np.ndarray,
+    new: np.ndarray,
+    work: np.ndarray,
+    tops: tuple[np.ndarray, np.ndarray] | None,
+) -> np.ndarray:
+    """Euclidean norm of the change in centred logits of each row, `[n]` float64.
+
+    `d_c = z'_c - z_c` over the classes that both know; `|| d - mean d ||`.
+
+    Args:
+        old: `[n, S]` logits or log-probabilities of the classes that both know.
+        new: the same of the new version.
+        work: `[n, S]` float32, overwritten; may be `new`.
+        tops: `[n]` largest logit of each version where a class may be unknown in some
+            row; it is left out there. None where no class is.
+    """
+    if tops is None:
+        np.subtract(new, old, out=work, casting="same_kind")
+        return _deviation(work)
+    unknown = old - tops[0][:, None] <= _UNKNOWN
+    unknown |= new - tops[1][:, None] <= _UNKNOWN
+    np.subtract(new, old, out=work, casting="same_kind")
+    work[unknown] = 0
+    mean = _sums(work) / np.maximum((~unknown).sum(axis=1), 1)
+    work -= mean.astype(work.dtype)[:, None]
+    work[unknown] = 0
+    return np.sqrt(np.vecdot(work, work).astype(np.float64))
+
+
+def _deviation(numbers: np.ndarray) -> np.ndarray:
+    """`|| d - mean d ||` of each row, `[n]` float64.
+
+    `sqrt(sum d^2 - (sum d)^2 / S)` takes no pass to centre; rows in which this cancels
+    are centred.
+    """
+    count = max(numbers.shape[1], 1)
+    squares = np.vecdot(numbers, numbers).astype(np.float64)
+    sums = _sums(numbers)
+    left = squares - sums**2 / count
+    near = np.flatnonzero(~(left > squares / _CANCELS))
+    if len(near):
+        centred = numbers[near] - (sums[near, None] / count)
+        left[near] = np.vecdot(centred, centred)
+    return np.sqrt(left)

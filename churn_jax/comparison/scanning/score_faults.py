@@ -1,0 +1,91 @@
+"""Scores that are no scores: found block by block, told of all at once."""
+
+import numpy as np
+
+from churn_jax.comparison.reading.class_values import some
+from churn_jax.comparison.side import Side
+from churn_jax.predictions import PredictionsError
+
+__all__ = ["check_faults", "find_faults", "sum_tolerance"]
+
+_NAN, _INFINITE, _EMPTY, _NEGATIVE, _SUM, _PERCENT = range(1, 7)
+_WHAT = {
+    _NAN: "have NaN {kind}",
+    _INFINITE: "have infinite {kind}",
+    _EMPTY: "have no finite entry in their {kind}",
+    _NEGATIVE: "have negative probabilities",
+    _SUM: "have probabilities that do not sum to one",
+    _PERCENT: "have probabilities that sum to 100 (percent? divide them by 100)",
+}
+_NAMED = 4  # one more than a message shows, so that it says that there are more
+
+
+def sum_tolerance(dtype: np.dtype, classes: int) -> float:
+    """How far from one the sum of rounded probabilities may lie.
+
+    1e-3 for numbers with three digits or more; bfloat16 has fewer. In float16 an entry
+    near 0 may be off by `2^-25`, which adds up over many classes.
+
+    Example:
+        >>> sum_tolerance(np.dtype(np.float32), 10)
+        0.001
+    """
+    if dtype.name == "bfloat16":
+        return 2.0**-7
+    return 1e-3 + (classes * 2.0**-24 if dtype == np.float16 else 0.0)
+
+
+def find_faults(
+    kind: str, top: np.ndarray, least: np.ndarray, total: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """What is wrong with each row, `[n]` uint8; 0 where nothing is.
+
+    Args:
+        kind: "logits" or "probabilities".
+        top: `[n]` largest entry of each row, NaN where any is.
+        least: `[n]` smallest entry, used for probabilities.
+        total: `[n]` sum, used for probabilities.
+        tolerance: of the sums.
+    """
+    faults = np.zeros(len(top), np.uint8)
+    if kind == "probabilities":
+        off = ~(np.abs(total - 1) <= tolerance)  # NaN where every entry is 0
+        faults[off] = _SUM
+        faults[off & (np.abs(total - 100) <= 100 * tolerance)] = _PERCENT
+        faults[least < 0] = _NEGATIVE
+    faults[np.isneginf(top)] = _EMPTY
+    faults[np.isposinf(top)] = _INFINITE
+    faults[np.isnan(top)] = _NAN
+    return faults
+
+
+def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None:
+    """Raises one error about everything that was found.
+
+    Args:
+        faults: sides and their `[R, N]` faults.
+        ids: `[N]` of the examples.
+
+    Raises:
+        PredictionsError: any fault; says of each kind how many and where.
+    """
+    found = [
+        _sentence(side, codes, code, ids)
+        for side, codes in faults
+        for code in _WHAT
+        if np.any(codes == code)
+    ]
+    if found:
+        raise PredictionsError("; ".join(found))
+
+
+def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
+    examples = np.flatnonzero(np.any(codes == code, axis=0))
+    named = [str(i) for i in ids[examples[:_NAMED]]]
+    if len(codes) > 1:
+        runs = np.argmax(codes[:, examples] == code, axis=0)
+        named = [f"{i} (run {side.runs[run]})" for i, run in zip(named, runs)]
+    return (
+        f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
+        f"{_WHAT[code].format(kind=side.kind)}, for example ids {some(named)}"
+    )

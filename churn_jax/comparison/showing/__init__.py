@@ -1,0 +1,1 @@
+"""A comparison in words, tables, a page and a record."""

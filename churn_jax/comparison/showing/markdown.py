@@ -1,0 +1,91 @@
+"""A comparison as Markdown, for a comment on a pull request."""
+
+import re
+from collections.abc import Sequence
+
+from churn_jax.comparison.result import CompareResult
+from churn_jax.comparison.showing.overview import (
+    Cell,
+    about,
+    changed_rows,
+    noise_rows,
+    single_rows,
+    title,
+)
+from churn_jax.comparison.showing.verdict import gate_sentence, sentences
+from churn_jax.comparison.showing.wording import level_text, printable
+
+__all__ = ["escaped", "markdown"]
+
+_REGRESSIONS = 10
+
+
+def markdown(result: CompareResult) -> str:
+    """What the comparison says, its gates and its numbers, for GitHub.
+
+    Args:
+        result: of `compare`.
+
+    Returns:
+        A heading, the gates one per line, sentences, tables, and the largest
+        regressions folded away. Names from files are no markup and mention nobody.
+    """
+    lines = [f"### {escaped(title(result))}", "", escaped(about(result)) + "."]
+    if result.gates:
+        lines += ["", f"**{escaped(gate_sentence(result))}**", ""]
+        lines += [f"* {escaped(outcome.line)}" for outcome in result.gates]
+    lines += ["", *(f"* {escaped(sentence)}" for sentence in sentences(result))]
+    lines += [f"* Note: {escaped(note)}" for note in result.notes]
+    if changed := changed_rows(result):
+        rows = [
+            (row.heading, _cell(row.old), _cell(row.new), _cell(row.change), row.word)
+            for row in changed
+        ]
+        lines += _table("lrrrl", ("", "Old", "New", "Change", ""), rows)
+    rows = [
+        (row.heading, row.number.value, row.number.ends, row.formula)
+        for row in (*single_rows(result), *noise_rows(result))
+    ]
+    interval = f"{level_text(result.level)} interval"
+    lines += _table("lrrl", ("", "Value", interval, "What it is"), rows)
+    return "\n".join(lines + _regressions(result)) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""Text that is no markup, on one line.
+
+    Example:
+        >>> print(escaped("a|b `c` *d* <e>"))
+        a\|b \`c\` \*d\* \<e\>
+    """
+    text = re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", printable(text))
+    text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
+    return re.sub(r"([@#])(?=\w)", "\\1\N{ZERO WIDTH SPACE}", text)  # no mention
+
+
+def _cell(cell: Cell) -> str:
+    return f"{cell.value} ({cell.ends})" if cell.ends else cell.value
+
+
+def _table(
+    sides: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> list[str]:
+    """Lines of a table; `sides` has l for a column to the left, r to the right."""
+    line = "|" + "|".join({"l": ":--", "r": "--:"}[side] for side in sides) + "|"
+    body = ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    return ["", "| " + " | ".join(heads) + " |", line, *body]
+
+
+def _regressions(result: CompareResult) -> list[str]:
+    shown = result.regressions[:_REGRESSIONS]
+    if not shown:
+        return []
+    rows = [(found.id, found.label, found.old, found.new) for found in shown]
+    summary = f"Largest regressions: {len(shown)} of {result.regressions_total:,}"
+    return [
+        "",
+        f"<details><summary>{summary}</summary>",
+        *_table("llll", ("Example", "Label", "Old", "New"), rows),
+        "",
+        "</details>",
+    ]

@@ -1,0 +1,248 @@
+"""What a comparison says, in sentences."""
+
+from collections.abc import Sequence
+
+from churn_jax.comparison.result import CompareResult, Group, Interval, Noise
+from churn_jax.comparison.showing.wording import (
+    Unit,
+    count_text,
+    has_range,
+    judgement,
+    level_text,
+    p_text,
+    printable,
+    range_text,
+    value_text,
+    with_range,
+)
+
+__all__ = ["gate_sentence", "sentences"]
+
+_NAMED = 3  # groups that a sentence names
+
+
+def sentences(result: CompareResult) -> tuple[str, ...]:
+    r"""The finding in plain words, most important first.
+
+    A change is said to be one only where its interval leaves zero out.
+
+    Args:
+        result: of `compare`.
+
+    Returns:
+        Sentences about churn, flips, accuracy, probabilities, noise and groups; only
+        those that these predictions allow.
+
+    Example:
+        >>> from churn_jax.comparison.result import Flow, Version
+        >>> result = CompareResult(
+        ...     old=Version("a", "classes", 1, 2, 1000),
+        ...     new=Version("b", "classes", 1, 2, 1000),
+        ...     examples=1000,
+        ...     level=0.95,
+        ...     quantities={"churn": Interval(0.042, 0.031, 0.056)},
+        ...     flow=Flow((), (), (), (), ()),
+        ... )
+        >>> print("\n".join(sentences(result)))
+        The update changes 4.2 % of predictions (95 % interval 3.1 to 5.6 %).
+        There are no labels: whether the changes are for better or worse is not known.
+    """
+    found = [_churn(result)]
+    if not result.labelled:
+        found.append(
+            "There are no labels: whether the changes are for better or worse is not "
+            "known."
+        )
+    else:
+        found += [_flips(result), _accuracy(result), *_probabilities(result)]
+    if result.noise is not None:
+        found += _noise(result.noise, result.level)
+    if result.labelled:
+        found += _groups(result)
+    return tuple(found)
+
+
+def gate_sentence(result: CompareResult) -> str:
+    """How many gates hold; "" without gates.
+
+    Returns:
+        "PASSED: all 3 gates hold." or "FAILED: 1 of 3 gates does not hold."
+    """
+    gates = len(result.gates)
+    failed = sum(not outcome.passed for outcome in result.gates)
+    if not gates:
+        return ""
+    if gates == 1:
+        return f"{'FAILED' if failed else 'PASSED'}: the gate {_holds(failed)}."
+    if failed:
+        return f"FAILED: {failed} of {gates} gates {_holds(failed)}."
+    return f"PASSED: all {gates} gates hold."
+
+
+def _holds(failed: int) -> str:
+    return ("holds", "does not hold")[failed] if failed < 2 else "do not hold"
+
+
+def _churn(result: CompareResult) -> str:
+    churn = result["churn"]
+    runs = result.old.runs, result.new.runs
+    over = ""
+    if max(runs) > 1:
+        over = (
+            f", on average over {runs[0] * runs[1]} pairs of runs "
+            f"({runs[0]} old, {runs[1]} new)"
+        )
+    if churn.value == 0:
+        text = f"The update changes no prediction{_within(churn, 'share', result)}"
+    else:
+        text = (
+            "The update changes "
+            f"{value_text(churn, 'share')} of predictions"
+            f"{_within(churn, 'share', result)}"
+        )
+    return f"{text}{over}."
+
+
+def _within(interval: Interval, unit: Unit, result: CompareResult) -> str:
+    ends = range_text(interval, unit)
+    return f" ({level_text(result.level)} interval {ends})" if ends else ""
+
+
+def _flips(result: CompareResult) -> str:
+    negative, positive = result["negative_flip_rate"], result["positive_flip_rate"]
+    if negative.value == 0:
+        first = "No example that was right is wrong now"
+        if ends := range_text(negative, "share"):
+            first += f" (interval {ends})"
+    else:
+        first = (
+            f"{with_range(negative, 'share')} of all examples were right and are "
+            "wrong now"
+        )
+    if positive.value == 0:
+        return f"{first}; none was wrong and is right now."
+    return f"{first}; {with_range(positive, 'share')} were wrong and are right now."
+
+
+def _accuracy(result: CompareResult) -> str:
+    gain = result["accuracy_gain"]
+    verdict = judgement("accuracy_gain", gain)
+    old, new = (
+        value_text(Interval(result[name].value, gain.low, gain.high), "share")
+        for name in ("accuracy_old", "accuracy_new")
+    )
+    brackets = [range_text(gain, "points")] if has_range(gain) else []
+    if result.mcnemar is not None:
+        kind = "exact McNemar" if result.mcnemar.pairs == 1 else "median exact McNemar"
+        brackets.append(_equals(kind, result.mcnemar.p))
+    said = f" ({'; '.join(brackets)})" if brackets else ""
+    size = value_text(gain, "points")
+    if not has_range(gain):
+        return f"Accuracy goes from {old} to {new}, {size}{said}."
+    if verdict == "unclear":
+        return (
+            f"Accuracy does not change detectably, from {old} to {new}: {size}{said}."
+        )
+    verb = "rises" if verdict == "better" else "falls"
+    return f"Accuracy {verb} by {size.lstrip('+-')}, from {old} to {new}{said}."
+
+
+def _equals(name: str, p: float) -> str:
+    text = p_text(p)
+    return f"{name} p {text}" if text.startswith("<") else f"{name} p = {text}"
+
+
+def _probabilities(result: CompareResult) -> list[str]:
+    found = []
+    for version in ("old", "new"):
+        nll = result.quantities.get(f"nll_{version}")
+        if nll is not None and nll.value == float("inf"):
+            found.append(
+                f"The {version} version gives some label a probability of 0, so its "
+                "NLL is infinite."
+            )
+    for name, heading, what in (
+        ("nll_change", "NLL", "Probabilities of the labels get"),
+        ("ece_change", "ECE", "Calibration gets"),
+    ):
+        change = result.quantities.get(name)
+        if change is None or judgement(name, change) == "unclear":
+            continue
+        verb, word = ("falls", "better") if change.high < 0 else ("rises", "worse")
+        size = value_text(change, "change").lstrip("+-")
+        found.append(
+            f"{what} {word}: {heading} {verb} by {size} "
+            f"({range_text(change, 'change')})."
+        )
+    return found
+
+
+def _noise(noise: Noise, level: float) -> list[str]:
+    """Churn beside that of retraining; p decides, which the interval need not follow.
+
+    A side's only run is given to the interval, but to p it is one of many.
+    """
+    within = {
+        version: interval
+        for version, interval in (
+            ("old", noise.within_old),
+            ("new", noise.within_new),
+        )
+        if interval.value == interval.value
+    }
+    if not within:
+        return []
+    which = (
+        f"the {next(iter(within))} version" if len(within) == 1 else "the same version"
+    )
+    start = (
+        f"Retraining {which} alone changes {with_range(noise.expected, 'share')} of "
+        "predictions"
+    )
+    excess = noise.excess
+    if noise.p != noise.p:  # NaN
+        return [f"{start}; there are too few runs to test the update against that."]
+    only = " for this run" if len(within) == 1 else ""
+    ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
+    brackets = f"{ends}{_equals('', noise.p).strip()}"
+    size = value_text(excess, "points")
+    if noise.p >= 1 - level:
+        return [
+            f"{start}: the update's churn is not detectably different from that, "
+            f"{size} ({brackets})."
+        ]
+    word = "more" if excess.value > 0 else "less"
+    size = size.lstrip("+-")
+    return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
+
+
+def _groups(result: CompareResult) -> list[str]:
+    """Where accuracy falls: of each grouping, which of its groups."""
+    alpha = 1 - result.level
+    by_grouping: dict[str, list[Group]] = {}
+    for group in result.groups:
+        by_grouping.setdefault(group.grouping, []).append(group)
+    found = []
+    for grouping, groups in by_grouping.items():
+        worse = [
+            g for g in groups if g.adjusted_p < alpha and g.accuracy_gain.value < 0
+        ]
+        worse.sort(key=lambda group: (group.adjusted_p, group.accuracy_gain.value))
+        what = "classes" if grouping == "class" else f"values of {printable(grouping)}"
+        total = count_text(len(groups))
+        if len(groups) == 1:
+            continue  # says nothing that the whole does not
+        if not worse:
+            found.append(f"Accuracy falls detectably in none of the {total} {what}.")
+            continue
+        found.append(
+            f"Accuracy falls detectably in {count_text(len(worse))} of {total} "
+            f"{what} (Holm-adjusted p below {alpha:.3g}): {_names(worse)}."
+        )
+    return found
+
+
+def _names(groups: Sequence[Group]) -> str:
+    named = [printable(group.name) for group in groups[:_NAMED]]
+    left = len(groups) - len(named)
+    return ", ".join(named) + (f" and {count_text(left)} more" if left else "")

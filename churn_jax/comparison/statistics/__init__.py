@@ -1,0 +1,1 @@
+"""Numbers of a comparison with their uncertainty, and its tests."""

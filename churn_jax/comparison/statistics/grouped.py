@@ -1,0 +1,252 @@
+"""Classes and slices: numbers and intervals of thousands of groups at once."""
+
+import dataclasses
+
+import numpy as np
+from scipy import special
+
+from churn_jax.comparison.result import Interval
+from churn_jax.comparison.scanned import Scanned
+from churn_jax.comparison.statistics.runs import Uncertainty, run_part, uncertainty
+from churn_jax.comparison.statistics.shares import difference_ends, share_ends
+from churn_jax.comparison.statistics.sums import outcome_sums
+
+__all__ = ["GroupEstimates", "Intervals", "group_intervals"]
+
+_BLOCK = 2**20  # pairs of runs times examples at a time
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Intervals:
+    """A number of every group with its interval.
+
+    Attributes:
+        value: `[G]`; NaN where it is undefined.
+        low: `[G]`.
+        high: `[G]`.
+    """
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def __getitem__(self, group: int) -> Interval:
+        """The number of one group."""
+        return Interval(
+            float(self.value[group]), float(self.low[group]), float(self.high[group])
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupEstimates:
+    """What is found about `G` groups of examples.
+
+    Attributes:
+        examples: `[G]` int64.
+        accuracy_old: `[G]`, mean over runs; NaN without labels or examples.
+        accuracy_new: `[G]`.
+        accuracy_gain: new minus old, paired.
+        churn: share of changed predictions, which needs no labels.
+        negative_flip_rate: right before, wrong now.
+        positive_flip_rate: wrong before, right now.
+        negative: `[R_old, R_new, G]` int64 counts; None without labels.
+        positive: `[R_old, R_new, G]` int64 counts; None without labels.
+        p: `[G]`, exact McNemar test, with several runs the median over pairs of runs;
+            NaN without labels or examples.
+    """
+
+    examples: np.ndarray
+    accuracy_old: np.ndarray
+    accuracy_new: np.ndarray
+    accuracy_gain: Intervals
+    churn: Intervals
+    negative_flip_rate: Intervals
+    positive_flip_rate: Intervals
+    negative: np.ndarray | None
+    positive: np.ndarray | None
+    p: np.ndarray
+
+
+def group_intervals(
+    scanned: Scanned,
+    labels: np.ndarray | None,
+    groups: np.ndarray,
+    count: int,
+    *,
+    level: float = 0.95,
+) -> GroupEstimates:
+    """Every group compared for itself, with the intervals of `estimating.intervals`.
+
+    Args:
+        scanned: both versions.
+        labels: `[N]` classes of the pair, or None.
+        groups: `[N]`, the group of every example below `count`; -1 for none.
+        count: G.
+        level: of the intervals.
+
+    Returns:
+        `GroupEstimates`. With one run a side the intervals are exactly Wilson's and
+        Tango's; with several they follow `runs.uncertainty`.
+
+    Example:
+        >>> from churn_jax.comparison.scanned import ScannedSide
+        >>> old = ScannedSide(np.array([[0, 1, 1, 0]]))
+        >>> new = ScannedSide(np.array([[0, 0, 0, 0]]))
+        >>> found = group_intervals(
+        ...     Scanned(old, new), np.array([0, 1, 0, 0]), np.array([0, 0, 1, -1]), 2
+        ... )
+        >>> found.examples.tolist(), found.negative_flip_rate.value.tolist()
+        ([2, 1], [0.5, 0.0])
+    """
+    groups = np.asarray(groups)
+    sums = outcome_sums(scanned, labels, groups, count)
+    size = np.sum([part[:, 0, 0] for part in sums.values()], axis=0).astype(np.int64)
+    if labels is None:
+        kinds = {"changed": sums["changed"]}
+    else:
+        lost, gained = sums["negative"], sums["positive"]
+        kinds = {
+            "changed": lost + gained + sums["neutral"],
+            "negative": lost,
+            "positive": gained,
+            "gain": gained - lost,
+        }
+    squares = _squares(scanned, labels, groups, count, kinds)
+    known = {kind: _known(kinds[kind], squares[kind], size) for kind in kinds}
+
+    def share(kind: str) -> Intervals:
+        value = _over(kinds[kind].mean(axis=(1, 2)), size)
+        ends = share_ends(value, known[kind].total, known[kind].quantile(level), size)
+        return Intervals(value, *ends)
+
+    empty = np.full(count, np.nan)
+    if labels is None:
+        nothing = Intervals(empty, empty, empty)
+        churn = share("changed")
+        return GroupEstimates(
+            size, empty, empty, nothing, churn, nothing, nothing, None, None, empty
+        )
+    lost, gained = kinds["negative"], kinds["positive"]
+    right_old = (sums["both"] + lost)[:, :, 0].mean(axis=1)
+    right_new = (sums["both"] + gained)[:, 0].mean(axis=1)
+    negative, positive = share("negative"), share("positive")
+    gain = positive.value - negative.value
+    ends = difference_ends(
+        positive.value,
+        negative.value,
+        known["gain"].total,
+        known["gain"].quantile(level),
+        size,
+    )
+    return GroupEstimates(
+        size,
+        _over(right_old, size),
+        _over(right_new, size),
+        Intervals(gain, *ends),
+        share("changed"),
+        negative,
+        positive,
+        lost.astype(np.int64).transpose(1, 2, 0),
+        gained.astype(np.int64).transpose(1, 2, 0),
+        np.where(size > 0, _mcnemar(lost, gained), np.nan),
+    )
+
+
+def _squares(scanned, labels, groups, count, kinds) -> dict[str, tuple]:
+    """Sums of squares over the examples of each group, per kind.
+
+    Of the mean over pairs, of each old run's deviation from it and of each new run's,
+    `[G]` each; the runs of a side are added up.
+    """
+    old, new = scanned.old.predicted, scanned.new.predicted
+    if len(old) == len(new) == 1:  # what is 0, 1 or -1 is known from its sums
+        zero = np.zeros(count)
+        return {
+            kind: (
+                (kinds["positive"] + kinds["negative"])[:, 0, 0]
+                if kind == "gain"
+                else counts[:, 0, 0],
+                zero,
+                zero,
+            )
+            for kind, counts in kinds.items()
+        }
+    out = {kind: tuple(np.zeros(count) for _ in range(3)) for kind in kinds}
+    inside = np.flatnonzero(groups >= 0)
+    block = max(1, _BLOCK // (len(old) * len(new)))
+    for start in range(0, len(inside), block):
+        chosen = inside[start : start + block]
+        of = groups[chosen]
+        before, after = old[:, chosen], new[:, chosen]
+        parts = {"changed": _change_squares(before, after)}
+        if labels is not None:
+            truth = labels[chosen]
+            parts |= _flip_squares(before == truth, after == truth)
+        for kind, squares in parts.items():
+            for total, square in zip(out[kind], squares, strict=True):
+                total += np.bincount(of, square, count)
+    return out
+
+
+def _change_squares(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The three squares of `_squares`, `[n]` each, of changed predictions."""
+    by_old = np.stack([(run != after).mean(axis=0) for run in before])
+    by_new = np.stack([(run != before).mean(axis=0) for run in after])
+    mean = by_old.mean(axis=0)
+    return (
+        np.square(mean),
+        np.square(by_old - mean).sum(axis=0),
+        np.square(by_new - mean).sum(axis=0),
+    )
+
+
+def _flip_squares(was: np.ndarray, now: np.ndarray) -> dict[str, tuple]:
+    """The three squares of `_squares`, `[n]` each, of flips and of the gain.
+
+    Whether an old run is right does not depend on the new run, so that with the shares
+    a and b of runs that are right the mean over pairs is `a (1 - b)` for negative flips
+    and the sum of squares over old runs is `(1 - b)^2 R_old a (1 - a)`.
+    """
+    a, b = was.mean(axis=0), now.mean(axis=0)
+    of_old, of_new = len(was) * a * (1 - a), len(now) * b * (1 - b)
+    return {
+        "negative": (
+            np.square(a * (1 - b)),
+            np.square(1 - b) * of_old,
+            np.square(a) * of_new,
+        ),
+        "positive": (
+            np.square((1 - a) * b),
+            np.square(b) * of_old,
+            np.square(1 - a) * of_new,
+        ),
+        "gain": (np.square(b - a), of_old, of_new),
+    }
+
+
+def _known(counts: np.ndarray, squares: tuple, size: np.ndarray) -> Uncertainty:
+    """Of the means over pairs of runs, from sums `[G, R_old, R_new]` and squares."""
+    size = np.maximum(size, 1)
+    of_pairs = counts / size[:, None, None]
+    mean = of_pairs.mean(axis=(1, 2))
+    examples = np.maximum(squares[0] / size - np.square(mean), 0.0) / size
+    parts = []
+    for side in (1, 2):
+        of_runs = of_pairs.mean(axis=3 - side)
+        R = of_runs.shape[1]
+        between = np.sum(np.square(of_runs - mean[:, None]), axis=1)
+        noise = np.maximum(squares[side] / size - between, 0.0) / size
+        parts.append(run_part(of_runs, noise / (R * max(R - 1, 1))))
+    return uncertainty(examples, *parts)
+
+
+def _over(total: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """`total / size`, NaN for empty groups."""
+    return np.where(size > 0, total / np.maximum(size, 1), np.nan)
+
+
+def _mcnemar(negative: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """`[G]` median over pairs of runs of the exact two-sided p."""
+    fewer, both = np.minimum(negative, positive), negative + positive
+    p = np.minimum(1.0, 2.0 * special.bdtr(fewer, both.astype(np.int64), 0.5))
+    return np.median(p, axis=(1, 2))

@@ -1,0 +1,1 @@
+"""Every version of a folder against every other."""

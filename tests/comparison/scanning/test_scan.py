@@ -1,0 +1,392 @@
+"""The pass over the scores, beside float64 NumPy and the metrics of the package."""
+
+import importlib
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import metrics
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.scanning import row_reader
+from churn_jax.comparison.scanning.scan import scan
+from churn_jax.comparison.side import Side
+from churn_jax.predictions import PredictionsError
+from tests import reference_metrics as reference
+
+# The package has a function of the same name.
+scan_module = importlib.import_module("churn_jax.comparison.scanning.scan")
+KINDS = ("logits", "probabilities")
+
+
+def scores(seed, shape=(1, 60, 7), kind="logits", dtype=np.float32):
+    values = 3 * np.random.default_rng(seed).normal(size=shape)
+    return (values if kind == "logits" else reference.softmax(values)).astype(dtype)
+
+
+def pair_of(old, new, kinds=("logits", "logits"), labels=None, **more):
+    old, new = np.asarray(old), np.asarray(new)
+    sides = (
+        Side(f"{name}.npy", kind, values, runs=tuple(range(len(values))))
+        for name, kind, values in zip(("old", "new"), kinds, (old, new))
+    )
+    ids = more.pop("ids", np.arange(old.shape[1]))
+    classes = more.pop("classes", max(old.shape[-1], new.shape[-1]))
+    return Pair(*sides, ids, classes, labels=labels, **more)
+
+
+def log_probs(values, kind):
+    values = np.asarray(values, np.float64)
+    if kind == "probabilities":
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    values = values - values.max(-1, keepdims=True)
+    return values - np.log(np.exp(values).sum(-1, keepdims=True))
+
+
+def reference_side(values, kind, labels):
+    """What is kept of one side in which class c is class c, `[R, N]`."""
+    logs = log_probs(values, kind)
+    probs = np.exp(logs)
+    classes = max(logs.shape[-1], labels.max() + 1)
+    target = np.eye(classes)[labels]
+    padded = np.zeros((*probs.shape[:2], classes))
+    padded[..., : probs.shape[-1]] = probs
+    with np.errstate(divide="ignore"):
+        own = np.log(np.take_along_axis(padded, labels[None, :, None], -1)[..., 0])
+    return {
+        "predicted": np.argmax(values, -1),
+        "confidence": probs.max(-1),
+        "label_log_prob": own,
+        "brier": ((padded - target) ** 2).sum(-1),
+    }
+
+
+def reference_displacement(old, new, kinds):
+    moved = []
+    for a in old:
+        for b in new:
+            a_logs, b_logs = (
+                np.asarray(v, np.float64)
+                if kind == "logits"
+                else np.maximum(log_probs(v, kind), -30)
+                for v, kind in zip((a, b), kinds)
+            )
+            d = b_logs - a_logs
+            moved.append(np.linalg.norm(d - d.mean(-1, keepdims=True), axis=-1))
+    return np.mean(moved, 0)
+
+
+def assert_close(a, b, rtol=1e-5):
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-7)
+
+
+@pytest.mark.parametrize("kinds", [(a, b) for a in KINDS for b in KINDS])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_numbers_are_those_of_float64(kinds, dtype):
+    old = scores(0, (2, 60, 7), kinds[0], dtype)
+    new = scores(1, (3, 60, 7), kinds[1], dtype)
+    labels = np.random.default_rng(2).integers(0, 9, 60)  # two classes nobody knows
+    found = scan(pair_of(old, new, kinds, labels, classes=9))
+    for side, values, kind in (
+        (found.old, old, kinds[0]),
+        (found.new, new, kinds[1]),
+    ):
+        for name, value in reference_side(values, kind, labels).items():
+            assert_close(getattr(side, name), value)
+    ratios = [
+        np.exp(v - v.max(-1, keepdims=True))
+        for v in (log_probs(old, kinds[0]), log_probs(new, kinds[1]))
+    ]
+    apart = np.abs(ratios[0][:, None] - ratios[1][None]).sum(-1) / 2
+    assert_close(found.surrogate, apart)
+    assert_close(found.displacement, reference_displacement(old, new, kinds))
+
+
+def test_numbers_are_those_of_the_metrics():
+    old, new = scores(0, (1, 200, 5)), scores(1, (1, 200, 5))
+    labels = np.random.default_rng(2).integers(0, 5, 200)
+    found = scan(pair_of(old, new, labels=labels))
+    a, b = jnp.asarray(old[0]), jnp.asarray(new[0])
+    was, now = found.old.predicted[0], found.new.predicted[0]
+    assert_close(np.mean(was != now), metrics.churn(a, b))
+    assert_close(found.surrogate.mean(), metrics.surrogate_churn(a, b))
+    rates = metrics.flip_rates(old_logits=a, new_logits=b, labels=labels)
+    negative = np.mean((was == labels) & (now != labels))
+    assert_close(negative, rates.negative_flip_rate)
+    for side, logits in ((found.old, a), (found.new, b)):
+        nll = metrics.negative_log_likelihood(logits, labels)
+        assert_close(-side.label_log_prob.mean(), nll)
+        assert_close(side.brier.mean(), metrics.brier_score(logits, labels))
+        right, sure = side.predicted[0] == labels, side.confidence[0]
+        bins = np.ceil(sure * 15).astype(int)
+        ece = sum(
+            abs(right[bins == m].mean() - sure[bins == m].mean()) * np.mean(bins == m)
+            for m in np.unique(bins)
+        )
+        assert_close(ece, metrics.expected_calibration_error(logits, labels))
+
+
+def test_a_case_worked_out_by_hand():
+    log = np.log
+    old = [[[log(2.0), 0.0, 0.0]]]  # 1/2, 1/4, 1/4
+    new = [[[0.0, log(3.0), 0.0]]]  # 1/5, 3/5, 1/5
+    found = scan(pair_of(old, new, labels=np.array([0])))
+    assert found.old.predicted[0, 0] == 0 and found.new.predicted[0, 0] == 1
+    assert_close(found.old.confidence, [[0.5]])
+    assert_close(found.new.label_log_prob, [[log(0.2)]])
+    assert_close(found.new.brier, [[0.8**2 + 0.6**2 + 0.2**2]])
+    # 1/2 (|1 - 1/3| + |1/2 - 1| + |1/2 - 1/3|)
+    assert_close(found.surrogate, [[[2 / 3]]])
+    d = np.array([-log(2), log(3), 0.0])
+    assert_close(found.displacement, [np.linalg.norm(d - d.mean())])
+
+
+def test_near_certainty_nothing_cancels():
+    sure = np.array([[[20.0, 0.0, 1.0]]])
+    found = scan(pair_of(sure, sure, labels=np.array([0])))
+    logs = log_probs(sure, "logits")[0, 0]
+    p = np.exp(logs)
+    wanted = -np.log1p((p[1] + p[2]) / p[0])
+    np.testing.assert_allclose(found.old.label_log_prob, [[wanted]], rtol=1e-6)
+    wanted = (p[1] + p[2]) ** 2 + p[1] ** 2 + p[2] ** 2
+    np.testing.assert_allclose(found.old.brier, [[wanted]], rtol=1e-6)
+
+
+def test_the_label_far_below_the_top_is_told_exactly():
+    far = np.array([[[0.0, -90.0, -300.0]] * 3])
+    found = scan(pair_of(far, -far, labels=np.array([0, 1, 2])))
+    assert_close(found.old.label_log_prob, [[0.0, -90.0, -300.0]])
+    assert_close(found.old.brier, [[0.0, 2.0, 2.0]])
+    assert_close(found.surrogate, [[[1.0] * 3]])
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    old, new = scores(0, (2, 103, 7)), scores(1, (1, 103, 7), "probabilities")
+    labels = np.random.default_rng(2).integers(0, 7, 103)
+    pair = pair_of(old, new, KINDS, labels)
+    whole = scan(pair)
+    for size in (1, 1000, 5000):
+        monkeypatch.setattr(scan_module, "_BLOCK_BYTES", size)
+        parts = scan(pair)
+        for a, b in ((whole.old, parts.old), (whole.new, parts.new), (whole, parts)):
+            for name, value in vars(a).items():
+                if name == "predicted":
+                    assert np.array_equal(value, b.predicted)
+                elif isinstance(value, np.ndarray):
+                    np.testing.assert_allclose(value, getattr(b, name), rtol=1e-6)
+
+
+def test_ties_go_to_the_lowest_class_at_full_precision():
+    close = np.array([[[1.0, 1.0 + 1e-12, 0.0], [2.0, 2.0, 2.0]]])
+    found = scan(pair_of(close, close.astype(np.float32)))
+    assert found.old.predicted.tolist() == [[1, 0]]
+    assert found.new.predicted.tolist() == [[0, 0]]
+
+
+def test_shifted_logits_are_the_same_predictions():
+    old = scores(0).astype(np.float64)
+    found = scan(pair_of(old, old + 100.0, labels=np.zeros(60, int)))
+    assert_close(found.old.brier, found.new.brier)
+    assert np.all(found.surrogate < 1e-6) and np.all(found.displacement < 1e-5)
+
+
+def test_rows_and_classes_are_taken_where_the_pair_says():
+    old, new = scores(0, (1, 40, 4)), scores(1, (1, 50, 5))
+    labels = np.random.default_rng(2).integers(0, 6, 30)
+    rng = np.random.default_rng(3)
+    old_rows, new_rows = rng.permutation(40)[:30], rng.permutation(50)[:30]
+    old_columns, new_columns = np.array([5, 0, 2, 3]), np.array([2, 1, 0, 4, 5])
+    pair = pair_of(
+        old,
+        new,
+        labels=labels,
+        ids=np.arange(30),
+        classes=6,
+        old_rows=old_rows,
+        new_rows=new_rows,
+        old_columns=old_columns,
+        new_columns=new_columns,
+    )
+    found = scan(pair)
+    wide = [np.full((1, 30, 6), -np.inf) for _ in range(2)]
+    wide[0][..., old_columns] = old[:, old_rows]
+    wide[1][..., new_columns] = new[:, new_rows]
+    for side, values in ((found.old, wide[0]), (found.new, wide[1])):
+        for name, value in reference_side(values, "logits", labels).items():
+            assert_close(getattr(side, name), value)
+    ratios = [np.exp(v - v.max(-1, keepdims=True)) for v in wide]
+    assert_close(found.surrogate[0], np.abs(ratios[0] - ratios[1]).sum(-1) / 2)
+    shared = [v[..., [0, 2, 5]] for v in wide]
+    assert_close(found.displacement, reference_displacement(*shared, ("logits",) * 2))
+
+
+def test_a_new_class_counts_in_the_surrogate_and_not_in_the_displacement():
+    old, new = [[[0.0, 0.0]]], [[[1.0, 1.0, 3.0]]]
+    found = scan(pair_of(old, new, labels=np.array([2])))
+    e = np.exp(-2.0)
+    assert_close(found.surrogate, [[[(2 * (1 - e) + 1) / 2]]])
+    assert_close(found.displacement, [0.0])
+    assert found.old.label_log_prob[0, 0] == -np.inf
+    assert_close(found.old.brier, [[1.5]])
+
+
+@pytest.mark.parametrize("nothing", [-np.inf, UNKNOWN_LOGIT, np.finfo(np.float32).min])
+def test_classes_that_a_row_excludes_are_unknown_there(nothing):
+    old = np.array([[[1.0, 2.0, 0.0], [1.0, 2.0, nothing]]], np.float32)
+    new = np.array([[[2.0, 1.0, 3.0], [2.0, 1.0, 3.0]]], np.float32)
+    found = scan(pair_of(old, new, labels=np.array([2, 2])))
+    assert found.old.label_log_prob[0, 1] == -np.inf
+    assert np.isfinite(found.old.label_log_prob[0, 0])
+    d = np.array([1.0, -1.0, 3.0])
+    both = [np.linalg.norm(d - d.mean()), np.sqrt(2)]
+    assert_close(found.displacement, both)
+
+
+def test_probabilities_of_zero_move_from_the_floor():
+    old = np.array([[[1.0, 0.0]]])
+    new = np.array([[[0.5, 0.5]]])
+    found = scan(pair_of(old, new, ("probabilities",) * 2, labels=np.array([1])))
+    assert found.old.label_log_prob[0, 0] == -np.inf
+    assert_close(found.displacement, [30 / np.sqrt(2)])
+    assert_close(found.surrogate, [[[0.5]]])
+
+
+def test_float16_at_its_limits():
+    old = np.array([[[65504, -65504, -np.inf]]], np.float16)
+    found = scan(pair_of(old, old, labels=np.array([0])))
+    assert found.old.confidence[0, 0] == 1 and found.old.brier[0, 0] < 1e-30
+    assert found.displacement[0] == 0
+
+
+def test_bfloat16_and_whole_numbers_are_read():
+    values = scores(0, dtype=np.float32)
+    half = np.asarray(jnp.asarray(values, jnp.bfloat16))
+    found = scan(pair_of(half, np.round(values).astype(np.int64)))
+    rounded = reference.softmax(half.astype(np.float64)).max(-1)
+    assert_close(found.old.confidence, rounded)
+    assert_close(found.new.confidence, reference.softmax(np.round(values)).max(-1))
+
+
+def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)  # let go after every block
+    monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 5000)
+    old, new = scores(0, (1, 400, 9), dtype=np.float16), scores(1, (1, 400, 9))
+    mapped = []
+    for name, values in (("old", old[0]), ("new", new[0])):
+        np.save(tmp_path / f"{name}.npy", values)
+        mapped.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r")[None])
+    rows = np.random.default_rng(0).permutation(400)
+    a = scan(pair_of(old, new, old_rows=rows))
+    b = scan(pair_of(*mapped, old_rows=rows))
+    assert np.array_equal(a.old.predicted, b.old.predicted)
+    assert np.array_equal(a.displacement, b.displacement)
+    assert np.array_equal(mapped[0], old)
+
+
+def resident(path):
+    """Bytes of a mapped file that are in this process's memory."""
+    own, total = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            own = line.endswith(str(path))
+        elif own and line.startswith("Rss:"):
+            total += 1024 * int(line.split()[1])
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1 << 20)
+    path = tmp_path / "scores.npy"
+    np.lib.format.open_memmap(path, "w+", np.float16, (16_000, 1000))[:] = 0
+    mapped = np.load(path, mmap_mode="r")
+    float(mapped.max())
+    assert resident(path) > 30e6  # what a pass leaves that does not care
+    scan(pair_of(mapped[None], mapped[None]))
+    assert resident(path) < 8e6
+
+
+def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
+    np.save(tmp_path / "old.npy", scores(0)[0])
+    private = np.load(tmp_path / "old.npy", mmap_mode="c")
+    private[:, 3] = 99.0
+    found = [scan(pair_of(private[None], scores(1))) for _ in range(2)]
+    assert all(np.all(each.old.predicted == 3) for each in found)
+
+
+def test_without_labels_there_are_no_scores_of_labels():
+    found = scan(pair_of(scores(0), scores(1)))
+    assert found.old.brier is None and found.old.label_log_prob is None
+    assert found.old.confidence is not None
+
+
+def test_predicted_classes_beside_scores():
+    new = scores(1)
+    classes = np.argmax(scores(0), -1)
+    old = Side("old", "classes", classes)
+    found = scan(
+        Pair(
+            old,
+            Side("new", "logits", new),
+            np.arange(60),
+            8,
+            old_columns=np.arange(1, 8),
+            old_rows=np.arange(60)[::-1],
+        )
+    )
+    assert np.array_equal(found.old.predicted, classes[:, ::-1] + 1)
+    assert found.old.confidence is None and found.new.confidence is not None
+    assert found.surrogate is None and found.displacement is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        ("logits", [np.nan, 1, 2], "2 of 60 examples have NaN logits"),
+        ("logits", [np.inf, 1, 2], "2 of 60 examples have infinite logits"),
+        ("logits", [-np.inf] * 3, "2 of 60 examples have no finite entry in their"),
+        ("probabilities", [np.nan, 1, 0], "2 of 60 examples have NaN probabilities"),
+        ("probabilities", [-0.1, 1.1, 0], "2 of 60 examples have negative"),
+        ("probabilities", [0.5, 0.3, 0.1], "2 of 60 .* do not sum to one"),
+        ("probabilities", [0, 0, 0], "2 of 60 .* do not sum to one"),
+        ("probabilities", [50, 30, 20], "2 of 60 .* sum to 100 .percent"),
+    ],
+)
+def test_bad_scores_are_counted_and_named(kind, row, message, monkeypatch):
+    monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 1000)
+    new = scores(0, (1, 60, 3), kind)
+    new[0, [5, 55]] = row
+    ids = np.array([f"image {i}" for i in range(60)])
+    with pytest.raises(PredictionsError, match=message) as raised:
+        scan(pair_of(scores(1, (1, 60, 3)), new, ("logits", kind), ids=ids))
+    assert str(raised.value).startswith("new.npy: ")
+    assert str(raised.value).endswith("for example ids image 5, image 55")
+
+
+def test_every_fault_of_both_sides_is_told_with_its_run():
+    old, new = scores(0, (2, 60, 3)), scores(1, (1, 60, 3))
+    old[1, 7, 0], old[:, 9, 0], new[0, :, 0] = np.nan, np.nan, np.inf
+    with pytest.raises(PredictionsError) as raised:
+        scan(pair_of(old, new))
+    assert str(raised.value) == (
+        "old.npy: 2 of 60 examples have NaN logits, for example ids 7 (run 1), "
+        "9 (run 0); new.npy: 60 of 60 examples have infinite logits, for example ids "
+        "0, 1, 2, ..."
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_rounded_probabilities_still_sum_to_one(dtype):
+    probs = reference.softmax(np.random.default_rng(0).normal(size=(1, 20, 2000)))
+    rounded = np.asarray(jnp.asarray(probs, dtype))
+    scan(pair_of(rounded, rounded, ("probabilities",) * 2))
+
+
+def test_predicted_classes_that_do_not_exist():
+    side = Side("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
+    with pytest.raises(PredictionsError, match=r"2 of 4 .* from 0 to 1, .* 1, 2"):
+        scan(Pair(side, side, np.arange(4), 2))

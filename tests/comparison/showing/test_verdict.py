@@ -1,0 +1,206 @@
+import dataclasses
+import math
+
+import pytest
+
+from churn_jax.comparison.result import (
+    CompareResult,
+    Flow,
+    GateOutcome,
+    Group,
+    Interval,
+    McNemar,
+    Noise,
+    Version,
+)
+from churn_jax.comparison.showing.verdict import gate_sentence, sentences
+from tests.comparison.results import fake_result
+
+NAN = math.nan
+NONE = Interval(NAN, NAN, NAN)
+EMPTY = Flow((), (), (), (), ())
+QUANTITIES = {
+    "accuracy_old": Interval(0.912, 0.9, 0.923),
+    "accuracy_new": Interval(0.918, 0.907, 0.93),
+    "accuracy_gain": Interval(0.006, 0.002, 0.01),
+    "churn": Interval(0.042, 0.039, 0.045),
+    "negative_flip_rate": Interval(0.011, 0.008, 0.014),
+    "positive_flip_rate": Interval(0.017, 0.014, 0.02),
+}
+
+
+def result_of(runs=(1, 1), quantities=None, **fields):
+    """A labelled comparison with the numbers above, some of them changed."""
+    old, new = (
+        Version(n, "logits", r, 3, 1000) for n, r in zip("ab", runs, strict=True)
+    )
+    fields = {"mcnemar": McNemar(11, 17, 0.0031, runs[0] * runs[1])} | fields
+    found = QUANTITIES | (quantities or {})
+    return CompareResult(old, new, 1000, 0.95, found, EMPTY, **fields)
+
+
+def group(name, gain, p, grouping="class"):
+    rate = Interval(0.1, 0.05, 0.15)
+    gain = Interval(gain, gain - 0.01, gain + 0.01)
+    # Before Holm's correction any p is small: only the adjusted one may decide.
+    return Group(grouping, name, 100, 0.9, 0.8, gain, rate, rate, rate, p / 100, p)
+
+
+def test_what_a_labelled_comparison_says():
+    assert sentences(result_of()) == (
+        "The update changes 4.2 % of predictions (95 % interval 3.9 to 4.5 %).",
+        "1.1 % (0.8 to 1.4 %) of all examples were right and are wrong now; "
+        "1.7 % (1.4 to 2.0 %) were wrong and are right now.",
+        "Accuracy rises by 0.6 points, from 91.2 % to 91.8 % "
+        "(+0.2 to +1.0; exact McNemar p = 0.0031).",
+    )
+
+
+def test_runs_are_mentioned():
+    first, _, third = sentences(result_of((5, 3)))
+    assert first.endswith(", on average over 15 pairs of runs (5 old, 3 new).")
+    assert third.endswith("median exact McNemar p = 0.0031).")
+
+
+@pytest.mark.parametrize(
+    ("gain", "start"),
+    [
+        (Interval(-0.006, -0.01, -0.002), "Accuracy falls by 0.6 points"),
+        (Interval(0.001, -0.003, 0.005), "Accuracy does not change detectably"),
+        (Interval(0.006, NAN, NAN), "Accuracy goes from 91.20 % to 91.80 %"),
+    ],
+)
+def test_accuracy_changes_only_where_the_interval_says_so(gain, start):
+    said = sentences(result_of(quantities={"accuracy_gain": gain}))[2]
+    assert said.startswith(start)
+
+
+def test_nothing_changes():
+    nothing = Interval(0.0, 0.0, 0.004)
+    names = ("churn", "negative_flip_rate", "positive_flip_rate")
+    said = sentences(result_of(quantities=dict.fromkeys(names, nothing)))
+    assert said[0] == (
+        "The update changes no prediction (95 % interval 0.00 to 0.40 %)."
+    )
+    assert said[1] == (
+        "No example that was right is wrong now (interval 0.00 to 0.40 %); "
+        "none was wrong and is right now."
+    )
+
+
+def test_without_labels_nothing_is_better_or_worse():
+    said = sentences(fake_result(labelled=False))
+    assert len(said) == 2
+    assert "no labels" in said[1]
+    assert not any(word in " ".join(said) for word in ("Accuracy", "right", "NLL"))
+
+
+def test_probabilities_are_judged_where_they_change():
+    changes = {
+        "nll_change": Interval(-0.02, -0.03, -0.01),
+        "ece_change": Interval(0.03, 0.02, 0.04),
+    }
+    *_, nll, ece = sentences(result_of(quantities=changes))
+    assert nll == (
+        "Probabilities of the labels get better: NLL falls by 0.020 (-0.030 to -0.010)."
+    )
+    assert ece.startswith("Calibration gets worse: ECE rises by 0.030")
+    unclear = {"nll_change": Interval(0.0, -0.01, 0.01)}
+    assert len(sentences(result_of(quantities=unclear))) == 3
+
+
+def test_an_infinite_nll_is_explained():
+    infinite = Interval(math.inf, NAN, NAN)
+    changes = {"nll_new": infinite, "nll_change": infinite}
+    *_, last = sentences(result_of(quantities=changes))
+    assert last == (
+        "The new version gives some label a probability of 0, so its NLL is infinite."
+    )
+
+
+WITHIN = Interval(0.039, 0.036, 0.042)
+
+
+@pytest.mark.parametrize(
+    ("excess", "p", "end"),
+    [
+        (
+            Interval(0.003, -0.001, 0.007),
+            0.12,
+            ": the update's churn is not detectably different from that, +0.3 points "
+            "(-0.1 to +0.7 for this run; p = 0.12).",
+        ),
+        (
+            Interval(0.003, 0.001, 0.005),
+            0.12,
+            ": the update's churn is not detectably different from that, +0.30 points "
+            "(+0.10 to +0.50 for this run; p = 0.12).",
+        ),
+        (
+            Interval(0.012, 0.008, 0.016),
+            0.0001,
+            ": the update's churn is 1.2 points more than that "
+            "(+0.8 to +1.6 for this run; p < 0.001).",
+        ),
+        (
+            Interval(-0.012, -0.016, -0.008),
+            0.02,
+            ": the update's churn is 1.2 points less than that "
+            "(-1.6 to -0.8 for this run; p = 0.02).",
+        ),
+        (
+            Interval(0.012, 0.008, 0.016),
+            NAN,
+            "; there are too few runs to test the update against that.",
+        ),
+    ],
+)
+def test_churn_is_compared_with_retraining(excess, p, end):
+    noise = Noise(WITHIN, NONE, WITHIN, excess, p)
+    *_, last = sentences(result_of((2, 1), noise=noise))
+    assert last == (
+        "Retraining the old version alone changes 3.9 % (3.6 to 4.2 %) of predictions"
+        + end
+    )
+    both = dataclasses.replace(noise, within_new=WITHIN)
+    *_, last = sentences(result_of((2, 2), noise=both))
+    assert last.startswith("Retraining the same version alone")
+    assert "for this run" not in last
+
+
+def test_groups_that_get_worse_are_named():
+    groups = [group("cat", -0.1, 0.01), group("dog", -0.2, 0.001)]
+    groups += [group("hen", 0.2, 0.001), group("cow", -0.1, 0.2)]
+    groups += [group("north", -0.1, 0.3, "region"), group("", 0.1, 0.3, "region")]
+    groups += [group("alone", -0.1, 0.001, "column")]
+    *_, classes, regions = sentences(result_of(groups=tuple(groups)))
+    assert classes == (
+        "Accuracy falls detectably in 2 of 4 classes (Holm-adjusted p below 0.05): "
+        "dog, cat."
+    )
+    assert regions == "Accuracy falls detectably in none of the 2 values of region."
+
+
+def test_of_many_groups_three_are_named():
+    groups = tuple(group(f"class {i}\n", -0.1, i / 1000) for i in range(6))
+    *_, last = sentences(result_of(groups=groups))
+    assert last.endswith("below 0.05): class 0, class 1, class 2 and 3 more.")
+
+
+def gates(*passed):
+    return tuple(GateOutcome("g", "", 1.0, 1.0, p, "g") for p in passed)
+
+
+@pytest.mark.parametrize(
+    ("passed", "sentence"),
+    [
+        ((), ""),
+        ((True,), "PASSED: the gate holds."),
+        ((False,), "FAILED: the gate does not hold."),
+        ((True, True), "PASSED: all 2 gates hold."),
+        ((True, False), "FAILED: 1 of 2 gates does not hold."),
+        ((False, False, True), "FAILED: 2 of 3 gates do not hold."),
+    ],
+)
+def test_gates_are_counted(passed, sentence):
+    assert gate_sentence(result_of(gates=gates(*passed))) == sentence
