@@ -37,6 +37,12 @@ if TYPE_CHECKING:
         flip_rank_counts,
         mixed_sides,
     )
+    from churn_jax.analysis.foreign_examples import (
+        EntropyHistogram,
+        OutOfDistribution,
+        entropy_histogram,
+        out_of_distribution,
+    )
     from churn_jax.analysis.jacobian_matching import (
         DistillationExpansion,
         GradientMoments,
@@ -56,12 +62,6 @@ if TYPE_CHECKING:
         entropy_regularized_log_loss,
         entropy_regularized_logistic_loss,
         tempered_logistic_loss,
-    )
-    from churn_jax.analysis.out_of_distribution import (
-        EntropyHistogram,
-        OutOfDistribution,
-        entropy_histogram,
-        out_of_distribution,
     )
     from churn_jax.analysis.significance import (
         Difference,
@@ -133,10 +133,10 @@ _FILES = (
     "displacement_features",
     "displacement_fit",
     "displacement_updates",
+    "foreign_examples",
     "jacobian_matching",
     "jacobians",
     "landscapes",
-    "out_of_distribution",
     "transfer",
 )
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from churn_jax.analysis.corruption import QUANTITIES, CorruptionSummary
+from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
 from churn_jax.analysis.jacobians import SimilarityROC, similarity_roc
-from churn_jax.analysis.out_of_distribution import EntropyHistogram, OutOfDistribution
 from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.estimates import Estimate, over_runs
 

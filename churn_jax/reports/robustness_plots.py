@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from churn_jax.analysis.corruption import CorruptionSummary
-from churn_jax.analysis.out_of_distribution import EntropyHistogram, OutOfDistribution
+from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
 from churn_jax.reports.figure import (
     INK,
     colour,
