@@ -26,10 +26,13 @@ _COMMANDS = {
 
 _EXIT_CODES = {
     "0": "fine",
-    "1": "a gate failed (compare); a run was not repeated bit by bit (doctor)",
-    "2": "bad input, said in one sentence",
+    "1": "a gate failed (compare); a study does not fit (plan); a run was not repeated "
+    "bit by bit (doctor)",
+    "2": "bad input, or another process was lost; said in one sentence",
     "3": "not finished: the time of --minutes is over; the same command goes on",
     "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
+    "134": "another process was lost or never started; JAX ends this one with its own "
+    "lines",
 }
 
 # What a user may have done wrong, and what a machine may refuse. Anything else is a

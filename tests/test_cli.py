@@ -8,7 +8,7 @@ def test_help_lists_every_exit_code(capsys):
     assert main(["-h"]) == 0
     said = capsys.readouterr().out
     codes = said.partition("exit codes:\n")[2].splitlines()
-    assert [int(line.split()[0]) for line in codes] == [0, 1, 2, NOT_FINISHED, 130]
+    assert [int(line.split()[0]) for line in codes] == [0, 1, 2, NOT_FINISHED, 130, 134]
     (line,) = (line for line in codes if int(line.split()[0]) == NOT_FINISHED)
     assert "--minutes" in line
 
