@@ -31,34 +31,43 @@ _DESCRIPTION = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """Options of every plan.
+
+    Attributes:
+        topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
+            several, from small to large, grow the study with the slice.
+        row: of the study; empty is the one of the most networks.
+        tries: meshes that are compiled where `--mesh` names none.
+        grow: what grows with the slice, `replicas` or `batch`.
+        json: file for everything as JSON.
+        svg: file for the plot of several topologies.
+    """
+
+    topology: str = "v5e:4x4"
+    row: str = ""
+    tries: int = 3
+    grow: str = "replicas"
+    json: Path | None = None
+    svg: Path | None = None
+
+
 def _study_arguments(config: Any):
     from churn_jax.studies import DataConfig, ModelConfig
     from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
-    class Arguments:
-        """Options of a plan.
+    class Arguments(_Shared):
+        """Options of a study's plan.
 
         Attributes:
-            topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
-                several, from small to large, grow the study with the slice.
-            row: of the study; empty is the one of the most networks.
-            tries: meshes that are compiled where `--mesh` names none.
-            grow: what grows with the slice, `replicas` or `batch`.
-            json: file for everything as JSON.
-            svg: file for the plot of several topologies.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             data: which examples; only their sizes are used.
             model: which network.
             train: how all rows are trained; `--mesh` says on which mesh.
         """
 
-        topology: str = "v5e:4x4"
-        row: str = ""
-        tries: int = 3
-        grow: str = "replicas"
-        json: Path | None = None
-        svg: Path | None = None
         set: tuple[str, ...] = ()
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
@@ -73,29 +82,16 @@ def _stream_arguments(config: Any):
     from churn_jax.training.progressive import StreamConfig
 
     @dataclasses.dataclass(frozen=True)
-    class Arguments:
+    class Arguments(_Shared):
         """Options of a stream's plan.
 
         Attributes:
-            topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
-                several, from small to large, grow the study with the slice.
-            row: of the study; empty is the one of the most networks.
-            tries: meshes that are compiled where `--mesh` names none.
-            grow: what grows with the slice, `replicas` or `batch`.
-            json: file for everything as JSON.
-            svg: file for the plot of several topologies.
             set: change coefficients, for example `correlation_1_s1.strength=2`.
             data: which stream; only the sizes of its tables are used.
             model: which click model.
             train: how all rows are trained; `--mesh` says on which mesh.
         """
 
-        topology: str = "v5e:4x4"
-        row: str = ""
-        tries: int = 3
-        grow: str = "replicas"
-        json: Path | None = None
-        svg: Path | None = None
         set: tuple[str, ...] = ()
         data: StreamData = config.data
         model: TowerConfig = config.model
