@@ -23,7 +23,6 @@ import importlib.util
 import json
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from memory import peak_mebibytes
 
 _ROWS = 1000
 
@@ -161,16 +161,6 @@ CONTENDERS: dict[str, Callable[[Path, int, int], None]] = {
     "compare, part": compare_part,
     "script": script,
 }
-
-
-def peak_mebibytes() -> float:
-    """Of this process since it started."""
-    status = Path("/proc/self/status")
-    if status.exists():  # elsewhere a parent's memory may be counted as well
-        line = next(s for s in status.read_text().splitlines() if "VmHWM" in s)
-        return int(line.split()[1]) / 1024
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def measured(name: str, folder: Path, examples: int, resamples: int) -> dict:

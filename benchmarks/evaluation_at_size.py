@@ -29,7 +29,6 @@ import datetime
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -38,21 +37,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from memory import peak_mebibytes
 
 _CLASSES = 21_841
 _EXTRAPOLATED = 10_000_000
 _SHARDS = {"old": 4, "new": 2}
 _BLOCK = 64  # examples that a writer takes in a row
-
-
-def peak_mebibytes() -> float:
-    """Of this process since it started."""
-    status = Path("/proc/self/status")
-    if status.exists():  # elsewhere a parent's memory may be counted as well
-        line = next(s for s in status.read_text().splitlines() if "VmHWM" in s)
-        return int(line.split()[1]) / 1024
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def states(options: argparse.Namespace, update: bool) -> dict:
