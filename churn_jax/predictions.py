@@ -25,6 +25,7 @@ __all__ = [
     "load_predictions",
     "replace_file",
     "save_predictions",
+    "some",
     "stopped_runs",
 ]
 
@@ -131,7 +132,7 @@ def _as_ids(ids) -> np.ndarray:
     if unique.size != ids.size:
         raise PredictionsError(
             f"ids must be unique; {int(np.sum(counts > 1))} occur more than once, "
-            f"for example {_some(unique[counts > 1])}"
+            f"for example {some(unique[counts > 1])}"
         )
     return ids
 
@@ -176,11 +177,17 @@ def _check_finite(logits, ids, stopped) -> None:
         if bad := int(np.sum(~np.isfinite(top))):
             raise PredictionsError(
                 f"logits of run {run} are NaN or infinite for {bad} of {top.size} "
-                f"examples, for example ids {_some(ids[~np.isfinite(top)])}"
+                f"examples, for example ids {some(ids[~np.isfinite(top)])}"
             )
 
 
-def _some(values) -> str:
+def some(values: Any) -> str:
+    """The first few values, for a message.
+
+    Example:
+        >>> some(["b", "a", "c", "d"])
+        'b, a, c, ...'
+    """
     shown = ", ".join(str(v) for v in values[:_EXAMPLES])
     return shown + (", ..." if len(values) > _EXAMPLES else "")
 
@@ -356,12 +363,12 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
             moved = a.ids != b.ids
             raise PredictionsError(
                 f"both sides hold the same {a.ids.size} ids, but {int(moved.sum())} "
-                f"are in another place, for example {_some(a.ids[moved])}; sort both "
+                f"are in another place, for example {some(a.ids[moved])}; sort both "
                 "by id"
             )
         parts = [
             f"{only.size} of {total} ids only on the {side} side (for example "
-            f"{_some(only)})"
+            f"{some(only)})"
             for only, total, side in (
                 (only_a, a.ids.size, "first"),
                 (only_b, b.ids.size, "second"),
@@ -373,5 +380,5 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
     if differ.any():
         raise PredictionsError(
             f"labels differ for {int(differ.sum())} of {differ.size} examples, for "
-            f"example ids {_some(a.ids[differ])}"
+            f"example ids {some(a.ids[differ])}"
         )

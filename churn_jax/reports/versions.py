@@ -6,13 +6,11 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.predictions import Predictions, PredictionsError, load_predictions
+from churn_jax.predictions import Predictions, PredictionsError, load_predictions, some
 from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
 from churn_jax.reports.summary import MethodSummary, known_by_some
 
 __all__ = ["Version", "flip_ranks", "from_file", "is_file", "of_row"]
-
-_SHOWN = 3  # how many offending ids a message names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,7 +97,7 @@ def from_file(
     if differ.any():
         raise ReportError(
             f"{path}: labels differ for {int(differ.sum())} of {differ.size} examples, "
-            f"for example ids {_some(ids[differ])}"
+            f"for example ids {some(ids[differ])}"
         )
     stopped = predictions.stopped
     runs = tuple(r for r in range(len(predictions.logits)) if r not in stopped)
@@ -127,14 +125,9 @@ def _places(path: Path, predictions: Predictions, ids: np.ndarray) -> np.ndarray
     if lacking.any():
         raise ReportError(
             f"{path}: {int(lacking.sum())} of the study's {ids.size} examples are not "
-            f"in it, for example ids {_some(ids[lacking])}"
+            f"in it, for example ids {some(ids[lacking])}"
         )
     return order
-
-
-def _some(values: np.ndarray) -> str:
-    shown = ", ".join(str(v) for v in values[:_SHOWN])
-    return shown + (", ..." if len(values) > _SHOWN else "")
 
 
 def flip_ranks(

@@ -11,7 +11,6 @@ from churn_jax.comparison.reading.class_values import (
     ClassValues,
     all_numbers,
     as_class_values,
-    some,
 )
 from churn_jax.comparison.reading.column_names import (
     ID,
@@ -24,7 +23,7 @@ from churn_jax.comparison.reading.column_names import (
 from churn_jax.comparison.reading.contents import Contents, as_array, read_contents
 from churn_jax.comparison.reading.found import array_class_names
 from churn_jax.comparison.reading.ids import as_ids, check_unique
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["Beside", "read_ids", "read_labels", "read_slices"]
 

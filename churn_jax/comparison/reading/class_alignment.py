@@ -11,10 +11,9 @@ from churn_jax.comparison.reading.class_values import (
     ClassValues,
     all_numbers,
     as_number,
-    some,
 )
 from churn_jax.comparison.side import Side
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["Alignment", "align_classes"]
 

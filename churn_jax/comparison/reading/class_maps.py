@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from churn_jax.comparison.reading.class_values import some
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["read_class_map"]
 

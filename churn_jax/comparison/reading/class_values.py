@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = [
     "MOST_CLASSES",
@@ -16,12 +16,10 @@ __all__ = [
     "as_number",
     "decoded",
     "look_alikes",
-    "some",
 ]
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 MOST_CLASSES = 1_000_000
-_EXAMPLES = 3
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3 beside gaps
 
@@ -57,17 +55,6 @@ def all_numbers(names: Iterable[str]) -> bool:
         (True, False)
     """
     return all(as_number(name) is not None for name in names)
-
-
-def some(values: Any) -> str:
-    """The first few values, for a message.
-
-    Example:
-        >>> some(["b", "a", "c", "d"])
-        'b, a, c, ...'
-    """
-    more = ", ..." if len(values) > _EXAMPLES else ""
-    return ", ".join(str(v) for v in values[:_EXAMPLES]) + more
 
 
 def decoded(values: np.ndarray, what: str) -> np.ndarray:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from churn_jax.comparison.reading.class_values import as_number, some
+from churn_jax.comparison.reading.class_values import as_number
 from churn_jax.comparison.side import Kind
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = [
     "ID",

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.comparison.reading.class_values import decoded, some
-from churn_jax.predictions import PredictionsError
+from churn_jax.comparison.reading.class_values import decoded
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["Matched", "as_ids", "check_unique", "in_order", "match_ids"]
 

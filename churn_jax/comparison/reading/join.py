@@ -7,10 +7,10 @@ import numpy as np
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading.beside import Beside, read_labels, read_slices
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
-from churn_jax.comparison.reading.class_values import ClassValues, look_alikes, some
+from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
 from churn_jax.comparison.reading.ids import match_ids
 from churn_jax.comparison.side import Side
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["join"]
 

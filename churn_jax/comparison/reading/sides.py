@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.comparison.reading.beside import read_ids
-from churn_jax.comparison.reading.class_values import as_class_values, as_number, some
+from churn_jax.comparison.reading.class_values import as_class_values, as_number
 from churn_jax.comparison.reading.column_names import ColumnNames
 from churn_jax.comparison.reading.contents import as_table, read_contents
 from churn_jax.comparison.reading.found import Found, find_in_arrays, has_arrays
@@ -21,7 +21,7 @@ from churn_jax.comparison.reading.table_predictions import (
     read_columns,
 )
 from churn_jax.comparison.side import Kind, Side
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["read_side", "side_names"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from churn_jax.comparison.reading.class_values import some
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["check_columns", "read_csv", "read_parquet"]
 

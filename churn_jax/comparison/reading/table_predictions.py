@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.comparison.reading.class_values import as_class_values, some
+from churn_jax.comparison.reading.class_values import as_class_values
 from churn_jax.comparison.reading.column_names import (
     ID,
     LABEL,
@@ -22,7 +22,7 @@ from churn_jax.comparison.reading.found import Found
 from churn_jax.comparison.reading.ids import as_ids, check_unique
 from churn_jax.comparison.reading.score_arrays import Scores, as_scores
 from churn_jax.comparison.side import Kind
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["find_in_table", "numeric_columns", "read_columns"]
 

@@ -7,14 +7,13 @@ import threading
 import numpy as np
 
 from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.reading.class_values import some
 from churn_jax.comparison.scanned import Scanned, ScannedSide
 from churn_jax.comparison.scanning.file_order import in_file_order, in_order_of
 from churn_jax.comparison.scanning.score_faults import check_faults
 from churn_jax.comparison.scanning.side_by_side import SideBySide
 from churn_jax.comparison.scanning.side_pass import SidePass
 from churn_jax.comparison.side import Side
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["scan"]
 

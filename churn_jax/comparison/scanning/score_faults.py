@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from churn_jax.comparison.reading.class_values import some
 from churn_jax.comparison.side import Side
-from churn_jax.predictions import PredictionsError
+from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["check_faults", "find_faults", "sum_tolerance"]
 
