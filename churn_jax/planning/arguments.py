@@ -1,5 +1,6 @@
 """What a training step is called with, as shapes with shardings: nothing is made."""
 
+import math
 from typing import Any
 
 import jax
@@ -99,7 +100,8 @@ def abstract_arguments(
             teacher = ({"logits": table},)
         teacher += _variables(program.teacher.groups, replicas, example)
     lead = {"resident": (examples,), "shared": (batch,), "own": (replicas, batch)}
-    images = jax.ShapeDtypeStruct((*lead[program.feed], *image), dtype)
+    shape = (math.prod(image),) if program.feed == "resident" else image
+    images = jax.ShapeDtypeStruct((*lead[program.feed], *shape), dtype)
     labels = jax.ShapeDtypeStruct(lead[program.feed], jnp.int32)
     specs = (
         TrainState.specs(program.slots),

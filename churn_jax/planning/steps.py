@@ -1,6 +1,7 @@
 """The training step of a row of a study, ready to be compiled without its data."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -201,7 +202,9 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     }
     if not sizes.streamed:
         every = jax.ShapeDtypeStruct(
-            (sizes.validation, *sizes.shape), sizes.dtype, sharding=images.sharding
+            (sizes.validation, math.prod(sizes.shape)),
+            sizes.dtype,
+            sharding=images.sharding,
         )
         beside["validation set"] = every
     return Step(

@@ -12,6 +12,7 @@ from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.program import Program
+from churn_jax.training.resident import shaped_examples
 from churn_jax.training.seeds import member_weights
 from churn_jax.training.state import ReplicaInputs, Weights
 from churn_jax.training.teachers import TeacherProgram, make_teacher
@@ -61,6 +62,7 @@ def _batch(program: Program, state, inputs: ReplicaInputs, images, labels):
     keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
     if program.feed == "resident":
         x = jnp.take(images, indices, axis=0, mode="clip")
+        x = shaped_examples(x, program.example_shape)
         y = jnp.take(labels, indices, axis=0, mode="clip")
     else:
         x, y = inputs.batch or (images, labels)

@@ -14,6 +14,7 @@ from churn_jax.methods import Method, deploy
 from churn_jax.training.feed import Stream
 from churn_jax.training.partition import DATA, REPLICA, join, place
 from churn_jax.training.program import Program
+from churn_jax.training.resident import shaped_examples
 
 __all__ = ["make_predict", "predict_batches", "predict_split"]
 
@@ -40,9 +41,9 @@ def make_predict(
     """
 
     def local(params, model_state, images, indices):
-        x = normalize(
-            jnp.take(images, indices, axis=0, mode="clip"), program.mean, program.std
-        )
+        x = jnp.take(images, indices, axis=0, mode="clip")
+        x = shaped_examples(x, program.example_shape)
+        x = normalize(x, program.mean, program.std)
         count = jax.tree.leaves(params)[0].shape[0]
 
         def one(params, model_state):

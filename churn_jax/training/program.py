@@ -38,6 +38,7 @@ class Program:
         feed: what the step's images and labels are: the whole training set
             (`resident`), a batch for all replicas (`shared`), or a batch for each
             (`own`).
+        example_shape: of one example; resident ones lie flat, see `flat_examples`.
         convolutional: whether a network convolves, so that vmapped replicas can
             spoil each other's gradients; see `vmapped_gradients`.
     """
@@ -57,6 +58,7 @@ class Program:
     stale_steps: int = 0
     ema_decay: float = 0.0
     feed: str = "resident"
+    example_shape: tuple[int, ...] = ()
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""

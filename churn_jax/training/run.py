@@ -13,6 +13,7 @@ from churn_jax.training.feed import Stream
 from churn_jax.training.partition import REPLICA, fetch, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.program import Program
+from churn_jax.training.resident import flat_examples
 from churn_jax.training.state import (
     BestState,
     TrainState,
@@ -173,10 +174,15 @@ class Trained:
         predict = make_predict(
             program, self.run.method, every_member=every_member, streamed=streamed
         )
+        if streamed:
+            examples = Stream(images, reading)
+        else:
+            rows = flat_examples(images, program.example_shape)
+            examples = replicate(rows, program.mesh)
         logits = predict_split(
             predict,
             self.chunks(weights),
-            Stream(images, reading) if streamed else replicate(images, program.mesh),
+            examples,
             program.mesh,
             batch_size=self.run.config.eval_batch_size,
         )

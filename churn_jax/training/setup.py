@@ -31,6 +31,7 @@ from churn_jax.training.initialize import (
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
 from churn_jax.training.program import Program
+from churn_jax.training.resident import flat_examples
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState, joined
@@ -179,6 +180,7 @@ def make_program(
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,
         feed=feed,
+        example_shape=tuple(image_shape),
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,
@@ -275,9 +277,9 @@ def open_session(
             replicate(dataset.validation.labels, mesh),
         )
     else:
-        images, labels = replicate((train.images, train.labels), mesh)
-        held_out = replicate(
-            (dataset.validation.images, dataset.validation.labels), mesh
+        parts = (train, dataset.validation)
+        (images, labels), held_out = replicate(
+            tuple((flat_examples(p.images, image_shape), p.labels) for p in parts), mesh
         )
     example = jnp.zeros_like(example_of(image_shape, tokens=tokens))
     variables = init_variables(
