@@ -1,11 +1,11 @@
 """Plans in processes of their own: the TPU compiler keeps memory, locks and logs."""
 
-import concurrent.futures
 import multiprocessing
 import os
-import sys
+import signal
 import tempfile
-from concurrent.futures.process import BrokenProcessPool
+import threading
+from multiprocessing.connection import Connection
 from typing import Any
 
 from churn_jax.planning.chips import Slice
@@ -29,20 +29,42 @@ class CompilerDiedError(ValueError):
     """The process that compiled ended without a result."""
 
 
-def _quietly(path: str, config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
-    """`plan` with what libtpu prints in a file; in the other process."""
+def _plan(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
     import jax
 
     from churn_jax.planning.planned import plan
 
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 2)
-    os.close(log)
     try:
         return plan(config, row, part, mesh)
     except jax.errors.JaxRuntimeError as error:  # it may not survive the way back
         said = " ".join(str(error).split())[:300]
         raise ValueError(f"the TPU compiler refuses {row}: {said}") from None
+
+
+def _quietly(answer: Connection, path: str, *work: Any) -> None:
+    """Sends a plan, or why there is none; what libtpu prints goes to a file.
+
+    In the other process. The compiler hears no signal for minutes: Ctrl-C is left to
+    the process that waits, and when that one ends, this one does.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        found: Any = _plan(*work)
+    except ValueError as error:
+        found = error
+    answer.send(found)
+    answer.close()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
@@ -59,26 +81,51 @@ def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
         CompilerDiedError: the process was ended from outside or crashed, mostly for
             memory.
     """
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        os.environ.update(_ENVIRONMENT)
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_quietly, args=(theirs, log, config, row, part, mesh)
+        )
         try:
-            context = multiprocessing.get_context("spawn")
-            with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
-                return pool.submit(_quietly, log, config, row, part, mesh).result()
-        except BrokenProcessPool as error:
+            _start(process)
+            theirs.close()
+            found = ours.recv()
+        except EOFError:
+            process.join()
             raise CompilerDiedError(
                 f"the compiler's process ended while it compiled {row} for "
-                f"{part.name}; it may lack memory on this machine: {_last_line(log)}"
-            ) from error
+                f"{part.name}: {_reason(process.exitcode, log)}"
+            ) from None
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-            sys.stderr.flush()
+            ours.close()
+            if process.pid is not None:
+                process.kill()  # has nothing more to say, or is not waited for
+                process.join()
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def _start(process: Any) -> None:
+    """Starts it with an environment in which the compiler looks for no device."""
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
+    try:
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _reason(code: int | None, log: str) -> str:
+    if code == -signal.SIGKILL:
+        return "it was killed; it may lack memory on this machine"
+    return _last_line(log)
 
 
 def _last_line(path: str) -> str:

@@ -1,0 +1,117 @@
+"""A plan's own process: its end is told, and it ends with the one that waits."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from churn_jax.planning import CompilerDiedError, Slice, plan_apart
+from churn_jax.training.partition import MeshShape
+from tests.environment import as_users_have_it
+
+SLICE = Slice.parse("v5e:1x1")
+
+
+class Dying:
+    """A study in place of one that the compiler has no memory for."""
+
+    @property
+    def train(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Refused:
+    """A study that does not fit."""
+
+    @property
+    def train(self):
+        raise ValueError("10 replicas do not fit")
+
+
+class Waiting:
+    """A study that takes minutes; says which process compiles it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    @property
+    def train(self):
+        self.path.with_suffix(".new").write_text(str(os.getpid()))
+        self.path.with_suffix(".new").rename(self.path)
+        time.sleep(100)
+
+
+def compiler(path):
+    """The number of the process that compiles, once it does."""
+    last = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < last
+        time.sleep(0.05)
+    return int(path.read_text())
+
+
+def gone(number, seconds=10):
+    last = time.monotonic() + seconds
+    while time.monotonic() < last:
+        try:
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2]
+        except OSError:
+            return True
+        if state.split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_compiler_that_was_killed_is_said():
+    before = dict(os.environ)
+    with pytest.raises(CompilerDiedError, match="v5e:1x1: it was killed; it may lack"):
+        plan_apart(Dying(), "baseline", SLICE, None)
+    assert dict(os.environ) == before
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_said_as_without_another_process():
+    with pytest.raises(ValueError, match=r"^10 replicas do not fit$"):
+        plan_apart(Refused(), "baseline", SLICE, MeshShape())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells")
+def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
+    path, found = tmp_path / "pid", []
+
+    def interrupt():
+        found.append(compiler(path))
+        found.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        plan_apart(Waiting(path), "baseline", SLICE, None)
+    thread.join()
+    assert time.monotonic() - found[1] < 10
+    assert gone(found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_compiler_does_not_outlive_the_command(tmp_path, number):
+    path = tmp_path / "pid"
+    text = (
+        "from pathlib import Path; from tests.planning import test_apart as t; "
+        f"t.plan_apart(t.Waiting(Path({str(path)!r})), 'baseline', t.SLICE, None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], env=as_users_have_it()) as one:
+        try:
+            process = compiler(path)
+        finally:
+            one.send_signal(number)
+    assert gone(process)
