@@ -126,7 +126,12 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
             "keys, coefficients": inputs,
         },
         # The next window is placed while this one is learned.
-        beside={"next window": examples, "metrics of the whole stream": metrics},
+        beside={
+            "next window": examples,
+            "metrics of the whole stream": metrics,
+            # Not while one is learned, but what is temporary then is little.
+            "a table as a checkpoint has it": state.tables,
+        },
         program=program,
         run=run,
         classes=2,

@@ -1,12 +1,12 @@
 """Rows of embedding tables: looked up, differentiated and updated without the rest.
 
-Everything here is of one device's block of the tables, inside `shard_map`: replicas on
-the leading axis, rows sharded over `data` in contiguous blocks. No operation has a
-result of the size of a table, except the two updates, which happen in place.
+Everything here is of one device's part of the tables, inside `shard_map`: a block of
+contiguous rows of each of its replicas; rows are sharded over `data`. No operation has
+a result of the size of a table, except the two updates, which happen in place.
 
-The replicas' blocks lie in one table, `[R V / shards, width]`: of a gather or a scatter
-with a replica axis XLA for TPUs makes passes over whole tables: of 3 x 3,250,000 rows
-of 24 numbers, by its own estimate, 323 million cycles instead of 51 thousand.
+The blocks lie in one table, `[R V / shards, width]`: of a gather or a scatter with a
+replica axis XLA for TPUs makes passes over whole tables: of 3 x 3,250,000 rows of 24
+numbers, by its own estimate, 323 million cycles instead of 51 thousand.
 """
 
 import itertools
@@ -21,8 +21,6 @@ from churn_jax.typing import Array
 __all__ = [
     "Summed",
     "adagrad",
-    "apart",
-    "as_one",
     "descend",
     "look_up",
     "sum_by_row",
@@ -50,16 +48,6 @@ def _within_block(ids: Array, block: int) -> Array:
     position = ids - jax.lax.axis_index(DATA) * block
     owned = (position >= 0) & (position < block)
     return jnp.where(owned, position, block)
-
-
-def as_one(tables: Array) -> Array:
-    """The replicas' blocks `[R, V / shards, width]` as one table."""
-    return tables.reshape(-1, tables.shape[-1])
-
-
-def apart(table: Array, replicas: int) -> Array:
-    """The inverse of `as_one`."""
-    return table.reshape(replicas, -1, table.shape[-1])
 
 
 def _places(table: Array, rows: Array) -> Array:

@@ -43,6 +43,11 @@ from churn_jax.training.progressive.step import (
     make_step,
     term_names,
 )
+from churn_jax.training.progressive.tables import (
+    by_replica,
+    in_step,
+    shapes_by_replica,
+)
 from churn_jax.training.run import Interrupted, Stopped, stopped_replicas
 from churn_jax.training.state import TrainState
 from churn_jax.training.writers import MetricsWriter, read_metrics
@@ -185,11 +190,13 @@ class _Loop:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
             self._tree(),
         )
+        like["state"] = shapes_by_replica(self.program.mesh, like["state"])
         try:
             restored = checkpoints.restore(like)
             if restored is not None:
                 for name, part in restored.tree.items():
                     setattr(self, name, part)
+                self.state = in_step(self.program.mesh, self.state)
                 for name, value in restored.meta["progress"].items():
                     setattr(self, name, value)
                 if restored.skipped:
@@ -371,7 +378,9 @@ class _Loop:
         )
         progress = {name: getattr(self, name) for name in names}
         progress["earlier_seconds"] = self.seconds()
+        self.state = by_replica(self.program.mesh, self.state)
         self.checkpoints.save(self.windows, self._tree(), {"progress": progress})
+        self.state = in_step(self.program.mesh, self.state)
 
     def close(self) -> None:
         if self.writer is not None:

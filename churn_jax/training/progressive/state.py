@@ -20,6 +20,7 @@ from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
+from churn_jax.training.progressive.tables import BY_REPLICA, IN_STEP, joined
 from churn_jax.training.state import Coefficients, TrainState
 from churn_jax.typing import Array, PyTree
 
@@ -99,7 +100,8 @@ class StreamState:
     Attributes:
         dense: the towers `[R, K, ...]` and, as a second group `[R, 1, ...]`, the gate,
             with all that the engine keeps per replica.
-        tables: `[R, V, width]` float32, the fused tables.
+        tables: `[R V, width]` float32, the fused tables as the step takes them; a
+            checkpoint has them as `tables.by_replica` returns them.
         accumulators: AdaGrad's, likewise; `()` for plain gradient descent.
     """
 
@@ -110,8 +112,7 @@ class StreamState:
     @classmethod
     def specs(cls) -> "StreamState":
         """How each field lies on the mesh: rows of the tables over `data`."""
-        table: Any = P(REPLICA, DATA)
-        return cls(dense=TrainState.specs(), tables=table, accumulators=table)
+        return cls(dense=TrainState.specs(), tables=IN_STEP, accumulators=IN_STEP)
 
 
 @struct.dataclass
@@ -223,7 +224,7 @@ def init_stream(
     scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
     scale = jnp.broadcast_to(scale, (config.replicas,))
     towers, tables, accumulators = _makers(program)
-    table = tables(keys, scale)
+    table = joined(program.mesh)(tables(keys, scale))
     squares: PyTree = ()
     if config.optimizer.name == "adagrad":
         squares = accumulators(table)
@@ -269,11 +270,11 @@ def _makers(program: StreamProgram):
         return jnp.full(table.shape, start, jnp.float32)
 
     slots = NamedSharding(program.mesh, P(REPLICA, MEMBER))
-    rows = NamedSharding(program.mesh, P(REPLICA, DATA))
+    drawn, kept = (NamedSharding(program.mesh, spec) for spec in (BY_REPLICA, IN_STEP))
     return (
         jax.jit(towers, out_shardings=slots),
-        jax.jit(tables, out_shardings=rows),
-        jax.jit(accumulators, out_shardings=rows),
+        jax.jit(tables, out_shardings=drawn),
+        jax.jit(accumulators, out_shardings=kept),
     )
 
 

@@ -4,7 +4,6 @@ Written for the replicas of one device inside one `shard_map`, as the engine's s
 The forward pass that scores a batch is the one whose gradient is taken.
 """
 
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from churn_jax.training.gradients import checked_memory
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive.embeddings import (
     adagrad,
-    apart,
-    as_one,
     descend,
     look_up,
     sum_by_row,
@@ -193,12 +190,6 @@ def _rows(program: StreamProgram, state, ids: Array) -> Array:
     return look_up(state.tables, ids + offsets[None, None])
 
 
-def _mapped_tables(state: StreamState, function) -> StreamState:
-    """With the tables, and what their optimiser keeps, in another form."""
-    tables, accumulators = jax.tree.map(function, (state.tables, state.accumulators))
-    return dataclasses.replace(state, tables=tables, accumulators=accumulators)
-
-
 def _batches(program: StreamProgram, mask: Array) -> Array:
     """How many batches hold an example."""
     valid = jnp.sum((mask > 0).astype(jnp.int32))
@@ -227,8 +218,6 @@ def _everyones(alive: Array) -> Array:
 
 def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
     """Learns a window; `(state, metrics, scores [R, W])`."""
-    replicas = state.tables.shape[0]
-    state = _mapped_tables(state, as_one)
     warm = number < program.warm_windows
     inputs = inputs.of_window(warm)
     order = jax.vmap(window_order, (0, None, None))(
@@ -263,7 +252,6 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
     state, scores = jax.lax.fori_loop(
         0, _batches(program, window.mask), body, (state, scores)
     )
-    state = _mapped_tables(state, lambda table: apart(table, replicas))
     scores = _put_back(scores, order)
     counted = jnp.where(warm, jnp.zeros_like(window.mask), window.mask)
     metrics = metrics.update(
@@ -274,8 +262,7 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
 
 def _local_scores(program: StreamProgram, state, metrics, inputs, window):
     """Scores a window and learns nothing; `(metrics, scores [R, W])`."""
-    replicas = state.tables.shape[0]
-    state = _mapped_tables(state, as_one)
+    replicas = state.dense.alive.shape[0]
     order = jnp.broadcast_to(
         jnp.arange(program.window, dtype=jnp.int32), (replicas, program.window)
     )

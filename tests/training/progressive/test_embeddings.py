@@ -13,8 +13,6 @@ from churn_jax.training.partition import DATA, REPLICA, MeshShape, make_mesh
 from churn_jax.training.progressive.embeddings import (
     _sorted_fields,
     adagrad,
-    apart,
-    as_one,
     descend,
     look_up,
     sum_by_row,
@@ -44,15 +42,15 @@ def on_mesh(shards, kind="adagrad"):
     """`(tables, accumulators, ids, cotangents, alive, rate) -> rows and new tables`."""
 
     def local(tables, accumulators, ids, cotangents, alive, rate):
-        replicas, block, _ = tables.shape
-        tables, accumulators = as_one(tables), as_one(accumulators)
+        shape = tables.shape
+        tables, accumulators = (t.reshape(-1, WIDTH) for t in (tables, accumulators))
         rows = look_up(tables, ids + jnp.asarray(OFFSETS)[None, None])
-        summed = sum_by_row(cotangents, ids, alive, sizes=SIZES, block=block)
+        summed = sum_by_row(cotangents, ids, alive, sizes=SIZES, block=shape[1])
         if kind == "adagrad":
             moved = adagrad(tables, accumulators, summed, rate)
         else:
             moved = descend(tables, summed, rate), accumulators
-        return rows, *(apart(table, replicas) for table in moved)
+        return rows, *(table.reshape(shape) for table in moved)
 
     table, batch = P(REPLICA, DATA), P(REPLICA, DATA)
     mesh = make_mesh(MeshShape(1, 1, shards))

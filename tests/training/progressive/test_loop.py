@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax.methods import ERM, AntiDistillation
-from churn_jax.training import Interrupted, Seeds
+from churn_jax.training import Interrupted, MeshShape, Seeds
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.progressive import load_result, run_stream
 from churn_jax.training.progressive.loop import segment_length
@@ -121,6 +121,26 @@ def test_a_stream_that_stopped_goes_on_as_if_it_had_not(tmp_path):
     assert_same(run_stream(run, stream, folder), whole)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["examples"] for line in lines] == [32, 64, 90]
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_with_fewer_devices(tmp_path):
+    """Four devices, then two, then one: tables lie in another order on each."""
+    runs = [
+        tiny_run(replicas=4, seeds=VARIED, mesh=MeshShape(*axes))
+        for axes in ((2, 1, 2), (1, 1, 2), (1, 1, 1))
+    ]
+    stream = ArrayStream(count=70)
+    whole = run_stream(runs[-1], stream)
+    for run in runs[:-1]:
+        halt = StopAfter(2)
+        with pytest.raises(Interrupted):
+            run_stream(run, stream, tmp_path, on_progress=halt, stop=halt.event)
+    result = run_stream(runs[-1], stream, tmp_path)
+    assert [line["examples"] for line in result.curve] == [16, 32, 48, 64, 70]
+    for name, value in whole.totals.items():
+        # Sums of gradients and of scores are added in another order.
+        np.testing.assert_allclose(result.totals[name], value, rtol=1e-4, err_msg=name)
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):

@@ -70,12 +70,17 @@ def learned(run, stream, quick_to_compile):
     return learn(run, stream)
 
 
+def of_replica(run, table, r):
+    """One replica's table; on one device they lie one after another."""
+    return table.reshape(run.config.replicas, -1, table.shape[-1])[r]
+
+
 def dense_replica(run, program, inputs, state, stream, r):
     """One replica by autodiff and optax over whole tables, batch after batch."""
     model, network = run.model, ClickNetwork(run.model)
     method = jax.tree.map(lambda x: x[r], inputs.coefficients.method)
     params = {
-        "table": state.tables[r],
+        "table": of_replica(run, state.tables, r),
         "towers": jax.tree.map(lambda x: x[r], state.dense.params[0]),
     }
     optimizer = optax.adagrad(RATE, initial_accumulator_value=0.1, eps=1e-7)
@@ -126,8 +131,9 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned, r):
     program, inputs, before, after, scores, _ = learned
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
-    np.testing.assert_allclose(after.tables[r], params["table"], **close)
-    np.testing.assert_allclose(after.accumulators[r], squares, **close)
+    table, kept = (of_replica(run, t, r) for t in (after.tables, after.accumulators))
+    np.testing.assert_allclose(table, params["table"], **close)
+    np.testing.assert_allclose(kept, squares, **close)
     towers = jax.tree.map(lambda x: x[r], after.dense.params[0])
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, **close), towers, params["towers"]
@@ -178,8 +184,8 @@ def test_eight_devices_learn_what_one_learns(run, stream, learned):
     wide = dataclasses.replace(run, config=config)
     _, _, _, spread, spread_scores, spread_figures = learn(wide, stream)
     # 18 rows, padded to 64: sixteen on each of four devices.
-    assert spread.tables.shape == alone.tables.shape == (2, 64, 8)
-    assert spread.tables.sharding.shard_shape(spread.tables.shape) == (1, 16, 8)
+    assert spread.tables.shape == alone.tables.shape == (2 * 64, 8)
+    assert spread.tables.sharding.shard_shape(spread.tables.shape) == (16, 8)
     close = {"rtol": 2e-5, "atol": 1e-6}
     for a, b in zip(spread_scores, scores, strict=True):
         np.testing.assert_allclose(a, b, **close)
