@@ -71,7 +71,7 @@ def gone(number, seconds=10):
 def test_a_compiler_that_was_killed_is_said():
     before = dict(os.environ)
     with pytest.raises(CompilerDiedError, match="v5e:1x1: it was killed; it may lack"):
-        plan_apart(Dying(), "baseline", SLICE, None)
+        plan_apart(Dying(), "baseline", SLICE, MeshShape())
     assert dict(os.environ) == before
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        plan_apart(Waiting(path), "baseline", SLICE, None)
+        plan_apart(Waiting(path), "baseline", SLICE, MeshShape())
     thread.join()
     assert time.monotonic() - found[1] < 10
     assert gone(found[0])
@@ -106,8 +106,8 @@ def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
 def test_a_compiler_does_not_outlive_the_command(tmp_path, number):
     path = tmp_path / "pid"
     text = (
-        "from pathlib import Path; from tests.planning import test_apart as t; "
-        f"t.plan_apart(t.Waiting(Path({str(path)!r})), 'baseline', t.SLICE, None)"
+        "from pathlib import Path; from tests.planning.test_apart import *; "
+        f"plan_apart(Waiting(Path({str(path)!r})), 'baseline', SLICE, MeshShape())"
     )
     with subprocess.Popen([sys.executable, "-c", text], env=as_users_have_it()) as one:
         try:
