@@ -24,22 +24,26 @@ class Chip:
         name: as in the name of a topology.
         kind: as `jax.Device.device_kind` has it.
         hbm: bytes of memory.
+        room: bytes of it that the compiler gives to a program.
         flops: peak operations per second in bfloat16.
         bandwidth: bytes per second between chip and memory.
         link: bytes per second that one link to a neighbour carries in one direction.
         clock: cycles per second.
         dims: of the grid of chips, 2 or 3.
+        side: chips along the longest side that a slice can have.
         devices: per chip.
     """
 
     name: str
     kind: str
     hbm: int
+    room: int
     flops: float
     bandwidth: float
     link: float
     clock: float
     dims: int
+    side: int
     devices: int = 1
 
 
@@ -48,7 +52,9 @@ _GIB, _TERA, _GIGA = 2**30, 1e12, 1e9
 # Memory, peak arithmetic, memory bandwidth and interconnect are those of the pages "TPU
 # v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs. The interconnect
 # is given there per chip in Gbps (2400, 1600, 4800, 3584), and is shared here among the
-# links of a chip, four in a grid of two dimensions and six in one of three.
+# links of a chip, four in a grid of two dimensions and six in one of three. A slice has
+# at most 16 x 16 chips (v5e, v6e), 16 x 16 x 16 (v4) or 16 x 16 x 24 (v5p). The room is
+# what the compiler names where it refuses a program that is too large.
 #
 # The clock is derived: peak arithmetic over 2 x the multiplications of one cycle, which
 # are 4 or 8 units of 128 x 128 (v5e; v4 and v5p), or 4 times 256 x 256 (v6e). With it
@@ -60,42 +66,50 @@ CHIPS = {
         name="v4",
         kind="TPU v4",
         hbm=16 * _GIB,
+        room=int(15.25 * _GIB),
         flops=137.5 * _TERA,
         bandwidth=614 * _GIGA,
         link=2400 / 8 / 6 * _GIGA,
         clock=1.05e9,
         dims=3,
+        side=16,
         devices=2,
     ),
     "v5e": Chip(
         name="v5e",
         kind="TPU v5 lite",
         hbm=16 * _GIB,
+        room=int(15.75 * _GIB),
         flops=197 * _TERA,
         bandwidth=819 * _GIGA,
         link=1600 / 8 / 4 * _GIGA,
         clock=1.5e9,
         dims=2,
+        side=16,
     ),
     "v5p": Chip(
         name="v5p",
         kind="TPU v5",
         hbm=95 * _GIB,
+        room=95 * _GIB,
         flops=459 * _TERA,
         bandwidth=2765 * _GIGA,
         link=4800 / 8 / 6 * _GIGA,
         clock=1.75e9,
         dims=3,
+        side=24,
     ),
     "v6e": Chip(
         name="v6e",
         kind="TPU v6 lite",
         hbm=32 * _GIB,
+        room=int(31.25 * _GIB),
         flops=918 * _TERA,
         bandwidth=1640 * _GIGA,
         link=3584 / 8 / 4 * _GIGA,
         clock=1.75e9,
         dims=2,
+        side=16,
     ),
 }
 
@@ -142,6 +156,11 @@ class Slice:
             raise ValueError(
                 f"topology {name!r}: {kind} has a grid of {chip.dims} dimensions; got "
                 f"{len(sizes)}"
+            )
+        if max(sizes) > chip.side:
+            raise ValueError(
+                f"topology {name!r}: no side of a {kind} slice has more than "
+                f"{chip.side} chips"
             )
         # Chips come in hosts of 2 x 2; smaller slices are parts of one.
         if max(sizes) > 2 and any(size % 2 for size in sizes[:2]):

@@ -19,6 +19,8 @@ __all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
 # Ours: no vendor gives it. Time from one chip to the next beside that of the bytes.
 HOP_SECONDS = 1e-6
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+# How a refusal begins that no mesh of fewer devices can escape.
+ALL_DEVICES = "the compiler wants a mesh of all"
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -57,8 +59,8 @@ class Plan:
         batch_size: of one replica, over all data shards.
         updates: that one call of the step makes.
         fits: whether the compiler found room for it, with what lies beside.
-        refusal: the compiler's words where it did not; other numbers are then 0.
-        hbm: bytes of one device.
+        refusal: why the compiler refused it; other numbers are then 0.
+        hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
         beside: likewise, of what lies there while the step runs.
         flops: operations of one device per update, as the compiler counts them.
@@ -163,9 +165,11 @@ def ring_seconds(
     """Estimated time of one collective on a ring of devices, both ways round.
 
     `2 (g - 1) / g` of the bytes leave every one of g devices in a reduction that all
-    know the result of, `(g - 1) / g` in one of its halves, over two links; besides, a
-    message passes half of the ring, twice or once, a microsecond from chip to chip.
-    Devices that fill a grid pass it along its sides, one after another.
+    know the result of, `(g - 1) / g` in one of its halves, over two links; two devices
+    have but one. What all send to all passes a quarter of the ring, and what one sends
+    to another takes one way. Besides, a message passes half of the ring, twice or once,
+    a microsecond from chip to chip. Devices that fill a grid pass it along its sides,
+    one after another.
 
     Args:
         kind: of HLO.
@@ -180,16 +184,19 @@ def ring_seconds(
     """
     if devices < 2:
         return 0.0
-    share = (devices - 1) / devices
+    share, links = (devices - 1) / devices, 1 if devices == 2 else 2
     if kind == "all-reduce":
         sent, turns = 2 * share * yielded, 2
     elif kind == "reduce-scatter":
         sent, turns = (devices - 1) * yielded, 1
+    elif kind in ("all-to-all", "ragged-all-to-all"):
+        sent, turns = max(share, devices / 4) * yielded, 1
     elif kind in ("collective-permute", "collective-broadcast"):
-        sent, turns = float(yielded), 1
+        sent, turns, links = float(yielded), 1, 1
     else:
         sent, turns = share * yielded, 1
-    return sent / (2 * link) + turns * dims * devices ** (1 / dims) / 2 * HOP_SECONDS
+    hops = turns * dims * devices ** (1 / dims) / 2
+    return sent / (links * link) + hops * HOP_SECONDS
 
 
 def _communication(
@@ -283,7 +290,7 @@ def estimate(
         "batch_size": config.batch_size,
         "updates": step.updates,
         "open_turns": step.open_turns,
-        "hbm": chip.hbm,
+        "hbm": chip.room,
         "peak": chip.flops,
         "useful": useful,
         "versions": _versions(),
@@ -293,7 +300,8 @@ def estimate(
     try:
         compiled = step.jitted.lower(*step.arguments).compile()
     except jax.errors.JaxRuntimeError as error:
-        if (refusal := _no_room(str(error))) is None:
+        refusal = _no_room(str(error)) or _idle(str(error), part, step)
+        if refusal is None:
             raise
         needed = {name: shard_bytes(tree) for name, tree in step.parts.items()}
         return Plan(
@@ -322,7 +330,7 @@ def estimate(
     cost = compiled.cost_analysis() or {}
     return Plan(
         **common,
-        fits=used <= chip.hbm,
+        fits=used <= chip.room,
         refusal="",
         memory=memory,
         # The compiler counts a loop's body once, which is one update.
@@ -350,3 +358,13 @@ def _no_room(message: str) -> str | None:
     if "RESOURCE_EXHAUSTED" in message:
         return f"the compiler finds no room: {' '.join(message.split())[:200]}"
     return None
+
+
+def _idle(message: str, part: Slice, step: Step) -> str | None:
+    """The compiler's complaint that devices of the slice are left out."""
+    if "should include all slice devices" not in message:
+        return None
+    return (
+        f"{ALL_DEVICES} {part.devices} devices of such a slice, and this one has "
+        f"{step.program.mesh.size}"
+    )

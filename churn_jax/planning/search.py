@@ -8,7 +8,7 @@ from churn_jax.models.backend import compiling_for
 from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
 from churn_jax.planning.datasets import row_sizes
-from churn_jax.planning.estimate import Plan
+from churn_jax.planning.estimate import ALL_DEVICES, Plan
 from churn_jax.planning.meshes import Candidate, ranked, ranked_stream, row_load
 from churn_jax.planning.planned import useful_flops
 from churn_jax.planning.steps import without_weights
@@ -87,11 +87,14 @@ def search(
     """
     waiting = likely_meshes(config, row, part)
     plans: list[Plan] = []
-    for _ in range(2):
-        batch, waiting = waiting[:many], waiting[many:]
-        for number, candidate in enumerate(batch, 1):
-            on_mesh(candidate.mesh, number, len(batch))
+    for limit in (many, 2 * many):
+        while waiting and len(plans) < limit:
+            candidate, *waiting = waiting
+            left = min(limit, len(plans) + 1 + len(waiting))
+            on_mesh(candidate.mesh, len(plans) + 1, left)
             plans.append(plan(config, row, part, candidate.mesh))
+            if plans[-1].refusal.startswith(ALL_DEVICES):
+                waiting = [one for one in waiting if not one.idle]
         if any(one.fits for one in plans):
             break
     best = max((one for one in plans if one.fits), key=lambda p: p.rate, default=None)
@@ -100,9 +103,10 @@ def search(
 
 def _why(plans: list[Plan], best: Plan | None, part: Slice) -> str:
     if best is None:
+        said = next((f" ({one.refusal})" for one in plans if one.refusal), "")
         return (
-            f"none of {len(plans)} meshes fits; take more chips, fewer replicas or a "
-            "smaller batch, or --model.remat where the network has it"
+            f"none of {len(plans)} meshes fits{said}; take more chips, fewer replicas "
+            "or a smaller batch, or --model.remat where the network has it"
         )
     text = ",".join(f"{axis}={count}" for axis, count in best.mesh.items())
     reasons = []

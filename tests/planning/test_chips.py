@@ -35,6 +35,7 @@ def test_a_slice_has_the_chips_of_its_grid_and_a_v4_two_cores_each(
         ("v5e:0x4", "lacks its grid"),
         ("v5e:2x2x1", "grid of 2 dimensions; got 3"),
         ("v4:2x2", "grid of 3 dimensions; got 2"),
+        ("v5e:4x32", "no side of a v5e slice has more than 16 chips"),
         ("v5e:3x4", "first two sizes must be even"),
     ],
 )
@@ -49,6 +50,12 @@ def test_the_clock_is_peak_arithmetic_over_the_units_multiplications(name):
     chip = CHIPS[name]
     units = {"v4": 4, "v5e": 4, "v5p": 8, "v6e": 16}[name]
     assert 2 * units * 128**2 * chip.clock == pytest.approx(chip.flops, rel=0.01)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_a_program_may_use_nearly_all_of_the_memory(name):
+    chip = CHIPS[name]
+    assert 0.95 * chip.hbm < chip.room <= chip.hbm
 
 
 def test_without_libtpu_it_is_said_how_to_install_it(monkeypatch):

@@ -85,7 +85,6 @@ def test_a_plan_is_json_with_what_follows_from_it():
         ("all-gather", 8_000_000, 6e6 / 2e9 + 2e-6),
         # A device is left with a quarter of what was reduced.
         ("reduce-scatter", 2_000_000, 6e6 / 2e9 + 2e-6),
-        ("collective-permute", 8_000_000, 8e6 / 2e9 + 2e-6),
     ],
 )
 def test_a_ring_by_hand(kind, yielded, seconds):
@@ -96,6 +95,26 @@ def test_devices_that_fill_a_grid_pass_it_along_its_sides():
     """256 chips: half of two rings of 16, there and back, instead of one of 256."""
     assert ring_seconds("all-reduce", 0, 256, 1e9) == pytest.approx(256e-6)
     assert ring_seconds("all-reduce", 0, 256, 1e9, dims=2) == pytest.approx(32e-6)
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather"])
+def test_two_devices_have_one_link_between_them(kind):
+    """A ring of two is no ring: what leaves a device takes the one link it has."""
+    turns = 2 if kind == "all-reduce" else 1
+    found = ring_seconds(kind, 8_000_000, 2, 1e9)
+    assert found == pytest.approx(turns * (4e6 / 1e9 + 1e-6))
+
+
+def test_an_exchange_of_all_with_all_passes_a_quarter_of_the_ring():
+    """16 devices of 1 MB each: a message passes 4 chips on average, either way."""
+    found = ring_seconds("all-to-all", 1_000_000, 16, 1e9)
+    assert found == pytest.approx(16e6 / 4 / 2e9 + 8e-6)
+
+
+def test_a_permutation_takes_one_link():
+    assert ring_seconds("collective-permute", 8_000_000, 4, 1e9) == pytest.approx(
+        8e6 / 1e9 + 2e-6
+    )
 
 
 def test_one_device_moves_nothing():

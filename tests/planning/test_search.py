@@ -6,6 +6,7 @@ import pytest
 
 from churn_jax.planning import Slice, mesh_name, scaling, scaling_svg, scaling_text
 from churn_jax.planning import search as find
+from churn_jax.planning.estimate import ALL_DEVICES
 from churn_jax.planning.scaling import grown
 from churn_jax.planning.search import likely_meshes
 from churn_jax.planning.shown import comparison, plan_text
@@ -71,9 +72,31 @@ def test_where_the_first_ones_do_not_fit_others_are_tried():
     assert "1 of 2 meshes do not fit" in found.why
 
 
+def test_where_all_devices_must_take_part_meshes_with_idle_ones_are_left_out():
+    """Ten replicas on 32 chips: the likeliest mesh uses 20, and v5e refuses that."""
+    whole, part = fake(), Slice.parse("v5e:4x8")
+
+    def plan(config, row, part, mesh):
+        if mesh.size == part.devices:
+            return whole(config, row, part, mesh)
+        return made(fits=False, refusal=f"{ALL_DEVICES} 32 devices", updates=0)
+
+    tried = []
+    found = find(
+        DIGITS,
+        "baseline",
+        part,
+        on_mesh=lambda mesh, *numbers: tried.append((mesh.size, *numbers)),
+        plan=plan,
+    )
+    assert tried == [(20, 1, 3), (32, 2, 3), (32, 3, 3)]
+    assert found.best is not None and found.best.devices == 32
+
+
 def test_where_none_fits_it_is_said_what_may_help():
     found = find(DIGITS, "baseline", SLICE, plan=fake(fits=lambda mesh: False))
     assert found.best is None
+    assert "meshes fits (the compiler finds no room: 20 GiB of 15)" in found.why
     assert "take more chips, fewer replicas or a smaller batch" in found.why
     assert "|   no |" in comparison(found.plans)
 
