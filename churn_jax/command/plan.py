@@ -171,6 +171,7 @@ def plan(argv: Sequence[str]) -> int:
     import jax
 
     from churn_jax.planning import check_compiler, default_row
+    from churn_jax.planning.scaling import GROW
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
 
@@ -184,6 +185,10 @@ def plan(argv: Sequence[str]) -> int:
         )
     if options.svg is not None and len(slices) == 1:
         raise ValueError("--svg is of several topologies, as in v5e:1x1,2x2,4x4")
+    if options.grow not in GROW:
+        raise ValueError(f"--grow must be one of {', '.join(GROW)}; got {options.grow}")
+    for option, path in (("--json", options.json), ("--svg", options.svg)):
+        _check_file(option, path)  # now, and not after minutes of compiling
     row = options.row or default_row(config)
     config.spec(row)
     check_compiler()
@@ -192,6 +197,15 @@ def plan(argv: Sequence[str]) -> int:
     if meshed:
         return _one(config, row, slices[0], options)
     return _several(config, row, slices[0], options)
+
+
+def _check_file(option: str, path: Path | None) -> None:
+    if path is None:
+        return
+    if path.name in ("", "-") or path.is_dir():
+        raise ValueError(f"{option} needs the name of a file; got {path}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
 
 
 def _write(path: Path | None, found: Any) -> None:
