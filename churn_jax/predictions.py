@@ -85,6 +85,12 @@ class Predictions:
         _check_finite(self.logits, self.ids, self.stopped)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """`(R, N, C)` of the logits."""
+        runs, examples, classes = self.logits.shape
+        return runs, examples, classes
+
+    @property
     def stopped(self) -> tuple[int, ...]:
         """Runs that `meta` marks as stopped before the end, in ascending order."""
         return stopped_runs(self.meta, self.logits.shape[0])

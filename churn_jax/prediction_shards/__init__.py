@@ -9,6 +9,9 @@ such a folder:
     ids-00000-of-00002.npy          [n], of all shards together every id once
     labels-00000-of-00002.npy       [n]
     logits-00000-of-00002.npy       [R, n, C]
+    order.npy                       [N], which row each example of a split is; optional
+
+`load_stored` reads such a folder or a file of predictions, whichever is there.
 """
 
 from churn_jax.prediction_shards.folder import (
@@ -16,15 +19,35 @@ from churn_jax.prediction_shards.folder import (
     ShardedPredictions,
     read_shards,
     write_index,
+    write_order,
 )
 from churn_jax.prediction_shards.rows import ShardedRows
+from churn_jax.prediction_shards.stored import (
+    WHOLE_BYTES,
+    MappedPredictions,
+    TooLargeError,
+    fits_whole,
+    is_stored,
+    load_stored,
+    load_whole,
+    shards_beside,
+)
 from churn_jax.prediction_shards.writer import ShardWriter
 
 __all__ = [
     "INDEX",
+    "WHOLE_BYTES",
+    "MappedPredictions",
     "ShardWriter",
     "ShardedPredictions",
     "ShardedRows",
+    "TooLargeError",
+    "fits_whole",
+    "is_stored",
+    "load_stored",
+    "load_whole",
     "read_shards",
+    "shards_beside",
     "write_index",
+    "write_order",
 ]

@@ -8,9 +8,18 @@ import numpy as np
 
 from churn_jax.predictions import PredictionsError
 
-__all__ = ["INDEX", "as_ids", "as_labels", "read_array", "shard_path", "stored_dtype"]
+__all__ = [
+    "INDEX",
+    "ORDER",
+    "as_ids",
+    "as_labels",
+    "read_array",
+    "shard_path",
+    "stored_dtype",
+]
 
 INDEX = "index.json"
+ORDER = "order.npy"
 
 
 def shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:

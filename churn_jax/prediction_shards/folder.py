@@ -11,6 +11,7 @@ import numpy as np
 
 from churn_jax.prediction_shards.files import (
     INDEX,
+    ORDER,
     as_ids,
     as_labels,
     read_array,
@@ -19,7 +20,14 @@ from churn_jax.prediction_shards.files import (
 from churn_jax.prediction_shards.rows import ShardedRows
 from churn_jax.predictions import PredictionsError, replace_file
 
-__all__ = ["INDEX", "ShardedPredictions", "read_shards", "write_index"]
+__all__ = [
+    "INDEX",
+    "ShardedPredictions",
+    "read_order",
+    "read_shards",
+    "write_index",
+    "write_order",
+]
 
 _FORMAT = "churn_jax prediction shards"
 _VERSION = 1
@@ -81,6 +89,65 @@ def write_index(
     with replace_file(folder / INDEX) as file:
         file.write(text.encode())
     return folder / INDEX
+
+
+def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
+    """Keeps the order that examples had before processes shared them.
+
+    Called before `write_index`. Nobody needs it who joins predictions by their ids;
+    several folders of one split are compared row by row with it.
+
+    Args:
+        folder: of the shards, all closed.
+        shards: how many there are.
+        ids: `[N]` of all examples in that order.
+
+    Returns:
+        The path of `order.npy`, `[N]`: where each of `ids` is, shard after shard.
+
+    Raises:
+        PredictionsError: the shards are of other examples.
+    """
+    folder, ids = Path(folder), as_ids(ids)
+    paths = [shard_path(folder, "ids", shard, shards) for shard in range(shards)]
+    there = np.concatenate([as_ids(read_array(path)) for path in paths])
+    if len(there) == len(ids):
+        sorting = np.argsort(there)
+        place = np.searchsorted(there, ids, sorter=sorting)
+        order = sorting[np.minimum(place, len(ids) - 1)]
+        if np.array_equal(there[order], ids):
+            with replace_file(folder / ORDER) as file:
+                np.save(file, order, allow_pickle=False)
+            return folder / ORDER
+    raise PredictionsError(
+        f"{folder}: the shards have {len(there)} examples, which are not the "
+        f"{len(ids)} that were shared"
+    )
+
+
+def read_order(folder: str | os.PathLike, examples: int) -> np.ndarray | None:
+    """What `write_order` has kept.
+
+    Args:
+        folder: of the shards.
+        examples: N.
+
+    Returns:
+        `[N]` integers; None where examples are in their order.
+
+    Raises:
+        PredictionsError: the file is damaged, or of other shards.
+    """
+    path = Path(folder) / ORDER
+    if not path.is_file():
+        return None
+    try:
+        order = read_array(path)
+    except PredictionsError as error:
+        raise PredictionsError(f"{folder}: {error}") from error
+    if order.dtype.kind in "iu" and np.array_equal(np.sort(order), np.arange(examples)):
+        return order
+    raise PredictionsError(f"{folder}: {ORDER} is no order of {examples} examples")
 
 
 def read_shards(folder: str | os.PathLike) -> ShardedPredictions:

@@ -9,6 +9,7 @@ import numpy as np
 
 from churn_jax.prediction_shards.files import (
     INDEX,
+    ORDER,
     as_ids,
     as_labels,
     shard_path,
@@ -23,9 +24,9 @@ class ShardWriter:
     """Writes one shard batch by batch; memory holds one batch.
 
     The rows go to a temporary file that takes its name in `close`, so a writer that is
-    killed leaves no half shard. An index that is there is removed first: it spoke of
-    the shards before. Used as a context manager, it closes itself, and after an error
-    leaves nothing.
+    killed leaves no half shard. An index and an order that are there are removed first:
+    they spoke of the shards before. Used as a context manager, it closes itself, and
+    after an error leaves nothing.
 
     Args:
         folder: of all shards; made if it is not there.
@@ -83,7 +84,8 @@ class ShardWriter:
         self._dtype = stored_dtype(dtype)
         self._folder, self._number = Path(folder), (shard, shards)
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / INDEX).unlink(missing_ok=True)
+        for name in (INDEX, ORDER):
+            (self._folder / name).unlink(missing_ok=True)
         self._done = 0
         self._open = contextlib.ExitStack()
         path = shard_path(self._folder, "logits", *self._number)

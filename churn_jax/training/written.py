@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.data.splits import Split
-from churn_jax.prediction_shards import ShardWriter, write_index
+from churn_jax.prediction_shards import ShardWriter, write_index, write_order
 from churn_jax.predictions import PredictionsError
 from churn_jax.training.feed import Stream
 from churn_jax.training.partition import (
@@ -24,6 +24,8 @@ from churn_jax.training.partition import (
     replicate,
 )
 from churn_jax.training.predictions import make_predict, predict_batches
+from churn_jax.training.program import Program
+from churn_jax.training.resident import flat_examples
 from churn_jax.training.run import Trained
 
 __all__ = ["Share", "write_predictions", "write_share"]
@@ -124,7 +126,7 @@ def write_predictions(
     batches = predict_batches(
         make_predict(program, trained.run.method, streamed=streamed),
         trained.chunks(weights),
-        Stream(part, reading) if streamed else replicate(part.images, program.mesh),
+        _examples(part, program, reading),
         program.mesh,
         batch_size=trained.run.config.eval_batch_size,
     )
@@ -141,6 +143,8 @@ def write_predictions(
     anywhere = any_process(failed is not None)
     if failed is None and not anywhere and jax.process_index() == 0:
         try:
+            if jax.process_count() > 1:
+                write_order(folder, jax.process_count(), part.ids)
             write_index(folder, jax.process_count(), meta)
         except (PredictionsError, OSError) as error:
             failed = error
@@ -152,6 +156,14 @@ def write_predictions(
             f"{folder}: another process could not write its shard; it says why"
         )
     return folder
+
+
+def _examples(part: Split | StreamedSplit, program: Program, reading: Reading):
+    """What `predict_batches` takes examples from."""
+    if isinstance(part, StreamedSplit):
+        return Stream(part, reading)
+    rows = flat_examples(part.images, program.example_shape)
+    return replicate(rows, program.mesh)
 
 
 def write_share(
