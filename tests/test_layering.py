@@ -37,7 +37,8 @@ BELOW = {
         "prediction_shards",
     ),
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
-    "reports": ("metrics", "predictions", "analysis"),  # tests of significance
+    # tests of significance
+    "reports": ("metrics", "predictions", "prediction_shards", "analysis"),
     "comparison": (
         "reports",  # pages
         "analysis",

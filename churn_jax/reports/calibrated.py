@@ -19,7 +19,8 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
-from churn_jax.predictions import Predictions, PredictionsError, load_predictions
+from churn_jax.prediction_shards import TooLargeError, load_whole
+from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.artefacts import (
     TEST,
     VALIDATION,
@@ -68,6 +69,7 @@ def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
 
     Raises:
         ReportError: not a study's folder, or no method has predictions of both splits.
+        TooLargeError: predictions are in shards that do not fit into memory.
     """
     study = read_study(run_dir)
     rows: list[CalibratedRow] = []
@@ -75,8 +77,10 @@ def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
     for method in study.methods:
         folder = study.method_folder(method.name)
         try:
-            validation = load_predictions(folder / VALIDATION)
-            test = load_predictions(folder / TEST)
+            validation = load_whole(folder / VALIDATION)
+            test = load_whole(folder / TEST)
+        except TooLargeError:
+            raise
         except (PredictionsError, FileNotFoundError):
             continue
         row, left_out = _row(method, validation, test)

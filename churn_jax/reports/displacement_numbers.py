@@ -21,7 +21,8 @@ from churn_jax.analysis import (
     top_k_share,
 )
 from churn_jax.class_sets import known_classes
-from churn_jax.predictions import check_comparable, load_predictions
+from churn_jax.prediction_shards import is_stored, load_whole
+from churn_jax.predictions import check_comparable
 from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
 from churn_jax.reports.displacement_norms import (
     DisplacementOptions,
@@ -105,9 +106,10 @@ def read_networks(study: StudyInfo, rows: Sequence[str]) -> dict[str, Networks]:
     Raises:
         ReportError: there is no such row, its predictions are missing, or the rows
             share too few classes or no example.
-        PredictionsError: a file cannot be read, or holds other examples.
+        PredictionsError: a file cannot be read, holds other examples, or stands for
+            shards that do not fit into memory.
     """
-    found = {row: load_predictions(_file_of(study, row)) for row in rows}
+    found = {row: load_whole(_file_of(study, row)) for row in rows}
     first = next(iter(found.values()))
     for other in found.values():
         check_comparable(first, other)
@@ -152,7 +154,7 @@ def _file_of(study: StudyInfo, row: str) -> Path:
         hint = f"did you mean {close[0]}?" if close else f"rows: {', '.join(names)}"
         raise ReportError(f"{study.folder} has no row {row!r}; {hint}")
     path = study.method_folder(row) / TEST
-    if not path.is_file():
+    if not is_stored(path):
         raise ReportError(f"{path} does not exist; has the row {row} finished?")
     return path
 

@@ -7,7 +7,7 @@ as one set, the prediction differences of the second paper.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,15 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.analysis.significance import jackknife_stderr
 
-__all__ = ["Estimate", "over_pairs", "over_runs", "over_sets"]
+__all__ = [
+    "BLOCK_NUMBERS",
+    "Estimate",
+    "of_set_sums",
+    "over_pairs",
+    "over_runs",
+    "over_sets",
+    "set_sums",
+]
 
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
@@ -97,18 +105,46 @@ def over_sets(
         array([nan, nan])
     """
     runs, examples, num_classes = logits.shape
+    size = max(1, BLOCK_NUMBERS // (runs * num_classes))
+    starts = range(0, examples, size) if runs > 1 else ()
+    parts = (slice(start, start + size) for start in starts)
+    found = (set_sums(logits[:, part], labels[part]) for part in parts)
+    return of_set_sums(found, runs, examples)
+
+
+def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """What one block of examples adds to the numbers of sets of runs.
+
+    Args:
+        logits: `[R, b, C]` of two runs or more.
+        labels: `[b]` class ids below C.
+
+    Returns:
+        Sums over the block: of all runs, then without each, `[R + 1]`; of two runs
+        `[1]`.
+    """
+    values = jax.device_get(_set_values(logits, labels.astype(np.int32)))
+    # Means, so they add up over blocks.
+    return {k: v.astype(np.float64) * logits.shape[1] for k, v in values.items()}
+
+
+def of_set_sums(
+    found: Iterable[Mapping[str, np.ndarray]], runs: int, examples: int
+) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
+    """The numbers of `over_sets` from the sums of blocks that make up all examples.
+
+    Args:
+        found: from `set_sums`; not used with one run.
+        runs: R.
+        examples: N.
+    """
     unknown = np.full(runs, np.nan)
     if runs < 2:
         none = Estimate(np.nan, np.nan, np.nan)
         return dict.fromkeys(_OF_SETS, none), dict.fromkeys(_OF_SETS, unknown)
-    labels = labels.astype(np.int32)
-    size = max(1, BLOCK_NUMBERS // (runs * num_classes))
     totals = dict.fromkeys(_OF_SETS, 0.0)
-    for start in range(0, examples, size):  # means, so they add up over blocks
-        block = logits[:, start : start + size]
-        values = jax.device_get(_set_values(block, labels[start : start + size]))
-        for name, value in values.items():
-            totals[name] = totals[name] + value.astype(np.float64) * block.shape[1]
+    for sums in found:
+        totals = {name: total + sums[name] for name, total in totals.items()}
     values = {name: np.asarray(total) / examples for name, total in totals.items()}
     estimates, without = {}, {}
     for name, value in values.items():

@@ -43,7 +43,7 @@ class Examples:
         return self.images[at[0]] if at.size else None
 
 
-def save_examples(out, ids, images, logits=None) -> Path | None:
+def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | None:
     """Keep test inputs for the report.
 
     Args:
@@ -51,7 +51,9 @@ def save_examples(out, ids, images, logits=None) -> Path | None:
         ids: `[N]` of the test split.
         images: `[N, H, W]` or `[N, H, W, C]`, uint8 or float; or a split that reads
             its images when asked, `images[i]["image"]`.
-        logits: `[R, N, C]` of the baseline; needed to choose from a large split.
+        logits: `[R, N, C]` of the baseline; these or their ambiguity are needed to
+            choose from a large split.
+        ambiguity: `[N]`, of `metrics.ambiguity`.
 
     Returns:
         The file written; None, and no file, where there is nothing to show: inputs
@@ -77,19 +79,28 @@ def save_examples(out, ids, images, logits=None) -> Path | None:
         return None
     index = np.arange(len(ids))
     if np.prod(shape) > SMALL:
-        if logits is None or len(logits) < 2:
+        if ambiguity is None:
+            ambiguity = _ambiguity(logits, len(ids))
+        if ambiguity is None:
             return None
-        if np.shape(logits)[1] != len(ids):
-            raise ValueError(
-                f"logits {np.shape(logits)} must be [R, N, C] of the {len(ids)} ids"
-            )
-        order = np.argsort(-np.asarray(metrics.ambiguity(logits)), kind="stable")
+        order = np.argsort(-np.asarray(ambiguity), kind="stable")
         index = np.sort(order[:MOST])
     path = Path(out) / FILE
     chosen = _thumbnails(_take(images, index))
     with replace_file(path) as file:
         np.savez_compressed(file, ids=ids[index], images=chosen)
     return path
+
+
+def _ambiguity(logits, examples: int):
+    """`[N]`; None without two runs."""
+    if logits is None or len(logits) < 2:
+        return None
+    if np.shape(logits)[1] != examples:
+        raise ValueError(
+            f"logits {np.shape(logits)} must be [R, N, C] of the {examples} ids"
+        )
+    return metrics.ambiguity(logits)
 
 
 def _shape(images) -> tuple[int, ...]:

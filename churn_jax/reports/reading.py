@@ -5,12 +5,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from churn_jax.predictions import (
-    Predictions,
-    PredictionsError,
-    check_comparable,
-    load_predictions,
-)
+from churn_jax.prediction_shards import MappedPredictions, is_stored, load_stored
+from churn_jax.predictions import Predictions, PredictionsError, check_comparable
 from churn_jax.reports.artefacts import TEST, VALIDATION, MethodInfo, StudyInfo
 from churn_jax.reports.equivalents import (
     ReferenceCurve,
@@ -29,6 +25,7 @@ from churn_jax.reports.members import (
     load_members,
 )
 from churn_jax.reports.summary import MethodSummary, check_same_runs, summarize
+from churn_jax.reports.summary_in_blocks import check_fits, summarize_in_blocks
 
 __all__ = ["CALIBRATED", "Reading"]
 
@@ -60,42 +57,39 @@ class Reading:
     def read(self, info: MethodInfo) -> None:
         """A row's numbers, or the reason why there are none."""
         path = self.study.method_folder(info.name) / TEST
-        if not path.exists():
+        if not is_stored(path):
             self.reasons[info.name] = "it has no predictions yet"
             return
         try:
-            predictions = load_predictions(path)
+            predictions = load_stored(path)
+            examples = _examples_of(predictions)
             if self.examples is not None:
-                check_comparable(self.examples, predictions)
-            summary = summarize(
+                check_comparable(self.examples, examples)
+            summary = _summarized(
                 predictions,
-                stopped=info.stopped_replicas,
-                validation=self._validation(info, predictions),
+                info.stopped_replicas,
+                self._validation(info, predictions),
             )
         except PredictionsError as error:
             self.reasons[info.name] = _sentence(error)
             return
-        if self.examples is None:  # only who is in it is kept, not the logits
-            self.examples = dataclasses.replace(
-                predictions,
-                logits=np.zeros((1, predictions.ids.size, 2), np.float32),
-                meta={},
-            )
+        self.examples = self.examples or examples
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             summary = dataclasses.replace(summary, parameters=size)
         self.summaries[info.name] = self._with_members(info, summary)
 
     def _validation(
-        self, info: MethodInfo, predictions: Predictions
-    ) -> Predictions | None:
+        self, info: MethodInfo, predictions: Predictions | MappedPredictions
+    ) -> Predictions | MappedPredictions | None:
         """What temperatures are fitted on, for studies that show what they give."""
         path = self.study.method_folder(info.name) / VALIDATION
-        if not self.columns & CALIBRATED or not path.exists():
+        if not self.columns & CALIBRATED or not is_stored(path):
             return None
         try:
-            validation = load_predictions(path)
+            validation = load_stored(path)
             check_same_runs(predictions, validation)
+            check_fits(validation)
         except PredictionsError as error:
             self._complain(f"{info.label} has no calibrated numbers", error)
             return None
@@ -149,6 +143,25 @@ class Reading:
 
     def _complain(self, what: str, error: PredictionsError) -> None:
         self.unreadable.append(f"{what}: {_sentence(error)}.")
+
+
+def _examples_of(predictions: Predictions | MappedPredictions) -> Predictions:
+    """Who is in it, without the logits."""
+    nothing = np.zeros((1, predictions.ids.size, 2), np.float32)
+    return Predictions(predictions.ids, predictions.labels, nothing)
+
+
+def _summarized(
+    predictions: Predictions | MappedPredictions,
+    stopped: tuple[int, ...],
+    validation: Predictions | MappedPredictions | None,
+) -> MethodSummary:
+    """In memory where both splits are, else block by block."""
+    if isinstance(predictions, MappedPredictions) or isinstance(
+        validation, MappedPredictions
+    ):
+        return summarize_in_blocks(predictions, stopped=stopped, validation=validation)
+    return summarize(predictions, stopped=stopped, validation=validation)
 
 
 def _check_examples(examples: Predictions | None, members: Members) -> None:

@@ -1,15 +1,23 @@
 """One method's numbers over all its runs."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from churn_jax import metrics
 from churn_jax.class_sets import known_classes
+from churn_jax.prediction_shards import MappedPredictions
 from churn_jax.predictions import Predictions, PredictionsError
+from churn_jax.reports.curves import (
+    RELIABILITY_BINS,
+    Curves,
+    confidence_counts,
+    curves_of_bins,
+    reliability_bins,
+)
 from churn_jax.reports.estimates import (
     Estimate,
     over_pairs,
@@ -21,13 +29,14 @@ __all__ = [
     "BOUNDS",
     "Curves",
     "MethodSummary",
+    "assembled",
     "check_same_runs",
     "known_by_some",
+    "runs_counted",
     "summarize",
+    "symmetric",
 ]
 
-RELIABILITY_BINS = 15
-CONFIDENCE_BINS = 10
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 BOUNDS = {
     "bound_from_errors": metrics.churn_bound_from_errors,
@@ -35,30 +44,6 @@ BOUNDS = {
     "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
 }
 """Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """What the plots need, all runs pooled.
-
-    Attributes:
-        classes: `[R, N]` predicted class per finished run.
-        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with
-            one run.
-        confidence_counts: `[10]` examples per equal-width bin of prediction confidence.
-        bin_counts: `[15]` examples per equal-width bin of top probability.
-        bin_probability: `[15]` mean top probability in the bin; NaN if empty.
-        bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
-        known: `[C]` the classes that some run knows, as `known_classes` says it.
-    """
-
-    classes: np.ndarray
-    ambiguity: np.ndarray
-    confidence_counts: np.ndarray
-    bin_counts: np.ndarray
-    bin_probability: np.ndarray
-    bin_accuracy: np.ndarray
-    known: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +195,29 @@ def summarize(
         wrong examples depends on which run is asked to be right, so both directions are
         averaged.
     """
-    total, examples, num_classes = predictions.logits.shape
+    shape = predictions.shape
+    runs, left_out = runs_counted(predictions, stopped)
+    values, curves = _run_level(predictions, runs)
+    if validation is not None:
+        values |= _calibrated_level(predictions, validation, runs)
+    sets = over_sets(predictions.logits[runs], predictions.labels)
+    matrices = _pair_level(predictions, runs)
+    return assembled(runs, left_out, shape, values, matrices, sets, curves)
+
+
+def runs_counted(
+    predictions: Predictions | MappedPredictions, stopped: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """The runs that finished, and the others.
+
+    Args:
+        predictions: of a method.
+        stopped: runs to leave out, besides those `predictions.meta` marks.
+
+    Raises:
+        PredictionsError: no run is left, or a label is not among the classes.
+    """
+    total, _, num_classes = predictions.shape
     left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
     runs = [r for r in range(total) if r not in left_out]
     if not runs:
@@ -220,18 +227,37 @@ def summarize(
             f"labels go up to {predictions.labels.max()}, but the logits have only "
             f"{num_classes} classes"
         )
-    values, curves = _run_level(predictions, runs)
-    if validation is not None:
-        values |= _calibrated_level(predictions, validation, runs)
-    matrices = _pair_level(predictions, runs)
+    return runs, left_out
+
+
+def assembled(
+    runs: Sequence[int],
+    stopped: Sequence[int],
+    shape: tuple[int, ...],
+    values: Mapping[str, np.ndarray],
+    matrices: Mapping[str, np.ndarray],
+    sets: tuple[Mapping[str, Estimate], Mapping[str, np.ndarray]],
+    curves: Curves,
+) -> MethodSummary:
+    """The numbers of runs, of pairs and of sets with their spreads.
+
+    Args:
+        runs: those counted.
+        stopped: the others.
+        shape: `(R, N, C)` of all logits.
+        values: `[R]` each, of the runs counted.
+        matrices: `[R, R]` each, symmetric.
+        sets: what `over_sets` gives.
+        curves: for the plots.
+    """
     estimates = {name: over_runs(v) for name, v in values.items()}
     estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
-    of_sets, without = over_sets(predictions.logits[runs], predictions.labels)
+    of_sets, without = sets
     return MethodSummary(
         runs=tuple(runs),
-        stopped=tuple(left_out),
-        examples=examples,
-        num_classes=num_classes,
+        stopped=tuple(stopped),
+        examples=shape[1],
+        num_classes=shape[2],
         hamming_prediction_difference=estimates["churn"],
         run_values=values,
         pair_values=matrices,
@@ -256,25 +282,14 @@ def _run_level(predictions, runs):
         name: np.array([v[name] for v in values], np.float64) for name in values[0]
     }
     classes = np.stack(classes)
-    top = np.stack(tops).ravel().astype(np.float64)
-    right = (classes == predictions.labels).ravel()
-    # Bins are open on the left and closed on the right, as for the ECE.
-    which = np.clip(np.ceil(top * RELIABILITY_BINS).astype(int) - 1, 0, None)
-    which = np.minimum(which, RELIABILITY_BINS - 1)
-    count = functools.partial(np.bincount, which, minlength=RELIABILITY_BINS)
-    counts = count()
-    safe = np.where(counts, counts, np.nan)
+    bins = reliability_bins(np.stack(tops), classes == predictions.labels)
     curves = Curves(
         classes=classes,
         ambiguity=np.asarray(metrics.ambiguity(predictions.logits[runs]), np.float64)
         if len(runs) > 1
         else np.full(classes.shape[1], np.nan),
-        confidence_counts=np.histogram(
-            np.stack(confidences), bins=CONFIDENCE_BINS, range=(0.0, 1.0)
-        )[0],
-        bin_counts=counts,
-        bin_probability=count(weights=top) / safe,
-        bin_accuracy=count(weights=right.astype(float)) / safe,
+        confidence_counts=confidence_counts(np.stack(confidences)),
+        **curves_of_bins(bins),
         known=known,
     )
     return stacked, curves
@@ -314,13 +329,16 @@ def _calibrated_level(predictions, validation, runs):
     return {name: np.array([v[name] for v in found], np.float64) for name in found[0]}
 
 
-def check_same_runs(predictions: Predictions, validation: Predictions) -> None:
+def check_same_runs(
+    predictions: Predictions | MappedPredictions,
+    validation: Predictions | MappedPredictions,
+) -> None:
     """Refuses validation predictions that cannot be of the same runs.
 
     Raises:
         PredictionsError: other runs or classes, or labels beyond the classes.
     """
-    ours, theirs = predictions.logits.shape, validation.logits.shape
+    ours, theirs = predictions.shape, validation.shape
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
         raise PredictionsError(
             f"validation logits {theirs} and test logits {ours} must be of the same "
@@ -350,8 +368,11 @@ def _pair_level(predictions, runs):
     for name, bound in BOUNDS.items():
         needed = (labels,) if bound is metrics.churn_bound_from_errors else ()
         matrices[name] = metrics.pairwise(bound, logits, *needed)
-    matrices = {
-        name: np.asarray(matrix, np.float64)[np.ix_(runs, runs)]
-        for name, matrix in matrices.items()
-    }
-    return {name: (matrix + matrix.T) / 2 for name, matrix in matrices.items()}
+    chosen = np.ix_(runs, runs)
+    return symmetric({name: np.asarray(m)[chosen] for name, m in matrices.items()})
+
+
+def symmetric(matrices: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The mean of both directions of every pair, `[R, R]` float64 each."""
+    found = {name: np.asarray(m, np.float64) for name, m in matrices.items()}
+    return {name: (matrix + matrix.T) / 2 for name, matrix in found.items()}

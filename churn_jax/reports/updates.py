@@ -5,7 +5,7 @@ all that most of it needs, so logits are read one model at a time and dropped ag
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,10 +21,11 @@ from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.versions import (
     Version,
-    flip_ranks,
     from_file,
     is_file,
     of_row,
+    pair_ranks,
+    sum_counts,
 )
 
 __all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
@@ -185,14 +186,14 @@ def collect_updates(
     results: dict[int, list[UpdateResult]] = {}
     for name, old in versions.items():  # an old model's logits are read once
         of_old = [(i, *one) for i, one in enumerate(ready) if one[1]["old"] == name]
-        logits, labels = None, examples.labels
+        rows, labels = None, examples.labels
         if of_old:
             try:
-                logits = old.logits()
+                rows = old.open()
             except PredictionsError as error:
                 remarks.append(f"Nothing is known of ranks in {old.label}: {error}.")
         for i, label, entry in of_old:
-            results[i] = _results(label, entry, versions, logits, labels)
+            results[i] = _results(label, entry, versions, rows, labels)
     flips, known = _matrix(tuple(versions.values()), examples.labels)
     return Updates(
         tuple(result for i in sorted(results) for result in results[i]),
@@ -220,7 +221,7 @@ def _planned(study: StudyInfo) -> list[dict[str, Any]]:
     ]
 
 
-def _results(label, entry, versions, logits, labels) -> list[UpdateResult]:
+def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
     """Of one update: on all examples and, where class sets differ, on known ones."""
     old, new = versions[entry["old"]], versions[entry["new"]]
     shared = [r for r in old.runs if r in new.runs] if entry["targeted"] else []
@@ -229,9 +230,9 @@ def _results(label, entry, versions, logits, labels) -> list[UpdateResult]:
     if not _same_classes(old, new):
         sets["known"] = old.knows(labels)
     ranks = np.zeros(2, int)
-    if logits is not None:
+    if rows is not None:
         pairs = zip(*own) if shared else np.ndindex(len(old.runs), len(new.runs))
-        ranks = _add([flip_ranks(logits[i], new.classes[j], labels) for i, j in pairs])
+        ranks = sum_counts([pair_ranks(rows, old, new, p, labels) for p in pairs])
     out = []
     for name, keep in sets.items():
         all_pairs, own_pairs = _rates(
@@ -257,11 +258,6 @@ def _same_classes(a: Version, b: Version) -> bool:
     width = max(len(a.known), len(b.known))
     ours, theirs = (np.pad(x.known, (0, width - len(x.known))) for x in (a, b))
     return np.array_equal(ours, theirs)
-
-
-def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
-    width = max(map(len, counts))
-    return np.sum([np.pad(c, (0, width - len(c))) for c in counts], axis=0)
 
 
 def _counts(old_right, new_right) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,16 +1,28 @@
 """The two sides of a model update: what the runs of a row, or of a file, predict."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
 import numpy as np
 
 from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.predictions import Predictions, PredictionsError, load_predictions, some
+from churn_jax.prediction_shards import MappedPredictions, load_stored
+from churn_jax.predictions import Predictions, PredictionsError, some
 from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+from churn_jax.reports.block_sums import classes_in_blocks
+from churn_jax.reports.estimates import BLOCK_NUMBERS
 from churn_jax.reports.summary import MethodSummary, known_by_some
 
-__all__ = ["Version", "flip_ranks", "from_file", "is_file", "of_row"]
+__all__ = [
+    "Version",
+    "flip_ranks",
+    "from_file",
+    "is_file",
+    "of_row",
+    "pair_ranks",
+    "sum_counts",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,7 +35,7 @@ class Version:
         runs: their numbers, by which a targeted update pairs them.
         classes: `[R, N]` what each predicts for the study's examples.
         known: `[C]` the classes that the model knows.
-        file: its predictions.
+        file: its predictions; where they are in shards, what would be the file.
         order: `[N]` where the study's examples are in the file; None for a row, whose
             order is that of the study.
     """
@@ -41,14 +53,25 @@ class Version:
         inside = labels < len(self.known)
         return inside & self.known[np.where(inside, labels, 0)]
 
-    def logits(self) -> np.ndarray:
-        """`[R, N, C]` of the runs counted, read again.
+    def open(self) -> Callable[[int, np.ndarray], np.ndarray]:
+        """The predictions opened again.
+
+        Returns:
+            `rows(i, picked) -> [n, C]`: logits of the i-th of the runs counted for the
+            study's examples `picked [n]`.
 
         Raises:
             PredictionsError: the file has gone or changed.
         """
-        logits = load_predictions(self.file).logits[list(self.runs)]
-        return logits if self.order is None else logits[:, self.order]
+        found = load_stored(self.file)
+
+        def rows(i: int, picked: np.ndarray) -> np.ndarray:
+            places = picked if self.order is None else self.order[picked]
+            if isinstance(found, MappedPredictions):
+                return found.rows(self.runs[i], places)
+            return found.logits[self.runs[i]][places]
+
+        return rows
 
 
 def is_file(old: str) -> bool:
@@ -76,7 +99,8 @@ def from_file(
 
     Args:
         study: relative paths begin in its folder.
-        given: path of a `predictions.npz`; it may hold more examples, in any order.
+        given: path of a `predictions.npz`, or of one that stands for the shards beside
+            it; it may hold more examples, in any order.
         ids: `[N]` of the study's examples.
         labels: `[N]` their class ids.
 
@@ -89,7 +113,7 @@ def from_file(
     """
     path = study.folder / given
     try:
-        predictions = load_predictions(path)
+        predictions = load_stored(path)
     except PredictionsError as error:
         raise ReportError(" ".join(str(error).split())) from error
     order = _places(path, predictions, ids)
@@ -100,17 +124,22 @@ def from_file(
             f"for example ids {some(ids[differ])}"
         )
     stopped = predictions.stopped
-    runs = tuple(r for r in range(len(predictions.logits)) if r not in stopped)
+    runs = tuple(r for r in range(predictions.shape[0]) if r not in stopped)
     if not runs:
-        raise ReportError(f"{path}: all {len(predictions.logits)} runs were stopped")
-    logits = predictions.logits
-    classes = np.stack([logits[run].argmax(axis=-1)[order] for run in runs])
+        raise ReportError(f"{path}: all {predictions.shape[0]} runs were stopped")
+    if isinstance(predictions, MappedPredictions):
+        classes, known = classes_in_blocks(predictions, runs)
+    else:
+        logits = predictions.logits
+        classes = np.stack([logits[run].argmax(axis=-1) for run in runs])
+        known = known_by_some(logits, runs)
     label = path.resolve().parent.name or given
-    known = known_by_some(logits, runs)
-    return Version(given, label, runs, classes, known, path, order)
+    return Version(given, label, runs, classes[:, order], known, path, order)
 
 
-def _places(path: Path, predictions: Predictions, ids: np.ndarray) -> np.ndarray:
+def _places(
+    path: Path, predictions: Predictions | MappedPredictions, ids: np.ndarray
+) -> np.ndarray:
     """Where each of `ids` is in the file."""
     theirs = predictions.ids
     if (theirs.dtype.kind == "U") != (ids.dtype.kind == "U"):
@@ -128,6 +157,47 @@ def _places(path: Path, predictions: Predictions, ids: np.ndarray) -> np.ndarray
             f"in it, for example ids {some(ids[lacking])}"
         )
     return order
+
+
+def pair_ranks(
+    rows: Callable[[int, np.ndarray], np.ndarray],
+    old: Version,
+    new: Version,
+    pair: tuple[int, int],
+    labels: np.ndarray,
+) -> np.ndarray:
+    """`flip_ranks` of an old and a new run; logits are read of the flips alone.
+
+    Args:
+        rows: from `old.open()`.
+        old: the model in use.
+        new: the one that replaces it.
+        pair: places of the two runs among those counted.
+        labels: `[N]` class ids.
+
+    Returns:
+        `[max rank + 1]` counts.
+    """
+    before, after = old.classes[pair[0]], new.classes[pair[1]]
+    flipped = np.flatnonzero((before == labels) & (after != labels))
+    size = max(1, BLOCK_NUMBERS // len(old.known))
+    starts = range(0, len(flipped), size)
+    parts = [flipped[start : start + size] for start in starts]
+    return sum_counts(
+        [np.zeros(2, np.int64)]
+        + [flip_ranks(rows(pair[0], p), after[p], labels[p]) for p in parts]
+    )
+
+
+def sum_counts(counts: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of counts of different length, `[longest]`.
+
+    Example:
+        >>> sum_counts([np.array([1, 2]), np.array([0, 0, 3])]).tolist()
+        [1, 2, 3]
+    """
+    width = max(map(len, counts))
+    return np.sum([np.pad(c, (0, width - len(c))) for c in counts], axis=0)
 
 
 def flip_ranks(

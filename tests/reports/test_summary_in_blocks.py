@@ -1,0 +1,153 @@
+"""Numbers of predictions that stay on the disk are those of predictions in memory."""
+
+import numpy as np
+import pytest
+
+from churn_jax import metrics, reports
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.cli import main
+from churn_jax.prediction_shards import MappedPredictions, ShardedRows, stored
+from churn_jax.predictions import Predictions, PredictionsError, save_predictions
+from churn_jax.reports import block_sums, calibrated
+from churn_jax.reports.block_sums import ambiguity_in_blocks
+from churn_jax.reports.summary import summarize
+from churn_jax.reports.summary_in_blocks import summarize_in_blocks
+from tests.reports.fake_study import noisy_logits, write_study
+from tests.reports.in_shards import into_shards, numbers_of
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+R, N, C = 3, 26, 5
+BLOCK = 8  # examples: the last block of 26 is shorter
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(block_sums, "BLOCK_NUMBERS", R * C * BLOCK)
+
+
+def drawn(seed=0, runs=R, examples=N, unknown=None):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, C, examples)
+    logits = noisy_logits(rng, labels, runs, C)
+    if unknown is not None:
+        logits[..., unknown] = UNKNOWN_LOGIT
+    return Predictions(np.arange(examples), labels, logits)
+
+
+def mapped(predictions, meta=None):
+    halves = np.array_split(predictions.logits, 2, axis=1)
+    rows = ShardedRows(halves)
+    return MappedPredictions(predictions.ids, predictions.labels, rows, meta or {})
+
+
+@pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
+def test_every_number_is_that_of_predictions_in_memory(unknown):
+    test, held_out = drawn(unknown=unknown), drawn(1, examples=19, unknown=unknown)
+    expected = numbers_of(summarize(test, validation=held_out))
+    found = numbers_of(summarize_in_blocks(mapped(test), validation=mapped(held_out)))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(  # sums in another order, in float32
+            np.asarray(found[name], float),
+            np.asarray(value, float),
+            rtol=2e-6,
+            atol=2e-7,
+            err_msg=name,
+        )
+    assert np.isfinite(expected["temperature.mean"])
+
+
+def test_a_stopped_run_counts_nowhere_and_one_run_has_no_pairs():
+    test, gone = drawn(), {"stopped": [1]}
+    halted = np.insert(test.logits, 1, np.nan, axis=0)
+    expected = summarize(test)
+    found = summarize_in_blocks(
+        mapped(Predictions(test.ids, test.labels, halted, gone), gone)
+    )
+    assert found.runs == (0, 2, 3) and found.stopped == (1,)
+    np.testing.assert_allclose(found.churn.mean, expected.churn.mean, rtol=1e-6)
+    np.testing.assert_allclose(found.nll.mean, expected.nll.mean, rtol=1e-6)
+    alone = summarize_in_blocks(mapped(drawn(runs=1)))
+    assert np.isnan(alone.churn.mean) and np.isnan(alone.prediction_difference.mean)
+    assert np.isnan(alone.curves.ambiguity).all() and len(alone.curves.ambiguity) == N
+
+
+def test_logits_that_are_not_finite_are_refused_as_in_a_file():
+    test = drawn()
+    logits = test.logits.copy()
+    logits[1, [3, 20]] = np.nan
+    with pytest.raises(PredictionsError) as in_memory:
+        Predictions(test.ids, test.labels, logits)
+    rows = ShardedRows([logits])
+    with pytest.raises(PredictionsError) as in_blocks:
+        summarize_in_blocks(MappedPredictions(test.ids, test.labels, rows))
+    assert str(in_blocks.value) == str(in_memory.value)
+    assert "run 1" in str(in_blocks.value) and "2 of 26" in str(in_blocks.value)
+
+
+def test_ambiguity_of_blocks_is_that_of_all():
+    test = drawn()
+    np.testing.assert_array_equal(
+        ambiguity_in_blocks(mapped(test), range(R)), metrics.ambiguity(test.logits)
+    )
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Labels, rows and their validation predictions."""
+    test = drawn()
+    new = drawn(2).logits + test.logits
+    return test.labels, {"baseline": test.logits, "steady": new}, drawn(3)
+
+
+def write_rows(folder, rows, outside):
+    labels, methods, held_out = rows
+    wanted = ["accuracy", "churn", "calibrated_nll", "temperature"]
+    planned = [
+        {"old": "baseline", "new": "steady", "targeted": True},
+        {"old": str(outside), "new": "steady"},
+    ]
+    config = {"columns": wanted, "updates": planned}
+    write_study(folder, methods, labels, config=config)
+    for name in methods:
+        path = folder / "methods" / name / "predictions-validation.npz"
+        save_predictions(path, held_out)
+    return folder
+
+
+def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, capsys):
+    labels, methods, _ = rows
+    last_year = tmp_path / "outside" / "methods" / "old"
+    order = np.random.default_rng(5).permutation(N)
+    save_predictions(
+        last_year / "predictions.npz",
+        Predictions(order, labels[order], methods["baseline"][:, order] / 2),
+    )
+    outside = last_year / "predictions.npz"
+    files = reports.write(write_rows(tmp_path / "files", rows, outside))
+    into_shards(tmp_path / "outside")
+    folder = into_shards(write_rows(tmp_path / "shards", rows, outside))
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * N * C)  # one run of a split
+    shards = reports.write(folder)
+    for name in ("table.md", "updates.md"):
+        assert shards.files[name].read_text() == files.files[name].read_text()
+    assert files.updates is not None and shards.updates is not None
+    ranks = [r.ranks for r in files.updates.results]
+    assert sum(counts.sum() for counts in ranks) > 0
+    for found, expected in zip(shards.updates.results, ranks, strict=True):
+        np.testing.assert_array_equal(found.ranks, expected)
+
+    # What needs all logits at once says so.
+    with pytest.raises(stored.TooLargeError, match="this needs all logits in memory"):
+        calibrated.calibrated_rows(folder)
+    assert main(["displacement", str(folder), "--old", "baseline"]) == 2
+    said = capsys.readouterr().err
+    assert "this needs all logits in memory" in said and "Traceback" not in said
+
+    # Not even one run of the validation split: the other numbers are there.
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * N * C - 1)
+    found = reports.collect(folder)
+    assert np.isnan(found.rows[0].summary.temperature.mean)
+    assert found.rows[0].summary.churn.mean == shards.rows[0].summary.churn.mean
+    assert any("hold out fewer examples" in remark for remark in found.remarks)
