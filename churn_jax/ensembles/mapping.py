@@ -1,8 +1,9 @@
 """How the slots (replicas, members) that live on one device are computed.
 
 The only file that loops over slots. `vmap` batches them; `unroll` writes them one
-after another into one program; `loop` (replicas only) compiles one replica and
-dispatches it once per replica. Which is fastest was measured: `benchmarks/replicas.py`.
+after another into one program; `scan` (replicas only) writes one and repeats it there;
+`loop` (replicas only) compiles one replica and dispatches it once per replica. Which is
+fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `plan_cycles.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,17 @@ import jax.numpy as jnp
 
 from churn_jax.typing import PyTree
 
-__all__ = ["MAPPINGS", "choose", "map_each", "map_slots", "stack", "unstack"]
+__all__ = [
+    "MAPPINGS",
+    "choose",
+    "fills_chip",
+    "map_each",
+    "map_slots",
+    "stack",
+    "unstack",
+]
 
-MAPPINGS = ("auto", "vmap", "unroll", "loop")
+MAPPINGS = ("auto", "vmap", "unroll", "scan", "loop")
 
 
 # On CPU, dense networks: above this many numbers the weights of all slots leave the
@@ -23,6 +32,23 @@ _LARGE_NETWORK = 200_000
 # Unrolling compiles every slot; it pays back in long runs of few slots only.
 _FEW_SLOTS = 16
 _LONG_RUN = 5_000
+# On TPU: operations of a forward pass's convolutions from which on vmapped networks
+# take more cycles than one after another. Four of LeNet5, batch 128 (0.09e9), take 0.69
+# of it, four of ResNet-8, batch 32 (0.8e9), 1.12.
+_FILLING_WORK = 300_000_000
+
+
+def fills_chip(work: int, backend: str) -> bool:
+    """Whether one network's convolutions fill a TPU, so that vmapped ones cost more.
+
+    By the TPU compiler's estimates, `benchmarks/plan_cycles.py`; other backends: False.
+
+    Args:
+        work: operations of the convolutions, of one network's forward pass for a
+            device's share of a batch; see `convolution_flops`.
+        backend: `cpu`, `gpu` or `tpu`.
+    """
+    return backend == "tpu" and work > _FILLING_WORK
 
 
 def choose(
@@ -33,22 +59,25 @@ def choose(
     slots: int = 1,
     parameters: int = 0,
     updates: int = 0,
+    work: int = 0,
 ) -> str:
     """Resolves `auto` for the replica axis; measured in `benchmarks/replicas.py`.
 
     On CPU: `loop` for convolutions and for large dense networks, `unroll` for long
-    runs of a few small dense ones, else `vmap`. On other backends `vmap`.
+    runs of a few small dense ones, else `vmap`. On TPU `scan` for networks whose
+    convolutions fill the chip, else `vmap`; on other backends `vmap`.
 
     Args:
-        mapping: one of `auto`, `vmap`, `unroll`, `loop`.
+        mapping: one of `auto`, `vmap`, `unroll`, `scan`, `loop`.
         convolutional: whether any network convolves.
         backend: default is the running one.
         slots: networks per device, replicas times members.
         parameters: of one network.
         updates: of the whole run.
+        work: see `fills_chip`.
 
     Returns:
-        `vmap`, `unroll` or `loop`.
+        `vmap`, `unroll`, `scan` or `loop`.
 
     Raises:
         ValueError: unknown name.
@@ -59,8 +88,9 @@ def choose(
         )
     if mapping != "auto":
         return mapping
-    if (backend or jax.default_backend()) != "cpu":
-        return "vmap"
+    backend = backend or jax.default_backend()
+    if backend != "cpu":
+        return "scan" if fills_chip(work, backend) else "vmap"
     if convolutional or parameters > _LARGE_NETWORK:
         return "loop"
     return "unroll" if slots <= _FEW_SLOTS and updates >= _LONG_RUN else "vmap"
@@ -102,6 +132,8 @@ def map_slots(
     """
     if mapping == "vmap" and count > 1:
         return jax.vmap(function)(*arguments)
+    if mapping == "scan" and count > 1:
+        return jax.lax.map(lambda slot: function(*slot), arguments)
     return stack(map_each(function, *(unstack(a, count) for a in arguments)))
 
 

@@ -60,7 +60,7 @@ def make_predict(
                 return outputs.logits.astype(jnp.float32)
             return deploy(method, outputs.logits, outputs.gate)
 
-        mapping = "vmap" if program.mapping == "vmap" else "unroll"
+        mapping = "unroll" if program.mapping == "loop" else program.mapping
         return slots.map_slots(one, (params, model_state), count=count, mapping=mapping)
 
     member = (None,) if every_member else ()

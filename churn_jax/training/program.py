@@ -26,7 +26,7 @@ class Program:
         schedule: factor of the learning rate by update.
         batch_size: examples per update and replica, over all data shards.
         mesh: `("replica", "member", "data")`.
-        mapping: of replicas: `vmap`, `unroll` or `loop`.
+        mapping: of replicas: `vmap`, `unroll`, `scan` or `loop`.
         member_mapping: of a replica's networks: `vmap` or `unroll`.
         augmentation: policy; None is none.
         mean: of pixels in [0, 1], a number or one per channel.

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group, mapping
+from churn_jax.ensembles.work import convolution_flops
 from churn_jax.methods import Method
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.examples import check_examples, example_of
@@ -44,6 +45,9 @@ __all__ = ["Session", "make_program", "open_session"]
 
 # The longest scan: longer ones save nothing and delay an interruption.
 _LONGEST_CALL = 64
+# Members that are written one after another where vmapped ones are slow: every one of
+# them is compiled.
+_UNROLLED = 4
 
 
 @dataclasses.dataclass
@@ -107,6 +111,27 @@ def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[boo
     return convolutional, max(sizes, default=0)
 
 
+def _work(
+    groups: Sequence[Group], example: jax.ShapeDtypeStruct, share: int, platform: str
+) -> int:
+    """Operations of the convolutions of the largest network's forward pass; of a TPU.
+
+    Args:
+        groups: of networks.
+        example: `[1, ...]`.
+        share: examples of a batch on a device.
+        platform: on others than a TPU nothing depends on it: 0.
+    """
+    if platform != "tpu":
+        return 0
+    largest = 0
+    for group in groups:
+        apply = functools.partial(group.network.apply, train=False)
+        variables = jax.eval_shape(group.network.init, jax.random.key(0), example)
+        largest = max(largest, convolution_flops(apply, variables, example))
+    return share * largest
+
+
 def make_program(
     run: Run,
     image_shape: tuple[int, ...],
@@ -148,6 +173,10 @@ def make_program(
     taught_by = (*(teacher_groups or ()), *old_groups)
     any_convolution = convolutional or _shapes(taught_by, example)[0]
     networks = config.replicas * sum(group.size for group in run.groups)
+    share = config.batch_size // config.mesh.data
+    work, teachers_work = (
+        _work(groups, example, share, platform) for groups in (run.groups, taught_by)
+    )
     chosen = mapping.choose(
         config.mapping,
         convolutional=any_convolution,
@@ -155,14 +184,21 @@ def make_program(
         slots=-(-networks // (config.mesh.replica * config.mesh.member)),
         parameters=parameters,
         updates=steps_per_epoch * config.epochs,
+        work=work,
     )
     slow_scan = any_convolution and platform == "cpu"
     unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
+    if config.mapping in ("auto", "scan") and mapping.fills_chip(work, platform):
+        unrolled = max(g.size for g in run.groups) // config.mesh.member <= _UNROLLED
     member_mapping = "unroll" if unrolled else "vmap"
     # One after another a processor's dense forward passes are fastest; measured in
     # `benchmarks/elodi.py`.
     alone = platform == "cpu" and chosen != "vmap"
     teacher_mapping = "unroll" if alone else member_mapping
+    if config.mapping in ("auto", "scan") and mapping.fills_chip(
+        teachers_work, platform
+    ):
+        teacher_mapping = "scan"
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
     program = Program(
         groups=run.groups,

@@ -140,6 +140,15 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
         computed = replica_gradients(program, state, inputs, teacher, *data)
         return apply(computed, state, inputs)
 
+    if program.mapping == "scan" and count > 1:
+
+        def alone(state, *given):
+            return repeat(lambda state: replica_step(state, *given), state)
+
+        # All updates of one replica, then all of the next.
+        given = (state, inputs, teacher)
+        return slots.map_slots(alone, given, count=count, mapping="scan")
+
     # Unstacked once for all updates: restacking the weights after each one costs more
     # than a small network's arithmetic.
     given = [slots.unstack(part, count) for part in (inputs, teacher)]

@@ -13,7 +13,7 @@ from churn_jax.ensembles import (
     stack,
     take_member,
 )
-from churn_jax.ensembles.mapping import choose, map_slots, unstack
+from churn_jax.ensembles.mapping import choose, fills_chip, map_slots, unstack
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
@@ -149,7 +149,7 @@ def test_unstack_undoes_stack(x):
         assert after["key"] == before["key"]
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+@pytest.mark.parametrize("mapping", ["vmap", "unroll", "scan"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_map_slots_is_a_loop_over_slots(mapping, count):
     a, b = jnp.arange(count * 2.0).reshape(count, 2), jnp.arange(count * 1.0)
@@ -191,8 +191,22 @@ def test_dense_networks_on_cpu_go_by_size_and_length(
     assert choose("auto", convolutional=False, backend="tpu", **sizes) == "vmap"
 
 
+@pytest.mark.parametrize(
+    ("backend", "work", "chosen"),
+    [
+        ("tpu", 90_000_000, "vmap"),
+        ("tpu", 800_000_000, "scan"),
+        ("gpu", 800_000_000, "vmap"),
+        ("cpu", 800_000_000, "loop"),
+    ],
+)
+def test_convolutions_that_fill_a_tpu_are_done_one_after_another(backend, work, chosen):
+    assert choose("auto", convolutional=True, backend=backend, work=work) == chosen
+    assert fills_chip(work, backend) == (chosen == "scan")
+
+
 def test_unknown_mapping_is_refused():
-    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
+    with pytest.raises(ValueError, match="auto, vmap, unroll, scan, loop; got 'pmap'"):
         choose("pmap", convolutional=False)
 
 
