@@ -81,9 +81,17 @@ def _computations(hlo: str) -> tuple[dict[str, list[str]], str]:
     return found, entry
 
 
-def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
-    """`(lines, times, open loops)` of every computation that the program runs."""
+def _walk(
+    hlo: str, trips: int, *, every: bool = False
+) -> Iterator[tuple[list[str], int, int]]:
+    """`(lines, times, open loops)` of every computation that the program runs.
+
+    Of a condition's branches the dearest one stands for all, unless `every`.
+    """
     computations, entry = _computations(hlo)
+
+    def cost(name: str, depth: int) -> int:
+        return sum(times * _own_cycles(ls) for ls, times, _ in visit(name, 1, depth))
 
     def visit(name: str, times: int, depth: int):
         opened = 0
@@ -98,8 +106,8 @@ def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
                 known = _turns(line, computations[condition], computations[body])
                 opened += known is None
                 # A loop inside of an open one is taken to turn once.
-                turns = known or (trips if depth == 0 else 1)
-                inner = depth if known else depth + 1
+                turns = (trips if depth == 0 else 1) if known is None else known
+                inner = depth + (known is None)
                 called.append((body, times * turns, inner))
             elif opcode in ("call", "async-start"):
                 called += [(found, times, depth) for found in _CALLED.findall(line)]
@@ -110,10 +118,9 @@ def _walk(hlo: str, trips: int) -> Iterator[tuple[list[str], int, int]]:
                     if branches
                     else _EITHER.findall(line)
                 )
-                # The dearer branch stands for all.
-                costs = {n: _own_cycles(computations[n]) for n in names}
-                if costs:
-                    called.append((max(costs, key=costs.__getitem__), times, depth))
+                if names and not every:
+                    names = [max(names, key=lambda name: cost(name, depth))]
+                called += [(found, times, depth) for found in names]
         yield computations[name], times, opened
         for one in called:
             yield from visit(*one)
@@ -132,8 +139,8 @@ def _turns(line: str, condition: list[str], body: list[str]) -> int | None:
     """How often a loop turns, where the text says so.
 
     The TPU compiler says it by a condition `counter < constant` and a body that adds to
-    the counter, which begins at 0: a `lax.scan`. A number that the body chooses, as
-    where a step is repeated, is no counter.
+    the counter, which begins at 0: a `lax.scan`, also where two of its turns were made
+    one. A number that the body chooses, as where a step is repeated, is no counter.
     """
     if known := _TRIPS.search(line):
         return int(known[1])
@@ -155,7 +162,17 @@ def _turns(line: str, condition: list[str], body: list[str]) -> int | None:
         return None
     wanted = names[int(counter[1])]
     made = next((t for t in body if (m := _NAME.match(t)) and m[1] == wanted), "")
-    return int(limit[1]) if re.search(r" add\(", made) else None
+    added = re.search(r" add\(%?([\w.\-]+), %?([\w.\-]+)\)", made)
+    if added is None:
+        return None
+    constants = {
+        m[1]: int(found[1])
+        for text in body
+        if (m := _NAME.match(text))
+        and (found := re.search(r" constant\((\d+)\)", text))
+    }
+    step = next((constants[n] for n in added.groups() if n in constants), 1)
+    return -(-int(limit[1]) // max(step, 1))
 
 
 def _own_cycles(lines: list[str]) -> int:
@@ -193,6 +210,8 @@ def cycles_of(hlo: str, *, trips: int = 1) -> Cycles:
 def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
     """Every collective that a call does, with the number of times.
 
+    Those of all branches of a condition are there, since each may be taken.
+
     Args:
         hlo: `compiled.as_text()`.
         mesh: see `find_collectives`.
@@ -200,7 +219,7 @@ def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
     """
     computations, _ = _computations(hlo)
     found = []
-    for lines, times, _ in _walk(hlo, trips):
+    for lines, times, _ in _walk(hlo, trips, every=True):
         text = "\n".join([*lines, *_fused(lines, computations)])
         found += [Counted(one, times) for one in find_collectives(text, mesh)]
     return found

@@ -72,15 +72,16 @@ def _itemsize(dtype: str) -> float:
 
 
 def _parts(shape: str, kind: str, start: bool) -> tuple[int, ...]:
-    arrays = [
-        (math.ceil(_itemsize(m["dtype"]) * math.prod(_integers(m["dims"]))))
-        for m in _ARRAY.finditer(shape)
-    ]
-    if start and kind == "all-gather":
-        arrays = arrays[len(arrays) // 2 :]  # (operands, results)
-    elif start and kind in ("collective-permute", "collective-broadcast"):
-        arrays = arrays[1:2]  # (operand, result, two context words)
-    return tuple(arrays)
+    found = [(m["dtype"], m["dims"]) for m in _ARRAY.finditer(shape)]
+    if start and kind != "all-reduce":  # (operands, results, up to two context words)
+        for _ in range(2):
+            if len(found) > 2 and found[-1] == ("u32", ""):
+                found.pop()
+        found = found[len(found) // 2 :]
+    return tuple(
+        math.ceil(_itemsize(dtype) * math.prod(_integers(dims)))
+        for dtype, dims in found
+    )
 
 
 def _groups(line: str, devices: int) -> list[list[int]]:

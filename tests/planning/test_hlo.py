@@ -121,6 +121,49 @@ def test_a_length_that_the_compiler_states_is_taken():
     assert cycles_of(text).total == 4 * 107 + 1050
 
 
+def test_a_loop_of_which_two_turns_were_made_one_turns_half_as_often():
+    text = PROGRAM.replace("%one = s32[] constant(1)", "%one = s32[] constant(2)")
+    assert cycles_of(text).total == 2 * 107 + 1050
+
+
+def test_a_branch_is_as_dear_as_what_it_calls():
+    """The cheap branch of 5 cycles now calls three turns of 107 as well."""
+    call = "  %v.9 = f32[8] while(%y), condition=%scan_condition, body=%scan_body\n"
+    text = PROGRAM.replace("  ROOT %g.1", f"{call}  ROOT %g.1")
+    assert cycles_of(text).total == 3 * 107 + (3 * 107 + 5) + 1000
+
+
+def test_collectives_of_every_branch_are_there():
+    """A rule must hold whichever branch is taken."""
+    crossing = "  %r.9 = f32[8] all-reduce(%y), replica_groups={{0,1}}, to_apply=%sum\n"
+    text = PROGRAM.replace("  ROOT %g.1", f"{crossing}  ROOT %g.1")
+    assert len(collectives_of(text, MESH)) == len(collectives_of(PROGRAM, MESH)) + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("f32[8] all-reduce-start(%x), to_apply=%sum", 32),
+        ("(f32[8], f32[16]) all-gather-start(%x), dimensions={0}", 64),
+        ("((f32[8], f32[2]), (f32[16], f32[4])) all-gather-start(%x, %x)", 80),
+        ("((f32[8]), f32[4], u32[]) reduce-scatter-start(%x), to_apply=%sum", 16),
+        ("((f32[8]), f32[8]) all-to-all-start(%x)", 32),
+        ("(f32[8], f32[8], u32[], u32[]) collective-permute-start(%x)", 32),
+        ("((f32[8], f32[2]), (f32[8], f32[2])) collective-permute-start(%x, %x)", 40),
+    ],
+)
+def test_the_half_that_starts_a_collective_yields_its_result_alone(line, size):
+    """Its other half has no groups; operands and context words are not moved."""
+    text = PROGRAM.replace(
+        "  %l.1 = ",
+        f"  %s.9 = {line}, replica_groups={{{{0,1}}}}\n"
+        "  %e.9 = f32[8] any-done(%s.9)\n  %l.1 = ",
+    )
+    found = collectives_of(text, MESH)
+    (one,) = [c for c in found if c not in collectives_of(PROGRAM, MESH)]
+    assert (one.collective.bytes, one.times) == (size, 1)
+
+
 def test_a_text_that_is_no_program_is_refused():
     with pytest.raises(ValueError, match="no entry"):
         cycles_of("nothing")
