@@ -72,6 +72,8 @@ def test_a_directions_reduction_is_the_one_array_of_the_images_size():
         (Collective("all-gather", (MEMBER,), (10**6,)), "member carries logits"),
         (Collective("all-reduce", (DATA,), (10**7,)), "data carries gradients"),
         (Collective("all-gather", (DATA,), (10**7,)), "data carries gradients"),
+        # Some images are fewer bytes than a layer's weights.
+        (Collective("all-gather", (DATA,), (4000,)), "data carries gradients"),
         (Collective("all-reduce", (MEMBER, DATA), (4,)), "along one axis"),
     ],
 )
@@ -81,6 +83,24 @@ def test_what_moves_against_a_rule_is_found(broken, rule):
     failed = [check.rule for check in checks if not check.holds]
     assert len(failed) == 1
     assert rule in failed[0]
+
+
+def test_a_sum_may_be_made_of_a_scatter_and_a_gather_but_once():
+    """Of 4 of the gradients' bytes on 2 shards every one is left with 2."""
+    step, found, reused = compiled("codistill_skl")
+    sums = [one for one in found if one.collective.axes == (DATA,)]
+    others = [one for one in found if one not in sums]
+
+    def scattered(one, times):
+        size = one.collective.bytes
+        half = Collective("reduce-scatter", (DATA,), (-(-size // 2),))
+        whole = Collective("all-gather", (DATA,), (size,))
+        return [Counted(half, times * one.times), Counted(whole, one.times)]
+
+    for times, holds in ((1, True), (2, False)):
+        halves = [part for one in sums for part in scattered(one, times)]
+        checks = check_study(step, [*others, *halves], reused)
+        assert all(check.holds for check in checks) == holds
 
 
 def test_a_state_that_is_whole_on_a_device_or_copied_is_found():
