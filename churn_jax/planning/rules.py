@@ -176,7 +176,8 @@ def _data(step: Step, found: Sequence[Counted]) -> Check:
         "data carries gradients and statistics",
         moved <= limit and others <= scattered + sums * step.updates,
         f"{moved:,} of {limit:,} bytes: gradients {gradients:,}, statistics "
-        f"{statistics:,}" + (f"; gathered {others:,}" if others else ""),
+        f"{statistics:,}"
+        + (f"; gathered {-(-others // step.updates):,}" if others else ""),
     )
 
 
