@@ -25,7 +25,7 @@ __all__ = ["report", "study"]
 
 def _arguments(config):
     """The options as a dataclass whose defaults are the preset's."""
-    from churn_jax.studies import DataConfig, ModelConfig
+    from churn_jax.studies import DataConfig, EvaluationConfig, ModelConfig
     from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,7 @@ def _arguments(config):
             data: which examples.
             model: which network.
             train: how all methods are trained.
+            evaluation: how predictions are kept.
         """
 
         out: Path = Path("runs") / config.name
@@ -57,6 +58,7 @@ def _arguments(config):
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
         train: TrainConfig = config.train
+        evaluation: EvaluationConfig = config.evaluation
 
     return Arguments
 
@@ -78,6 +80,7 @@ def _parse(argv: Sequence[str]):
         description=f"{config.title}. Presets: {names}. {SHORT_FORMS_HELP}",
     )
     check_minutes(options.minutes)
+    config = dataclasses.replace(config, evaluation=options.evaluation)
     return configured(config, options), options
 
 

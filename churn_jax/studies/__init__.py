@@ -1,6 +1,7 @@
 """Many methods times many replicas: studies and their presets."""
 
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies.evaluation import EvaluationConfig
 from churn_jax.studies.grid import Axis
 from churn_jax.studies.network import Sharing
 from churn_jax.studies.presets import PRESETS, preset
@@ -13,6 +14,7 @@ __all__ = [
     "PRESETS",
     "Axis",
     "DataConfig",
+    "EvaluationConfig",
     "MethodSpec",
     "ModelConfig",
     "Sharing",

@@ -13,6 +13,7 @@ from churn_jax.ensembles import Group, from_linen, with_classes
 from churn_jax.methods import Method
 from churn_jax.methods.base import QUIET, at_rest
 from churn_jax.reports.quantities import check_columns
+from churn_jax.studies.evaluation import EvaluationConfig
 from churn_jax.studies.named import named, with_coefficient
 from churn_jax.studies.network import ModelConfig, Sharing
 from churn_jax.studies.teaching import Teaching, Update
@@ -21,6 +22,7 @@ from churn_jax.training.tutors import check_teacher
 
 __all__ = [
     "DataConfig",
+    "EvaluationConfig",
     "MethodSpec",
     "ModelConfig",
     "Sharing",
@@ -298,6 +300,7 @@ class StudyConfig:
             of the first paper. With `prediction_difference` among them, rows are
             compared in it instead of in churn.
         updates: which rows replace which, for the report's figures of model updates.
+        evaluation: see `EvaluationConfig`.
     """
 
     name: str
@@ -310,6 +313,9 @@ class StudyConfig:
     published: str = ""
     columns: tuple[str, ...] = dataclasses.field(default=(), metadata=QUIET)
     updates: tuple[Update, ...] = dataclasses.field(default=(), metadata=QUIET)
+    evaluation: EvaluationConfig = dataclasses.field(
+        default=EvaluationConfig(), metadata=QUIET
+    )
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""

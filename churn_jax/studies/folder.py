@@ -14,7 +14,8 @@ import numpy as np
 
 from churn_jax import __version__
 from churn_jax.methods.base import at_rest
-from churn_jax.predictions import load_predictions, replace_file
+from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_beside
+from churn_jax.predictions import replace_file
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, resolved
 from churn_jax.training.checkpoint import free_name
@@ -85,6 +86,7 @@ _FREE = (
     "data.threads",
     "data.workers",
     "methods",
+    "evaluation",
     "columns",
     "updates",
     "published",
@@ -182,7 +184,8 @@ class StudyFolder:
     def _anything_trained(self, record: dict[str, Any]) -> bool:
         if record.get("methods"):
             return True
-        left = ("*/predictions.npz", "*/checkpoints/*")
+        shards = shards_beside(TEST) / INDEX
+        left = (f"*/{TEST}", f"*/{shards}", "*/checkpoints/*")
         return any(any((self.out / "methods").glob(pattern)) for pattern in left)
 
     def method_dir(self, name: str) -> Path:
@@ -214,10 +217,10 @@ class StudyFolder:
             for row in self.rows_of(spec, {})
             for file in (VALIDATION, TEST)
         ]
-        if not all(path.exists() for path in paths):
+        if not all(is_stored(path) for path in paths):
             return False
         for path in paths:
-            load_predictions(path)  # a damaged file is an error, no reason to retrain
+            load_stored(path)  # a damaged file is an error, no reason to retrain
         return True
 
     def settings(self, spec: MethodSpec) -> dict[str, Any]:

@@ -23,13 +23,13 @@ class SplitPredictions(NamedTuple):
     """What a trained row says about one split.
 
     Attributes:
-        logits: `[R, N, C]`, deployed.
+        logits: `[R, N, C]`, deployed; None where they were not asked for.
         members: every member's; None for rows that deploy no mean, or too many numbers.
         agreement: the members' diagnostics where they themselves are too many.
         note: why there are no members' logits; empty otherwise.
     """
 
-    logits: np.ndarray
+    logits: np.ndarray | None
     members: Members | None = None
     agreement: Agreement | None = None
     note: str = ""
@@ -45,6 +45,8 @@ def predict_split_of(
     dataset: Dataset | StreamingDataset,
     split: str,
     weights: str = "config",
+    *,
+    deployed: bool = True,
 ) -> SplitPredictions:
     """Deployed logits and, where their mean is deployed, the members' of a split.
 
@@ -57,13 +59,18 @@ def predict_split_of(
         dataset: resident or streamed.
         split: `validation` or `test`.
         weights: of `Trained.predict`.
+        deployed: whether deployed logits are asked for; else the members alone.
 
     Returns:
         The `SplitPredictions`.
     """
     method, part = trained.run.method, getattr(dataset, split)
+
+    def of_row() -> np.ndarray | None:
+        return deployed_logits(trained, dataset, split, weights) if deployed else None
+
     if not deploys_a_mean(method):
-        return SplitPredictions(deployed_logits(trained, dataset, split, weights))
+        return SplitPredictions(of_row())
     per_example = trained.run.config.replicas * method.members * dataset.num_classes
     streamed = isinstance(dataset, StreamingDataset)
     most = MOST_NUMBERS // per_example
@@ -71,10 +78,13 @@ def predict_split_of(
         options = {"reading": dataset.reading} if streamed else {}
         images = part if streamed else part.images
         every = trained.predict(images, weights, every_member=True, **options)
+        members = Members(part.ids, part.labels, every)
+        if not deployed:
+            return SplitPredictions(None, members)
         mean = jax.jit(lambda logits: deploy(method, logits))
         logits = np.stack([np.asarray(mean(run)) for run in every])
-        return SplitPredictions(logits, Members(part.ids, part.labels, every))
-    logits = deployed_logits(trained, dataset, split, weights)
+        return SplitPredictions(logits, members)
+    logits = of_row()
     many = (
         f"{len(part) * per_example:,} logits of members on the {split} split are not "
         "kept"

@@ -6,19 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from churn_jax.data import StreamingDataset, is_tokens
-from churn_jax.predictions import Predictions, save_predictions
-from churn_jax.reports.artefacts import TEST, VALIDATION
-from churn_jax.reports.examples import save_examples
-from churn_jax.reports.members import (
-    DIAGNOSTICS,
-    MEMBERS,
-    MEMBERS_VALIDATION,
-    save_agreement,
-    save_members,
-)
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
 from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import (
@@ -29,7 +18,7 @@ from churn_jax.studies.folder import (
     versions,
 )
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
-from churn_jax.studies.members import SplitPredictions, predict_split_of
+from churn_jax.studies.keeping import keep_examples, keep_split
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import logits_of, row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
@@ -92,15 +81,6 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
                 'one of them other seeds: train=(("seeds.base", 1),)'
             )
     return tuple(sentences)
-
-
-def _save_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
-    """Every member's logits beside the deployed ones, or their diagnostics."""
-    if predicted.members is not None:
-        name = MEMBERS if split == "test" else MEMBERS_VALIDATION
-        save_members(folder / name, predicted.members)
-    elif predicted.agreement is not None and split == "test":
-        save_agreement(folder / DIAGNOSTICS, predicted.agreement)
 
 
 def run_study(
@@ -242,32 +222,28 @@ def run_study(
         )
         # The row itself is written last: it says that everything is there.
         for shown in reversed(folder.rows_of(spec, entry)):
-            for split, file in (("validation", VALIDATION), ("test", TEST)):
-                examples = getattr(dataset, split)
-                predicted = predict_split_of(result, dataset, split, shown["weights"])
-                logits = predicted.logits
-                if predicted.note:
-                    on_note(f"{shown['name']}: {predicted.note}")
-                if primary:
-                    _save_members(folder.method_dir(shown["name"]), split, predicted)
-                    meta = {
-                        "method": shown["name"],
-                        "study": config.name,
-                        "fingerprint": dataset.fingerprint,
-                        "split": split,
-                        "stopped": shown["stopped"],
-                    }
-                    save_predictions(
-                        folder.method_dir(shown["name"]) / file,
-                        Predictions(examples.ids, examples.labels, logits, meta),
-                    )
-                    if split == "test" and shown["name"] == config.baseline:
-                        streamed = isinstance(dataset, StreamingDataset)
-                        images = examples if streamed else examples.images
-                        # Runs that stopped are in no number of the report either.
-                        halted = [s["replica"] for s in shown["stopped"]]
-                        finished_runs = np.delete(logits, halted, axis=0)
-                        save_examples(out, examples.ids, images, finished_runs)
+            own = folder.method_dir(shown["name"])
+            for split in ("validation", "test"):
+                meta = {
+                    "method": shown["name"],
+                    "study": config.name,
+                    "fingerprint": dataset.fingerprint,
+                    "split": split,
+                    "stopped": shown["stopped"],
+                }
+                note = keep_split(
+                    result,
+                    dataset,
+                    split,
+                    own,
+                    config.evaluation,
+                    weights=shown["weights"],
+                    meta=meta,
+                )
+                if note:
+                    on_note(f"{shown['name']}: {note}")
+            if primary and shown["name"] == config.baseline:
+                keep_examples(out, own, dataset)
         if primary:
             for shown in folder.rows_of(spec, entry):
                 folder.write(shown)

@@ -23,9 +23,10 @@ class Teaching:
             best on the validation split, before anybody averages them.
         dtype: what the teacher computes in, `float32` or `bfloat16`; empty is what it
             was trained in.
-        logits: path of a `predictions.npz` of the training examples, of one run or of
-            as many as the study has, that teaches instead of a row: a network of any
-            framework. Its examples are found by their ids.
+        logits: path of a `predictions.npz` of the training examples, or of a folder of
+            their shards, of one run or of as many as the study has, that teaches
+            instead of a row: a network of any framework. Its examples are found by
+            their ids.
 
     References:
         [elodi] Sec. 5.5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
@@ -56,7 +57,8 @@ class Update:
     """One model that replaces another.
 
     Attributes:
-        old: row of the model in use, or the path of a `predictions.npz`.
+        old: row of the model in use, or the path of a `predictions.npz`, which may
+            stand for the shards in the folder `predictions` beside it.
         new: row of the model that replaces it.
         label: shown in tables; empty is made of the rows' labels.
         targeted: run r of the new row was trained against run r of the old one, so

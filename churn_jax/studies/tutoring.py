@@ -11,7 +11,8 @@ from churn_jax import metrics
 from churn_jax.class_sets import known_classes
 from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import Group, Network, average_logits
-from churn_jax.predictions import PredictionsError, load_predictions
+from churn_jax.prediction_shards import MappedPredictions, load_stored
+from churn_jax.predictions import PredictionsError
 from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
@@ -93,8 +94,8 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
             classes are others than the study's.
     """
     path, ids = spec.teaching.logits, dataset.train.ids
-    found = load_predictions(path)
-    runs, _, classes = found.logits.shape
+    found = load_stored(path)
+    runs, _, classes = found.shape
     if runs not in (1, replicas) or classes != num_classes:
         raise PredictionsError(
             f"{path}: {spec.name} needs logits of one run or of {replicas}, with "
@@ -108,7 +109,10 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
             f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
             f"have no logits, for example {', '.join(map(str, missing[:3]))}"
         )
-    logits = found.logits[:, rows]
+    if isinstance(found, MappedPredictions):
+        logits = np.stack([found.rows(run, np.asarray(rows)) for run in range(runs)])
+    else:
+        logits = found.logits[:, rows]
     if not np.all(np.isfinite(logits)):
         raise PredictionsError(f"{path}: logits that teach must be finite")
     return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]

@@ -11,8 +11,8 @@ from churn_jax.methods import ERM
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import DIAGNOSTICS, load_agreement, load_members
 from churn_jax.studies import members, run_study
+from churn_jax.studies.keeping import _keep_members
 from churn_jax.studies.members import deploys_a_mean, predict_split_of
-from churn_jax.studies.study import _save_members
 from tests.studies.test_study import small_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -101,7 +101,7 @@ def test_too_many_members_leave_diagnostics_and_a_note(monkeypatch, tmp_path):
         "120 logits of members on the test split are not kept; their diagnostics are "
         "of 4 of 10 examples"
     )
-    _save_members(tmp_path, "validation", found)
+    _keep_members(tmp_path, "validation", found)
     assert not list(tmp_path.iterdir())
-    _save_members(tmp_path, "test", found)
+    _keep_members(tmp_path, "test", found)
     assert load_agreement(tmp_path / DIAGNOSTICS).total == 10

@@ -1,0 +1,182 @@
+"""What rows predict, in files or in shards: one study, the same numbers."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import churn_jax
+from churn_jax import reports
+from churn_jax.cli import main
+from churn_jax.comparison.versions.version_files import find_versions
+from churn_jax.methods import EnsembleDistillation
+from churn_jax.prediction_shards import load_stored, read_shards, stored
+from churn_jax.reports import examples
+from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION
+from churn_jax.studies import (
+    EvaluationConfig,
+    MethodSpec,
+    StudyConfig,
+    Teaching,
+    keeping,
+    preset,
+)
+from churn_jax.studies.config import resolved
+from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.recorded import recorded_config
+from churn_jax.studies.tutoring import logits_of
+from churn_jax.training import written
+from tests.studies.test_study import Watched, small_study
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+ROWS = ("baseline", "pair")
+
+
+def study(form="auto") -> StudyConfig:
+    evaluation = EvaluationConfig(form)
+    return dataclasses.replace(small_study(epochs=1), evaluation=evaluation)
+
+
+def dataset():
+    data = study().data
+    return load_inputs(data, data.train_size).dataset
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The study in files, read only."""
+    out = tmp_path_factory.mktemp("files") / "study"
+    Watched(study(), out, *ROWS)
+    return out
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """The study in shards, read only."""
+    out = tmp_path_factory.mktemp("shards") / "study"
+    Watched(study("shards"), out, *ROWS)
+    return out
+
+
+def forms(out, row="baseline"):
+    return sorted(path.name for path in (out / "methods" / row).glob("predictions*"))
+
+
+FILES = ["predictions-validation.npz", "predictions.npz"]
+SHARDS = ["predictions", "predictions-validation"]
+
+
+def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
+    assert [forms(files, row) for row in ROWS] == [FILES] * 2
+    assert [forms(shards, row) for row in ROWS] == [SHARDS] * 2
+    for row in ROWS:
+        for part in ("", "-validation"):
+            path = f"methods/{row}/predictions{part}.npz"
+            one, other = load_stored(files / path), load_stored(shards / path)
+            np.testing.assert_array_equal(one.ids, other.ids)
+            np.testing.assert_array_equal(one.labels, other.labels)
+            np.testing.assert_allclose(one.logits, other.logits, rtol=1e-5, atol=1e-5)
+            assert one.meta == other.meta
+    for name in (MEMBERS, MEMBERS_VALIDATION):  # few numbers, so one file in any case
+        assert (shards / "methods" / "pair" / name).exists()
+    expected = reports.markdown_table(reports.collect(files))
+    assert reports.markdown_table(reports.collect(shards)) == expected
+
+
+def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "SMALL", 100)
+    monkeypatch.setattr(examples, "MOST", 5)
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 1000)
+    found = []
+    for out in (files, shards):
+        folder = tmp_path / out.parent.name
+        keeping.keep_examples(folder, out / "methods" / "baseline", dataset())
+        found.append(examples.load_examples(folder).ids)
+    assert len(found[0]) == 5
+    np.testing.assert_array_equal(*found)
+
+
+def test_compare_reads_the_rows_of_a_study_in_shards(files, shards):
+    rows = {out: [out / "methods" / row for row in ROWS] for out in (files, shards)}
+    found = [churn_jax.compare(*rows[out])["churn"].value for out in (files, shards)]
+    assert found[0] == found[1] > 0
+    versions = find_versions(shards)
+    assert versions.names == ROWS
+    assert [path.name for path in versions.paths] == ["predictions"] * 2
+
+
+def test_a_launch_that_dies_between_shards_and_index_goes_on(tmp_path, monkeypatch):
+    config = study("shards")
+
+    def dies(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(written, "write_index", dies)
+        with pytest.raises(KeyboardInterrupt):
+            Watched(config, tmp_path, "baseline")
+    folder = tmp_path / "methods" / "baseline"
+    assert list(folder.glob("predictions*/logits-*.npy"))
+    assert not list(folder.glob("predictions*/index.json"))
+    assert json.loads((tmp_path / "study.json").read_text())["methods"] == []
+    assert reports.collect(tmp_path).missing[0].reason == "it has no predictions yet"
+    trained = (folder / "metrics.jsonl").read_text()
+    assert Watched(config, tmp_path, "baseline").trained == ["baseline"]
+    assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
+    assert forms(tmp_path) == SHARDS
+    assert Watched(config, tmp_path, "baseline").kept == ["baseline"]
+
+
+def test_a_row_keeps_its_form_until_it_is_predicted_again(files, tmp_path, monkeypatch):
+    out = tmp_path / "study"
+    shutil.copytree(files, out)
+    # Finished stays finished, in the form that it has.
+    again = Watched(study("shards"), out, "baseline")
+    assert (again.trained, again.kept) == ([], ["baseline"])
+    assert forms(out) == FILES
+    # One split is gone: both are predicted again, from the checkpoint.
+    (out / "methods" / "baseline" / "predictions.npz").unlink()
+    lines = (out / "methods" / "baseline" / "metrics.jsonl").read_text()
+    assert Watched(study("shards"), out, "baseline").trained == ["baseline"]
+    assert forms(out) == SHARDS
+    assert (out / "methods" / "baseline" / "metrics.jsonl").read_text() == lines
+    # And back; an interrupted removal leaves no index.
+    (out / "methods" / "baseline" / "predictions" / "index.json").unlink()
+    assert Watched(study("file"), out, "baseline").trained == ["baseline"]
+    assert forms(out) == FILES
+    found = (out / "methods" / "baseline" / "predictions.npz").read_bytes()
+    assert found == (files / "methods" / "baseline" / "predictions.npz").read_bytes()
+
+
+def test_shards_of_any_size_can_teach(shards, monkeypatch):
+    path = shards / "methods" / "baseline" / "predictions"
+    spec = MethodSpec(
+        "student", "S", EnsembleDistillation(), teaching=Teaching(logits=str(path))
+    )
+    own = dataset()
+    own = dataclasses.replace(own, train=own.test.take(np.arange(30)[::-1]))
+    whole = logits_of(spec, own, 2, 10)
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 1000)
+    np.testing.assert_array_equal(logits_of(spec, own, 2, 10), whole)
+    ids, values = read_shards(path).ids, read_shards(path).values
+    row = int(np.flatnonzero(ids == own.train.ids[0])[0])
+    np.testing.assert_array_equal(whole[1, 0, 0], values[1, [row]][0])
+
+
+def test_the_form_is_a_setting_that_changes_no_numbers(capsys):
+    config = study("shards")
+    assert recorded_config(resolved(config)).evaluation == config.evaluation
+    assert "evaluation" not in resolved(study())
+    with pytest.raises(ValueError, match="must be one of auto, file, shards; got 'x'"):
+        EvaluationConfig("x")
+    assert main(["study", "digits:tiny", "--evaluation.predictions", "parts"]) == 2
+    assert "evaluation.predictions" in capsys.readouterr().err
+    classes, examples_of_split = 21_841, 1_000_000
+    for name in ("digits", "imagenet"):
+        replicas = preset(name).train.replicas
+        sharded = preset(name).evaluation.sharded
+        assert not sharded(replicas, 10_000, 1000)
+        assert sharded(replicas, examples_of_split, classes)
