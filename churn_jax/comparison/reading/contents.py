@@ -14,7 +14,12 @@ from churn_jax.comparison.reading.table_file import (
     read_csv,
     read_parquet,
 )
-from churn_jax.prediction_shards import INDEX, ShardedRows, read_shards
+from churn_jax.prediction_shards import (
+    INDEX,
+    ShardedRows,
+    read_shards,
+    shards_beside,
+)
 from churn_jax.predictions import Predictions, PredictionsError
 
 __all__ = ["ENDINGS", "Contents", "as_array", "as_table", "read_contents"]
@@ -156,9 +161,12 @@ def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
     if path.is_dir():
         if (path / INDEX).is_file():
             return _read_shards(path)
-        if not (path / _IN_FOLDER).is_file():
-            raise PredictionsError(f"is a folder without {_IN_FOLDER} or {INDEX}")
         path = path / _IN_FOLDER
+        if not path.is_file():
+            shards = shards_beside(path)
+            if (shards / INDEX).is_file():  # a row of a study
+                return _read_shards(shards)
+            raise PredictionsError(f"is a folder without {_IN_FOLDER} or {INDEX}")
     if not path.exists():
         raise PredictionsError("there is no such file")
     if not path.is_file():

@@ -44,10 +44,10 @@ def find_versions(
     """The versions in a folder.
 
     A version is a file of predictions, called like the file without its ending, or a
-    folder with a file `predictions.npz` (or another ending) or the `index.json` of
-    shards inside, called like the folder. Files called `labels`, `ids` and `slices` are
-    about all versions. In the folder of a study of this library the versions are its
-    rows.
+    folder with a file `predictions.npz` (or another ending), the `index.json` of
+    shards or a folder `predictions` of shards inside, called like the folder. Files
+    called `labels`, `ids` and `slices` are about all versions. In the folder of a study
+    of this library the versions are its rows.
 
     Args:
         folder: where to look, not deeper than one folder.
@@ -123,6 +123,8 @@ def _predictions_of(entry: Path) -> Path | None:
         return None
     paths = [entry / f"{PREDICTIONS}{ending}" for ending in ENDINGS]
     there = [path for path in paths if path.is_file()]
+    shards = entry / PREDICTIONS
+    there += [shards] if (shards / INDEX).is_file() else []
     if len(there) > 1:
         raise PredictionsError(
             f"{entry}: both {there[0].name} and {there[1].name} are there; only one "

@@ -89,6 +89,7 @@ def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
         (("a.csv", "a/predictions.npz"), None, "both called 'a'"),
         (("labels.csv", "labels.npy", "a.csv"), None, "both called 'labels'"),
         (("a/predictions.npz", "a/predictions.csv"), None, "only one can be"),
+        (("a/predictions.npz", "a/predictions/index.json"), None, "only one can be"),
         (("a.csv", "b.csv"), ["a", "x"], "1 of the 2 versions .* 'x'; it has 'a', 'b'"),
         (("a.csv", "b.csv"), ["a", "b", "a"], "names 'a' more than once"),
     ],
