@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
@@ -191,8 +190,12 @@ def _blocks(predictions: MappedPredictions, runs: Sequence[int]):
         yield _Block(start, logits, size)
 
 
+_ambiguity_of = jax.jit(metrics.ambiguity)
+
+
 def _ambiguity(block: _Block) -> np.ndarray:
-    return np.asarray(metrics.ambiguity(jnp.asarray(block.logits)))
+    """`[b]` float32."""
+    return np.asarray(_ambiguity_of(block.filled))[: block.logits.shape[1]]
 
 
 class _Finite:
@@ -223,18 +226,20 @@ def _empty(kinds: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, Any]:
     """Empty States with a leading axis of runs."""
 
     def repeated(x):
-        return jnp.broadcast_to(x, (runs, *x.shape))
+        return np.broadcast_to(x, (runs, *x.shape))
 
     return {name: jax.tree.map(repeated, make()) for name, make in kinds.items()}
 
 
 def _computed(states: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The numbers of States with a leading axis of runs, `[R]` each."""
-    found = {
-        name: jax.vmap(lambda one: one.compute())(state)
-        for name, state in states.items()
-    }
-    return {name: np.asarray(value, np.float64) for name, value in found.items()}
+    found = jax.device_get(_compute(states))
+    return {name: value.astype(np.float64) for name, value in found.items()}
+
+
+@jax.jit
+def _compute(states):
+    return {k: jax.vmap(lambda one: one.compute())(s) for k, s in states.items()}
 
 
 @jax.jit
@@ -298,9 +303,14 @@ def _added(total, sums):
 
 def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
     def narrow(x):
-        return jnp.asarray(x, jnp.int32 if x.dtype.kind == "i" else jnp.float32)
+        return x.astype(np.int32 if x.dtype.kind == "i" else np.float32)
 
-    sums, count = jax.tree.map(narrow, sums), jnp.int32(examples)
-    found = {n: metric.finish(sums[n], count) for n, metric in _pair_metrics().items()}
+    sums = jax.tree.map(narrow, sums)
+    found = jax.device_get(_finish(sums, np.int32(examples)))
     correct, incorrect = found.pop("by_correctness")
     return symmetric({**found, "churn_correct": correct, "churn_incorrect": incorrect})
+
+
+@jax.jit
+def _finish(sums, examples):
+    return {n: m.finish(sums[n], examples) for n, m in _pair_metrics().items()}

@@ -1,5 +1,6 @@
 """Numbers of predictions that stay on the disk are those of predictions in memory."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -8,22 +9,25 @@ from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
 from churn_jax.prediction_shards import MappedPredictions, ShardedRows, stored
 from churn_jax.predictions import Predictions, PredictionsError, save_predictions
-from churn_jax.reports import block_sums, calibrated
+from churn_jax.reports import block_sums, calibrated, estimates
 from churn_jax.reports.block_sums import ambiguity_in_blocks
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.summary_in_blocks import summarize_in_blocks
+from churn_jax.reports.updates_files import updates_markdown
 from tests.reports.fake_study import noisy_logits, write_study
 from tests.reports.in_shards import into_shards, numbers_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 R, N, C = 3, 26, 5
+HELD_OUT = 19  # examples of the validation split
 BLOCK = 8  # examples: the last block of 26 is shorter
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(block_sums, "BLOCK_NUMBERS", R * C * BLOCK)
+    for module in (block_sums, estimates):
+        monkeypatch.setattr(module, "BLOCK_NUMBERS", R * C * BLOCK)
 
 
 def drawn(seed=0, runs=R, examples=N, unknown=None):
@@ -43,7 +47,8 @@ def mapped(predictions, meta=None):
 
 @pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
 def test_every_number_is_that_of_predictions_in_memory(unknown):
-    test, held_out = drawn(unknown=unknown), drawn(1, examples=19, unknown=unknown)
+    test = drawn(unknown=unknown)
+    held_out = drawn(1, examples=HELD_OUT, unknown=unknown)
     expected = numbers_of(summarize(test, validation=held_out))
     found = numbers_of(summarize_in_blocks(mapped(test), validation=mapped(held_out)))
     assert found.keys() == expected.keys()
@@ -89,7 +94,8 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file():
 def test_ambiguity_of_blocks_is_that_of_all():
     test = drawn()
     np.testing.assert_array_equal(
-        ambiguity_in_blocks(mapped(test), range(R)), metrics.ambiguity(test.logits)
+        ambiguity_in_blocks(mapped(test), range(R)),
+        metrics.ambiguity(jnp.asarray(test.logits)),
     )
 
 
@@ -98,7 +104,11 @@ def rows():
     """Labels, rows and their validation predictions."""
     test = drawn()
     new = drawn(2).logits + test.logits
-    return test.labels, {"baseline": test.logits, "steady": new}, drawn(3)
+    return (
+        test.labels,
+        {"baseline": test.logits, "steady": new},
+        drawn(3, examples=HELD_OUT),
+    )
 
 
 def write_rows(folder, rows, outside):
@@ -125,13 +135,13 @@ def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, 
         Predictions(order, labels[order], methods["baseline"][:, order] / 2),
     )
     outside = last_year / "predictions.npz"
-    files = reports.write(write_rows(tmp_path / "files", rows, outside))
+    files = reports.collect(write_rows(tmp_path / "files", rows, outside))
     into_shards(tmp_path / "outside")
     folder = into_shards(write_rows(tmp_path / "shards", rows, outside))
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * N * C)  # one run of a split
-    shards = reports.write(folder)
-    for name in ("table.md", "updates.md"):
-        assert shards.files[name].read_text() == files.files[name].read_text()
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * HELD_OUT * C)  # one run of it
+    shards = reports.collect(folder)
+    for page in (reports.markdown_table, updates_markdown):
+        assert page(shards) == page(files)
     assert files.updates is not None and shards.updates is not None
     ranks = [r.ranks for r in files.updates.results]
     assert sum(counts.sum() for counts in ranks) > 0
@@ -146,7 +156,7 @@ def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, 
     assert "this needs all logits in memory" in said and "Traceback" not in said
 
     # Not even one run of the validation split: the other numbers are there.
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * N * C - 1)
+    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * HELD_OUT * C - 1)
     found = reports.collect(folder)
     assert np.isnan(found.rows[0].summary.temperature.mean)
     assert found.rows[0].summary.churn.mean == shards.rows[0].summary.churn.mean
