@@ -30,9 +30,15 @@ def dry(recipe, **variables):
 
 
 def studies(text):
-    """The words after `churn-jax` of every command in the text."""
-    lines = re.findall(r"churn-jax (study [^\n\"']*)", text)
-    return [shlex.split(line) for line in lines]
+    """The words after `churn-jax` of every command, here or on another machine."""
+    found = []
+    for line in text.splitlines():
+        words = shlex.split(line)
+        remote = [shlex.split(word) for word in words if "churn-jax study" in word]
+        for inner in (words, *remote):
+            places = [i for i, word in enumerate(inner) if word.endswith("churn-jax")]
+            found += [inner[i + 1 :] for i in places if inner[i + 1 :][:1] == ["study"]]
+    return found
 
 
 def test_there_is_a_recipe_for_every_place():
@@ -59,9 +65,9 @@ def test_the_command_of_a_recipe_has_real_options(recipe):
     (words,) = studies(dry(recipe))
     config, options = _parse(words[1:])
     assert config.name == words[1] and str(options.out).endswith(words[1])
-    given = studies(dry(recipe, PRESET="digits", MESH="replica=2", OUT="/x/y"))[0]
+    given = studies(dry(recipe, PRESET="digits", MESH="replica=2", OUT="/it's x/y"))[0]
     config, options = _parse(given[1:])
-    assert config.name == "digits" and str(options.out) == "/x/y"
+    assert config.name == "digits" and str(options.out) == "/it's x/y"
     if recipe.name != "workstation_gpu.sh":
         assert config.train.mesh.replica == 2
 
@@ -80,6 +86,74 @@ def test_a_slice_is_asked_for_before_it_is_used():
     order = ["queued-resources create", "churn-jax study", "queued-resources delete"]
     places = [next(i for i, s in enumerate(lines) if word in s) for word in order]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["gke_xpk.sh", "tpu_queued.sh", "tpu_vm.sh"])
+def test_a_mesh_has_all_chips_of_the_slice(name):
+    """The compiler refuses to leave some of a large slice out, and they cost too."""
+    text = dry(ROOT / "experiments" / "launch" / "recipes" / name)
+    (chips,) = set(re.findall(r"v5litepod-(\d+)", text))
+    config, _ = _parse(studies(text)[0][1:])
+    assert config.train.mesh.size == int(chips)
+
+
+def test_processes_of_a_node_see_all_of_its_gpus():
+    """The i-th process takes the i-th GPU that it sees; bound to one, it has none."""
+    text = RECIPES[1].read_text()
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)$", text, re.MULTILINE))
+    assert options["ntasks-per-node"] == options["gpus-per-node"]
+    assert "gpus-per-task" not in options
+    assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(RECIPES[1])
+
+
+# A cloud in place of the real one: says `STATES`, one by one, and ends studies with
+# `CODES`; what was asked of it is in `asked`.
+CLOUD = """#!/bin/bash
+echo "$@" >> "$CLOUD/asked"
+next() { head -n 1 "$CLOUD/$1"; sed -i 1d "$CLOUD/$1"; }
+case "$*" in
+  *queued-resources\\ describe*) next states ;;
+  *churn-jax\\ study*) exit "$(next codes)" ;;
+esac
+"""
+
+
+def queued(folder, states, codes, tries=3):
+    """Runs the recipe of queued slices; returns its exit code and what it asked for."""
+    cloud = folder / "gcloud"
+    cloud.write_text(CLOUD)
+    cloud.chmod(0o755)
+    (folder / "states").write_text("\n".join(states) + "\n")
+    (folder / "codes").write_text("\n".join(map(str, codes)) + "\n")
+    ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+    ours |= {"CLOUD": str(folder), "WAIT": "0", "TRIES": str(tries)}
+    done = subprocess.run(
+        ["bash", str(RECIPES[2])], env=ours, capture_output=True, timeout=30
+    )
+    words = re.findall(
+        r"(create|delete|study)\b", (folder / "asked").read_text().replace("\\", "")
+    )
+    return done.returncode, words
+
+
+def test_a_slice_that_was_taken_away_is_asked_for_again(tmp_path):
+    states = ["WAITING_FOR_RESOURCES", "ACTIVE", "PROVISIONING", "ACTIVE"]
+    code, words = queued(tmp_path, states, [255, 0])
+    assert code == 0
+    assert words == ["create", "study", "delete", "create", "study", "delete"]
+
+
+def test_a_slice_that_did_not_come_is_never_bought_at_full_price(tmp_path):
+    """A request that failed was followed by an ordinary, unlimited one."""
+    code, words = queued(tmp_path, ["FAILED", "SUSPENDED", "FAILED"], [])
+    assert code == 3
+    assert words == ["create", "delete"] * 3
+    assert "tpu-vm create" not in (tmp_path / "asked").read_text()
+
+
+def test_bad_input_asks_for_no_other_slice(tmp_path):
+    code, words = queued(tmp_path, ["ACTIVE", "ACTIVE"], [2, 0])
+    assert (code, words) == (2, ["create", "study", "delete"])
 
 
 def test_the_container_copies_files_that_are_there():

@@ -22,10 +22,23 @@ DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
-run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+# As it can be typed; words with spaces are quoted.
+show() {
+  local word between=''
+  for word; do
+    case "$word" in
+      '' | *[!A-Za-z0-9_./:=,+@%~-]*) word="'${word//\'/\'\\\'\'}'" ;;
+    esac
+    printf '%s%s' "$between" "$word"
+    between=' '
+  done
+  echo
+}
+run() { if $dry; then show "$@"; else "$@"; fi; }
 
 run docker build --file Containerfile --build-arg EXTRA=tpu --tag "$IMAGE" .
 run docker push "$IMAGE"
 run xpk workload create --cluster "$CLUSTER" --zone "$ZONE" --project "$PROJECT" \
   --workload "$WORKLOAD" --tpu-type "$TPU_TYPE" --docker-image "$IMAGE" \
-  --max-restarts 20 --command "churn-jax study $PRESET --data-dir $DATA_DIR --replicas $REPLICAS --mesh $MESH --launch.coordinator auto --out $OUT"
+  --max-restarts 20 --command "$(show churn-jax study "$PRESET" --data-dir "$DATA_DIR" \
+    --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"

@@ -11,11 +11,25 @@ NAME="${NAME:-churn}"
 ZONE="${ZONE:-us-central1-a}"
 ACCELERATOR="${ACCELERATOR:-v5litepod-64}"
 RUNTIME="${RUNTIME:-v2-alpha-tpuv5-lite}"
+MESH="${MESH:-replica=8,data=8}" # a large slice wants all of its chips in the mesh
 TRIES="${TRIES:-20}"
+WAIT="${WAIT:-30}" # seconds between two questions
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
-run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+# As it can be typed; words with spaces are quoted.
+show() {
+  local word between=''
+  for word; do
+    case "$word" in
+      '' | *[!A-Za-z0-9_./:=,+@%~-]*) word="'${word//\'/\'\\\'\'}'" ;;
+    esac
+    printf '%s%s' "$between" "$word"
+    between=' '
+  done
+  echo
+}
+run() { if $dry; then show "$@"; else "$@"; fi; }
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 state() {
@@ -30,18 +44,30 @@ ask() {
     --zone "$ZONE" --accelerator-type "$ACCELERATOR" --runtime-version "$RUNTIME" --spot
 }
 
+# Whether the slice came; one that is not told of three times is gone.
+arrived() {
+  local missing=0
+  while ! $dry; do
+    case "$(state)" in
+      ACTIVE) break ;;
+      FAILED | SUSPENDING | SUSPENDED) return 1 ;;
+      MISSING) if ((++missing == 3)); then return 1; fi ;;
+      *) missing=0 ;;
+    esac
+    sleep "$WAIT"
+  done
+}
+
 for ((try = 1; try <= TRIES; try++)); do
   ask
-  if ! $dry; then
-    until [[ "$(state)" == ACTIVE ]]; do
-      case "$(state)" in FAILED | SUSPENDED | MISSING) break ;; esac
-      sleep 30
-    done
+  code=1
+  if arrived; then
+    code=0
+    # It is there: one that was taken away meanwhile must not be bought at full price.
+    CREATE=no NAME="$NAME" ZONE="$ZONE" ACCELERATOR="$ACCELERATOR" RUNTIME="$RUNTIME" \
+      MESH="$MESH" bash "$here/tpu_vm.sh" "$@" || code=$?
   fi
-  code=0
-  NAME="$NAME" ZONE="$ZONE" ACCELERATOR="$ACCELERATOR" RUNTIME="$RUNTIME" \
-    bash "$here/tpu_vm.sh" "$@" || code=$?
-  forget
+  forget || echo "Delete it with: gcloud compute tpus queued-resources delete $NAME-request --zone $ZONE --force" >&2
   # 2 is bad input: asking again would not help.
   if $dry || [[ $code -eq 0 || $code -eq 2 ]]; then exit "$code"; fi
 done

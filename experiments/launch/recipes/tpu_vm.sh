@@ -21,17 +21,35 @@ MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
 SOURCE="${SOURCE:-churn-jax[tpu]}"
+CREATE="${CREATE:-yes}" # no: it is there already
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
-run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+# As it can be typed; words with spaces are quoted.
+show() {
+  local word between=''
+  for word; do
+    case "$word" in
+      '' | *[!A-Za-z0-9_./:=,+@%~-]*) word="'${word//\'/\'\\\'\'}'" ;;
+    esac
+    printf '%s%s' "$between" "$word"
+    between=' '
+  done
+  echo
+}
+run() { if $dry; then show "$@"; else "$@"; fi; }
 
-if $dry || ! gcloud compute tpus tpu-vm describe "$NAME" --zone "$ZONE" >/dev/null 2>&1; then
+there() { ! $dry && gcloud compute tpus tpu-vm describe "$NAME" --zone "$ZONE" >/dev/null 2>&1; }
+if [[ "$CREATE" != no ]] && ! there; then
   run gcloud compute tpus tpu-vm create "$NAME" --zone "$ZONE" \
     --accelerator-type "$ACCELERATOR" --version "$RUNTIME"
 fi
 on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
-on_all "python3 -m venv ~/churn && ~/churn/bin/pip install --quiet '$SOURCE'"
+# The hosts' own Python is 3.10, and 3.11 is needed: uv brings one.
+on_all "python3 -m pip install --quiet --user uv && ~/.local/bin/uv venv --quiet \
+--allow-existing --python 3.12 ~/churn && ~/.local/bin/uv pip install --quiet \
+--python ~/churn/bin/python $(show "$SOURCE")"
 # shellcheck disable=SC2088 # the home folder of the host
-on_all "~/churn/bin/churn-jax study $PRESET --data-dir $DATA_DIR --replicas $REPLICAS --mesh $MESH --launch.coordinator auto --out $OUT"
-echo "Delete it with: gcloud compute tpus tpu-vm delete $NAME --zone $ZONE"
+on_all "$(show '~/churn/bin/churn-jax' study "$PRESET" --data-dir "$DATA_DIR" \
+  --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"
+[[ "$CREATE" == no ]] || echo "Delete it with: gcloud compute tpus tpu-vm delete $NAME --zone $ZONE"

@@ -14,7 +14,19 @@ SOURCE="${SOURCE:-churn-jax[cuda]}"
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
-run() { if $dry; then printf '%s\n' "$*"; else "$@"; fi; }
+# As it can be typed; words with spaces are quoted.
+show() {
+  local word between=''
+  for word; do
+    case "$word" in
+      '' | *[!A-Za-z0-9_./:=,+@%~-]*) word="'${word//\'/\'\\\'\'}'" ;;
+    esac
+    printf '%s%s' "$between" "$word"
+    between=' '
+  done
+  echo
+}
+run() { if $dry; then show "$@"; else "$@"; fi; }
 
 if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
   run python3 -m venv "$ENVIRONMENT"
