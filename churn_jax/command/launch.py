@@ -64,6 +64,8 @@ def cluster_of(environment=None) -> str | None:
         return "SLURM"
     if _number(found, "OMPI_COMM_WORLD_SIZE") > 1:
         return "Open MPI"
+    if _number(found, "MEGASCALE_NUM_SLICES") > 1:  # of one host each, maybe
+        return "Cloud TPU"
     hosts = found.get("TPU_PROCESS_ADDRESSES") or found.get("TPU_WORKER_HOSTNAMES", "")
     if "," in hosts or (environment is None and _several_tpu_hosts()):
         return "Cloud TPU"
@@ -131,7 +133,16 @@ def _arguments(launch: Launch, detect) -> dict | None:
             "--launch.coordinator needs --launch.num-processes and --launch.process-id"
         )
     if not 0 <= number < count:
-        raise ValueError(f"process id {number} is not below {count}")
+        raise ValueError(
+            "--launch.process-id must be from 0 to --launch.num-processes less one; "
+            f"got {number} of {count}"
+        )
+    host, _, port = launch.coordinator.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError(
+            "--launch.coordinator must be host:port of process 0, with a port from 1 "
+            f"to 65535; got {launch.coordinator!r}"
+        )
     return {
         "coordinator_address": launch.coordinator,
         "num_processes": count,

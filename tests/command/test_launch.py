@@ -30,6 +30,8 @@ def nobody():
         ({"TPU_WORKER_HOSTNAMES": "a,b"}, "Cloud TPU"),
         ({"TPU_WORKER_HOSTNAMES": "localhost"}, None),
         ({"TPU_PROCESS_ADDRESSES": "a:1,b:1"}, "Cloud TPU"),
+        ({"TPU_WORKER_HOSTNAMES": "a", "MEGASCALE_NUM_SLICES": "2"}, "Cloud TPU"),
+        ({"TPU_WORKER_HOSTNAMES": "a", "MEGASCALE_NUM_SLICES": "1"}, None),
         ({"OMPI_COMM_WORLD_SIZE": "several"}, None),
     ],
 )
@@ -90,6 +92,7 @@ def test_a_cluster_tells_everything():
 
 
 def test_flags_tell_everything():
+    assert _arguments(Launch("[::1]:65535", 1, 0), nobody) is not None
     given = _arguments(Launch("host:1", 2, 1), lambda: "SLURM")
     assert given == {
         "coordinator_address": "host:1",
@@ -104,7 +107,13 @@ def test_flags_tell_everything():
     [
         (Launch("host:1"), "needs --launch.num-processes"),
         (Launch("host:1", 2), "needs --launch.num-processes"),
-        (Launch("host:1", 2, 2), "process id 2 is not below 2"),
+        (Launch("host:1", 2, 2), "num-processes less one; got 2 of 2"),
+        (Launch("host:1", 0, 0), "num-processes less one; got 0 of 0"),
+        (Launch("host", 2, 0), "host:port of process 0.*got 'host'"),
+        (Launch(":1", 2, 0), "host:port of process 0.*got ':1'"),
+        (Launch("host:", 2, 0), "host:port of process 0"),
+        (Launch("host:abc", 2, 0), "host:port of process 0"),
+        (Launch("host:65536", 2, 0), "a port from 1 to 65535"),
         (Launch(num_processes=2), "need --launch.coordinator"),
         (Launch(start_seconds=0), "at least 1"),
         (Launch("auto", lost_seconds=0), "at least 1"),
