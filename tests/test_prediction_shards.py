@@ -300,6 +300,44 @@ def test_infinite_logits_of_float16_are_no_overflow(tmp_path):
     assert found.values[0, 0].tolist() == [0.0, -np.inf]
 
 
+def _of_ids(folder, *parts):
+    for shard, ids in enumerate(parts):
+        one = ids, np.zeros(len(ids), int), 1, 2
+        with ShardWriter(folder, shard, len(parts), *one) as writer:
+            writer.write(np.zeros((1, len(ids), 2)))
+    write_index(folder, len(parts))
+    return read_shards(folder).ids
+
+
+def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_path):
+    """As floating point, 2^53 + 1 is 2^53, which is another example."""
+    near = np.array([2**53 + 1], np.uint64)
+    assert _of_ids(tmp_path, near, np.array([2**53])).tolist() == [2**53 + 1, 2**53]
+    large = np.array([2**63 + 1, 2**63 + 3], np.uint64)
+    assert _of_ids(tmp_path, large, np.array([5])).tolist() == [*large.tolist(), 5]
+    with pytest.raises(PredictionsError, match=r"ids from -5 to 9223372036854775811"):
+        _of_ids(tmp_path, large, np.array([-5]))
+
+
+def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
+    names = np.array(["a", "bb"])
+    for empty in (np.empty(0, int), np.empty(0, "U1")):
+        assert _of_ids(tmp_path, names, empty).tolist() == ["a", "bb"]
+        assert _of_ids(tmp_path, empty, names).tolist() == ["a", "bb"]
+    with pytest.raises(PredictionsError, match="shard 2 of 3: ids are int64, but <U2"):
+        _of_ids(tmp_path, np.empty(0, int), names, np.array([1]))
+
+
+@pytest.mark.parametrize("values", [[["a", "b"]], [[1j, 2]]])
+def test_logits_are_real_numbers(tmp_path, values):
+    with (
+        pytest.raises(PredictionsError, match="logits must be real numbers; got"),
+        ShardWriter(tmp_path, 0, 1, [1], [0], 1, 2) as writer,
+    ):
+        writer.write(np.array([values]))
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_index_needs_every_shard(written):
     (written / _name("labels", 0)).unlink()
     with pytest.raises(PredictionsError, match="shard 0 of 2: is missing"):

@@ -1,6 +1,7 @@
 """The files of a shard: their names, the types in them, and one read whole."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ __all__ = [
     "ORDER",
     "as_ids",
     "as_labels",
+    "joined_ids",
     "read_array",
     "shard_path",
     "stored_dtype",
@@ -63,6 +65,34 @@ def as_ids(ids: Any) -> np.ndarray:
             f"ids must be [n] integers or strings; got {ids.dtype} of shape {ids.shape}"
         )
     return ids
+
+
+def joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Ids of all shards, one after another; those of empty ones have no type.
+
+    Args:
+        parts: of `as_ids`, one at least.
+
+    Raises:
+        PredictionsError: no integer of 64 bits holds them all.
+
+    Example:
+        >>> joined_ids([np.array([2**53 + 1], np.uint64), np.array([-5])]).tolist()
+        [9007199254740993, -5]
+    """
+    parts = [part for part in parts if part.size] or list(parts[:1])
+    ids = np.concatenate(parts)
+    if ids.dtype.kind != "f":
+        return ids
+    # NumPy joins signed and unsigned integers as floating point, which rounds.
+    least = min(int(part.min()) for part in parts)
+    most = max(int(part.max()) for part in parts)
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return np.concatenate([part.astype(kind) for part in parts])
+    raise PredictionsError(
+        f"ids from {least} to {most} are there, which no integer of 64 bits holds"
+    )
 
 
 def as_labels(labels: Any) -> np.ndarray:

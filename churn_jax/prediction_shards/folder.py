@@ -14,6 +14,7 @@ from churn_jax.prediction_shards.files import (
     ORDER,
     as_ids,
     as_labels,
+    joined_ids,
     read_array,
     shard_path,
 )
@@ -110,7 +111,7 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
     """
     folder, ids = Path(folder), as_ids(ids)
     paths = [shard_path(folder, "ids", shard, shards) for shard in range(shards)]
-    there = np.concatenate([as_ids(read_array(path)) for path in paths])
+    there = joined_ids([as_ids(read_array(path)) for path in paths])
     if len(there) == len(ids):
         sorting = np.argsort(there)
         place = np.searchsorted(there, ids, sorter=sorting)
@@ -241,14 +242,14 @@ def _check_shard(ids: list, labels: list, logits: list) -> None:
     ):
         if here != there:
             raise PredictionsError(f"{what} {here}, but {what} {there} in shard 0")
-    if (ids[-1].dtype.kind == "U") != (ids[0].dtype.kind == "U"):
-        raise PredictionsError(
-            f"ids are {ids[-1].dtype}, but {ids[0].dtype} in shard 0"
-        )
+    number = next((i for i, part in enumerate(ids) if part.size), len(ids) - 1)
+    kind, other = ids[-1].dtype, ids[number].dtype
+    if ids[-1].size and (kind.kind == "U") != (other.kind == "U"):
+        raise PredictionsError(f"ids are {kind}, but {other} in shard {number}")
 
 
 def _joined_ids(parts: list[np.ndarray]) -> np.ndarray:
-    ids = np.concatenate(parts)
+    ids = joined_ids(parts)
     order = np.argsort(ids, kind="stable")
     again = order[1:][ids[order[1:]] == ids[order[:-1]]]
     if again.size:

@@ -110,6 +110,8 @@ class ShardWriter:
             OSError: the disk is full.
         """
         logits = np.asarray(logits)
+        if logits.dtype.kind in "USOMmc":
+            raise PredictionsError(f"logits must be real numbers; got {logits.dtype}")
         runs, total, classes = self._shape
         if logits.ndim != 3 or (logits.shape[0], logits.shape[2]) != (runs, classes):
             raise PredictionsError(
