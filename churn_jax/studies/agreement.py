@@ -14,6 +14,7 @@ from churn_jax.studies.folder import StudyError
 __all__ = ["check_agreement", "check_shared_folder", "differences"]
 
 _SHOWN = 3
+_ABSENT = object()
 
 
 def check_agreement(work: Mapping[str, Any]) -> None:
@@ -65,7 +66,8 @@ def check_shared_folder(out: Path) -> None:
     if "no" in seen:
         raise StudyError(
             f"process {seen.index('no')} does not see what process 0 writes into "
-            f"{out}; all processes need one folder on a shared file system (--out)"
+            f"{out}; all processes need one folder on a shared file system (--out), "
+            "and studies at the same time a port each (--launch.coordinator)"
         )
 
 
@@ -83,18 +85,16 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
     """
     if isinstance(there, dict) and isinstance(here, dict):
         keys = list(dict.fromkeys([*there, *here]))
-        parts = [(str(k), there.get(k), here.get(k)) for k in keys]
+        parts = [(str(k), there.get(k, _ABSENT), here.get(k, _ABSENT)) for k in keys]
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         parts = [
             (_name(a, i), a, b)
             for i, (a, b) in enumerate(zip(there, here, strict=True))
         ]
     else:
-        return (
-            []
-            if there == here
-            else [f"{path}: {_short(there)} there, {_short(here)} here"]
-        )
+        # As JSON, in which 1 and 1.0, or true, are not the same.
+        a, b = _text(there), _text(here)
+        return [] if a == b else [f"{path}: {_short(a)} there, {_short(b)} here"]
     return [
         line
         for name, a, b in parts
@@ -110,8 +110,11 @@ def _name(value: Any, place: int) -> str:
     )
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
+def _text(value: Any) -> str:
+    return "nothing" if value is _ABSENT else json.dumps(value, sort_keys=True)
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -1,5 +1,7 @@
 """What processes that train together compare before they begin."""
 
+import json
+
 import pytest
 
 from churn_jax.studies.agreement import (
@@ -18,7 +20,10 @@ def test_equal_work_has_no_differences():
     ("there", "here", "lines"),
     [
         ({"a": 1}, {"a": 2}, ["a: 1 there, 2 here"]),
-        ({"a": 1}, {}, ["a: 1 there, null here"]),
+        ({"a": 1}, {}, ["a: 1 there, nothing here"]),
+        ({}, {"a": None}, ["a: nothing there, null here"]),
+        ({"a": 1}, {"a": 1.0}, ["a: 1 there, 1.0 here"]),
+        ({"a": [True]}, {"a": [1]}, ["a.0: true there, 1 here"]),
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, ["a.b.1: 2 there, 3 here"]),
         ({"a": [1]}, {"a": [1, 2]}, ["a: [1] there, [1, 2] here"]),
         (
@@ -30,6 +35,16 @@ def test_equal_work_has_no_differences():
 )
 def test_a_difference_is_named_by_its_path(there, here, lines):
     assert differences(there, here) == lines
+
+
+def test_texts_that_differ_differ_in_something():
+    """Else the sentence would name nothing."""
+    given = [{}, {"a": None}, {"a": 0}, {"a": False}, {"a": 0.0}, {"a": []}, {"a": {}}]
+    for one in given:
+        for other in given:
+            assert bool(differences(one, other)) == (
+                json.dumps(one) != json.dumps(other)
+            )
 
 
 def test_a_long_value_is_cut():
