@@ -20,7 +20,12 @@ from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
-from churn_jax.training.progressive.tables import BY_REPLICA, IN_STEP, joined
+from churn_jax.training.progressive.tables import (
+    BY_REPLICA,
+    IN_STEP,
+    joined,
+    placed_in_step,
+)
 from churn_jax.training.state import Coefficients, TrainState
 from churn_jax.typing import Array, PyTree
 
@@ -224,7 +229,7 @@ def init_stream(
     scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
     scale = jnp.broadcast_to(scale, (config.replicas,))
     towers, tables, accumulators = _makers(program)
-    table = joined(program.mesh)(tables(keys, scale))
+    table = joined(program.mesh, run.model.width)(tables(keys, scale))
     squares: PyTree = ()
     if config.optimizer.name == "adagrad":
         squares = accumulators(table)
@@ -270,7 +275,8 @@ def _makers(program: StreamProgram):
         return jnp.full(table.shape, start, jnp.float32)
 
     slots = NamedSharding(program.mesh, P(REPLICA, MEMBER))
-    drawn, kept = (NamedSharding(program.mesh, spec) for spec in (BY_REPLICA, IN_STEP))
+    drawn = NamedSharding(program.mesh, BY_REPLICA)
+    kept = placed_in_step(program.mesh, model.width)
     return (
         jax.jit(towers, out_shardings=slots),
         jax.jit(tables, out_shardings=drawn),

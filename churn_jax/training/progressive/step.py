@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Outputs
@@ -27,6 +28,7 @@ from churn_jax.training.progressive.state import (
     StreamProgram,
     StreamState,
 )
+from churn_jax.training.progressive.tables import placed_in_step
 from churn_jax.training.seeds import member_weights
 from churn_jax.training.steps import replica_update
 from churn_jax.typing import Array
@@ -306,14 +308,25 @@ def make_step(program: StreamProgram, *, donate: bool = True):
     def local(state, metrics, inputs, window, number):
         return _local_window(program, state, metrics, inputs, window, number)
 
+    mesh, state = program.mesh, StreamState.specs()
+    given = (state, P(), P(REPLICA), P(), P())
+    returned = (state, P(), P())
     sharded = jax.shard_map(
-        local,
-        mesh=program.mesh,
-        in_specs=(StreamState.specs(), P(), P(REPLICA), P(), P()),
-        out_specs=(StreamState.specs(), P(), P()),
-        check_vma=True,
+        local, mesh=mesh, in_specs=given, out_specs=returned, check_vma=True
     )
-    return jax.jit(sharded, donate_argnums=(0, 1) if donate else ())
+    table = placed_in_step(mesh, program.model.width)
+
+    def placed(specs):
+        first, *others = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+        kept = first.replace(tables=table, accumulators=table)
+        return kept, *others
+
+    return jax.jit(
+        sharded,
+        in_shardings=placed(given),
+        out_shardings=placed(returned),
+        donate_argnums=(0, 1) if donate else (),
+    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -30,6 +31,7 @@ __all__ = [
     "by_replica",
     "in_step",
     "joined",
+    "placed_in_step",
     "shapes_by_replica",
 ]
 
@@ -38,6 +40,28 @@ State = TypeVar("State")
 # How tables `[R, V, width]` and the step's `[R V, width]` lie on the mesh.
 BY_REPLICA: Any = P(REPLICA, DATA)
 IN_STEP: Any = P((REPLICA, DATA))
+
+# XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers where that
+# needs at most twice the memory, and counts a row's numbers in eights.
+_PADDED_FROM = 57
+_ROW_AFTER_ROW = Layout(major_to_minor=(0, 1))
+
+
+def placed_in_step(mesh: Mesh, width: int) -> Any:
+    """Where and in which layout a table lies between windows.
+
+    A wide one lies row after row. That is the layout of every backend except a
+    TPU, which would otherwise pad the rows in every window, in memory of their own.
+
+    Args:
+        mesh: of the step.
+        width: of the table.
+
+    Returns:
+        A sharding for `jax.jit`, or a `Format`.
+    """
+    sharding = NamedSharding(mesh, IN_STEP)
+    return sharding if width < _PADDED_FROM else Format(_ROW_AFTER_ROW, sharding)
 
 
 def as_one(blocks: Array) -> Array:
@@ -87,9 +111,10 @@ def _zeros(*shape: int) -> Array:
 
 
 @functools.lru_cache(maxsize=16)
-def joined(mesh: Mesh) -> Any:
+def joined(mesh: Mesh, width: int) -> Any:
     """Compiles `as_one` of all devices: tables `[R, V, width]` to `[R V, width]`."""
-    return _compiled(mesh, as_one, BY_REPLICA, IN_STEP)
+    placed = placed_in_step(mesh, width)
+    return _compiled(mesh, as_one, BY_REPLICA, IN_STEP, out_shardings=placed)
 
 
 @functools.lru_cache(maxsize=16)
@@ -98,11 +123,12 @@ def _split(mesh: Mesh, replicas: int) -> Callable[[Array], Array]:
     return _compiled(mesh, local, IN_STEP, BY_REPLICA)
 
 
-def _compiled(mesh, function, given, wanted):
+def _compiled(mesh, function, given, wanted, **options):
     return jax.jit(
         jax.shard_map(
             function, mesh=mesh, in_specs=given, out_specs=wanted, check_vma=True
-        )
+        ),
+        **options,
     )
 
 
@@ -124,7 +150,7 @@ def by_replica(mesh: Mesh, state: State) -> State:
 
 def in_step(mesh: Mesh, state: State) -> State:
     """The inverse of `by_replica`, likewise."""
-    return _turned(state, joined(mesh))
+    return _turned(state, joined(mesh, _tables(state).shape[-1]))
 
 
 def shapes_by_replica(mesh: Mesh, state: State) -> State:
@@ -137,6 +163,10 @@ def shapes_by_replica(mesh: Mesh, state: State) -> State:
         return jax.ShapeDtypeStruct(found, table.dtype, sharding=sharding)
 
     return _mapped(state, shape)
+
+
+def _tables(state: Any) -> Array:
+    return state.tables
 
 
 def _replicas(state: Any) -> int:
