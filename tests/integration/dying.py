@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from churn_jax import cli
-from churn_jax.training import checkpoint, loop
+from churn_jax.training import checkpoint, loop, written
 
 
 def die(*args, **kwargs):
@@ -59,10 +59,15 @@ def during_a_checkpoint():
     checkpoint.Checkpoints.save = watched
 
 
+def between_shards_and_index():
+    written.write_index = die
+
+
 PLACES = {
     "step": during_a_step,
     "evaluation": during_an_evaluation,
     "checkpoint": during_a_checkpoint,
+    "index": between_shards_and_index,
 }
 
 if __name__ == "__main__":

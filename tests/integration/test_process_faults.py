@@ -11,7 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from churn_jax.predictions import load_predictions
+from churn_jax.prediction_shards import load_stored
+from churn_jax.predictions import Predictions, load_predictions
 from tests.integration.processes import (
     begin,
     codes,
@@ -88,6 +89,29 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
     np.testing.assert_allclose(logits(begun), logits(whole), atol=1e-5)
+
+
+def test_one_that_is_killed_between_shards_and_index_leaves_nothing_finished(
+    begun, whole
+):
+    words = [*STUDY, *ONLY, "--mesh", "replica=2", "--evaluation.predictions", "shards"]
+    lost = ["--launch.lost-seconds", str(LOST)]
+    processes = begin([*words, *lost], begun, 2, dying=(0, "index"))
+    processes[0].wait(120)
+    began = time.monotonic()
+    other = codes(processes, LOST + 20)[1]
+    assert other in (2, ABORTED) and time.monotonic() - began < LOST + 10
+    folder = begun / "methods" / "entropy"
+    assert len(list(folder.glob("predictions-validation/logits-*.npy"))) == 2
+    assert not list(folder.glob("predictions*/index.json"))
+    trained = (folder / "metrics.jsonl").read_text()
+
+    again = together(words, begun, "replica=2")
+    assert "Baseline: finished before, kept" in " ".join(again[0].split())
+    assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
+    found = load_stored(folder / "predictions.npz")
+    assert isinstance(found, Predictions)
+    np.testing.assert_allclose(found.logits, logits(whole), atol=1e-5)
 
 
 def test_one_that_starts_late_is_waited_for(tmp_path):

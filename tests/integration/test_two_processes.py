@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from churn_jax.prediction_shards import load_stored, read_shards
 from churn_jax.predictions import load_predictions
 from tests.environment import as_users_have_it
 from tests.integration.processes import finish, launch, together
@@ -42,7 +43,7 @@ def table(out) -> dict[str, dict[str, str]]:
 def assert_same_study(ours, theirs, methods=METHODS):
     for name in methods:
         a, b = (
-            load_predictions(o / "methods" / name / "predictions.npz")
+            load_stored(o / "methods" / name / "predictions.npz")
             for o in (ours, theirs)
         )
         assert np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
@@ -89,6 +90,29 @@ def test_two_processes_give_the_table_of_one(alone, tmp_path, mesh):
     assert again.count("finished before, kept") == len(METHODS)
     after = (out / "methods" / "distillation" / "predictions.npz").read_bytes()
     assert after == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["replica=2", "data=2"])
+def test_two_processes_write_shards_and_the_table_is_that_of_one_file(
+    alone, tmp_path, mesh
+):
+    out = tmp_path / "study"
+    words = [*STUDY[:-2], "ensemble", "--evaluation.predictions", "shards"]
+    together(words, out, mesh)
+    assert_same_study(out, alone, methods=("ensemble",))
+    folder = out / "methods" / "ensemble"
+    assert not list(folder.glob("predictions*.npz"))
+    for part in ("predictions", "predictions-validation"):
+        held = [p.shape[1] for p in read_shards(folder / part).values.parts]
+        assert len(held) == 2 and min(held) > 0.4 * sum(held)
+    again, _ = together(words, out, mesh)
+    assert again.count("finished before, kept") == 1
+    # Another number of processes reads them, and a file takes their place.
+    (folder / "predictions" / "index.json").unlink()
+    finish([launch([*words[:-1], "file"], out)], out)
+    assert_same_study(out, alone, methods=("ensemble",))
+    assert not list(folder.glob("predictions*/*"))
 
 
 @pytest.mark.slow

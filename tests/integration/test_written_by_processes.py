@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from churn_jax.data import load
-from churn_jax.prediction_shards import read_shards
+from churn_jax.prediction_shards import load_stored, read_shards
+from churn_jax.predictions import Predictions
 from tests.environment import as_users_have_it
 from tests.integration.processes import free_port
 
@@ -45,6 +46,10 @@ def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
     whole = np.load(tmp_path / "whole.npy")
     for run in range(2):
         np.testing.assert_array_equal(found.values[run, rows][order], whole[run])
+    stored = load_stored(tmp_path / "shards")  # in the order of the split
+    assert isinstance(stored, Predictions)
+    np.testing.assert_array_equal(stored.ids, test.ids)
+    np.testing.assert_array_equal(stored.logits, whole)
     held = [part.shape[1] for part in found.values.parts]
     assert len(held) == 2 and min(held) > 0.4 * sum(held)
     assert found.meta == {"a": 1}
