@@ -78,6 +78,8 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     assert [start for start, _ in parts] == [0, 4, 8]
     together = np.concatenate([logits for _, logits in parts], axis=1)
     np.testing.assert_array_equal(together, expected.logits[[1, 0]])
+    found.values.give_back()  # what was read is read again
+    np.testing.assert_array_equal(found.rows(0, picked), expected.logits[0, picked])
     (one, *_) = found.blocks([0], numbers=1)
     assert one[1].shape == (1, 1, C)  # never less than one example
     assert_same(found.whole(), expected)

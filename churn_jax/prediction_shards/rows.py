@@ -1,11 +1,12 @@
 """Several arrays `[R, n, C]`, memory-mapped or not, read as one `[R, N, C]`."""
 
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["ShardedRows"]
+__all__ = ["ShardedRows", "mapped_file"]
 
 
 class ShardedRows:
@@ -75,6 +76,15 @@ class ShardedRows:
         picked = self._picked(chosen, np.atleast_1d(rows).astype(np.int64))
         return picked if rows.ndim else picked[0]
 
+    def give_back(self) -> None:
+        """Drops mapped pages, which count as memory of this process until then.
+
+        They are read again when needed.
+        """
+        for part in self.parts:
+            if (file := mapped_file(part)) is not None:
+                file.madvise(mmap.MADV_DONTNEED)
+
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         """All of it, in memory."""
         whole = np.stack([self[run] for run in range(len(self))])
@@ -111,3 +121,18 @@ class ShardedRows:
             here = np.flatnonzero(parts == i)
             out[here] = self._arrays[i][run][rows[here] - self._starts[i]]
         return out
+
+
+def mapped_file(values: np.ndarray) -> mmap.mmap | None:
+    """The file behind an array; None where its pages must not be dropped.
+
+    Args:
+        values: memory-mapped or not.
+    """
+    base, file = values, False
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
+        base = base.base
+    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
+    return base if droppable else None

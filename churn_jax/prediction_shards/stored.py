@@ -106,7 +106,9 @@ class MappedPredictions:
         size = max(1, numbers // (len(runs) * classes))
         for start in range(0, examples, size):
             part = slice(start, start + size)
-            yield start, np.stack([self.rows(run, part) for run in runs])
+            logits = np.stack([self.rows(run, part) for run in runs])  # a copy
+            self.values.give_back()
+            yield start, logits
 
     def whole(self) -> Predictions:
         """All of them in memory, checked as those of a file are."""

@@ -20,11 +20,12 @@ from churn_jax.reports.curves import (
     curves_of_bins,
     reliability_bins,
 )
-from churn_jax.reports.estimates import BLOCK_NUMBERS, set_sums
+from churn_jax.reports.estimates import set_sums
 from churn_jax.reports.summary import BOUNDS, symmetric
 
 __all__ = ["Pass", "ambiguity_in_blocks", "classes_in_blocks", "scored"]
 
+BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
 # What is told of each run; scores need labels.
 _ALONE: Mapping[str, Callable[[], Any]] = {

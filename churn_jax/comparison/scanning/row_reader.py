@@ -7,6 +7,7 @@ import numpy as np
 
 from churn_jax.comparison.scanning.half_precision import widen
 from churn_jax.prediction_shards import ShardedRows
+from churn_jax.prediction_shards.rows import mapped_file
 
 __all__ = ["RowReader"]
 
@@ -43,7 +44,7 @@ class RowReader:
         self._half = values.dtype == np.float16 or (
             values.dtype.name == "bfloat16" and values.dtype.isnative
         )
-        found = map(_mapping, values.parts if sharded else (values,))
+        found = map(mapped_file, values.parts if sharded else (values,))
         self._mappings = [mapping for mapping in found if mapping is not None]
         # With several runs a read touches one of them only.
         row_bytes = values.shape[2] * values.dtype.itemsize
@@ -90,14 +91,3 @@ class RowReader:
             self._touched = 0
         for mapping in self._mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
-
-
-def _mapping(values: np.ndarray) -> mmap.mmap | None:
-    """The file behind an array; None where its pages must not be dropped."""
-    base, file = values, False
-    while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap):
-            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
-        base = base.base
-    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
-    return base if droppable else None
