@@ -2,11 +2,19 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
-from churn_jax.planning import Check, Communication, Plan
-from churn_jax.planning.estimate import _no_room, ring_seconds
+from churn_jax.planning import CHIPS, Check, Communication, Plan, Slice
+from churn_jax.planning.estimate import _no_room, estimate, ring_seconds
+from churn_jax.planning.steps import Step
+from tests.planning.test_hlo import PROGRAM
 
 GRADIENTS = Communication("data", "all-reduce", 10, 8_000_000, 4_000_000, 2e-3)
 
@@ -126,6 +134,132 @@ def test_a_reduction_is_a_scatter_and_a_gather():
     scatter = ring_seconds("reduce-scatter", 1_000_000, 8, 50e9)
     gather = ring_seconds("all-gather", 8_000_000, 8, 50e9)
     assert whole == pytest.approx(scatter + gather)
+
+
+class Compiled:
+    """A program of which everything is known; compiles to itself."""
+
+    def __init__(self, text=PROGRAM, temporary=5000, refusal=None):
+        self.text, self.temporary, self.refusal = text, temporary, refusal
+
+    def lower(self, *arguments):
+        return self
+
+    def compile(self):
+        if self.refusal is not None:
+            raise jax.errors.JaxRuntimeError(self.refusal)
+        return self
+
+    def as_text(self):
+        return self.text
+
+    def memory_analysis(self):
+        return SimpleNamespace(
+            argument_size_in_bytes=1000,
+            output_size_in_bytes=700,
+            alias_size_in_bytes=600,
+            temp_size_in_bytes=self.temporary,
+            generated_code_size_in_bytes=300,
+        )
+
+    def cost_analysis(self):
+        return {"flops": 6e6, "bytes accessed": 7e6}
+
+
+def estimated(compiled, topology="v5e:1x2", data=2):
+    """Of three updates a call, 100 weights on every device and 50 numbers beside."""
+    mesh = jax.make_mesh(
+        (1, 1, data),
+        ("replica", "member", "data"),
+        axis_types=(jax.sharding.AxisType.Auto,) * 3,
+    )
+    whole = NamedSharding(mesh, P())
+
+    def numbers(count):
+        return jax.ShapeDtypeStruct((count,), np.dtype("f4"), sharding=whole)
+
+    run: Any = SimpleNamespace(
+        name="baseline", config=SimpleNamespace(replicas=4, batch_size=10)
+    )
+    step = Step(
+        jitted=compiled,
+        arguments=(),
+        parts={"weights": numbers(100), "nothing": ()},
+        beside={"best weights": numbers(50)},
+        program=SimpleNamespace(mesh=mesh),
+        run=run,
+        classes=10,
+        network="1 x mlp",
+        updates=3,
+    )
+    return estimate(
+        step,
+        Slice.parse(topology),
+        lambda step, found, reused: [Check("reused", True, str(reused))],
+        preset="digits",
+        useful=8e6,
+    )
+
+
+def test_what_the_compiler_says_becomes_a_plan():
+    plan = estimated(Compiled())
+    assert plan.memory == {
+        "weights": 400,
+        "padding of these": 600,
+        "results in memory of their own": 100,
+        "temporary": 5000,
+        "program": 300,
+    }
+    assert (plan.beside, plan.used) == ({"best weights": 200}, 6600)
+    # Three turns of 107, a branch of 50 and a copy of 1,000, of three updates.
+    assert plan.cycles == 1371 / 3
+    assert plan.compute_seconds == pytest.approx(457 / 1.5e9)
+    assert (plan.flops, plan.bytes, plan.useful) == (6e6, 7e6, 8e6)
+    gather, reduction = plan.communication
+    assert (gather.kind, gather.count, gather.bytes) == ("all-gather", 1, 32)
+    assert gather.seconds == pytest.approx((16 / 50e9 + 1e-6) / 3)
+    assert (reduction.kind, reduction.count, reduction.bytes) == ("all-reduce", 3, 96)
+    assert reduction.seconds == pytest.approx(32 / 50e9 + 2e-6)
+    assert plan.communication_seconds == gather.seconds + reduction.seconds
+    assert plan.checks[0].seen == "600"
+    # Four replicas of ten examples.
+    assert plan.rate == pytest.approx(40 / (plan.compute_seconds + 7e-6 / 3), rel=1e-3)
+
+
+def test_a_step_fits_up_to_the_last_byte_that_a_program_may_use():
+    others = 400 + 600 + 100 + 300 + 200
+    room = CHIPS["v5e"].room
+    assert room == 15.75 * 2**30
+    assert estimated(Compiled(temporary=room - others)).fits
+    assert not estimated(Compiled(temporary=room - others + 1)).fits
+
+
+def test_eight_devices_of_a_grid_of_two_by_four_pass_along_both_sides():
+    whole = estimated(Compiled(), "v5e:2x4", data=8).communication[1]
+    assert whole.seconds == pytest.approx(ring_seconds("all-reduce", 32, 8, 50e9, 2))
+    row = estimated(Compiled(), "v5e:2x4", data=4).communication[1]
+    assert row.seconds == pytest.approx(ring_seconds("all-reduce", 32, 4, 50e9))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ("RESOURCE_EXHAUSTED: Used 31.50G of 15.75G hbm.", "takes 31.5 GiB per device"),
+        (
+            "INTERNAL: device assignment should include all slice devices",
+            "a mesh of all 4 devices of such a slice, and this one has 2",
+        ),
+    ],
+)
+def test_what_the_compiler_refuses_is_a_plan_that_does_not_fit(refusal, said):
+    plan = estimated(Compiled(refusal=refusal), "v5e:2x2")
+    assert said in plan.refusal
+    assert (plan.fits, plan.rate, plan.memory) == (False, 0.0, {"weights": 400})
+
+
+def test_another_error_of_the_compiler_is_an_error():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: other"):
+        estimated(Compiled(refusal="INTERNAL: other"))
 
 
 def test_the_compilers_complaint_about_memory_becomes_a_sentence():

@@ -65,6 +65,15 @@ def test_a_directions_reduction_is_the_one_array_of_the_images_size():
     assert max(parts) == images
 
 
+def test_the_images_size_is_reduced_once_per_update_and_no_more():
+    step, found, reused = compiled("ods")
+    images = 2 * step.program.batch_size // 2 * 64 * 4
+    (one,) = [c for c in found if images in c.collective.parts]
+    assert all(check.holds for check in check_study(step, found, reused))
+    again = check_study(step, [*found, one], reused)
+    assert [check.rule[:6] for check in again if not check.holds] == ["member"]
+
+
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
