@@ -68,7 +68,8 @@ def test_a_directions_reduction_is_the_one_array_of_the_images_size():
 def test_the_images_size_is_reduced_once_per_update_and_no_more():
     step, found, reused = compiled("ods")
     images = 2 * step.program.batch_size // 2 * 64 * 4
-    (one,) = [c for c in found if images in c.collective.parts]
+    along = [one for one in found if MEMBER in one.collective.axes]
+    (one,) = [c for c in along if images in c.collective.parts]
     assert all(check.holds for check in check_study(step, found, reused))
     again = check_study(step, [*found, one], reused)
     assert [check.rule[:6] for check in again if not check.holds] == ["member"]
