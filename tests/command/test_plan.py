@@ -1,5 +1,6 @@
 """The command `churn-jax plan`: what it reads, what it refuses, what it prints."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,19 +14,22 @@ from tests.environment import as_users_have_it
 from tests.planning.test_search import fake
 
 
-@pytest.fixture
-def without_compiler(monkeypatch):
-    """Nothing is compiled; the plans are made by hand."""
+def compile_with(monkeypatch, plan):
+    """Nothing is compiled; `plan` makes the plans."""
     monkeypatch.setattr(planning, "check_compiler", lambda: None)
-    monkeypatch.setattr(planning, "plan_apart", fake())
+    monkeypatch.setattr(planning, "plan_apart", plan)
     for name in ("search", "scaling"):
         real = getattr(planning, name)
         # The package's function hides the module of its name.
         monkeypatch.setattr(
-            planning,
-            name,
-            lambda *a, real=real, **k: real(*a, **k, plan=fake()),
+            planning, name, lambda *a, real=real, **k: real(*a, **k, plan=plan)
         )
+
+
+@pytest.fixture
+def without_compiler(monkeypatch):
+    """The plans are made by hand."""
+    compile_with(monkeypatch, fake())
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,27 @@ def test_several_topologies_are_weak_scaling(without_compiler, capsys, tmp_path)
     assert main(["plan", *words]) == 0
     assert "| v5e:2x2 |" in capsys.readouterr().out
     assert svg.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--topology v5e:2x2 --mesh 2,1,2",
+        "--topology v5e:2x2 --tries 2",
+        "--topology v5e:1x1,2x2",
+    ],
+)
+@pytest.mark.parametrize("change", ["rule", "room"])
+def test_a_broken_rule_or_no_room_is_exit_code_one(words, change, monkeypatch):
+    def failing(*arguments):
+        found = fake()(*arguments)
+        if change == "room":
+            return dataclasses.replace(found, fits=False)
+        broken = dataclasses.replace(found.checks[0], holds=False)
+        return dataclasses.replace(found, checks=(broken,))
+
+    compile_with(monkeypatch, failing)
+    assert main(["plan", "digits", "--row", "baseline", *words.split()]) == 1
 
 
 # In a process of its own, as users have it: libtpu locks, logs and never lets go.

@@ -72,3 +72,8 @@ def test_a_streams_tables_are_spread_over_data_where_they_are_too_large():
     assert mesh_name(small) == "replica=4,member=1,data=1"
     large = ranked_stream(4, 256, 12 * 2**30, chip, 8)[0].mesh
     assert mesh_name(large) == "replica=4,member=1,data=2"
+    # A batch of 3 leaves out two of four devices, or one: tables then decide.
+    apart = ranked_stream(2, 3, 2**20, chip, 4)[0].mesh
+    assert (apart.replica, apart.data) == (2, 1)
+    together = ranked_stream(2, 3, 10 * 2**30, chip, 4)[0].mesh
+    assert (together.replica, together.data) == (1, 3)

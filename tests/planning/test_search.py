@@ -128,6 +128,13 @@ def test_a_study_grows_with_its_slice(grow, replicas, batch):
         grown(DIGITS, "both", 4)
 
 
+def test_replicas_that_are_numbered_are_numbered_anew():
+    train = dataclasses.replace(DIGITS.train, replicas=2, seed_numbers=(5, 7))
+    config = dataclasses.replace(DIGITS, train=train)
+    assert grown(config, "replicas", 2).train.seed_numbers == ()
+    assert grown(config, "batch", 2).train.seed_numbers == (5, 7)
+
+
 def test_efficiency_is_beside_the_smallest_slice_and_per_doubling():
     """1 ms alone; with 1, 3 ms of communication: half, and a quarter of the speed."""
     slices = [Slice.parse(f"v5e:{grid}") for grid in ("1x1", "2x2", "4x4")]
@@ -165,4 +172,7 @@ def test_a_plan_is_told_with_its_limits():
     assert "| data | all-reduce |" in text
     refused = made(fits=False, refusal="the compiler finds no room: 20 of 15 GiB")
     assert plan_text(refused).splitlines()[3].startswith("Does not fit: the compiler")
+    two = dataclasses.replace(GRADIENTS, count=3, bytes=9_000_000)
+    text = plan_text(made(communication=(two,), updates=2))
+    assert "|              1.5 | 4,500,000 | 4,000,000 |  2.00 ms |" in text
     assert "Nothing moves" in plan_text(made(communication=()))
