@@ -12,7 +12,12 @@ from churn_jax import reports
 from churn_jax.cli import main
 from churn_jax.comparison.versions.version_files import find_versions
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.prediction_shards import load_stored, read_shards, stored
+from churn_jax.prediction_shards import (
+    ShardWriter,
+    load_stored,
+    read_shards,
+    stored,
+)
 from churn_jax.reports import examples
 from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION
 from churn_jax.studies import (
@@ -108,12 +113,22 @@ def test_compare_reads_the_rows_of_a_study_in_shards(files, shards):
     assert [path.name for path in versions.paths] == ["predictions"] * 2
 
 
-def test_a_launch_that_dies_between_shards_and_index_goes_on(tmp_path, monkeypatch):
+def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
+    tmp_path, monkeypatch
+):
     config = study("shards")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
 
     def dies(*arguments):
         raise KeyboardInterrupt
 
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWriter, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            Watched(config, tmp_path, "baseline")
+    assert not list(tmp_path.rglob("logits-*"))
     with monkeypatch.context() as patch:
         patch.setattr(written, "write_index", dies)
         with pytest.raises(KeyboardInterrupt):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax import cli
+from churn_jax.prediction_shards import load_whole
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
@@ -26,10 +27,10 @@ def data_dir(tmp_path_factory):
     return folder
 
 
-def study(data_dir, kind, out):
+def study(data_dir, kind, out, *more):
     name = f"churn_jpegs/{kind}"
     data = ["--data", name, "--data-dir", str(data_dir), "--out", str(out)]
-    return cli.main(["study", "cifar10", *data, *OPTIONS])
+    return cli.main(["study", "cifar10", *data, *OPTIONS, *more])
 
 
 @pytest.mark.slow
@@ -43,6 +44,13 @@ def test_a_streamed_set_is_studied_and_reported(data_dir, tmp_path):
     assert kept.images.shape == (11, 12, 12, 3)
     np.testing.assert_array_equal(kept.ids, test.ids)
     assert "data:image/png" in (tmp_path / "report.html").read_text()
+    # The same in shards, from the checkpoint.
+    (folder / "predictions.npz").unlink()
+    form = ["--evaluation.predictions", "shards"]
+    assert study(data_dir, "imagenet", tmp_path, *form) == 0
+    again = load_whole(folder / "predictions")
+    np.testing.assert_array_equal(again.ids, test.ids)
+    np.testing.assert_allclose(again.logits, test.logits, rtol=1e-5, atol=1e-5)
 
 
 def test_a_broken_image_is_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys):
