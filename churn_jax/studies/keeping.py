@@ -101,9 +101,8 @@ def _remove(path: Path, sharded: bool) -> None:
         path.unlink(missing_ok=True)
     shards = shards_beside(path)
     if shards.exists():
-        (shards / INDEX).unlink(
-            missing_ok=True
-        )  # first, for it says that all are there
+        # First, for it says that all are there.
+        (shards / INDEX).unlink(missing_ok=True)
         shutil.rmtree(shards)
 
 
