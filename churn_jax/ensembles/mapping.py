@@ -1,7 +1,7 @@
 """How the slots (replicas, members) that live on one device are computed.
 
 The only file that loops over slots. `vmap` batches them; `unroll` writes them one
-after another into one program; `scan` (replicas only) writes one and repeats it there;
+after another into one program; `scan` (forward passes only) writes one and repeats it;
 `loop` (replicas only) compiles one replica and dispatches it once per replica. Which is
 fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `plan_cycles.py`.
 """
@@ -14,16 +14,17 @@ import jax.numpy as jnp
 from churn_jax.typing import PyTree
 
 __all__ = [
+    "LANES",
     "MAPPINGS",
     "choose",
-    "fills_chip",
     "map_each",
     "map_slots",
     "stack",
     "unstack",
+    "vmapped_at_once",
 ]
 
-MAPPINGS = ("auto", "vmap", "unroll", "scan", "loop")
+MAPPINGS = ("auto", "vmap", "unroll", "loop")
 
 
 # On CPU, dense networks: above this many numbers the weights of all slots leave the
@@ -32,23 +33,30 @@ _LARGE_NETWORK = 200_000
 # Unrolling compiles every slot; it pays back in long runs of few slots only.
 _FEW_SLOTS = 16
 _LONG_RUN = 5_000
-# On TPU: operations of a forward pass's convolutions from which on vmapped networks
-# take more cycles than one after another. Four of LeNet5, batch 128 (0.09e9), take 0.69
-# of it, four of ResNet-8, batch 32 (0.8e9), 1.12.
-_FILLING_WORK = 300_000_000
+# On TPU: what the convolutions of all vmapped networks yield, kept for the backward
+# pass, should stay in the chip's fast memory, 128 MiB of a v5e. Two of ResNet-8, batch
+# 128 (72 MiB), take 0.88 of two alone, four 1.35; two of ResNet-32 (148 MiB each) 1.06,
+# four 1.37.
+_FAST_BYTES = 128 * 2**20
+LANES = 128  # a TPU pads a batch to so many examples
 
 
-def fills_chip(work: int, backend: str) -> bool:
-    """Whether one network's convolutions fill a TPU, so that vmapped ones cost more.
+def vmapped_at_once(count: int, activations: int, backend: str | None = None) -> int:
+    """How many networks are best vmapped at a time: a divisor of their number.
 
-    By the TPU compiler's estimates, `benchmarks/plan_cycles.py`; other backends: False.
+    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`). On other backends and
+    for networks that do not convolve: all.
 
     Args:
-        work: operations of the convolutions, of one network's forward pass for a
-            device's share of a batch; see `convolution_flops`.
-        backend: `cpu`, `gpu` or `tpu`.
+        count: networks on a device.
+        activations: bytes of one network's, of a device's share of a batch; see
+            `convolved_bytes`.
+        backend: default is the running one.
     """
-    return backend == "tpu" and work > _FILLING_WORK
+    if (backend or jax.default_backend()) != "tpu" or not activations:
+        return count
+    fit = max(1, _FAST_BYTES // activations)
+    return max(n for n in range(1, count + 1) if count % n == 0 and n <= fit)
 
 
 def choose(
@@ -59,25 +67,26 @@ def choose(
     slots: int = 1,
     parameters: int = 0,
     updates: int = 0,
-    work: int = 0,
+    split: bool = False,
 ) -> str:
     """Resolves `auto` for the replica axis; measured in `benchmarks/replicas.py`.
 
     On CPU: `loop` for convolutions and for large dense networks, `unroll` for long
-    runs of a few small dense ones, else `vmap`. On TPU `scan` for networks whose
-    convolutions fill the chip, else `vmap`; on other backends `vmap`.
+    runs of a few small dense ones, else `vmap`. On other backends `vmap`, or
+    `loop`, over some vmapped replicas at a time, where that is better than all at once.
 
     Args:
-        mapping: one of `auto`, `vmap`, `unroll`, `scan`, `loop`.
+        mapping: one of `auto`, `vmap`, `unroll`, `loop`.
         convolutional: whether any network convolves.
         backend: default is the running one.
         slots: networks per device, replicas times members.
         parameters: of one network.
         updates: of the whole run.
-        work: see `fills_chip`.
+        split: whether some of a device's replicas at a time are better vmapped than
+            all; see `vmapped_at_once`.
 
     Returns:
-        `vmap`, `unroll`, `scan` or `loop`.
+        `vmap`, `unroll` or `loop`.
 
     Raises:
         ValueError: unknown name.
@@ -88,9 +97,8 @@ def choose(
         )
     if mapping != "auto":
         return mapping
-    backend = backend or jax.default_backend()
-    if backend != "cpu":
-        return "scan" if fills_chip(work, backend) else "vmap"
+    if (backend or jax.default_backend()) != "cpu":
+        return "loop" if split else "vmap"
     if convolutional or parameters > _LARGE_NETWORK:
         return "loop"
     return "unroll" if slots <= _FEW_SLOTS and updates >= _LONG_RUN else "vmap"

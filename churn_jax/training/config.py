@@ -30,8 +30,7 @@ class TrainConfig:
         augmentation: see `Augmentation`; removed where `seeds.augment` is off.
         sample: each replica's training set: `all` or `bootstrap`.
         mesh: devices along replica, member and data.
-        mapping: of the replicas on one device: auto, vmap, unroll, scan
-            or loop.
+        mapping: of the replicas on one device: auto, vmap, unroll or loop.
         steps_per_call: updates per dispatch; 0 chooses.
         weights: deployed weights, of the `last` or the `best` validation epoch.
         ema_decay: of an exponential moving average of weights and batch statistics,

@@ -15,7 +15,13 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.training.feed import Feed
-from churn_jax.training.partition import any_process, fetch, join, split
+from churn_jax.training.partition import (
+    any_process,
+    fetch,
+    join,
+    replicate,
+    split,
+)
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import (
     Interrupted,
@@ -177,7 +183,16 @@ class _Loop:
             self.teachers = split(session.teacher, self.chunks)
         self.best, self.done = session.best, session.done
         del session.state, session.best  # donated from here on
-        self.step = make_step(session.program, steps_per_call=session.steps_per_call)
+        counted = session.steps_per_call > 1
+        self.step = make_step(session.program, steps_per_call=None if counted else 1)
+        mesh = session.program.mesh
+
+        @functools.cache
+        def count(updates: int) -> tuple:
+            """The last argument of a step that is told how many updates it makes."""
+            return (replicate(np.int32(updates), mesh),) if counted else ()
+
+        self.count = count
         self.predict = make_predict(
             session.program, run.method, streamed=session.feed is not None
         )
@@ -235,22 +250,23 @@ class _Loop:
         per_call = self.session.steps_per_call
         feed = self.session.feed
         block = _BLOCK if feed is None else _FED_BLOCK
-        calls = max(min(left, block) // per_call, 1)
+        updates = min(left, max(block // per_call, 1) * per_call)
+        calls = [min(per_call, updates - k) for k in range(0, updates, per_call)]
         # A stream's batch serves all replicas before the next one is taken.
-        turns, calls = (1, calls) if feed is None else (calls, 1)
-        for _ in range(turns):
+        for turn in [calls] if feed is None else [[one] for one in calls]:
             data = [(self.session.images, self.session.labels)] * self.chunks
             if feed is not None:
                 data = self._fed(feed)
             for i in range(self.chunks):
-                for _ in range(calls):
+                for count in turn:
                     before = time.perf_counter()
                     self.states[i] = self.step(
-                        self.states[i], inputs[i], self.teachers[i], *data[i]
+                        *(self.states[i], inputs[i], self.teachers[i], *data[i]),
+                        *self.count(count),
                     )
                     if self.compile_seconds == 0.0:
                         self.compile_seconds = time.perf_counter() - before
-            self.done += calls * per_call
+            self.done += sum(turn)
 
     def _fed(self, feed: Feed) -> list[tuple]:
         """The next batch, per chunk of replicas, once an earlier one is free."""

@@ -60,7 +60,8 @@ def make_predict(
                 return outputs.logits.astype(jnp.float32)
             return deploy(method, outputs.logits, outputs.gate)
 
-        mapping = "unroll" if program.mapping == "loop" else program.mapping
+        together = program.mapping == "vmap" or program.at_once > 1
+        mapping = "vmap" if together else "unroll"
         return slots.map_slots(one, (params, model_state), count=count, mapping=mapping)
 
     member = (None,) if every_member else ()

@@ -26,7 +26,8 @@ class Program:
         schedule: factor of the learning rate by update.
         batch_size: examples per update and replica, over all data shards.
         mesh: `("replica", "member", "data")`.
-        mapping: of replicas: `vmap`, `unroll`, `scan` or `loop`.
+        mapping: of replicas: `vmap`, `unroll` or `loop`.
+        at_once: replicas of a device that a call of `loop` takes, vmapped.
         member_mapping: of a replica's networks: `vmap` or `unroll`.
         augmentation: policy; None is none.
         mean: of pixels in [0, 1], a number or one per channel.
@@ -49,6 +50,7 @@ class Program:
     batch_size: int
     mesh: Mesh
     mapping: str = "vmap"
+    at_once: int = 1
     member_mapping: str = "vmap"
     augmentation: Augmentation | None = None
     mean: float | tuple[float, ...] = 0.0

@@ -216,10 +216,10 @@ class Trained:
 
 
 def chunk_count(program: Program, replicas: int) -> int:
-    """Into how many states the replicas are split: one each on a device for `loop`."""
+    """Into how many states the replicas are split: several for `loop`."""
     if program.mapping != "loop":
         return 1
-    return replicas // program.mesh.shape[REPLICA]
+    return replicas // (program.mesh.shape[REPLICA] * program.at_once)
 
 
 def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped, ...]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
-from churn_jax.ensembles import Group, mapping
-from churn_jax.ensembles.work import convolution_flops
+from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.examples import check_examples, example_of
@@ -29,6 +27,7 @@ from churn_jax.training.initialize import (
     network_parameters,
     start_variables,
 )
+from churn_jax.training.mappings import choose_mappings
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
 from churn_jax.training.program import Program
@@ -45,9 +44,6 @@ __all__ = ["Session", "make_program", "open_session"]
 
 # The longest scan: longer ones save nothing and delay an interruption.
 _LONGEST_CALL = 64
-# Members that are written one after another where vmapped ones are slow: every one of
-# them is compiled.
-_UNROLLED = 4
 
 
 @dataclasses.dataclass
@@ -69,7 +65,7 @@ class Session:
         done: updates done before this launch.
         seconds: spent before this launch.
         steps_per_epoch: updates per epoch.
-        steps_per_call: updates per dispatch.
+        steps_per_call: updates per dispatch; the last of an epoch may make fewer.
         parameters: trained numbers per replica.
         identity: what a checkpoint must have been trained as to be continued.
         checkpoints: where to save, or None.
@@ -95,41 +91,6 @@ class Session:
     identity: str
     checkpoints: Checkpoints | None
     notes: tuple[str, ...]
-
-
-def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
-    """Whether a network convolves, and how many parameters the largest one has."""
-    params = [
-        jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
-        for group in groups
-    ]
-    sizes = [sum(math.prod(p.shape) for p in jax.tree.leaves(tree)) for tree in params]
-    convolutional = any(
-        group.network.with_convolutions_from(tree)
-        for group, tree in zip(groups, params)
-    )
-    return convolutional, max(sizes, default=0)
-
-
-def _work(
-    groups: Sequence[Group], example: jax.ShapeDtypeStruct, share: int, platform: str
-) -> int:
-    """Operations of the convolutions of the largest network's forward pass; of a TPU.
-
-    Args:
-        groups: of networks.
-        example: `[1, ...]`.
-        share: examples of a batch on a device.
-        platform: on others than a TPU nothing depends on it: 0.
-    """
-    if platform != "tpu":
-        return 0
-    largest = 0
-    for group in groups:
-        apply = functools.partial(group.network.apply, train=False)
-        variables = jax.eval_shape(group.network.init, jax.random.key(0), example)
-        largest = max(largest, convolution_flops(apply, variables, example))
-    return share * largest
 
 
 def make_program(
@@ -168,37 +129,14 @@ def make_program(
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
     example = example_of(image_shape, tokens=tokens)
-    convolutional, parameters = _shapes(run.groups, example)
-    # A teacher's convolutions are slow where the student's would be.
     taught_by = (*(teacher_groups or ()), *old_groups)
-    any_convolution = convolutional or _shapes(taught_by, example)[0]
-    networks = config.replicas * sum(group.size for group in run.groups)
-    share = config.batch_size // config.mesh.data
-    work, teachers_work = (
-        _work(groups, example, share, platform) for groups in (run.groups, taught_by)
-    )
-    chosen = mapping.choose(
-        config.mapping,
-        convolutional=any_convolution,
-        backend=platform,
-        slots=-(-networks // (config.mesh.replica * config.mesh.member)),
-        parameters=parameters,
+    mapped = choose_mappings(
+        run,
+        taught_by,
+        example,
+        platform=platform,
         updates=steps_per_epoch * config.epochs,
-        work=work,
     )
-    slow_scan = any_convolution and platform == "cpu"
-    unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
-    if config.mapping in ("auto", "scan") and mapping.fills_chip(work, platform):
-        unrolled = max(g.size for g in run.groups) // config.mesh.member <= _UNROLLED
-    member_mapping = "unroll" if unrolled else "vmap"
-    # One after another a processor's dense forward passes are fastest; measured in
-    # `benchmarks/elodi.py`.
-    alone = platform == "cpu" and chosen != "vmap"
-    teacher_mapping = "unroll" if alone else member_mapping
-    if config.mapping in ("auto", "scan") and mapping.fills_chip(
-        teachers_work, platform
-    ):
-        teacher_mapping = "scan"
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
     program = Program(
         groups=run.groups,
@@ -210,9 +148,10 @@ def make_program(
         ),
         batch_size=config.batch_size,
         mesh=mesh,
-        mapping=chosen,
-        member_mapping=member_mapping,
-        convolutional=convolutional,
+        mapping=mapped.replicas,
+        at_once=mapped.at_once,
+        member_mapping=mapped.members,
+        convolutional=mapped.convolutional,
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,
         feed=feed,
@@ -225,7 +164,7 @@ def make_program(
         else teacher_program(
             taught_by,
             config.mesh.member,
-            teacher_mapping,
+            mapped.teachers,
             old=len(old_groups),
             cached=cached,
         ),
@@ -237,19 +176,18 @@ def make_program(
                 f"{config.steps_per_call}"
             )
         return program, 1
+    if config.steps_per_call > steps_per_epoch:
+        raise ValueError(
+            f"steps_per_call {config.steps_per_call} is more than the "
+            f"{steps_per_epoch} steps of an epoch"
+        )
     if config.steps_per_call:
-        if steps_per_epoch % config.steps_per_call:
-            raise ValueError(
-                f"steps_per_call {config.steps_per_call} does not divide the "
-                f"{steps_per_epoch} steps of an epoch"
-            )
         return program, config.steps_per_call
     # A scan saves dispatches, but a convolution's weight gradient inside one is many
     # times slower on CPU.
-    if slow_scan:
+    if mapped.slow_scan:
         return program, 1
-    longest = min(steps_per_epoch, _LONGEST_CALL)
-    return program, max(n for n in range(1, longest + 1) if steps_per_epoch % n == 0)
+    return program, min(steps_per_epoch, _LONGEST_CALL)
 
 
 def open_session(
@@ -435,7 +373,3 @@ def _restore(session: Session, run: Run, directory: Path) -> None:
             f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
             f"update {session.done}",
         )
-    # A checkpoint from the middle of an epoch starts calls where they still fit.
-    session.steps_per_call = math.gcd(
-        session.steps_per_call, session.done % session.steps_per_epoch
-    )

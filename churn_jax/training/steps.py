@@ -112,8 +112,8 @@ def replica_update(program: Program, state, inputs, out, gradients, finite):
     )
 
 
-def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
-    """Some updates of the replicas that live on this device."""
+def _local_steps(program: Program, updates, state, inputs, teacher, *data):
+    """Some updates of the replicas that live on this device, a number or an array."""
     count = state.step.shape[0]
     inputs, data = _own_batches(program, inputs, data)
 
@@ -121,13 +121,11 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
         return replica_update(program, state, inputs, *computed)
 
     def repeat(update, states):
-        if updates == 1:
+        if isinstance(updates, int) and updates == 1:
             return update(states)
-        return jax.lax.scan(
-            lambda s, _: (update(s), None), states, None, length=updates
-        )[0]
+        return jax.lax.fori_loop(0, updates, lambda _, s: update(s), states)
 
-    if program.mapping == "vmap" and count > 1:
+    if program.mapping != "unroll" and count > 1:
         gradients = vmapped_gradients if program.convolutional else all_gradients
 
         def together(state):
@@ -139,15 +137,6 @@ def _local_steps(program: Program, updates: int, state, inputs, teacher, *data):
     def replica_step(state, inputs, teacher):
         computed = replica_gradients(program, state, inputs, teacher, *data)
         return apply(computed, state, inputs)
-
-    if program.mapping == "scan" and count > 1:
-
-        def alone(state, *given):
-            return repeat(lambda state: replica_step(state, *given), state)
-
-        # All updates of one replica, then all of the next.
-        given = (state, inputs, teacher)
-        return slots.map_slots(alone, given, count=count, mapping="scan")
 
     # Unstacked once for all updates: restacking the weights after each one costs more
     # than a small network's arithmetic.
@@ -165,22 +154,26 @@ def _draws(inputs) -> bool:
     return bool(inputs.coefficients.method.passes.drawn_teacher)
 
 
-def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True):
+def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool = True):
     """Compiles the step of `program`.
 
     Args:
         program: what to train.
-        steps_per_call: updates per dispatch, by `lax.scan`; leave 1 for convolutions
-            on CPU, whose weight gradients are slow inside a scan.
+        steps_per_call: updates per dispatch, by a loop of the program; leave 1 for
+            convolutions on CPU, whose weight gradients are slow inside one. None lets
+            every call say it.
         donate: reuse the state's memory.
 
     Returns:
         `step(state, inputs, teacher, images, labels) -> state`; `teacher` is a tree
-        of variables or `()`; of `images` and `labels` see `Program.feed`.
+        of variables or `()`; of `images` and `labels` see `Program.feed`. Where calls
+        say how many updates they make, that is a last argument, an int32.
     """
+    counted = steps_per_call is None
 
     def steps(*args):
-        return _local_steps(program, steps_per_call, *args)
+        *args, updates = args if counted else (*args, steps_per_call)
+        return _local_steps(program, updates, *args)
 
     sharded = jax.shard_map(
         steps,
@@ -190,6 +183,7 @@ def make_step(program: Program, *, steps_per_call: int = 1, donate: bool = True)
             P(REPLICA),
             program.teacher_spec,
             *program.data_specs,
+            *([P()] if counted else []),
         ),
         out_specs=TrainState.specs(program.slots),
         check_vma=True,

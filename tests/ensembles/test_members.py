@@ -13,7 +13,12 @@ from churn_jax.ensembles import (
     stack,
     take_member,
 )
-from churn_jax.ensembles.mapping import choose, fills_chip, map_slots, unstack
+from churn_jax.ensembles.mapping import (
+    choose,
+    map_slots,
+    unstack,
+    vmapped_at_once,
+)
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
@@ -192,21 +197,33 @@ def test_dense_networks_on_cpu_go_by_size_and_length(
 
 
 @pytest.mark.parametrize(
-    ("backend", "work", "chosen"),
+    ("backend", "split", "chosen"),
+    [("tpu", False, "vmap"), ("tpu", True, "loop"), ("cpu", True, "loop")],
+)
+def test_what_is_not_vmapped_at_once_is_looped_over(backend, split, chosen):
+    assert choose("auto", convolutional=True, backend=backend, split=split) == chosen
+
+
+@pytest.mark.parametrize(
+    ("count", "activations", "backend", "expected"),
     [
-        ("tpu", 90_000_000, "vmap"),
-        ("tpu", 800_000_000, "scan"),
-        ("gpu", 800_000_000, "vmap"),
-        ("cpu", 800_000_000, "loop"),
+        (4, 36, "tpu", 2),  # ResNet-8, batch 128: three would fit, but not divide
+        (5, 36, "tpu", 1),
+        (3, 36, "tpu", 3),
+        (4, 32, "tpu", 4),
+        (4, 148, "tpu", 1),  # ResNet-32: not even one fits
+        (4, 0, "tpu", 4),  # nothing convolves
+        (4, 36, "gpu", 4),
     ],
 )
-def test_convolutions_that_fill_a_tpu_are_done_one_after_another(backend, work, chosen):
-    assert choose("auto", convolutional=True, backend=backend, work=work) == chosen
-    assert fills_chip(work, backend) == (chosen == "scan")
+def test_as_many_are_vmapped_as_fast_memory_takes(
+    count, activations, backend, expected
+):
+    assert vmapped_at_once(count, activations * 2**20, backend) == expected
 
 
 def test_unknown_mapping_is_refused():
-    with pytest.raises(ValueError, match="auto, vmap, unroll, scan, loop; got 'pmap'"):
+    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
         choose("pmap", convolutional=False)
 
 

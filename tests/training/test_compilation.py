@@ -29,7 +29,7 @@ def epoch(stepper, number):
 def mapped():
     """One session per mapping, the first epoch done, and what its step compiled."""
     done = {}
-    for mapping in ("vmap", "unroll", "scan", "loop"):
+    for mapping in ("vmap", "unroll", "loop"):
         stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
         with tiny.compilations() as names:
             epoch(stepper, 0)
@@ -37,7 +37,7 @@ def mapped():
     return done
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "unroll", "scan", "loop"])
+@pytest.mark.parametrize("mapping", ["vmap", "unroll", "loop"])
 def test_the_step_is_compiled_once(mapped, mapping):
     stepper, first, _ = mapped[mapping]
     assert len(first) == 1
@@ -60,7 +60,7 @@ def test_a_sharded_step_is_compiled_once():
     assert names == []
 
 
-@pytest.mark.parametrize("mapping", ["unroll", "scan", "loop"])
+@pytest.mark.parametrize("mapping", ["unroll", "loop"])
 def test_mappings_compute_the_same(mapped, mapping):
     ours, theirs = mapped[mapping][2], mapped["vmap"][2]
     assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 2

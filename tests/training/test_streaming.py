@@ -155,8 +155,6 @@ def test_the_step_is_compiled_once(fed):
         {"mapping": "loop", "mesh": MeshShape(1, 1, 2)},
         {"mapping": "unroll", "seeds": Seeds(sample="varied"), "sample": "bootstrap"},
         {"mesh": MeshShape(1, 1, 4), "seeds": FIXED},
-        {"mapping": "scan", "seeds": FIXED},
-        {"mapping": "scan", "mesh": MeshShape(1, 1, 2)},
     ],
     ids=str,
 )

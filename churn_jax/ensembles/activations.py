@@ -1,4 +1,4 @@
-"""How much a network convolves, read from its program; nothing is compiled."""
+"""How large a network's activations are, read from its program: nothing is compiled."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -6,29 +6,35 @@ from typing import Any
 
 import jax
 
-__all__ = ["convolution_flops"]
+__all__ = ["convolved_bytes"]
 
 
-def convolution_flops(function: Callable[..., Any], *arguments: Any) -> int:
-    """Floating-point operations of all convolutions in a call of a function.
+def convolved_bytes(
+    function: Callable[..., Any], *arguments: Any, lanes: int = 1
+) -> int:
+    """Bytes of what all convolutions in a call of a function yield.
 
-    `2 |output| |kernel| / channels out` of each, zeros of the padding included. The
-    body of a loop counts once.
+    A backward pass needs them; the body of a loop counts once.
 
     Args:
         function: what JAX can trace.
         *arguments: arrays, or their shapes.
+        lanes: every batch is padded to a multiple of so many examples.
+
+    Returns:
+        0 where nothing convolves.
 
     Example:
         >>> import jax.numpy as jnp
         >>> images, kernel = jnp.zeros((1, 3, 5, 5)), jnp.zeros((8, 3, 3, 3))
-        >>> convolution_flops(
+        >>> convolved_bytes(
         ...     lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME"), images, kernel
         ... )
-        10800
+        800
     """
     program = jax.make_jaxpr(function)(*arguments)
-    return sum(map(_flops, _convolutions(program.jaxpr)))
+    found = _convolutions(program.jaxpr)
+    return sum(_result_bytes(equation, lanes) for equation in found)
 
 
 def _convolutions(program: Any) -> Iterator[Any]:
@@ -43,8 +49,8 @@ def _convolutions(program: Any) -> Iterator[Any]:
                     yield from _convolutions(inner)
 
 
-def _flops(convolution: Any) -> int:
-    kernel = convolution.invars[1].aval.shape
-    features = kernel[convolution.params["dimension_numbers"].rhs_spec[0]]
-    outputs = math.prod(convolution.outvars[0].aval.shape)
-    return 2 * outputs * math.prod(kernel) // features
+def _result_bytes(equation: Any, lanes: int) -> int:
+    result = equation.outvars[0].aval
+    rows = result.shape[equation.params["dimension_numbers"].out_spec[0]]
+    padded = math.prod(result.shape) // rows * -(-rows // lanes) * lanes
+    return padded * result.dtype.itemsize

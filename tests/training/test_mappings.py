@@ -1,0 +1,101 @@
+"""What is vmapped, written one after another or called, by network and backend."""
+
+import dataclasses
+
+import pytest
+
+from churn_jax.ensembles import Group
+from churn_jax.methods import ERM, Codistillation
+from churn_jax.models.backend import compiling_for
+from churn_jax.studies import ModelConfig
+from churn_jax.training.config import TrainConfig
+from churn_jax.training.examples import example_of
+from churn_jax.training.mappings import choose_mappings
+from churn_jax.training.optim import OptimizerConfig
+from churn_jax.training.partition import MeshShape, split
+from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.steps import make_step
+from tests.training import tiny
+
+PHOTO, DIGIT = (32, 32, 3), (28, 28, 1)
+
+
+def chosen(
+    name, *, image=PHOTO, members=1, platform="tpu", teachers=0, batch=128, **options
+):
+    network = ModelConfig(name).build(10)
+    options = {"replicas": 4, "batch_size": batch, **options}
+    method = ERM() if members == 1 else Codistillation(members=members)
+    run = Run("a", method, (Group(network, members),), TrainConfig(**options))
+    with compiling_for(platform):
+        return choose_mappings(
+            run,
+            (Group(network, teachers),) if teachers else (),
+            example_of(image, tokens=False),
+            platform=platform,
+            updates=1000,
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("mlp", {"image": DIGIT}, ("vmap", 1)),
+        ("lenet5", {"image": DIGIT}, ("vmap", 1)),
+        ("resnet8", {}, ("loop", 2)),
+        ("resnet8", {"replicas": 2}, ("vmap", 1)),
+        ("resnet8", {"replicas": 8, "mesh": MeshShape(4, 1, 1)}, ("vmap", 1)),
+        ("resnet8", {"members": 2}, ("loop", 1)),
+        ("resnet8", {"members": 2, "mesh": MeshShape(1, 2, 1)}, ("loop", 2)),
+        ("resnet8", {"batch": 512}, ("loop", 1)),
+        ("resnet8", {"batch": 512, "mesh": MeshShape(1, 1, 4)}, ("loop", 2)),
+        ("resnet8", {"mapping": "vmap"}, ("vmap", 1)),
+        ("mlp", {"image": DIGIT, "mapping": "loop"}, ("loop", 1)),
+    ],
+)
+def test_replicas_on_a_tpu(name, options, expected):
+    found = chosen(name, **options)
+    assert (found.replicas, found.at_once) == expected
+    assert found.members == "vmap" and not found.slow_scan
+
+
+def test_members_that_do_not_fit_are_unrolled_if_they_are_few():
+    assert chosen("resnet8", members=2).members == "vmap"
+    assert chosen("resnet8", members=4).members == "unroll"
+    assert chosen("resnet8", members=4, mesh=MeshShape(1, 4, 1)).members == "vmap"
+    assert chosen("resnet8", members=6).members == "vmap"
+    assert chosen("resnet8", members=4, mapping="vmap").members == "vmap"
+
+
+def test_teachers_that_do_not_fit_are_scanned():
+    assert chosen("resnet8", teachers=2).teachers == "vmap"
+    assert chosen("resnet8", teachers=8).teachers == "scan"
+    assert chosen("resnet8", teachers=8, mesh=MeshShape(1, 8, 1)).teachers == "vmap"
+    assert chosen("resnet8", teachers=8, platform="gpu").teachers == "vmap"
+
+
+def test_other_backends_choose_as_they_did():
+    gpu = chosen("resnet8", platform="gpu")
+    assert (gpu.replicas, gpu.members, gpu.slow_scan) == ("vmap", "vmap", False)
+    cpu = chosen("resnet8", platform="cpu", teachers=8)
+    assert (cpu.replicas, cpu.members, cpu.teachers) == ("loop", "unroll", "unroll")
+    assert cpu.slow_scan and cpu.convolutional
+
+
+def test_replicas_called_two_at_a_time_train_like_all_at_once():
+    """Beside one that diverges, whom only its neighbour could notice."""
+    rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
+    run = tiny.make_run(Codistillation(beta=0.3, alpha=0.1), optimizer=rates)
+    ours = tiny.stepper(run)
+    program = dataclasses.replace(ours.session.program, mapping="loop", at_once=2)
+    assert chunk_count(program, 4) == 2
+    step = make_step(program, steps_per_call=2)
+    theirs = tiny.stepper(run, step=step)
+    theirs.states, theirs.teachers = split(theirs.states[0], 2), [(), ()]
+    ours, theirs = ours.advance(4), theirs.advance(2)
+    assert theirs.alive.tolist() == [True, False, True, True]
+    assert theirs.step.tolist() == ours.step.tolist() == [4, 1, 4, 4]
+    for r in (0, 2, 3):
+        mine, other = tiny.replica(ours, r), tiny.replica(theirs, r)
+        assert tiny.largest_difference(mine.params, other.params) < 5e-6
+        assert tiny.largest_difference(mine.sums, other.sums) < 1e-5
