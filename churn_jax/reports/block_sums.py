@@ -181,7 +181,8 @@ class _Block:
     def fill(self, values: np.ndarray) -> np.ndarray:
         """`[b, ...]` to `[B, ...]`, the last example again and again."""
         lacking = self._size - len(values)
-        return np.concatenate([values, *[values[-1:]] * lacking]) if lacking else values
+        last = np.repeat(values[-1:], lacking, axis=0)
+        return np.concatenate([values, last]) if lacking else values
 
 
 def _blocks(predictions: MappedPredictions, runs: Sequence[int]):

@@ -101,7 +101,8 @@ def write_predictions(
     For predictions too large for `Trained.predict`, which returns `[R, N, C]` whole on
     every process. Here a process holds two batches of its own devices' rows and writes
     them into its shard of `folder`, which all processes must see. `churn_jax.compare`
-    and `read_shards` read the folder, memory-mapped.
+    and `read_shards` read the folder, memory-mapped; `load_stored` gives it the order
+    of the split again, which several processes keep in `order.npy`.
 
     Args:
         trained: the row.
