@@ -4,11 +4,13 @@
     python benchmarks/plan_cycles.py --networks mlp lenet5 --slots 8
 
 The real training step of a study is compiled for one chip with one replica and with
-several, which are vmapped or unrolled, and the TPU compiler's estimates of their cycles
-are compared: `cycles of all / (slots x cycles of one)`. Below 1 the slots share kernels
-that one network does not fill. A call makes as many updates as training makes in one;
-the table is per update. Nothing is run and no TPU is needed. The result is a Markdown
-table, or with `--json` one line per network and mapping.
+several, which are vmapped, or mapped as `auto` chooses, and the TPU compiler's
+estimates of their cycles are compared: `cycles of all / (slots x cycles of one)`. Below
+1 the slots share kernels that one network does not fill. `at a time` says how many
+slots a call takes, vmapped or unrolled; more calls count as often. A call makes as many
+updates as training makes in one; the table is per update. Nothing is run and no TPU is
+needed. The result is a Markdown table, or with `--json` one line per network and
+mapping.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from churn_jax.training.partition import MeshShape
 NETWORKS = {
     "mlp": ("mnist", "baseline", "mlp", 128),
     "lenet5": ("mnist", "baseline", "lenet5", 128),
+    "resnet8": ("cifar10-resnet32", "baseline", "resnet8", 128),
     "resnet32": ("cifar10-resnet32", "baseline", "resnet32", 128),
     "be_wrn10_1": ("dm-cifar100", "scratch", "wide_resnet10_1", 64),
     "be_wrn28_2": ("dm-cifar100", "scratch", "wide_resnet28_2", 64),
@@ -61,6 +64,7 @@ def measure(name: str, slots: int, mappings: list[str], part: Slice):
             "batch": alone.batch_size,
             "slots": slots,
             "mapping": mapping,
+            "at a time": slots // together.calls,
             "cycles of one": round(alone.cycles),
             "cycles of all": round(together.cycles),
             "ratio": together.cycles / (slots * alone.cycles),
@@ -73,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=[*NETWORKS])
     parser.add_argument("--slots", type=int, default=4, help="replicas on the chip")
-    parser.add_argument("--mappings", nargs="+", default=["vmap", "unroll"])
+    parser.add_argument("--mappings", nargs="+", default=["vmap", "auto"])
     parser.add_argument("--topology", default="v5e:1x1")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -31,8 +31,8 @@ class Communication:
     Attributes:
         axes: mesh axes that are crossed, joined by commas.
         kind: of HLO.
-        count: per call.
-        bytes: that they yield per call on one device.
+        count: per call of every replica.
+        bytes: that they yield likewise on one device.
         largest: array among them, in bytes.
         seconds: estimated by `ring_seconds`.
     """
@@ -58,6 +58,7 @@ class Plan:
         replicas: R.
         batch_size: of one replica, over all data shards.
         updates: that one call of the step makes.
+        calls: of the step, one after another, until every replica has made them.
         fits: whether the compiler found room for it, with what lies beside.
         refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
@@ -89,6 +90,7 @@ class Plan:
     replicas: int
     batch_size: int
     updates: int
+    calls: int
     fits: bool
     refusal: str
     hbm: int
@@ -200,7 +202,7 @@ def ring_seconds(
 
 
 def _communication(
-    found: Sequence[Counted], mesh: dict[str, int], part: Slice, updates: int
+    found: Sequence[Counted], mesh: dict[str, int], part: Slice, step: Step
 ) -> tuple[Communication, ...]:
     table: dict[tuple[str, str], list[Counted]] = collections.defaultdict(list)
     for one in found:
@@ -224,10 +226,10 @@ def _communication(
             Communication(
                 axes=axes,
                 kind=kind,
-                count=sum(one.times for one in ones),
-                bytes=sum(one.times * one.collective.bytes for one in ones),
+                count=step.calls * sum(one.times for one in ones),
+                bytes=step.calls * sum(o.times * o.collective.bytes for o in ones),
                 largest=max(p for one in ones for p in one.collective.parts),
-                seconds=seconds / updates,
+                seconds=step.calls * seconds / step.updates,
             )
         )
     return tuple(rows)
@@ -302,6 +304,7 @@ def estimate(
         "replicas": config.replicas,
         "batch_size": config.batch_size,
         "updates": step.updates,
+        "calls": step.calls,
         "open_turns": step.open_turns,
         "hbm": chip.room,
         "peak": chip.flops,
@@ -337,22 +340,23 @@ def estimate(
     text, analysis = compiled.as_text(), compiled.memory_analysis()
     cycles = cycles_of(text, trips=step.open_turns)
     found = collectives_of(text, step.program.mesh, trips=step.open_turns)
-    rows = _communication(found, mesh, part, step.updates)
+    rows = _communication(found, mesh, part, step)
     memory = _memory(step, analysis)
     used = sum(memory.values()) + sum(common["beside"].values())
     cost = compiled.cost_analysis() or {}
+    each = cycles.total * step.calls / step.updates
     return Plan(
         **common,
         fits=used <= chip.room,
         refusal="",
         memory=memory,
         # The compiler counts a loop's body once, which is one update.
-        flops=float(cost.get("flops", 0.0)),
-        bytes=float(cost.get("bytes accessed", 0.0)),
-        cycles=cycles.total / step.updates,
+        flops=step.calls * float(cost.get("flops", 0.0)),
+        bytes=step.calls * float(cost.get("bytes accessed", 0.0)),
+        cycles=each,
         unknown=cycles.unknown,
         open_loops=cycles.open_loops,
-        compute_seconds=cycles.total / step.updates / chip.clock,
+        compute_seconds=each / chip.clock,
         communication=rows,
         communication_seconds=sum(row.seconds for row in rows),
         checks=tuple(rules(step, found, _reused(step, analysis))),

@@ -98,7 +98,7 @@ def _local(step: Step) -> tuple[int, int]:
     """Replicas and examples of an update on one device."""
     mesh = step.program.mesh.shape
     return (
-        step.run.config.replicas // mesh[REPLICA],
+        step.run.config.replicas // (mesh[REPLICA] * step.calls),
         step.program.batch_size // mesh[DATA],
     )
 

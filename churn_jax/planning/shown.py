@@ -79,6 +79,7 @@ def plan_text(plan: Plan) -> str:
         f"batch {plan.batch_size}",
         f"{plan.topology}, {plan.devices} devices, mesh {mesh_text(plan)}; {versions}, "
         f"compiled in {plan.compile_seconds:.0f} s",
+        *_turns(plan),
         "",
         *_memory(plan),
     ]
@@ -88,6 +89,13 @@ def plan_text(plan: Plan) -> str:
     for check in plan.checks:
         lines.append(f"- {'ok' if check.holds else 'NO'}: {check.rule} ({check.seen})")
     return "\n".join(lines)
+
+
+def _turns(plan: Plan) -> list[str]:
+    if plan.calls == 1:
+        return []
+    each = plan.replicas // (plan.mesh["replica"] * plan.calls)
+    return [f"replicas take turns on a device, {each} at a time; all turns count"]
 
 
 def _memory(plan: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from churn_jax.planning.datasets import Sizes, row_sizes
 from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.restoring import row_run
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.run import Run
+from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.setup import make_program
 from churn_jax.training.steps import make_step
 from churn_jax.typing import PyTree
@@ -36,6 +36,8 @@ class Step:
         classes: C.
         network: its name.
         updates: that one call makes.
+        calls: that every replica takes part in one of: more than one where not all
+            of a device's replicas are trained at a time.
         open_turns: of the outermost loops whose length the compiler does not know: once
             for the repetition of a step beside a replica that diverges.
         streamed: whether batches come from the hosts.
@@ -50,6 +52,7 @@ class Step:
     classes: int
     network: str
     updates: int = 1
+    calls: int = 1
     open_turns: int = 1
     streamed: bool = False
 
@@ -139,6 +142,16 @@ def _feed(config: TrainConfig, sizes: Sizes) -> str:
     return "shared" if len(np.unique(words, axis=0)) == 1 else "own"
 
 
+def _first(calls: int, tree: PyTree) -> PyTree:
+    """What one of so many calls takes of all replicas, `[R, ...]`."""
+
+    def share(leaf):
+        shape = (leaf.shape[0] // calls, *leaf.shape[1:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=leaf.sharding)
+
+    return jax.tree.map(share, tree)
+
+
 def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     """The real step of one row, for devices that need not be there.
 
@@ -162,7 +175,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         )
     own, old, cached = taught_by(config, spec, sizes.classes)
     mean, std = sizes.moments
-    program, calls = make_program(
+    program, updates = make_program(
         run,
         sizes.shape,
         steps,
@@ -184,6 +197,15 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         dtype=sizes.dtype,
     )
     state, inputs, teacher, images, labels = arguments
+    best = (state.params, state.model_state)
+    calls = chunk_count(program, run.config.replicas)
+    waiting = ()
+    if calls > 1:
+        state, inputs, teacher = _first(calls, (state, inputs, teacher))
+        if program.feed == "own":
+            images, labels = _first(calls, (images, labels))
+        arguments = (state, inputs, teacher, images, labels)
+        waiting = (calls - 1) * (state, inputs, teacher)
     parts: dict[str, PyTree] = {
         "weights": state.params,
         "optimiser": state.opt_state,
@@ -198,7 +220,8 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         ),
     }
     beside: dict[str, PyTree] = {
-        "best weights so far": (state.params, state.model_state)
+        "replicas that wait": waiting,
+        "best weights so far": best,
     }
     if not sizes.streamed:
         every = jax.ShapeDtypeStruct(
@@ -208,7 +231,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         )
         beside["validation set"] = every
     return Step(
-        jitted=make_step(program, steps_per_call=calls),
+        jitted=make_step(program, steps_per_call=updates),
         arguments=arguments,
         parts=parts,
         beside=beside,
@@ -216,6 +239,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         run=run,
         classes=sizes.classes,
         network=_network_names(run.groups),
-        updates=calls,
+        updates=updates,
+        calls=calls,
         streamed=sizes.streamed,
     )

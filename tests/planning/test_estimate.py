@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.planning import CHIPS, Check, Communication, Plan, Slice
 from churn_jax.planning.estimate import _no_room, estimate, ring_seconds
+from churn_jax.planning.shown import plan_text
 from churn_jax.planning.steps import Step
 from tests.planning.test_hlo import PROGRAM
 
@@ -30,6 +31,7 @@ def made(**fields):
         "replicas": 10,
         "batch_size": 100,
         "updates": 1,
+        "calls": 1,
         "open_turns": 1,
         "fits": True,
         "refusal": "",
@@ -166,7 +168,7 @@ class Compiled:
         return {"flops": 6e6, "bytes accessed": 7e6}
 
 
-def estimated(compiled, topology="v5e:1x2", data=2):
+def estimated(compiled, topology="v5e:1x2", data=2, calls=1):
     """Of three updates a call, 100 weights on every device and 50 numbers beside."""
     mesh = jax.make_mesh(
         (1, 1, data),
@@ -191,6 +193,7 @@ def estimated(compiled, topology="v5e:1x2", data=2):
         classes=10,
         network="1 x mlp",
         updates=3,
+        calls=calls,
     )
     return estimate(
         step,
@@ -224,6 +227,18 @@ def test_what_the_compiler_says_becomes_a_plan():
     assert plan.checks[0].seen == "600"
     # Four replicas of ten examples.
     assert plan.rate == pytest.approx(40 / (plan.compute_seconds + 7e-6 / 3), rel=1e-3)
+
+
+def test_replicas_that_take_turns_cost_every_turn():
+    one, two = estimated(Compiled()), estimated(Compiled(), calls=2)
+    for name in ("cycles", "compute_seconds", "flops", "bytes"):
+        assert getattr(two, name) == pytest.approx(2 * getattr(one, name)), name
+    for name in ("count", "bytes", "seconds"):
+        values = [getattr(plan.communication[0], name) for plan in (one, two)]
+        assert values[1] == pytest.approx(2 * values[0]), name
+    assert two.memory == one.memory and two.rate == pytest.approx(one.rate / 2)
+    assert "take turns" not in plan_text(one)
+    assert "replicas take turns on a device, 2 at a time" in plan_text(two)
 
 
 def test_results_of_their_own_are_no_reuse():

@@ -137,3 +137,22 @@ def test_nothing_is_allocated():
     step = study_step(config, "codistill_skl", jax.devices())
     leaves = jax.tree.leaves(step.arguments)
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+
+
+def test_replicas_that_take_turns_are_planned_as_one_turn_beside_those_that_wait():
+    """Three of four wait, with weights and momentum of their own."""
+    config = preset("digits")
+    train = dataclasses.replace(config.train, replicas=4, mapping="loop")
+    config = dataclasses.replace(config, train=train)
+    step = study_step(config, "baseline", jax.devices()[:1])
+    together = study_step(on_mesh(config, 1, 1, 1), "baseline", jax.devices()[:1])
+    assert (step.calls, together.calls) == (4, 1)
+    state, inputs, _, images, _ = step.arguments
+    every, _, _, same, _ = together.arguments
+    assert state.step.shape == (1,) and inputs.order.shape[0] == 1
+    assert images == same
+    waiting = step.beside["replicas that wait"]
+    for one, all_ in zip(jax.tree.leaves(state), jax.tree.leaves(every), strict=True):
+        assert (4, *one.shape[1:]) == all_.shape
+    assert len(jax.tree.leaves(waiting)) == 3 * len(jax.tree.leaves((state, inputs)))
+    assert step.beside["best weights so far"] == together.beside["best weights so far"]
