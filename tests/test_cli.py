@@ -1,3 +1,5 @@
+import runpy
+
 import pytest
 
 from churn_jax.cli import main
@@ -20,3 +22,10 @@ def test_an_unknown_command_is_one_sentence(word, hint, capsys):
     assert main([word]) == 2
     said = capsys.readouterr().err
     assert hint in said and said.count("\n") == 1
+
+
+def test_the_package_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["python -m churn_jax", "zzz"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("churn_jax", run_name="__main__")
+    assert ended.value.code == 2 and "'zzz'" in capsys.readouterr().err

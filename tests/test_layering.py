@@ -65,6 +65,7 @@ BELOW = {
         "equations",
     ),  # the parts of the command line
     "cli": ("command",),
+    "__main__": ("cli",),
     "__init__": ("comparison",),  # lazily
 }
 
