@@ -151,8 +151,8 @@ def _chunk_joiner(shardings: tuple[NamedSharding, ...]):
 def split(tree: PyTree, chunks: int) -> list[PyTree]:
     """Splits leaves `[R, ...]` into `chunks` trees for the mapping `loop`.
 
-    Chunk `i` holds the i-th local replica of every device along the replica axis, so
-    nothing moves between devices.
+    Chunk `i` holds of every device's replicas the i-th and every `chunks`-th after it,
+    so nothing moves between devices.
     """
     if chunks == 1:
         return [tree]
