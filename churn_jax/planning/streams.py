@@ -195,12 +195,12 @@ def check_stream(step: Step, found: Sequence[Counted], reused: int) -> list[Chec
             f"a device holds {own:,} of {whole:,} bytes",
         )
     )
-    tables = shard_bytes((state.tables, state.accumulators))
+    donated = shard_bytes(step.arguments[:2])
     checks.append(
         Check(
-            "tables are updated in place",
-            reused >= tables,
-            f"{reused:,} bytes reused, the tables have {tables:,}",
+            "tables, towers and metrics are updated in place",
+            reused >= donated,
+            f"{reused:,} bytes reused, they have {donated:,}",
         )
     )
     return checks

@@ -149,6 +149,9 @@ def test_the_tables_of_a_stream_are_in_shards_and_only_rows_move():
     table = Collective("all-gather", (DATA,), (10**6,))
     checks = check_stream(step, [Counted(table, 1)], 10**9)
     assert [check.holds for check in checks] == [True, True, False, True, True]
+    state = step.arguments[0]
+    tables = shard_bytes((state.tables, state.accumulators))
+    assert not check_stream(step, [], tables)[-1].holds  # towers and metrics are not
 
 
 def test_a_plan_says_all_of_it_for_devices_of_this_machine():
