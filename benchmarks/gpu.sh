@@ -55,7 +55,7 @@ peer=()
 part precision tests/accelerator \
   "$python" -m pytest tests/accelerator -m accelerator -q
 part replicas benchmarks/replicas.py \
-  "$python" benchmarks/replicas.py --mappings vmap unroll auto "${peer[@]}" \
+  "$python" benchmarks/replicas.py --mappings vmap unroll loop auto "${peer[@]}" \
   --models mlp mlp-8x8x1 lenet5 lenet5-32x32x3 resnet20
 # Ten seeds of ResNet-32 at once, against ten single runs and a PyTorch loop.
 part resnet32 benchmarks/replicas.py \
