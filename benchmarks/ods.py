@@ -88,11 +88,16 @@ def stepper(session, replicas: int, updates: int) -> Callable[[], float]:
     states, inputs = split(session.state, chunks), split(session.inputs(0), chunks)
     teachers = split(session.teacher, chunks)
     step = make_step(session.program, steps_per_call=session.steps_per_call)
+    calls, rest = divmod(updates, session.steps_per_call)
+    if rest:
+        raise SystemExit(
+            f"{updates} updates are not a multiple of {session.steps_per_call} per call"
+        )
 
     def measure() -> float:
         start = time.perf_counter()
         for i in range(chunks):
-            for _ in range(updates // session.steps_per_call):
+            for _ in range(calls):
                 states[i] = step(
                     states[i], inputs[i], teachers[i], session.images, session.labels
                 )
