@@ -35,8 +35,8 @@ _FEW_SLOTS = 16
 _LONG_RUN = 5_000
 # On TPU: what the convolutions of all vmapped networks yield, kept for the backward
 # pass, should stay in the chip's fast memory, 128 MiB of a v5e. Two of ResNet-8, batch
-# 128 (72 MiB), take 0.88 of two alone, four 1.35; two of ResNet-32 (148 MiB each) 1.06,
-# four 1.37.
+# 128 (72 MiB), take 0.86 of two alone, four 1.34; two of ResNet-32 (148 MiB each) 1.06,
+# four 1.34.
 _FAST_BYTES = 128 * 2**20
 LANES = 128  # a TPU pads a batch to so many examples
 
