@@ -91,11 +91,16 @@ def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
         found.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        plan_apart(Waiting(path), "baseline", SLICE, MeshShape())
-    thread.join()
+    # As a command has it; workers of pytest-xdist are deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            plan_apart(Waiting(path), "baseline", SLICE, MeshShape())
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - found[1] < 10
     assert gone(found[0])
 
