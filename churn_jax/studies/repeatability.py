@@ -26,9 +26,8 @@ from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
-from churn_jax.training.partition import fetch, place, replicate
-from churn_jax.training.predictions import make_predict, predict_split
-from churn_jax.training.resident import flat_examples
+from churn_jax.training.partition import fetch, place
+from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.run import Run
 from churn_jax.training.seeds import Seeds
 from churn_jax.training.setup import Session, open_session
@@ -230,10 +229,7 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
     logits = predict_split(
         make_predict(session.program, run.method),
         [(state.params, state.model_state)],
-        replicate(
-            flat_examples(dataset.test.images, session.program.example_shape),
-            session.program.mesh,
-        ),
+        placed(dataset.test.images, session.program),
         session.program.mesh,
         batch_size=run.config.eval_batch_size,
     )

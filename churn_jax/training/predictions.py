@@ -8,15 +8,16 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.augment import normalize
+from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
 from churn_jax.training.feed import Stream
-from churn_jax.training.partition import DATA, REPLICA, join, place
+from churn_jax.training.partition import DATA, REPLICA, join, place, replicate
 from churn_jax.training.program import Program
-from churn_jax.training.resident import shaped_examples
+from churn_jax.training.resident import flat_examples, shaped_examples
 
-__all__ = ["make_predict", "predict_batches", "predict_split"]
+__all__ = ["make_predict", "placed", "predict_batches", "predict_split"]
 
 
 def make_predict(
@@ -75,6 +76,27 @@ def make_predict(
             check_vma=True,
         )
     )
+
+
+def placed(
+    examples: np.ndarray | StreamedSplit,
+    program: Program,
+    reading: Reading = Reading(),
+) -> jax.Array | Stream:
+    """What the two functions below take examples from.
+
+    Args:
+        examples: `[N, ...]`, or a split of a stream.
+        program: on whose mesh they are placed.
+        reading: threads and processes that read a stream.
+
+    Returns:
+        Rows on every device, or a stream.
+    """
+    if isinstance(examples, StreamedSplit):
+        return Stream(examples, reading)
+    rows = flat_examples(examples, program.example_shape)
+    return replicate(rows, program.mesh)
 
 
 def predict_split(

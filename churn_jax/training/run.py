@@ -9,11 +9,9 @@ from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.feed import Stream
-from churn_jax.training.partition import REPLICA, fetch, replicate, split
-from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.partition import REPLICA, fetch, split
+from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.program import Program
-from churn_jax.training.resident import flat_examples
 from churn_jax.training.state import (
     BestState,
     TrainState,
@@ -174,15 +172,10 @@ class Trained:
         predict = make_predict(
             program, self.run.method, every_member=every_member, streamed=streamed
         )
-        if streamed:
-            examples = Stream(images, reading)
-        else:
-            rows = flat_examples(images, program.example_shape)
-            examples = replicate(rows, program.mesh)
         logits = predict_split(
             predict,
             self.chunks(weights),
-            examples,
+            placed(images, program, reading),
             program.mesh,
             batch_size=self.run.config.eval_batch_size,
         )

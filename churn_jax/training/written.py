@@ -15,17 +15,13 @@ from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.data.splits import Split
 from churn_jax.prediction_shards import ShardWriter, write_index, write_order
 from churn_jax.predictions import PredictionsError
-from churn_jax.training.feed import Stream
 from churn_jax.training.partition import (
     DATA,
     MEMBER,
     REPLICA,
     any_process,
-    replicate,
 )
-from churn_jax.training.predictions import make_predict, predict_batches
-from churn_jax.training.program import Program
-from churn_jax.training.resident import flat_examples
+from churn_jax.training.predictions import make_predict, placed, predict_batches
 from churn_jax.training.run import Trained
 
 __all__ = ["Share", "write_predictions", "write_share"]
@@ -127,7 +123,7 @@ def write_predictions(
     batches = predict_batches(
         make_predict(program, trained.run.method, streamed=streamed),
         trained.chunks(weights),
-        _examples(part, program, reading),
+        placed(part if streamed else part.images, program, reading),
         program.mesh,
         batch_size=trained.run.config.eval_batch_size,
     )
@@ -157,14 +153,6 @@ def write_predictions(
             f"{folder}: another process could not write its shard; it says why"
         )
     return folder
-
-
-def _examples(part: Split | StreamedSplit, program: Program, reading: Reading):
-    """What `predict_batches` takes examples from."""
-    if isinstance(part, StreamedSplit):
-        return Stream(part, reading)
-    rows = flat_examples(part.images, program.example_shape)
-    return replicate(rows, program.mesh)
 
 
 def write_share(
