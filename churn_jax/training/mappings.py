@@ -134,9 +134,12 @@ def choose_mappings(
             members = "unroll"
         if crowded(taught_by, _activations(taught_by, examples, platform)):
             teachers = "scan"
+    # `loop` takes several replicas per call only where it was chosen to split a vmap:
+    # on a CPU it was chosen because one replica after another is fastest.
+    split_vmap = config.mapping == "auto" and chosen == "loop" and together < replicas
     return Mappings(
         chosen,
-        together if config.mapping == "auto" and chosen == "loop" else 1,
+        together if split_vmap else 1,
         members,
         teachers,
         slow_scan,

@@ -78,12 +78,24 @@ def test_teachers_that_do_not_fit_are_scanned():
     assert chosen("resnet8", teachers=8, platform="gpu").teachers == "vmap"
 
 
-def test_other_backends_choose_as_they_did():
-    gpu = chosen("resnet8", platform="gpu")
-    assert (gpu.replicas, gpu.members, gpu.slow_scan) == ("vmap", "vmap", False)
-    cpu = chosen("resnet8", platform="cpu", teachers=8)
-    assert (cpu.replicas, cpu.members, cpu.teachers) == ("loop", "unroll", "unroll")
-    assert cpu.slow_scan and cpu.convolutional
+@pytest.mark.parametrize(
+    ("platform", "name", "options", "expected"),
+    [
+        ("gpu", "resnet8", {}, ("vmap", 1, "vmap", "vmap")),
+        ("gpu", "mlp", {"image": DIGIT}, ("vmap", 1, "vmap", "vmap")),
+        ("cpu", "resnet8", {}, ("loop", 1, "unroll", "unroll")),
+        ("cpu", "lenet5", {"image": DIGIT}, ("loop", 1, "unroll", "unroll")),
+        ("cpu", "lenet5", {"replicas": 10}, ("loop", 1, "unroll", "unroll")),
+        ("cpu", "mlp", {"image": PHOTO}, ("loop", 1, "vmap", "unroll")),
+        ("cpu", "mlp", {"image": (8, 8, 1)}, ("vmap", 1, "vmap", "vmap")),
+    ],
+)
+def test_mapping_on_other_platforms(platform, name, options, expected):
+    found = chosen(name, platform=platform, teachers=8, **options)
+    resolved = found.replicas, found.at_once, found.members, found.teachers
+    assert resolved == expected
+    assert found.slow_scan == (platform == "cpu" and name != "mlp")
+    assert found.convolutional == (name != "mlp")
 
 
 def test_replicas_called_two_at_a_time_train_like_all_at_once():
