@@ -192,10 +192,11 @@ def stream(argv: Sequence[str]) -> int:
     )
 
 
-def show(out: Path, seconds: float) -> None:
-    """Writes the report of a stream study and prints it."""
+def show(out: Path, seconds: float):
+    """Writes the report of a stream study and prints it; returns the report."""
     from churn_jax import reports
 
     written = reports.write_stream(out)
     reports.print_stream(written)
     print(f"\n{seconds:.0f} s. Report: {written.files['report.html']}")
+    return written

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,16 +122,21 @@ def _costs(config, only: tuple[str, ...]) -> int:
     return 0
 
 
-def _show(out: Path, seconds: float) -> None:
+def _show(out: Path, seconds: float):
     from churn_jax import reports
 
     written = reports.write(out)
     reports.print_report(written)
     print(f"\n{seconds:.0f} s. Report: {out / 'report.html'}")
+    return written
 
 
 def report(argv: Sequence[str]) -> int:
-    """Writes `table.md`, `table.csv` and `report.html` of a finished study again."""
+    """Writes `table.md`, `table.csv` and `report.html` of a finished study again.
+
+    Returns:
+        The exit code: 2 where a trained row is missing because its file is damaged.
+    """
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:
@@ -148,5 +154,11 @@ def report(argv: Sequence[str]) -> int:
     from churn_jax.command import stream
 
     show = stream.show if reports.is_stream(parsed.folder) else _show
-    show(parsed.folder, time.perf_counter() - began)
-    return 0
+    written = show(parsed.folder, time.perf_counter() - began)
+    damaged = [missing for missing in written.missing if missing.damaged]
+    for missing in damaged:
+        print(
+            f"churn-jax: the report lacks {missing.info.label}: {missing.reason}",
+            file=sys.stderr,
+        )
+    return 2 if damaged else 0

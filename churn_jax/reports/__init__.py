@@ -9,7 +9,7 @@ from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.html import render, write_report
-from churn_jax.reports.report import Missing, Report, Row, collect
+from churn_jax.reports.report import Missing, Report, Row, check_readable, collect
 from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
 from churn_jax.reports.stream_html import write_stream
 from churn_jax.reports.stream_tables import print_stream
@@ -63,8 +63,8 @@ def write(run_dir) -> Report:
         The `Report`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json`, or an update names a file of
-            other examples.
+        ReportError: there is no usable `study.json`, no row can be reported and one is
+            damaged, or an update names a file of other examples.
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:
@@ -86,6 +86,7 @@ def write(run_dir) -> Report:
         0.5
     """
     report = collect(run_dir)
+    check_readable(report)
     texts = {
         "table.md": markdown_table(report),
         "table.csv": csv_table(report),

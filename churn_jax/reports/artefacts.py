@@ -55,6 +55,7 @@ class MethodInfo:
         train_size: training examples of the row; None for those of the study.
         model: network of the row; empty for that of the study.
         separate: every member is a network of its own, whatever the model says.
+        trained: False for a row that the study only plans.
     """
 
     name: str
@@ -73,6 +74,7 @@ class MethodInfo:
     train_size: int | None = None
     model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     separate: bool = False
+    trained: bool = True
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:
@@ -179,7 +181,8 @@ def _entries(facts: Mapping) -> list:
     ]
     keep = ("name", "label", "equation")  # what a plan and an entry have in common
     return [
-        done.get(p["name"], {k: p[k] for k in keep if k in p}) for p in planned
+        done.get(p["name"], {k: p[k] for k in keep if k in p} | {"trained": False})
+        for p in planned
     ] + rest
 
 
@@ -211,6 +214,7 @@ def _method(entry, path) -> MethodInfo:
         train_size=_count(entry.get("train_size")),
         model=_object(entry.get("model")),
         separate=bool(entry.get("separate")),
+        trained=bool(entry.get("trained", True)),
     )
 
 

@@ -24,7 +24,12 @@ from churn_jax.reports.members import (
     load_agreement,
     load_members,
 )
-from churn_jax.reports.summary import MethodSummary, check_same_runs, summarize
+from churn_jax.reports.summary import (
+    AllRunsStoppedError,
+    MethodSummary,
+    check_same_runs,
+    summarize,
+)
 from churn_jax.reports.summary_in_blocks import check_fits, summarize_in_blocks
 
 __all__ = ["CALIBRATED", "Reading"]
@@ -43,6 +48,7 @@ class Reading:
         summaries: by row.
         agreements: of the rows whose members' predictions are there.
         reasons: why a row has no summary.
+        damaged: names of the trained rows whose predictions cannot be used.
         unreadable: sentences about files beside the predictions that cannot be used.
     """
 
@@ -52,6 +58,7 @@ class Reading:
         self.summaries: dict[str, MethodSummary] = {}
         self.agreements: dict[str, Agreement] = {}
         self.reasons: dict[str, str] = {}
+        self.damaged: set[str] = set()
         self.unreadable: list[str] = []
 
     def read(self, info: MethodInfo) -> None:
@@ -59,6 +66,9 @@ class Reading:
         path = self.study.method_folder(info.name) / TEST
         if not is_stored(path):
             self.reasons[info.name] = "it has no predictions yet"
+            if info.trained:
+                self.damaged.add(info.name)
+                self.reasons[info.name] = f"{path} does not exist"
             return
         try:
             predictions = load_stored(path)
@@ -70,8 +80,14 @@ class Reading:
                 info.stopped_replicas,
                 self._validation(info, predictions),
             )
+        except AllRunsStoppedError as error:
+            self.reasons[info.name] = str(error)
+            return
         except PredictionsError as error:
-            self.reasons[info.name] = _sentence(error)
+            self.damaged.add(info.name)
+            said = _sentence(error)
+            named = said.startswith(str(self.study.method_folder(info.name)))
+            self.reasons[info.name] = said if named else f"{path}: {said}"
             return
         self.examples = self.examples or examples
         if info.parameters is not None:

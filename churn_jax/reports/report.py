@@ -8,6 +8,7 @@ from churn_jax.analysis.significance import Difference
 from churn_jax.reports.artefacts import (
     History,
     MethodInfo,
+    ReportError,
     StudyInfo,
     read_history,
     read_study,
@@ -28,7 +29,7 @@ from churn_jax.reports.reading import CALIBRATED, Reading
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.updates import Updates, collect_updates
 
-__all__ = ["Missing", "Report", "Row", "collect"]
+__all__ = ["Missing", "Report", "Row", "check_readable", "collect"]
 
 CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
@@ -93,10 +94,17 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """A method of the study that is not in the tables, and why."""
+    """A method of the study that is not in the tables, and why.
+
+    Attributes:
+        info: what `study.json` says about it.
+        reason: a clause; it names the file that is damaged.
+        damaged: whether the method was trained and its file cannot be used.
+    """
 
     info: MethodInfo
     reason: str
+    damaged: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +228,20 @@ class Report:
         )
 
 
+def check_readable(report) -> None:
+    """Refuses a report without a single row where a row's file is damaged.
+
+    Args:
+        report: a `Report` or a `StreamReport`.
+
+    Raises:
+        ReportError: names the file.
+    """
+    damaged = [missing.reason for missing in report.missing if missing.damaged]
+    if damaged and not report.rows:
+        raise ReportError(f"{damaged[0]}; there is no other row to report")
+
+
 def _stopped_sentence(row: Row) -> str:
     runs = row.summary.stopped
     told = {entry["replica"]: entry for entry in row.info.stopped}
@@ -273,7 +295,8 @@ def collect(run_dir) -> Report:
     rows, missing = [], []
     for info in study.methods:
         if (summary := reading.summaries.get(info.name)) is None:
-            missing.append(Missing(info, reading.reasons[info.name]))
+            damaged = info.name in reading.damaged
+            missing.append(Missing(info, reading.reasons[info.name], damaged))
             continue
         history = read_history(study.method_folder(info.name) / "metrics.jsonl")
         versus = comparisons.get(info.name)

@@ -144,6 +144,7 @@ def collect_stream(folder) -> StreamReport:
     study = read_study(folder)
     found: dict[str, dict[str, Any]] = {}
     reasons: dict[str, str] = {}
+    damaged: set[str] = set()
     numbers: dict[str, dict[str, StreamNumbers]] = {part: {} for part in PARTS}
     finished = {m.get("name") for m in study.facts.get("methods") or ()}
     for info in study.methods:
@@ -158,7 +159,8 @@ def collect_stream(folder) -> StreamReport:
             if result.get("holdout"):
                 own["holdout"] = StreamNumbers.of(result["holdout"], stopped)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            reasons[info.name] = f"{path.name} cannot be used ({_sentence(error)})"
+            reasons[info.name] = f"{path} cannot be used ({_sentence(error)})"
+            damaged.add(info.name)
             continue
         if not own["stream"].runs:
             reasons[info.name] = "every replica stopped"
@@ -170,7 +172,7 @@ def collect_stream(folder) -> StreamReport:
     rows, missing = [], []
     for info in study.methods:
         if info.name not in found:
-            missing.append(Missing(info, reasons[info.name]))
+            missing.append(Missing(info, reasons[info.name], info.name in damaged))
             continue
         result = found[info.name]
         rows.append(

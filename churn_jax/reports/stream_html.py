@@ -13,6 +13,7 @@ from churn_jax.reports.page import (
     run_section,
     scrolling_table,
 )
+from churn_jax.reports.report import check_readable
 from churn_jax.reports.stream import StreamReport, StreamRow, collect_stream
 from churn_jax.reports.stream_beside import stream_beside
 from churn_jax.reports.stream_tables import (
@@ -87,10 +88,12 @@ def write_stream(folder) -> StreamReport:
         The `StreamReport`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json`.
+        ReportError: there is no usable `study.json`, or no row can be reported and one
+            is damaged.
         OSError: a file could not be written; an earlier one is left as it was.
     """
     report = collect_stream(folder)
+    check_readable(report)
     for name, text in (
         ("table.md", markdown_stream(report)),
         ("table.csv", csv_stream(report)),

@@ -27,6 +27,7 @@ from churn_jax.reports.estimates import (
 
 __all__ = [
     "BOUNDS",
+    "AllRunsStoppedError",
     "Curves",
     "MethodSummary",
     "assembled",
@@ -44,6 +45,10 @@ BOUNDS = {
     "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
 }
 """Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
+
+
+class AllRunsStoppedError(PredictionsError):
+    """A method without a single run that finished."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,13 +220,16 @@ def runs_counted(
         stopped: runs to leave out, besides those `predictions.meta` marks.
 
     Raises:
-        PredictionsError: no run is left, or a label is not among the classes.
+        AllRunsStoppedError: no run is left.
+        PredictionsError: a label is not among the classes.
     """
     total, _, num_classes = predictions.shape
     left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
     runs = [r for r in range(total) if r not in left_out]
     if not runs:
-        raise PredictionsError(f"all {total} runs were stopped; nothing to summarize")
+        raise AllRunsStoppedError(
+            f"all {total} runs were stopped; nothing to summarize"
+        )
     if predictions.labels.max() >= num_classes:
         raise PredictionsError(
             f"labels go up to {predictions.labels.max()}, but the logits have only "

@@ -21,7 +21,7 @@ def noisy_logits(rng, labels, R, C, shared=1.0, own=1.0, margin=3.0, runs=None):
 
 
 def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, **facts):
-    """Write a run folder; `methods` maps names to logits, or to None for no file.
+    """Write a run folder; `methods` maps names to logits, or to None for planned rows.
 
     `entries` maps names to what their entry in `study.json` has besides.
     """
@@ -46,7 +46,9 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
             }
             | extra.get(name, {})
         )
-        if logits is not None:
+        if logits is None:
+            entries.pop()
+        else:
             predictions = Predictions(
                 ids, labels, logits, {"method": name, "stopped": stopped.get(name, [])}
             )
@@ -73,6 +75,8 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
         "replicas": 3,
         "methods": entries,
     } | facts
+    planned = [{"name": name, "label": name.capitalize()} for name in methods]
+    study["config"] = {"methods": planned} | study["config"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.json").write_text(json.dumps(study))
     return folder

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.cli import main
 from churn_jax.predictions import Predictions, save_predictions
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
@@ -50,6 +51,7 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
         "torn": methods["steady"],
         "elsewhere": methods["steady"],
         "dead": methods["steady"],
+        "lost": methods["steady"],
     }
     everything = [{"replica": r} for r in range(3)]
     folder = write_study(tmp_path, methods, LABELS, stopped={"dead": everything})
@@ -57,13 +59,18 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     torn.write_bytes(torn.read_bytes()[:100])
     other = Predictions(np.arange(1, 11), LABELS, methods["elsewhere"])
     save_predictions(folder / "methods" / "elsewhere" / "predictions.npz", other)
+    (folder / "methods" / "lost" / "predictions.npz").unlink()
     report = reports.write(folder)
     assert [row.info.name for row in report.rows] == ["baseline"]
     reasons = {m.info.name: m.reason for m in report.missing}
     assert reasons["waiting"] == "it has no predictions yet"
-    assert "truncated" in reasons["torn"]
+    assert str(torn) in reasons["torn"] and "truncated" in reasons["torn"]
+    assert "elsewhere/predictions.npz: " in reasons["elsewhere"]
     assert "1 of 10 ids only on the first side" in reasons["elsewhere"]
     assert "all 3 runs were stopped" in reasons["dead"]
+    assert reasons["lost"].endswith("lost/predictions.npz does not exist")
+    damaged = {missing.info.name for missing in report.missing if missing.damaged}
+    assert damaged == {"torn", "elsewhere", "lost"}
     for name in report.files:
         text = (folder / name).read_text()
         assert "it has no predictions yet" in text, name
@@ -82,6 +89,29 @@ def test_a_study_that_just_began_has_a_report(tmp_path):
     report = reports.write(write_study(tmp_path, methods, LABELS))
     assert report.rows == () and len(report.missing) == 3
     assert "Steady is not in the table" in (tmp_path / "report.html").read_text()
+
+
+def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
+    logits = three_methods()
+    for name in ("baseline", "steady"):
+        methods = {"baseline": logits["baseline"], "steady": logits["steady"]}
+        folder = write_study(tmp_path / "fake", methods, LABELS)
+        assert main(["report", str(folder)]) == 0
+        torn = folder / "methods" / name / "predictions.npz"
+        torn.write_bytes(torn.read_bytes()[:100])
+        capsys.readouterr()
+        assert main(["report", str(folder)]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith(f"churn-jax: the report lacks {name.capitalize()}: ")
+        assert str(torn) in said and "truncated" in said
+        assert "truncated" in (folder / "report.html").read_text()
+    only = write_study(tmp_path / "only", {"baseline": logits["baseline"]}, LABELS)
+    torn = only / "methods" / "baseline" / "predictions.npz"
+    torn.write_bytes(torn.read_bytes()[:100])
+    assert main(["report", str(only)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert str(torn) in said and said.endswith("there is no other row to report")
+    assert not (only / "report.html").exists()
 
 
 def test_a_failed_write_leaves_the_earlier_report(run_dir, monkeypatch):

@@ -140,7 +140,8 @@ def test_rows_without_a_usable_result_are_named_with_the_reason(folder):
     (path / "result.json").write_text('{"totals": {"log_loss": [0.1]}}')
     report = collect_stream(folder)
     reasons = {m.info.name: m.reason for m in report.missing}
-    assert reasons["gone"] == "result.json cannot be used (it is not there)"
+    assert reasons["gone"].endswith("gone/result.json cannot be used (it is not there)")
+    assert {m.info.name for m in report.missing if m.damaged} == {"gone", "cut"}
     assert "the totals lack calibration" in reasons["cut"]
     assert reasons["later"] == "it has not finished"
     assert [row.info.name for row in report.rows] == ["baseline", "ad"]
