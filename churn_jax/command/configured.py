@@ -62,6 +62,8 @@ def written_out(
 def configured(config, options: Any):
     """The preset with the options' data, network, training and coefficients.
 
+    Its title names what it is trained on where that is not the preset's.
+
     Args:
         config: the preset, a `churn_jax.studies.StudyConfig`.
         options: has `data`, `model`, `train` and `set`, texts such as
@@ -70,6 +72,8 @@ def configured(config, options: Any):
     Raises:
         ValueError: a text of `set` is not a coefficient and a finite number.
     """
+    from churn_jax.studies.provenance import derived
+
     model = options.model
     if model.name != config.model.name:  # what the other network had is not this one's
         own = {
@@ -78,10 +82,10 @@ def configured(config, options: Any):
             if getattr(model, field) == getattr(config.model, field)
         }
         model = dataclasses.replace(model, **own)
-    config = dataclasses.replace(
+    changed = dataclasses.replace(
         config, data=options.data, model=model, train=options.train
     )
-    return with_coefficients(config, options.set)
+    return with_coefficients(derived(config, changed), options.set)
 
 
 def with_coefficients(config, assignments: Sequence[str]):

@@ -109,6 +109,7 @@ def _costs(config, only: tuple[str, ...]) -> int:
     """Prints what training each row would take."""
     from churn_jax.studies.cost import study_costs
 
+    print("\n".join([config.title, *config.notes, ""]))
     rows = study_costs(config, only)
     width = max(len(row.name) for row in rows)
     print(f"{'row':{width}}  replicas  networks    updates  examples seen      FLOPs")

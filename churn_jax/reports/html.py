@@ -136,6 +136,7 @@ def render(report: Report) -> str:
     Returns:
         A whole HTML document.
     """
+    facts = report.study.facts
     return page(
         report.study.title,
         (
@@ -150,8 +151,11 @@ def render(report: Report) -> str:
             bounds.html_section(report),
             _methods(report),
             run_section(
-                report.study.facts,
-                {"Runs per method": report.study.facts.get("replicas")},
+                facts,
+                {
+                    "Runs per method": facts.get("replicas"),
+                    "Settings": " ".join(map(str, facts.get("notes") or ())),
+                },
             ),
             _glossary(),
         ),

@@ -301,6 +301,9 @@ class StudyConfig:
             compared in it instead of in churn.
         updates: which rows replace which, for the report's figures of model updates.
         evaluation: see `EvaluationConfig`.
+        notes: sentences on where the settings come from, shown before training and in
+            the report.
+        changes: what is computed otherwise than in the preset `name`, in words.
     """
 
     name: str
@@ -316,6 +319,8 @@ class StudyConfig:
     evaluation: EvaluationConfig = dataclasses.field(
         default=EvaluationConfig(), metadata=QUIET
     )
+    notes: tuple[str, ...] = dataclasses.field(default=(), metadata=QUIET)
+    changes: tuple[str, ...] = dataclasses.field(default=(), metadata=QUIET)
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""

@@ -18,6 +18,7 @@ from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_be
 from churn_jax.predictions import replace_file
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.config import MethodSpec, StudyConfig, averaged_name, resolved
+from churn_jax.studies.provenance import data_name, network_name
 from churn_jax.training.checkpoint import free_name
 from churn_jax.training.run import Trained
 
@@ -91,6 +92,8 @@ _FREE = (
     "updates",
     "published",
     "title",
+    "notes",
+    "changes",
 )
 
 
@@ -121,6 +124,7 @@ def surroundings(dataset) -> dict[str, Any]:
         "hardware": hardware(),
         "data": {
             "name": dataset.name,
+            "title": data_name(dataset.name),
             "fingerprint": dataset.fingerprint,
             "num_classes": dataset.num_classes,
             "train": len(dataset.train),
@@ -145,6 +149,9 @@ class StudyFolder:
         self.record: dict[str, Any] = {
             "name": config.name,
             "title": config.title,
+            "network": network_name(config.model.name),
+            "notes": list(config.notes),
+            "changes": list(config.changes),
             "config": config_json,
             **surroundings(dataset),
             "command": command,

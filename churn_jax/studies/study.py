@@ -131,7 +131,7 @@ def run_study(
         for run in runs.values():
             check_examples(run, dataset.train.images)
     _check_starts(selected, runs, dataset)
-    for sentence in _equal_starts(config):
+    for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)
     inputs: dict[tuple, Inputs] = {}
 

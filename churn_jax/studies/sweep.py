@@ -130,6 +130,8 @@ def run_sweep(
     ]
     folder.write()
     on_plan(plan)
+    for note in config.notes:
+        on_note(note)
     for program in plan:
         # Several processes agree to stop inside the training loop, at its updates.
         if jax.process_count() == 1 and stop is not None and stop.is_set():

@@ -1,0 +1,195 @@
+"""Where a study's settings come from: its title, and what it keeps of its preset."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+from churn_jax.studies.config import DataConfig, StudyConfig, resolved
+
+__all__ = ["changes_from", "data_name", "derived", "network_name"]
+
+# Settings of the training that are no part of its recipe.
+_NO_RECIPE = (
+    "replicas",
+    "seed_numbers",
+    "eval_batch_size",
+    "eval_every_epochs",
+    "seeds.base",
+    "mesh",
+    "mapping",
+    "steps_per_call",
+    "checkpoint_every_seconds",
+)
+_DATA_NAMES = {
+    "digits": "the UCI hand-written digits",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn_cropped": "SVHN",
+    "tiny_imagenet": "TinyImageNet",
+    "imagenet2012": "ImageNet",
+    "i_naturalist2017": "iNaturalist 2017",
+    "i_naturalist2018": "iNaturalist 2018",
+    "ag_news_subset": "AG News",
+}
+_NETWORK_NAMES = {
+    "mlp": "MLP",
+    "lenet5": "LeNet5",
+    "swin_tiny": "Swin-T",
+    "bert_base": "BERT base",
+    "bert_tiny": "BERT tiny",
+    "text_encoder": "a small text encoder",
+}
+_FAMILIES = {
+    "wide_resnet": "WRN-",
+    "resnet_v2_": "ResNet-v2-",
+    "resnet": "ResNet-",
+    "densenet": "DenseNet-",
+    "vgg": "VGG-",
+}
+
+
+def data_name(name: str) -> str:
+    """What titles call a data set: a known name in words, or the name of the file.
+
+    Example:
+        >>> data_name("cifar10"), data_name("~/sets/cifar10.npz")
+        ('CIFAR-10', 'cifar10.npz')
+    """
+    plain = name.removeprefix("tfds:")
+    return _DATA_NAMES.get(plain, Path(plain).name)
+
+
+def network_name(name: str) -> str:
+    """What titles call a network of the zoo.
+
+    Example:
+        >>> network_name("lenet5"), network_name("wide_resnet28_10")
+        ('LeNet5', 'WRN-28-10')
+    """
+    if name in _NETWORK_NAMES:
+        return _NETWORK_NAMES[name]
+    for family, title in _FAMILIES.items():
+        if name.startswith(family):
+            return title + name.removeprefix(family).strip("_").replace("_", "-")
+    return name
+
+
+def _networks(config: StudyConfig) -> str:
+    """What a study's rows train, in words."""
+    found: dict[str, None] = {}
+    for spec in config.methods:
+        for part, _ in spec.models or ((spec.model or config.model, 1),):
+            found[part if isinstance(part, str) else part.name] = None
+    names = [network_name(name) for name in found]
+    return names[0] if len(names) == 1 else f"{len(names)} networks"
+
+
+def _set_of(data: DataConfig) -> str:
+    """`mnist`, `tfds:mnist` and `sets/mnist.npz` are the same set."""
+    return Path(data.name.removeprefix("tfds:")).name.removesuffix(".npz")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix.rstrip("."): value}
+    parts: dict[str, Any] = {}
+    for key, part in value.items():
+        parts |= _flat(part, f"{prefix}{key}.")
+    return parts
+
+
+def _recipe(config: StudyConfig) -> dict[str, Any]:
+    flat = _flat(resolved(config.train))
+    return {k: v for k, v in flat.items() if not k.startswith(_NO_RECIPE)}
+
+
+def changes_from(preset: StudyConfig, config: StudyConfig) -> tuple[str, ...]:
+    """What a study computes otherwise than its preset, in words.
+
+    The data set, the number of training examples, the network and the recipe; runs,
+    seeds, devices and the coefficients of single methods are not compared.
+
+    Args:
+        preset: what the study was made from.
+        config: the study.
+
+    Example:
+        >>> from churn_jax.studies import preset
+        >>> paper = preset("cifar100")
+        >>> train = dataclasses.replace(paper.train, epochs=3)
+        >>> changes_from(paper, dataclasses.replace(paper, train=train))
+        ('epochs 3 instead of 450',)
+    """
+    found = []
+    if _set_of(config.data) != _set_of(preset.data):
+        old, new = data_name(preset.data.name), data_name(config.data.name)
+        found.append(f"{new} instead of {old}")
+    if config.data.train_size != preset.data.train_size:
+        sizes = (config.data.train_size, preset.data.train_size)
+        new, old = ("all" if n is None else f"{n:,}" for n in sizes)
+        found.append(f"{new} training examples instead of {old}")
+    if config.model.name != preset.model.name:
+        old, new = network_name(preset.model.name), network_name(config.model.name)
+        found.append(f"{new} instead of {old}")
+    elif config.model != preset.model:
+        found.append(f"{network_name(config.model.name)} with other settings")
+    old, new = _recipe(preset), _recipe(config)
+    for key in new:
+        if new[key] != old.get(key):
+            name = key.rpartition(".")[2]
+            found.append(f"{name} {new[key]} instead of {old.get(key)}")
+    return tuple(found)
+
+
+def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
+    """The study with a title of its own, and notes on what it keeps of its preset.
+
+    Args:
+        preset: what the study was made from.
+        config: the study as the command line changed it.
+
+    Returns:
+        `config` with `changes`; with `title` where data, their number or the network
+        are others, and with `notes` where the preset's recipe was made for others.
+    """
+    config = dataclasses.replace(config, changes=changes_from(preset, config))
+    other_data = _set_of(config.data) != _set_of(preset.data)
+    other_network = config.model.name != preset.model.name
+    size, old_size = config.data.train_size, preset.data.train_size
+    if not (other_data or other_network or size != old_size):
+        return config
+    title = f"Preset {config.name} on {data_name(config.data.name)} with "
+    title += _networks(config)
+    if size is not None:
+        title += f", {size:,} training examples"
+    config = dataclasses.replace(config, title=title)
+    if not (other_data or other_network):
+        return config
+    recipe = _recipe(preset)
+    changed = [
+        key.rpartition(".")[2]
+        for key, value in _recipe(config).items()
+        if value != recipe.get(key)
+    ]
+    kept = ["the recipe" + (f" (except {', '.join(changed)})" if changed else "")]
+    if not other_network:
+        kept.append(_networks(config))
+    if size is not None and size == old_size:
+        kept.append(f"{size:,} training examples")
+    validation = config.data.validation
+    if isinstance(validation, int) and validation == preset.data.validation:
+        kept.append(f"{validation:,} validation examples")
+    *first, last = kept
+    listed = f"{', '.join(first)} and {last}" if first else last
+    own = f"churn-jax study own --data {shlex.quote(config.data.name)}"
+    if other_network:
+        own += f" --model {config.model.name}"
+    note = (
+        f"{listed[0].upper()}{listed[1:]} {'are' if first else 'is'} still the "
+        f"preset's ({config.name}); `{own}` trains on all examples with a recipe for "
+        "them."
+    )
+    return dataclasses.replace(config, notes=(note,))

@@ -1,0 +1,91 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.studies import preset
+from churn_jax.studies.config import resolved
+from churn_jax.studies.folder import changed_settings
+from churn_jax.studies.provenance import derived
+from churn_jax.studies.recorded import recorded_config
+
+
+def of(name, *, data="", model="", **train):
+    config = preset(name)
+    changed = dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, name=data or config.data.name),
+        model=dataclasses.replace(config.model, name=model or config.model.name),
+        train=dataclasses.replace(config.train, **train),
+    )
+    return derived(config, changed)
+
+
+def test_a_preset_on_other_data_says_what_is_still_its_own():
+    study = of("digits", data="s/cifar100.npz", model="lenet5", epochs=3)
+    title = "Preset digits on cifar100.npz with LeNet5, 192 training examples"
+    assert study.title == title
+    (note,) = study.notes
+    assert note == (
+        "The recipe (except epochs), 192 training examples and 600 validation examples "
+        "are still the preset's (digits); `churn-jax study own --data s/cifar100.npz "
+        "--model lenet5` trains on all examples with a recipe for them."
+    )
+    assert study.changes == (
+        "cifar100.npz instead of the UCI hand-written digits",
+        "LeNet5 instead of MLP",
+        "epochs 3 instead of 80",
+    )
+
+
+@pytest.mark.parametrize("data", ["mnist", "tfds:mnist", "sets/mnist.npz"])
+def test_the_presets_own_data_may_lie_anywhere(data):
+    study = of("mnist", data=data, replicas=3)
+    assert (study.title, study.notes) == (preset("mnist").title, ())
+    assert study.changes == ()
+
+
+def test_a_shorter_training_of_the_paper_is_a_change_but_no_other_study():
+    study = of("cifar100", epochs=3, batch_size=128)
+    assert study.title == "Churn on CIFAR-100 with ResNet-56"
+    assert study.changes == (
+        "epochs 3 instead of 450",
+        "batch_size 128 instead of 1024",
+    )
+
+
+def test_another_network_is_in_the_title_and_its_recipe_is_the_presets():
+    study = of("cifar100", model="lenet5")
+    assert study.title == "Preset cifar100 on CIFAR-100 with LeNet5"
+    assert study.notes[0].startswith("The recipe and 1,000 validation examples are")
+
+
+def test_the_words_are_recorded_and_bind_no_later_launch():
+    study = of("digits", data="x.npz")
+    assert recorded_config(resolved(study)) == study
+    plain = dataclasses.replace(study, notes=(), changes=(), title="")
+    assert not changed_settings(resolved(study), resolved(plain))
+
+
+def test_terminal_record_and_report_say_it(tmp_path, capsys, compilation_cache):
+    rng = np.random.default_rng(0)
+    file, out = tmp_path / "own.npz", tmp_path / "run"
+    images = rng.integers(0, 256, (200, 8, 8, 1), np.uint8)
+    np.savez(file, images=images, labels=np.arange(200) % 4)
+    command = ["study", "digits:tiny", "--only", "baseline", "--data", str(file)]
+    sizes = ["--data.train-size", "64", "--data.validation", "20"]
+    assert main([*command, *sizes, "--dry-run"]) == 0
+    assert "are still the preset's (digits-tiny)" in capsys.readouterr().out
+    assert main([*command, *sizes, "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    record = json.loads((out / "study.json").read_text())
+    assert record["title"] == (
+        "Preset digits-tiny on own.npz with MLP, 64 training examples"
+    )
+    assert (record["network"], record["data"]["title"]) == ("MLP", "own.npz")
+    (note,) = record["notes"]
+    assert " ".join(note.split())[:40] in said
+    assert record["title"] in (out / "table.md").read_text()
+    assert "still the preset" in (out / "report.html").read_text()
