@@ -4,7 +4,9 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -106,34 +108,117 @@ def test_processes_of_a_node_see_all_of_its_gpus():
     assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(RECIPES[1])
 
 
-# A cloud in place of the real one: says `STATES`, one by one, and ends studies with
-# `CODES`; what was asked of it is in `asked`.
+# A cloud in place of the real one: answers with `states`, one by one, and ends studies
+# with `codes`, where "hang" keeps one running; the commands it got are in `asked`.
 CLOUD = """#!/bin/bash
 echo "$@" >> "$CLOUD/asked"
 next() { head -n 1 "$CLOUD/$1"; sed -i 1d "$CLOUD/$1"; }
 case "$*" in
   *queued-resources\\ describe*) next states ;;
-  *churn-jax\\ study*) exit "$(next codes)" ;;
+  *tpu-vm\\ describe*) exit 1 ;;
+  *churn-jax\\ study*)
+    code="$(next codes)"
+    if [[ "$code" == hang ]]; then exec sleep 20; else exit "$code"; fi ;;
 esac
 """
 
 
-def queued(folder, states, codes, tries=3):
-    """Runs the recipe of queued slices; returns its exit code and what it asked for."""
+def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=None):
+    """Runs a recipe; returns its exit code, its main requests and what it printed.
+
+    `signals` is (word of the last request before it, signal, to the group or not).
+    """
     cloud = folder / "gcloud"
     cloud.write_text(CLOUD)
     cloud.chmod(0o755)
     (folder / "states").write_text("\n".join(states) + "\n")
     (folder / "codes").write_text("\n".join(map(str, codes)) + "\n")
+    asked = folder / "asked"
+    asked.write_text("")
     ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
-    ours |= {"CLOUD": str(folder), "WAIT": "0", "TRIES": str(tries)}
-    done = subprocess.run(
-        ["bash", str(RECIPES[2])], env=ours, capture_output=True, timeout=30
+    ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3"}
+    path = ROOT / "experiments" / "launch" / "recipes" / recipe
+    # pytest's workers ignore Ctrl-C, and so would the shell.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        ["bash", str(path), *options],
+        env=ours,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
-    words = re.findall(
-        r"(create|delete|study)\b", (folder / "asked").read_text().replace("\\", "")
+    signal.signal(signal.SIGINT, before)
+    if signals:
+        word, number, to_group = signals
+        deadline = time.monotonic() + 15
+        while word not in asked.read_text() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.2)
+        (os.killpg if to_group else os.kill)(process.pid, number)
+    printed, _ = process.communicate(timeout=15)
+    words = re.findall(r"(create|delete|study)\b", asked.read_text().replace("\\", ""))
+    return process.returncode, words, printed
+
+
+def queued(folder, states, codes):
+    """The recipe of queued slices: its exit code and its requests."""
+    return on_cloud(folder, "tpu_queued.sh", states=states, codes=codes)[:2]
+
+
+MACHINE = "Delete it with: gcloud compute tpus tpu-vm delete churn"
+REQUEST = "Delete it with: gcloud compute tpus queued-resources delete churn-request"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_machine_is_never_left_without_a_word(tmp_path, code):
+    """A study that failed left it running, and the line that deletes it was not there."""
+    ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", codes=[code])
+    assert (ended, words) == (code, ["create", "study"]) and MACHINE in printed
+    ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", "--delete", codes=[code])
+    assert (ended, words) == (code, ["create", "study", "delete"])
+    assert MACHINE not in printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_study_leaves_no_machine_without_a_word(tmp_path, number):
+    signals = ("study", number, True)
+    ended, words, printed = on_cloud(
+        tmp_path, "tpu_vm.sh", codes=["hang"], signals=signals
     )
-    return done.returncode, words
+    assert (ended, words) == (128 + number, ["create", "study"]) and MACHINE in printed
+    ended, words, printed = on_cloud(
+        tmp_path, "tpu_vm.sh", "--delete", codes=["hang"], signals=signals
+    )
+    assert (ended, words) == (128 + number, ["create", "study", "delete"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_killed_while_it_waits_is_not_left_without_a_word(tmp_path, number):
+    states, signals = ["WAITING_FOR_RESOURCES"], ("describe", number, False)
+    ended, words, printed = on_cloud(
+        tmp_path, "tpu_queued.sh", states=states, wait="30", signals=signals
+    )
+    assert (ended, words) == (128 + number, ["create"]) and REQUEST in printed
+    ended, words, printed = on_cloud(
+        tmp_path, "tpu_queued.sh", "--delete", states=states, wait="30", signals=signals
+    )
+    assert (ended, words) == (128 + number, ["create", "delete"])
+    assert REQUEST not in printed
+
+
+def test_ctrl_c_during_a_queued_study_asks_for_no_other_slice(tmp_path):
+    signals = ("study", signal.SIGINT, True)
+    ended, words, printed = on_cloud(
+        tmp_path, "tpu_queued.sh", states=["ACTIVE"], codes=["hang"], signals=signals
+    )
+    assert (ended, words) == (130, ["create", "study"]) and REQUEST in printed
+
+
+def test_an_unknown_option_of_a_recipe_creates_nothing(tmp_path):
+    for recipe in ("tpu_vm.sh", "tpu_queued.sh"):
+        ended, words, printed = on_cloud(tmp_path, recipe, "--remove")
+        assert (ended, words) == (2, []) and "unknown option: --remove" in printed
 
 
 def test_a_slice_that_was_taken_away_is_asked_for_again(tmp_path):

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The same on a queued resource, which waits for capacity and may be preempted.
 #
-#     bash tpu_queued.sh [--dry-run]
+#     bash tpu_queued.sh [--dry-run] [--delete]
 #
 # Asks for a spot slice, waits until it is there, trains, and asks again when it was
-# taken away: a preempted study has saved and goes on. At most TRIES requests.
+# taken away: a preempted study has saved and goes on. At most TRIES requests. A request
+# is deleted after its study. A script that is interrupted says how to delete the request
+# that it leaves, or deletes it with --delete.
 set -euo pipefail
 
 NAME="${NAME:-churn}"
@@ -16,7 +18,14 @@ TRIES="${TRIES:-20}"
 WAIT="${WAIT:-30}" # seconds between two questions
 
 dry=false
-[[ "${1:-}" == --dry-run ]] && dry=true
+delete=false
+for option; do
+  case "$option" in
+    --dry-run) dry=true ;;
+    --delete) delete=true ;;
+    *) echo "$0: unknown option: $option (there are --dry-run and --delete)" >&2 && exit 2 ;;
+  esac
+done
 # As it can be typed; words with spaces are quoted.
 show() {
   local word between=''
@@ -37,12 +46,31 @@ state() {
     --format 'value(state.state)' 2>/dev/null || echo MISSING
 }
 forget() {
-  run gcloud compute tpus queued-resources delete "$NAME-request" --zone "$ZONE" --quiet --force
+  if run gcloud compute tpus queued-resources delete "$NAME-request" --zone "$ZONE" --quiet --force; then
+    pending=false
+  fi
 }
 ask() {
+  pending=true
   run gcloud compute tpus queued-resources create "$NAME-request" --node-id "$NAME" \
     --zone "$ZONE" --accelerator-type "$ACCELERATOR" --runtime-version "$RUNTIME" --spot
 }
+
+# However the script ends: deletes the request it leaves with --delete, or says how to.
+pending=false
+finish() {
+  local code=$?
+  trap '' INT TERM HUP
+  if $pending && $delete; then forget; fi
+  if $pending; then
+    echo "Delete it with: gcloud compute tpus queued-resources delete $NAME-request --zone $ZONE --force" >&2
+  fi
+  exit "$code"
+}
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+trap finish EXIT
 
 # Whether the slice came; one that is not told of three times is gone.
 arrived() {
@@ -54,7 +82,8 @@ arrived() {
       MISSING) if ((++missing == 3)); then return 1; fi ;;
       *) missing=0 ;;
     esac
-    sleep "$WAIT"
+    sleep "$WAIT" &>/dev/null &
+    wait $! # unlike sleep itself, a signal ends it at once
   done
 }
 
@@ -67,7 +96,7 @@ for ((try = 1; try <= TRIES; try++)); do
     CREATE=no NAME="$NAME" ZONE="$ZONE" ACCELERATOR="$ACCELERATOR" RUNTIME="$RUNTIME" \
       MESH="$MESH" bash "$here/tpu_vm.sh" "$@" || code=$?
   fi
-  forget || echo "Delete it with: gcloud compute tpus queued-resources delete $NAME-request --zone $ZONE --force" >&2
+  forget
   # 2 is bad input: asking again would not help.
   if $dry || [[ $code -eq 0 || $code -eq 2 ]]; then exit "$code"; fi
 done

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # A study on a Cloud TPU VM or a slice of several hosts: creates it, installs, trains.
 #
-#     bash tpu_vm.sh [--dry-run]
+#     bash tpu_vm.sh [--dry-run] [--delete]
 #     ACCELERATOR=v5litepod-64 MESH=replica=8,data=8 bash tpu_vm.sh
 #
 # Every host runs the same command and is told by Cloud TPU who takes part. OUT lies on a
 # file system that all hosts see (NFS, Filestore, or a bucket mounted by gcsfuse): files
 # of a study other than its checkpoints are not written to gs:// addresses. Run it again
-# to go on after an interruption. It costs what the TPU costs until it is deleted; the
-# last line says how.
+# to go on after an interruption. It costs what the TPU costs until it is deleted: with
+# --delete that happens when the script ends, whatever ended it; otherwise the last line
+# says how to do it.
 set -euo pipefail
 
 NAME="${NAME:-churn}"
@@ -24,7 +25,14 @@ SOURCE="${SOURCE:-churn-jax[tpu]}"
 CREATE="${CREATE:-yes}" # no: it is there already
 
 dry=false
-[[ "${1:-}" == --dry-run ]] && dry=true
+delete=false
+for option; do
+  case "$option" in
+    --dry-run) dry=true ;;
+    --delete) delete=true ;;
+    *) echo "$0: unknown option: $option (there are --dry-run and --delete)" >&2 && exit 2 ;;
+  esac
+done
 # As it can be typed; words with spaces are quoted.
 show() {
   local word between=''
@@ -39,6 +47,20 @@ show() {
 }
 run() { if $dry; then show "$@"; else "$@"; fi; }
 
+# However the script ends: deletes the machine with --delete, or says how to.
+finish() {
+  local code=$?
+  trap '' INT TERM HUP
+  if ! $delete || ! run gcloud compute tpus tpu-vm delete "$NAME" --zone "$ZONE" --quiet; then
+    echo "Delete it with: gcloud compute tpus tpu-vm delete $NAME --zone $ZONE"
+  fi
+  exit "$code"
+}
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+[[ "$CREATE" == no ]] || trap finish EXIT
+
 there() { ! $dry && gcloud compute tpus tpu-vm describe "$NAME" --zone "$ZONE" >/dev/null 2>&1; }
 if [[ "$CREATE" != no ]] && ! there; then
   run gcloud compute tpus tpu-vm create "$NAME" --zone "$ZONE" \
@@ -52,4 +74,3 @@ on_all "python3 -m pip install --quiet --user uv && ~/.local/bin/uv venv --quiet
 # shellcheck disable=SC2088 # the home folder of the host
 on_all "$(show '~/churn/bin/churn-jax' study "$PRESET" --data-dir "$DATA_DIR" \
   --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"
-[[ "$CREATE" == no ]] || echo "Delete it with: gcloud compute tpus tpu-vm delete $NAME --zone $ZONE"
