@@ -172,7 +172,7 @@ REQUEST = "Delete it with: gcloud compute tpus queued-resources delete churn-req
 
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_a_machine_is_never_left_without_a_word(tmp_path, code):
-    """A study that failed left it running, and the line that deletes it was not there."""
+    """A study that failed left it running without the line that deletes it."""
     ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", codes=[code])
     assert (ended, words) == (code, ["create", "study"]) and MACHINE in printed
     ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", "--delete", codes=[code])
