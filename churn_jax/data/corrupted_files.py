@@ -192,7 +192,7 @@ def find_tfds(name: str, data_dir: str | pathlib.Path | None) -> CorruptedTfds |
     if name not in TFDS:
         return None
     if data_dir is None:
-        import tensorflow_datasets as tfds
+        from churn_jax.data.tfds_source import tfds
 
         data_dir = tfds.core.constants.DATA_DIR
     # Only looked for: a builder of each of 75 sets would log that it is not there.

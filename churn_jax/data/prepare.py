@@ -63,9 +63,7 @@ def prepare(
             damaged, or the set lies there in another format.
     """
     # Importing tensorflow-datasets takes time that `import churn_jax` need not pay.
-    import tensorflow_datasets as tfds
-
-    from churn_jax.data.tfds_source import ChurnDigits, make_builder
+    from churn_jax.data.tfds_source import ChurnDigits, make_builder, tfds
 
     start = time.monotonic()
     name = name.removeprefix("tfds:")

@@ -7,16 +7,28 @@ TensorFlow. *Preparing* an official image set does: that is the `tfds` extra, an
 """
 
 import difflib
+import importlib.util
 import pathlib
 
 import numpy as np
-import tensorflow_datasets as tfds
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
 from churn_jax.data.text import TextOptions
 from churn_jax.data.text_files import read_text_records
-from churn_jax.data.tiny_imagenet import TinyImagenet
+
+# TFDS only logs what it could not import, and fails later with an AttributeError.
+_NEEDED = ("tensorflow_datasets", "promise", "importlib_resources", "array_record")
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise DataError(
+        f"data sets of TensorFlow Datasets need {' and '.join(_missing)}: pip install "
+        f"{' '.join(_missing)} (.npz files, tables and the embedded digits do not)"
+    )
+
+import tensorflow_datasets as tfds  # noqa: E402
+
+from churn_jax.data.tiny_imagenet import TinyImagenet  # noqa: E402
 
 __all__ = [
     "ChurnDigits",

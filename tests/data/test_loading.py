@@ -293,3 +293,21 @@ def test_data_in_memory_needs_neither_tfds_nor_grain():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["tensorflow_datasets", "promise"])
+def test_only_tfds_names_need_tensorflow_datasets(name):
+    """TFDS logged a traceback without promise, and had "no attribute 'core'"."""
+    code = f"""
+import sys
+sys.modules[{name!r}] = None  # as if it could not be installed
+from churn_jax.cli import main
+codes = [main(["study", "digits", "--dry-run"]), main(["data", "mnist"])]
+codes.append(main(["study", "digits", "--data", "mnist", "--dry-run"]))
+sys.exit(codes != [0, 2, 2])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    sentences = [s for s in done.stderr.splitlines() if s.startswith("churn-jax:")]
+    assert len(sentences) == 2 and "Traceback" not in done.stderr
+    assert all(f"need {name}: pip install {name} " in line for line in sentences)
