@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 
 from churn_jax.comparison.reading.class_values import as_class_values
-from churn_jax.comparison.scanning.row_reader import RowReader
+from churn_jax.comparison.scanning.row_reader import sample_rows
+from churn_jax.comparison.scanning.score_faults import sum_tolerance
 from churn_jax.comparison.side import Kind
 from churn_jax.predictions import PredictionsError
 
 __all__ = ["KINDS", "Scores", "as_scores"]
 
 KINDS = ("logits", "probabilities", "classes")
-_SAMPLE = 512  # rows that are looked at; the pass over the scores checks all
 _NEAR = 0.01
 
 
@@ -121,16 +121,13 @@ def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
 
 def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
     """Logits or probabilities, from rows of the first run, and why."""
-    count = values.shape[1]
-    rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
-    reader = RowReader(values, rows)  # gives mapped pages back
-    room = np.empty((len(rows), values.shape[2]), reader.dtype)
-    sample = reader.read(0, 0, len(rows), room).astype(np.float64)
+    sample = sample_rows(values)
     sample = sample[np.isfinite(sample).all(axis=1)]
     if not len(sample) or not (sample >= 0).all(axis=1).mean() >= 0.5:
         return "logits", "many are negative"
     total = sample.sum(axis=1)
-    near = np.minimum(np.abs(total - 1), np.abs(total / 100 - 1)) <= _NEAR
+    tolerance = max(_NEAR, sum_tolerance(sample, values.dtype))
+    near = np.minimum(np.abs(total - 1), np.abs(total / 100 - 1)) <= tolerance
     near &= (sample >= 0).all(axis=1)
     if near.mean() >= 0.5:
         return "probabilities", "rows are at least 0 and sum to one"

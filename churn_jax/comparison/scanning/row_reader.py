@@ -9,11 +9,12 @@ from churn_jax.comparison.scanning.half_precision import widen
 from churn_jax.prediction_shards import ShardedRows
 from churn_jax.prediction_shards.rows import mapped_file
 
-__all__ = ["RowReader"]
+__all__ = ["RowReader", "sample_rows"]
 
 # Mapped pages count as memory of this process until they are given back.
 _MAPPED_BYTES = 32 << 20
 _PAGES_BYTES = 2 << 20  # what the system may map when one byte is read
+_SAMPLE = 512
 _CHOSEN = 64  # rows here and there that are read before pages are given back
 
 
@@ -91,3 +92,19 @@ class RowReader:
             self._touched = 0
         for mapping in self._mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def sample_rows(values: np.ndarray | ShardedRows) -> np.ndarray:
+    """Some hundred rows of the first run, evenly spaced.
+
+    Args:
+        values: `[R, N, C]` scores as for `RowReader`.
+
+    Returns:
+        `[n, C]` float64.
+    """
+    count = values.shape[1]
+    rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
+    reader = RowReader(values, rows)  # gives mapped pages back
+    room = np.empty((len(rows), values.shape[2]), reader.dtype)
+    return reader.read(0, 0, len(rows), room).astype(np.float64)

@@ -16,22 +16,44 @@ _WHAT = {
     _SUM: "have probabilities that do not sum to one",
     _PERCENT: "have probabilities that sum to 100 (percent? divide them by 100)",
 }
+_DIGITS = 6  # float32 has no more that matter
 _NAMED = 4  # one more than a message shows, so that it says that there are more
 
 
-def sum_tolerance(dtype: np.dtype, classes: int) -> float:
+def sum_tolerance(sample: np.ndarray, dtype: np.dtype) -> float:
     """How far from one the sum of rounded probabilities may lie.
 
-    1e-3 for numbers with three digits or more; bfloat16 has fewer. In float16 an entry
-    near 0 may be off by `2^-25`, which adds up over many classes.
+    1e-3; bfloat16 has fewer digits, and in float16 an entry near 0 may be off by
+    `2^-25`, which adds up over many classes. Where all entries are decimals of a few
+    digits, each may be off by half a unit of the last one; up to 0.5 in all, which
+    tells them from scores that are no probabilities.
+
+    Args:
+        sample: `[n, C]` rows, float64.
+        dtype: in which they were given.
 
     Example:
-        >>> sum_tolerance(np.dtype(np.float32), 10)
-        0.001
+        >>> rows = np.array([[0.111, 0.222, 0.666]])
+        >>> tolerances = [sum_tolerance(x, rows.dtype) for x in (rows / 7, rows)]
+        >>> [round(tolerance, 4) for tolerance in tolerances]
+        [0.001, 0.0015]
     """
-    if dtype.name == "bfloat16":
-        return 2.0**-7
-    return 1e-3 + (classes * 2.0**-24 if dtype == np.float16 else 0.0)
+    classes = sample.shape[1]
+    tolerance = 2.0**-7 if dtype.name == "bfloat16" else 1e-3
+    if dtype == np.float16:
+        tolerance += classes * 2.0**-24
+    return max(tolerance, min(classes * _half_unit(sample, dtype), 0.5))
+
+
+def _half_unit(sample: np.ndarray, dtype: np.dtype) -> float:
+    """Half a unit of the last decimal, and 1 % for sums in float32; 0 for integers."""
+    if np.can_cast(np.float32, dtype):  # 1 - 0.7 is 0.3 only in fewer digits
+        dtype = np.dtype(np.float32)
+    given = sample.astype(dtype)
+    for digits in range(_DIGITS + 1):
+        if np.array_equal(np.round(sample, digits).astype(dtype), given):
+            return 0.505 * 10.0**-digits if digits else 0.0
+    return 0.0
 
 
 def find_faults(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from churn_jax.comparison.scanned import ScannedSide
-from churn_jax.comparison.scanning.row_reader import RowReader
+from churn_jax.comparison.scanning.row_reader import RowReader, sample_rows
 from churn_jax.comparison.scanning.score_block import Block, read_scores
 from churn_jax.comparison.scanning.score_faults import sum_tolerance
 from churn_jax.comparison.side import Side
@@ -42,7 +42,10 @@ class SidePass:
         self.side, self.columns = side, columns
         self.reader = RowReader(side.values, rows)
         self._labels = None if labels is None else _own_classes(side, columns, labels)
-        self._tolerance = sum_tolerance(side.values.dtype, side.classes)
+        self._tolerance = 0.0
+        if side.kind == "probabilities":
+            sample = sample_rows(side.values)
+            self._tolerance = sum_tolerance(sample, side.values.dtype)
         shape = len(side.values), examples
 
         def of_labels() -> np.ndarray | None:

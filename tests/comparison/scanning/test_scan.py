@@ -386,6 +386,20 @@ def test_rounded_probabilities_still_sum_to_one(dtype):
     scan(pair_of(rounded, rounded, ("probabilities",) * 2))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("digits", "classes"), [(3, 5), (2, 7), (4, 60)])
+def test_probabilities_of_a_few_digits_still_sum_to_one(digits, classes, dtype):
+    probs = np.round(scores(0, (1, 2000, classes), "probabilities"), digits)
+    off = np.abs(probs.sum(-1) - 1).max()
+    assert off > 1e-3 or digits == 4
+    pair = pair_of(probs.astype(dtype), probs, ("probabilities",) * 2)
+    scan(pair)
+    probs[0, 7, 0] += round(off + classes * 10.0**-digits, digits)
+    pair = pair_of(probs.astype(dtype), probs, ("probabilities",) * 2)
+    with pytest.raises(PredictionsError, match=r"^old.npy: 1 of 2000 .* sum to one"):
+        scan(pair)
+
+
 def test_predicted_classes_that_do_not_exist():
     side = Side("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
     with pytest.raises(PredictionsError, match=r"2 of 4 .* from 0 to 1, .* 1, 2"):
