@@ -11,6 +11,7 @@ from churn_jax.comparison.reading.class_values import (
     ClassValues,
     all_numbers,
     as_number,
+    is_truth,
 )
 from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError, some
@@ -76,6 +77,8 @@ def align_classes(
         (('dog', 'cow', 'cat'), array([2, 0]))
     """
     mapping = read_class_map(class_map)
+    given = (old_labels, new_labels, labels)
+    old, new, (old_labels, new_labels, labels) = _truth_as_numbers(old, new, given)
     if isinstance(mapping, dict):
         pass
     elif old.class_names is None and new.class_names is None:
@@ -100,6 +103,18 @@ def align_classes(
         None if np.array_equal(columns, np.arange(len(columns))) else columns,
         *found,
     )
+
+
+def _truth_as_numbers(
+    old: Side, new: Side, labels: Sequence[ClassValues | None]
+) -> tuple[Side, Side, list[ClassValues | None]]:
+    """False and True as 0 and 1 where they meet numbers or another spelling."""
+    given = [found for found in labels if found is not None]
+    named = {old.class_names, new.class_names, *(found.names for found in given)}
+    if len(named) > 1 and all(is_truth(names) for names in named - {None}):
+        old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
+        labels = [found and found._replace(names=None) for found in labels]
+    return old, new, list(labels)
 
 
 def _open(side: Side) -> bool:

@@ -15,13 +15,18 @@ __all__ = [
     "as_class_values",
     "as_number",
     "decoded",
+    "is_truth",
     "look_alikes",
 ]
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 MOST_CLASSES = 1_000_000
+_TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3 beside gaps
+_FLOAT = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
+)
 
 
 class ClassValues(NamedTuple):
@@ -57,6 +62,16 @@ def all_numbers(names: Iterable[str]) -> bool:
     return all(as_number(name) is not None for name in names)
 
 
+def is_truth(names: Iterable[str]) -> bool:
+    """Whether names of classes are false and true, in that order.
+
+    Example:
+        >>> is_truth(("False", "True")), is_truth(("true", "false"))
+        (True, False)
+    """
+    return [name.capitalize() for name in names] == [*_TRUTH]
+
+
 def decoded(values: np.ndarray, what: str) -> np.ndarray:
     """Bytes as strings.
 
@@ -89,15 +104,16 @@ def look_alikes(names: Iterable[str]) -> list[str]:
     return found
 
 
-def as_class_values(values: Any, what: str) -> ClassValues:
+def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
     """Classes of any type that can mean nothing else.
 
     Integers, booleans, floats that are whole numbers, and strings. Strings that all are
-    numbers are numbers; otherwise all are names.
+    numbers are numbers; otherwise all are names. Booleans are named False and True.
 
     Args:
         values: an array of any shape, or a column of an Arrow table.
         what: what the values are, for messages: "labels".
+        hint: what to do about numbers that are not whole, the end of that message.
 
     Returns:
         Numbers of the same shape, at least 0.
@@ -115,13 +131,15 @@ def as_class_values(values: Any, what: str) -> ClassValues:
     if hasattr(values, "null_count"):
         values = _from_arrow(values, what)
     values = np.asarray(values)
+    if values.dtype.kind == "b":
+        return ClassValues(values.astype(np.int64), _TRUTH)
     if values.dtype.kind in "USO":
-        return _from_strings(values, what)
-    if values.dtype.kind not in "iubf":
+        return _from_strings(values, what, hint)
+    if values.dtype.kind not in "iuf":
         raise PredictionsError(
             f"{what} must be integers or strings; they are {values.dtype}"
         )
-    return ClassValues(_whole(values, what), None)
+    return ClassValues(_whole(values, what, hint), None)
 
 
 def _from_arrow(column: Any, what: str) -> np.ndarray:
@@ -146,7 +164,7 @@ def _refuse_missing(missing: np.ndarray, what: str) -> None:
         )
 
 
-def _from_strings(values: np.ndarray, what: str) -> ClassValues:
+def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
     import pyarrow as pa
 
     flat = values.reshape(-1)
@@ -173,6 +191,15 @@ def _from_strings(values: np.ndarray, what: str) -> ClassValues:
     if None not in numbers:
         taken = np.array(numbers, np.int64)[places] if len(places) else places
         return ClassValues(_whole(taken, what).reshape(values.shape), None)
+    if all(map(_FLOAT.fullmatch, found)):
+        floats = np.array(found, np.float64)
+        if not np.all(floats == np.floor(floats)):  # scores, which are no names
+            _whole(floats[places], what, hint)
+    spelled = {name.capitalize(): name for name in found}
+    if spelled.keys() <= set(_TRUTH) and len(spelled) == len(found):
+        truth = np.array([name.capitalize() == "True" for name in found], np.int64)
+        names = tuple(spelled.get(name, name) for name in _TRUTH)
+        return ClassValues(truth[places].reshape(values.shape), names)
     order = sorted(range(len(found)), key=found.__getitem__)
     rank = np.empty(len(found), np.int64)
     rank[order] = np.arange(len(found))
@@ -185,7 +212,7 @@ def _number(text: str) -> int | None:
     return int(whole[1]) if whole else as_number(text)
 
 
-def _whole(values: np.ndarray, what: str) -> np.ndarray:
+def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
     """Numbers that can be class numbers, as int64."""
     if values.dtype.kind == "f":
         _refuse_missing(np.isnan(values).reshape(-1), what)
@@ -193,7 +220,7 @@ def _whole(values: np.ndarray, what: str) -> np.ndarray:
         if wrong.size:
             raise PredictionsError(
                 f"{what} must be whole numbers or names; {wrong.size} of {values.size} "
-                f"are not, for example {some(wrong)}"
+                f"are not, for example {some(wrong)}{hint}"
             )
     for bad, why in (
         (values < 0, "at least 0"),

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from churn_jax.comparison.reading.beside import read_ids
-from churn_jax.comparison.reading.class_values import as_class_values, as_number
+from churn_jax.comparison.reading.class_values import (
+    all_numbers,
+    as_class_values,
+    as_number,
+    is_truth,
+)
 from churn_jax.comparison.reading.column_names import ColumnNames
 from churn_jax.comparison.reading.contents import as_table, read_contents
 from churn_jax.comparison.reading.found import Found, find_in_arrays, has_arrays
@@ -139,7 +144,8 @@ def _side(found: Found, name: str) -> Side:
             raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
         _check_length("labels", len(labels), examples)
         own = found.scores.class_names  # in no order that numbers could mean
-        if own and not label_names and None in [as_number(name) for name in own]:
+        named = own and not is_truth(own) and not all_numbers(own)
+        if named and not label_names:
             raise PredictionsError(
                 f"predicted classes are names ({some(own)}), but labels are numbers"
             )

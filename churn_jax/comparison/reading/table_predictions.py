@@ -27,6 +27,9 @@ from churn_jax.predictions import PredictionsError, some
 __all__ = ["find_in_table", "numeric_columns", "read_columns"]
 
 _ROWS = 16_384  # converted at once
+_FRACTIONS = (
+    "; if they are scores of class 1 of two, say their kind (logits or probabilities)"
+)
 _WANTED: dict[Kind | None, str] = {
     None: "logit_<class>, prob_<class> or prediction",
     "logits": "logit_<class>",
@@ -52,7 +55,8 @@ def _scores_named(
     """Columns of scores, one per class, or the one column with all of them.
 
     Where the kind is said and no column is called so, all others are the classes, as in
-    a table of scikit-learn's `predict_proba`.
+    a table of scikit-learn's `predict_proba`; where there are no others, or a user
+    names it, the prediction column holds the scores.
     """
     if kind == "classes" or (kind is None and given.prediction is not None):
         return None
@@ -64,16 +68,26 @@ def _scores_named(
     found = score_columns(names, kind)
     if found is not None or kind is None:
         return found
-    if score_columns(names, None) is not None:
-        return None  # they are called something else
+    prediction = find_column(names, PREDICTION, given.prediction, "prediction")
+    if given.prediction is not None:
+        return prediction
+    if score_columns(names, None) is not None:  # of the other kind
+        raise _no_predictions(names, kind)
     special = _special(names, given)
     others = [f"p_{name}" for name in names if name not in special]
     if len(others) < 2:
-        return None
+        return prediction
     by_class = score_columns(others, "probabilities")
     assert by_class is not None
     columns = tuple(name.removeprefix("p_") for name in by_class.columns)
     return ScoreColumns(kind, columns, by_class.class_names)
+
+
+def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
+    return PredictionsError(
+        f"there is no column {_WANTED[kind]}, it has {some(names)}; say which is the "
+        "prediction column, or the kind if all others are scores"
+    )
 
 
 def numeric_columns(
@@ -134,16 +148,14 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
         scores = Scores(named.kind, _matrix(table, named.columns)[None])
         class_names = named.class_names
     elif named is not None:
-        said = SCORES[named.strip().lower()]
-        scores = as_scores(_lists(table.column(named), named), said, f"column {named}")
+        said = SCORES.get(named.strip().lower(), kind)
+        what = f"values of column {named}"
+        scores = as_scores(_lists(table.column(named), named), said, what)
     else:
         name = find_column(columns, PREDICTION, names.prediction, "prediction")
         if name is None:
-            raise PredictionsError(
-                f"there is no column {_WANTED[kind]}, it has {some(columns)}; say "
-                "which is the prediction column, or the kind if all others are scores"
-            )
-        values = as_class_values(table.column(name), f"column {name}")
+            raise _no_predictions(columns, kind)
+        values = as_class_values(table.column(name), f"column {name}", _FRACTIONS)
         numbers = values.numbers.astype(np.int32)[None]
         scores = Scores("classes", numbers, values.names)
     found = Found(

@@ -303,6 +303,24 @@ def test_classes_with_names_are_joined_by_name():
     assert pair.old_columns is None
 
 
+def test_false_and_true_are_0_and_1_where_they_meet_numbers():
+    truth, numbers = [True, False, True], [1, 0, 1]
+    labels = np.array(numbers)
+    for other in (numbers, ["true", "false", "true"], ["TRUE", "FALSE", "TRUE"]):
+        sides = [read_side({"prediction": p}) for p in (truth, other)]
+        for pair in (join(*sides, labels=labels), join(*sides[::-1], labels=labels)):
+            assert pair.class_names is None
+            scanned = scan(pair)
+            np.testing.assert_array_equal(scanned.old.predicted, [numbers])
+            np.testing.assert_array_equal(scanned.new.predicted, [numbers])
+            np.testing.assert_array_equal(pair.labels, labels)
+    scores = {"p_True": [0.9, 0.2, 0.8], "p_False": [0.1, 0.8, 0.2], "label": truth}
+    pair = join(read_side(scores, "scores"), read_side({"prediction": truth}, "truth"))
+    scanned = scan(pair)
+    np.testing.assert_array_equal(scanned.old.predicted, scanned.new.predicted)
+    np.testing.assert_array_equal(pair.labels, scanned.new.predicted[0])
+
+
 def test_names_that_differ_in_capitals_or_spaces_only_are_told_of():
     old = read_side({"predictions": ["cat", "dog"], "labels": ["cat", "dog "]}, "old")
     new = read_side({"predictions": ["Cat", "dog"]}, "new")

@@ -276,6 +276,60 @@ def test_one_score_per_example_is_of_the_second_class(probs):
         read_side(probs[:, 1])
 
 
+def _tables(folder, columns):
+    """The same table as it is read from CSV and from Parquet."""
+    pq.write_table(pa.table(columns), folder / "p.parquet")
+    return _csv(folder / "p.csv", columns), folder / "p.parquet"
+
+
+def test_one_score_in_the_prediction_column_needs_its_kind(tmp_path, probs):
+    for path in _tables(tmp_path, {"id": IDS, "prediction": probs[:, 1]}):
+        with pytest.raises(
+            PredictionsError, match=r"12 of 12 are not.* say their kind"
+        ):
+            read_side(path)
+        with pytest.raises(PredictionsError, match="12 of 12 are not"):
+            read_side(path, kind="classes")
+        for kind in ("logits", "probabilities"):
+            side = read_side(path, kind=kind)
+            assert side.kind == kind
+            np.testing.assert_array_equal(side.values[0, :, 1], probs[:, 1])
+            assert "for the " + kind + " of class 1 of two" in side.notes[0]
+    more = {"id": IDS, "score": probs[:, 1], "x": LABELS, "y": LABELS}
+    for path in _tables(tmp_path, more):
+        side = read_side(path, kind="logits", prediction_column="score")
+        np.testing.assert_array_equal(side.values[0, :, 1], probs[:, 1])
+
+
+def test_a_kind_that_is_not_there_is_refused(tmp_path, logits):
+    columns = _columns(logits, "logit_", prediction=logits.argmax(1))
+    for path in _tables(tmp_path, columns):
+        with pytest.raises(PredictionsError, match="no column prob_<class>, it has"):
+            read_side(path, kind="probabilities")
+    for path in _tables(tmp_path, {"prediction": ["cat", "dog"]}):
+        with pytest.raises(PredictionsError, match=r"invalid value|no numbers"):
+            read_side(path, kind="probabilities")
+
+
+def test_booleans_are_the_same_classes_in_every_form(tmp_path):
+    truth = np.arange(N) % 5 == 0
+    for given in (*_tables(tmp_path, {"y_pred": truth}), {"y_pred": truth.tolist()}):
+        side = read_side(given)
+        assert side.class_names == ("False", "True")
+        np.testing.assert_array_equal(side.values[0], truth)
+    side = read_side({"prediction": ["true", "true"], "label": [1, 0]})
+    np.testing.assert_array_equal(side.values, [[1, 1]])
+
+
+def test_text_of_several_lines_is_read_from_a_large_csv(tmp_path):
+    cell = '"two lines of text,\nand ""quotes"" to fill a block"'
+    rows = [f"{i},{cell},{i % 3}\n" for i in range(25_000)]
+    (tmp_path / "p.csv").write_text("id,text,prediction\n" + "".join(rows))
+    side = read_side(tmp_path / "p.csv")
+    np.testing.assert_array_equal(side.ids, np.arange(25_000))
+    np.testing.assert_array_equal(side.values[0], np.arange(25_000) % 3)
+
+
 def test_what_is_assumed_is_said(logits, probs):
     assert read_side(probs, "v1").notes == (
         "v1: scores are taken for probabilities: rows are at least 0 and sum to one.",
