@@ -2,15 +2,19 @@
 
 import dataclasses
 import errno
+import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from churn_jax.training.identity import difference
+from churn_jax.training.partition import fetch
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -21,7 +25,7 @@ __all__ = [
     "free_name",
 ]
 
-_FORMAT = "churn_jax/1"
+_FORMAT = "churn_jax/2"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -54,7 +58,9 @@ class Checkpoints:
     """The checkpoints of one method's training, newest first.
 
     Orbax writes into a temporary folder and renames it, so a process killed in the
-    middle of a write leaves the previous checkpoint as the newest.
+    middle of a write leaves the previous checkpoint as the newest. Orbax keeps no
+    checksums of array data, so a checksum of every array and one of the metadata are
+    stored here and compared on restoring.
     """
 
     def __init__(self, directory: Path, *, identity: str, keep: int = 2):
@@ -82,7 +88,13 @@ class Checkpoints:
         """
         if step in self._manager.all_steps():
             return
-        meta = {"format": _FORMAT, "identity": self.identity, **meta}
+        meta = {
+            "format": _FORMAT,
+            "identity": self.identity,
+            "checksums": _checksums(tree),
+            **meta,
+        }
+        meta["crc32"] = _crc32(meta)
         args = ocp.args.Composite(
             state=ocp.args.StandardSave(tree), meta=ocp.args.JsonSave(meta)
         )
@@ -126,7 +138,13 @@ class Checkpoints:
                     )
                 args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
                 tree = self._manager.restore(step, args=args)["state"]
-                jax.block_until_ready(tree)
+                found = _checksums(tree)
+                damaged = [k for k in found if found[k] != meta["checksums"].get(k)]
+                if damaged:
+                    raise CheckpointError(
+                        f"the checksum of {damaged[0]} is another than when it was "
+                        "written"
+                    )
             except OtherConfiguration:
                 raise
             except Exception as error:  # Orbax and TensorStore raise many kinds
@@ -159,12 +177,50 @@ class Checkpoints:
         )
         meta = restored["meta"]
         if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
-            raise CheckpointError("it is not a churn_jax checkpoint")
+            raise CheckpointError(f"it is not a checkpoint of format {_FORMAT}")
+        if meta.pop("crc32", None) != _crc32(meta):
+            raise CheckpointError("its metadata are damaged")
         return meta
 
     def close(self) -> None:
         """Releases Orbax's threads."""
         self._manager.close()
+
+
+def _crc32(meta: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(meta, sort_keys=True).encode())
+
+
+@jax.jit
+def _checksum(array: jax.Array) -> jax.Array:
+    """A uint32 that differs where one element does, on any sharding.
+
+    Each element's bits are mixed with its position by an invertible function
+    (MurmurHash3's finalizer) and added modulo 2^32, in any order.
+    """
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    if jnp.iscomplexobj(array):
+        array = jnp.stack([array.real, array.imag])
+    if array.dtype == jnp.bool_:
+        array = array.astype(jnp.uint8)
+    unsigned = {1: jnp.uint8, 2: jnp.uint16}.get(array.dtype.itemsize, jnp.uint32)
+    bits = jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)
+    position = jnp.uint32(0)
+    for axis, size in enumerate(bits.shape):
+        index = jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
+        position = position * jnp.uint32(size) + index
+    mixed = bits ^ (position * jnp.uint32(0x9E3779B1))
+    mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+    mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
+    return jnp.sum(mixed ^ (mixed >> 16), dtype=jnp.uint32)
+
+
+def _checksums(tree: PyTree) -> dict[str, int]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    sums = fetch([_checksum(leaf) for _, leaf in leaves])
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    return {name: int(value) for name, value in zip(names, sums)}
 
 
 def free_name(path: Path) -> Path:

@@ -10,11 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from churn_jax.training.checkpoint import (
     CheckpointError,
     Checkpoints,
     OtherConfiguration,
+    _checksum,
     free_name,
 )
 
@@ -171,6 +174,49 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(two, damage):
     checkpoints.save(16, tree(16), {"updates_done": 16})
     checkpoints.close()
     assert_is(restore(two), 16)
+
+
+def test_a_flipped_bit_is_found_wherever_it_matters(tmp_path):
+    """One bit of array data or metadata; harmless flips leave equal arrays."""
+    rng = np.random.default_rng(0)
+
+    def saved(step):
+        return {**tree(step), "w": jnp.float32(np.random.default_rng(step).random(99))}
+
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), saved(0)
+    )
+    found = 0
+    for flip in range(12):
+        folder = tmp_path / str(flip)
+        checkpoints = Checkpoints(folder, identity=IDENTITY)
+        for step in (8, 16):
+            checkpoints.save(step, saved(step), {"updates_done": step})
+        files = [folder / "16" / "meta" / "metadata", *_arrays(folder / "16")]
+        path = files[flip % len(files)]
+        content = bytearray(path.read_bytes())
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+        restored = checkpoints.restore(shapes)
+        checkpoints.close()
+        assert restored.step == (8 if restored.skipped else 16)
+        assert restored.meta["updates_done"] == restored.step
+        np.testing.assert_array_equal(restored.tree["w"], saved(restored.step)["w"])
+        np.testing.assert_array_equal(restored.tree["n"], saved(restored.step)["n"])
+        found += bool(restored.skipped)
+    assert found >= 3
+
+
+def test_checksums_are_of_content_and_position_not_of_sharding():
+    mesh = jax.make_mesh((2, 4), ("a", "b"))
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, jnp.bfloat16, np.int8, np.bool_, np.uint32):
+        value = rng.integers(0, 2, (4, 8)).astype(dtype)
+        expected = int(_checksum(jnp.asarray(value)))
+        for spec in (("a", "b"), (None, "b"), ("b",), ()):
+            placed = jax.device_put(value, NamedSharding(mesh, P(*spec)))
+            assert int(_checksum(placed)) == expected
+        assert int(_checksum(jnp.asarray(value[::-1]))) != expected
 
 
 def test_twice_damaged_keeps_both(two):
