@@ -14,10 +14,12 @@ def set_aside(out: Path) -> None:
     if not out.exists():
         return
     from churn_jax.training.checkpoint import free_name
+    from churn_jax.training.folder_lock import lock_folder
 
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = free_name(out.with_name(f"{out.name}.{stamp}"))
-    out.rename(aside)
+    with lock_folder(out):
+        out.rename(aside)
     print(f"{out} was moved to {aside}")
 
 

@@ -23,6 +23,7 @@ from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import logits_of, row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.examples import check_examples, example_of
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.initialize import check_start
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -146,105 +147,108 @@ def run_study(
             own = inputs_of(spec).dataset
             logits_of(spec, own, config.train.replicas, dataset.num_classes)
     primary = jax.process_index() == 0
-    out.mkdir(parents=True, exist_ok=True)
-    check_shared_folder(out)
-    folder = StudyFolder(out, config, dataset, command)
-    trained: dict[str, Trained] = {}
-    finished = {spec.name: folder.finished(spec) for spec in selected}
-    check_agreement(
-        {
-            "config": resolved(config),
-            "only": [spec.name for spec in selected],
-            "data": dataset.fingerprint,
-            "finished": [name for name, done in finished.items() if done],
-        }
-    )
-    if primary:
-        folder.write()
-
-    def set_aside(spec: MethodSpec) -> None:
-        aside = folder.set_aside(spec.name)
-        on_note(
-            f"{spec.name} is trained again, because its settings changed; the results "
-            f"of the earlier ones are in {aside}"
+    with lock_folder(out):
+        check_shared_folder(out)
+        folder = StudyFolder(out, config, dataset, command)
+        trained: dict[str, Trained] = {}
+        finished = {spec.name: folder.finished(spec) for spec in selected}
+        check_agreement(
+            {
+                "config": resolved(config),
+                "only": [spec.name for spec in selected],
+                "data": dataset.fingerprint,
+                "finished": [name for name, done in finished.items() if done],
+            }
         )
-
-    def trained_method(spec: MethodSpec) -> Trained:
-        """Trains, or restores what was trained before."""
-        if spec.name in trained:
-            return trained[spec.name]
-        run = runs[spec.name]
-        own = inputs_of(spec)
-        arguments = {
-            "directory": folder.method_dir(spec.name),
-            "teacher": row_tutors(
-                config, spec, tutor, own.dataset, dataset.num_classes
-            ),
-            "start": tutor(spec.start) if spec.start else None,
-            "mean": own.mean,
-            "std": own.std,
-            "on_progress": on_progress,
-            "on_note": on_note,
-            "stop": stop,
-        }
-        # One process alone may rename what the others are about to read.
-        alone = jax.process_count() == 1
-        if alone and folder.outdated(spec) and folder.method_dir(spec.name).exists():
-            set_aside(spec)
-        try:
-            return train(run, own.dataset, **arguments)
-        except OtherConfiguration:
-            # The study's settings agree, so this is a row whose coefficients, teacher
-            # or training were changed before it was finished.
-            if not alone:
-                raise
-        set_aside(spec)
-        return train(run, own.dataset, **arguments)
-
-    def tutor(name: str) -> Trained:
-        if name not in trained:
-            trained[name] = trained_method(config.spec(name))
-        return trained[name]
-
-    teachers = {n for spec in selected if not finished[spec.name] for n in spec.tutors}
-    for spec in selected:
-        # Several processes agree to stop inside the training loop, at its updates.
-        if jax.process_count() == 1 and stop is not None and stop.is_set():
-            raise Interrupted(f"stopped before {spec.name}")
-        on_start(spec, finished[spec.name])
-        if finished[spec.name]:
-            continue
-        result = trained_method(spec)
-        if spec.name in teachers:
-            trained[spec.name] = result
-        entry = entry_of(
-            spec, result, _training_cost(config, spec), folder.settings(spec)
-        )
-        # The row itself is written last: it says that everything is there.
-        for shown in reversed(folder.rows_of(spec, entry)):
-            own = folder.method_dir(shown["name"])
-            for split in ("validation", "test"):
-                meta = {
-                    "method": shown["name"],
-                    "study": config.name,
-                    "fingerprint": dataset.fingerprint,
-                    "split": split,
-                    "stopped": shown["stopped"],
-                }
-                note = keep_split(
-                    result,
-                    dataset,
-                    split,
-                    own,
-                    config.evaluation,
-                    weights=shown["weights"],
-                    meta=meta,
-                )
-                if note:
-                    on_note(f"{shown['name']}: {note}")
-            if primary and shown["name"] == config.baseline:
-                keep_examples(out, own, dataset)
         if primary:
-            for shown in folder.rows_of(spec, entry):
-                folder.write(shown)
-    return out
+            folder.write()
+
+        def set_aside(spec: MethodSpec) -> None:
+            aside = folder.set_aside(spec.name)
+            on_note(
+                f"{spec.name} is trained again, because its settings changed; the "
+                f"results of the earlier ones are in {aside}"
+            )
+
+        def trained_method(spec: MethodSpec) -> Trained:
+            """Trains, or restores what was trained before."""
+            if spec.name in trained:
+                return trained[spec.name]
+            run = runs[spec.name]
+            own = inputs_of(spec)
+            arguments = {
+                "directory": folder.method_dir(spec.name),
+                "teacher": row_tutors(
+                    config, spec, tutor, own.dataset, dataset.num_classes
+                ),
+                "start": tutor(spec.start) if spec.start else None,
+                "mean": own.mean,
+                "std": own.std,
+                "on_progress": on_progress,
+                "on_note": on_note,
+                "stop": stop,
+            }
+            # One process alone may rename what the others are about to read.
+            alone = jax.process_count() == 1
+            exists = folder.method_dir(spec.name).exists()
+            if alone and exists and folder.outdated(spec):
+                set_aside(spec)
+            try:
+                return train(run, own.dataset, **arguments)
+            except OtherConfiguration:
+                # The study's settings agree, so this is a row whose coefficients,
+                # teacher or training were changed before it was finished.
+                if not alone:
+                    raise
+            set_aside(spec)
+            return train(run, own.dataset, **arguments)
+
+        def tutor(name: str) -> Trained:
+            if name not in trained:
+                trained[name] = trained_method(config.spec(name))
+            return trained[name]
+
+        teachers = {
+            n for spec in selected if not finished[spec.name] for n in spec.tutors
+        }
+        for spec in selected:
+            # Several processes agree to stop inside the training loop, at its updates.
+            if jax.process_count() == 1 and stop is not None and stop.is_set():
+                raise Interrupted(f"stopped before {spec.name}")
+            on_start(spec, finished[spec.name])
+            if finished[spec.name]:
+                continue
+            result = trained_method(spec)
+            if spec.name in teachers:
+                trained[spec.name] = result
+            entry = entry_of(
+                spec, result, _training_cost(config, spec), folder.settings(spec)
+            )
+            # The row itself is written last: it says that everything is there.
+            for shown in reversed(folder.rows_of(spec, entry)):
+                own = folder.method_dir(shown["name"])
+                for split in ("validation", "test"):
+                    meta = {
+                        "method": shown["name"],
+                        "study": config.name,
+                        "fingerprint": dataset.fingerprint,
+                        "split": split,
+                        "stopped": shown["stopped"],
+                    }
+                    note = keep_split(
+                        result,
+                        dataset,
+                        split,
+                        own,
+                        config.evaluation,
+                        weights=shown["weights"],
+                        meta=meta,
+                    )
+                    if note:
+                        on_note(f"{shown['name']}: {note}")
+                if primary and shown["name"] == config.baseline:
+                    keep_examples(out, own, dataset)
+            if primary:
+                for shown in folder.rows_of(spec, entry):
+                    folder.write(shown)
+        return out

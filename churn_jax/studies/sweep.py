@@ -24,6 +24,7 @@ from churn_jax.studies.grid import (
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.studies.tutoring import row_tutors
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -97,51 +98,51 @@ def run_sweep(
     dataset = whole.dataset
     if len(dataset.validation) == 0:
         raise StudyError("a sweep needs a validation split; set --data.validation")
-    out.mkdir(parents=True, exist_ok=True)
-    check_shared_folder(out)
-    check_agreement(
-        {
-            "config": resolved(config),
-            "axes": [str(axis) for axis in axes],
-            "seeds": seeds,
-            "baseline": baseline,
-            "points_per_program": points_per_program,
-            "data": dataset.fingerprint,
-        }
-    )
-    facts = {"criterion": criterion, "seeds": seeds, "command": command}
-    folder = SweepFolder(out, config, dataset, **facts)
-    points = [point for axis in axes for point in grid_points(config, axis)]
-    if baseline:
-        reference = baseline_point(config, points, axes)
-        if reference.name not in [point.name for point in points]:
-            points.insert(0, reference)
-        folder.record["baseline"] = reference.name
-    session = _Session(config, whole, folder, _numbers(config, seeds), stop)
-    folder.add(
-        axes,
-        points,
-        session.seeds,
-        lambda spec: session.inputs(spec).dataset.fingerprint,
-    )
-    plan = [
-        session.program(name, part)
-        for name, part in folder.plan(programs(config, points, points_per_program))
-    ]
-    folder.write()
-    on_plan(plan)
-    for note in config.notes:
-        on_note(note)
-    for program in plan:
-        # Several processes agree to stop inside the training loop, at its updates.
-        if jax.process_count() == 1 and stop is not None and stop.is_set():
-            raise Interrupted(f"stopped before {program.name}")
-        finished = all(folder.finished(point) for point in program.points)
-        on_start(program, finished)
-        if not finished:
-            session.train(program, on_progress, on_note)
-    _together()
-    return collect_sweep(out)
+    with lock_folder(out):
+        check_shared_folder(out)
+        check_agreement(
+            {
+                "config": resolved(config),
+                "axes": [str(axis) for axis in axes],
+                "seeds": seeds,
+                "baseline": baseline,
+                "points_per_program": points_per_program,
+                "data": dataset.fingerprint,
+            }
+        )
+        facts = {"criterion": criterion, "seeds": seeds, "command": command}
+        folder = SweepFolder(out, config, dataset, **facts)
+        points = [point for axis in axes for point in grid_points(config, axis)]
+        if baseline:
+            reference = baseline_point(config, points, axes)
+            if reference.name not in [point.name for point in points]:
+                points.insert(0, reference)
+            folder.record["baseline"] = reference.name
+        session = _Session(config, whole, folder, _numbers(config, seeds), stop)
+        folder.add(
+            axes,
+            points,
+            session.seeds,
+            lambda spec: session.inputs(spec).dataset.fingerprint,
+        )
+        plan = [
+            session.program(name, part)
+            for name, part in folder.plan(programs(config, points, points_per_program))
+        ]
+        folder.write()
+        on_plan(plan)
+        for note in config.notes:
+            on_note(note)
+        for program in plan:
+            # Several processes agree to stop inside the training loop, at its updates.
+            if jax.process_count() == 1 and stop is not None and stop.is_set():
+                raise Interrupted(f"stopped before {program.name}")
+            finished = all(folder.finished(point) for point in program.points)
+            on_start(program, finished)
+            if not finished:
+                session.train(program, on_progress, on_note)
+        _together()
+        return collect_sweep(out)
 
 
 class _Session:

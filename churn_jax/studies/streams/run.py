@@ -15,6 +15,7 @@ from churn_jax.studies.streams.config import StreamSpec, StreamStudyConfig
 from churn_jax.studies.streams.folder import StreamFolder, stream_entry
 from churn_jax.studies.streams.inputs import open_stream
 from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.run import Interrupted
 
@@ -67,50 +68,50 @@ def run_stream_study(
             config=spec.config(config.train),
         )
     primary = jax.process_index() == 0
-    out.mkdir(parents=True, exist_ok=True)
-    check_shared_folder(out)
-    folder = StreamFolder(out, config, stream, command)
-    check_agreement(
-        {
-            "config": resolved(config),
-            "only": [spec.name for spec in selected],
-            "data": stream.fingerprint,
-        }
-    )
-    if primary:
-        folder.write()
-
-    def trained(spec: StreamSpec):
-        """One pass, or what is left of it."""
-        run, directory = models[spec.name], folder.method_dir(spec.name)
-        arguments = {"on_progress": on_progress, "on_note": on_note, "stop": stop}
-        # One process alone may rename what the others are about to read.
-        alone = jax.process_count() == 1
-        if alone and folder.outdated(spec) and directory.exists():
-            _set_aside(folder, spec, on_note)
-        try:
-            return run_stream(run, stream, directory, **arguments)
-        except OtherConfiguration:
-            # The study's settings agree, so the row's own were changed half-way.
-            if not alone:
-                raise
-        _set_aside(folder, spec, on_note)
-        return run_stream(run, stream, directory, **arguments)
-
-    for spec in selected:
-        if jax.process_count() == 1 and stop is not None and stop.is_set():
-            raise Interrupted(f"stopped before {spec.name}")
-        finished = folder.finished(spec)
-        on_start(spec, finished)
-        if finished:
-            continue
-        result = trained(spec)
-        entry = stream_entry(
-            spec, spec.model or config.model, result, folder.settings(spec)
+    with lock_folder(out):
+        check_shared_folder(out)
+        folder = StreamFolder(out, config, stream, command)
+        check_agreement(
+            {
+                "config": resolved(config),
+                "only": [spec.name for spec in selected],
+                "data": stream.fingerprint,
+            }
         )
         if primary:
-            folder.write(entry)
-    return out
+            folder.write()
+
+        def trained(spec: StreamSpec):
+            """One pass, or what is left of it."""
+            run, directory = models[spec.name], folder.method_dir(spec.name)
+            arguments = {"on_progress": on_progress, "on_note": on_note, "stop": stop}
+            # One process alone may rename what the others are about to read.
+            alone = jax.process_count() == 1
+            if alone and folder.outdated(spec) and directory.exists():
+                _set_aside(folder, spec, on_note)
+            try:
+                return run_stream(run, stream, directory, **arguments)
+            except OtherConfiguration:
+                # The study's settings agree, so the row's own were changed half-way.
+                if not alone:
+                    raise
+            _set_aside(folder, spec, on_note)
+            return run_stream(run, stream, directory, **arguments)
+
+        for spec in selected:
+            if jax.process_count() == 1 and stop is not None and stop.is_set():
+                raise Interrupted(f"stopped before {spec.name}")
+            finished = folder.finished(spec)
+            on_start(spec, finished)
+            if finished:
+                continue
+            result = trained(spec)
+            entry = stream_entry(
+                spec, spec.model or config.model, result, folder.settings(spec)
+            )
+            if primary:
+                folder.write(entry)
+        return out
 
 
 def _set_aside(folder: StreamFolder, spec: StreamSpec, on_note) -> None:

@@ -1,0 +1,81 @@
+"""One launch at a time writes into a run's folder."""
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+__all__ = ["FolderInUseError", "lock_folder"]
+
+_NAME = ".lock"
+_locked: set[Path] = set()  # by this process, which `fcntl` would let in again
+
+
+class FolderInUseError(ValueError):
+    """Another launch writes into the folder; one sentence says which."""
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Locks `folder` for this launch, or says which process has locked it.
+
+    The operating system releases the lock when the process ends, however it ends, so
+    that the lock of a killed process is taken over. Of the processes of one launch only
+    the first locks. Where the file system knows no locks, nothing is locked.
+
+    Args:
+        folder: of a run; made if it does not exist.
+
+    Raises:
+        FolderInUseError: another launch has locked it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None or jax.process_index() != 0:
+        yield
+        return
+    path = folder.resolve() / _NAME
+    if path in _locked:
+        raise FolderInUseError(f"{folder} is in use by this process already")
+    with open(path, "a+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise FolderInUseError(_in_use(folder, file)) from None
+        except OSError:
+            pass
+        holder = {
+            "host": platform.node(),
+            "process": os.getpid(),
+            "since": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        }
+        file.truncate(0)
+        json.dump(holder, file)
+        file.flush()
+        _locked.add(path)
+        try:
+            yield
+        finally:
+            _locked.discard(path)
+
+
+def _in_use(folder: Path, file) -> str:
+    file.seek(0)
+    try:
+        holder = json.load(file)
+        who = f"process {holder['process']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError, TypeError):
+        who = "another process"
+    return (
+        f"{folder} is in use by {who}; wait until it has finished, stop it, or use "
+        "another output folder"
+    )
