@@ -58,7 +58,7 @@ def load(
             or 200 for `digits`, or else a tenth. 0 leaves it empty.
         train_size: how many training examples to keep; None for all.
         num_classes: checked against the source; None takes the source's, or the
-            largest label plus one.
+            largest training label plus one.
         text: of texts, their length and their vocabulary.
 
     Returns:

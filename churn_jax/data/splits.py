@@ -24,6 +24,11 @@ __all__ = [
 ]
 
 
+# Logits of more classes than that do not fit the memory of an accelerator.
+_MOST_CLASSES = 2**20
+_DECLARE = "give num_classes (in an .npz, an array of that name)"
+
+
 class DataError(ValueError):
     """Data that cannot be used; the message is one sentence for the person who runs."""
 
@@ -201,6 +206,7 @@ def check_split(where: str, images, labels, ids) -> Split:
             f"{where}: images must be [N, H, W, C], or [N, D] for tables; got shape "
             f"{images.shape}{hint}"
         )
+    check_layout(where, images)
     if labels.ndim != 1:
         raise DataError(f"{where}: labels must be [N]; got shape {labels.shape}")
     if len(images) != len(labels):
@@ -212,6 +218,25 @@ def check_split(where: str, images, labels, ids) -> Split:
     return Split(
         _check_images(where, images), labels, check_ids(where, ids, len(labels))
     )
+
+
+def check_layout(where: str, images: np.ndarray) -> None:
+    """Refuses images that have their channels before the rows.
+
+    Raises:
+        DataError: `images` are `[N, C, H, W]`.
+    """
+    if images.ndim != 4:
+        return
+    _, first, rows, last = images.shape
+    # One row of many channels, [N, 1, L, C], is a signal; pixels have few channels.
+    square = rows == last
+    pixels = first > 1 and images.dtype == np.uint8
+    if first in (1, 3, 4) and last > 4 and (square or pixels):
+        raise DataError(
+            f"{where}: images must be [N, H, W, C], channels last; got shape "
+            f"{images.shape}: transpose them with images.transpose(0, 2, 3, 1)"
+        )
 
 
 def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
@@ -228,6 +253,11 @@ def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
         at = int(np.argmax(labels < 0))
         raise DataError(
             f"{where}: labels must not be negative; got {labels[at]} at position {at}"
+        )
+    if labels.max() > np.iinfo(np.int32).max:  # a cast would make it another class
+        at = int(np.argmax(labels))
+        raise DataError(
+            f"{where}: labels must be below 2^31; got {labels[at]} at position {at}"
         )
     return labels.astype(np.int32)
 
@@ -285,23 +315,45 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
 
 
 def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> int:
-    """`num_classes`, or the largest label plus one if it is None.
+    """`num_classes`, or the largest training label plus one if it is None.
 
     Raises:
-        DataError: a label is too large, or there are fewer than two classes.
+        DataError: labels lie outside the classes, count from 1, or are too large to
+            number classes; or there are fewer than two classes.
     """
-    largest = {name: int(split.labels.max()) for name, split in splits.items()}
-    if num_classes is None:
-        num_classes = max(largest.values()) + 1
+    declared = num_classes is not None
+    labels = {name: split.labels for name, split in splits.items() if len(split)}
+    largest = {name: int(values.max()) for name, values in labels.items()}
+    classes = num_classes if declared else largest["train"] + 1
+    if not declared and min(values.min() for values in labels.values()) > 0:
+        raise DataError(
+            f"labels count from 0, but no example has label 0 and the largest label is "
+            f"{max(largest.values())}; subtract the smallest label, or {_DECLARE}"
+        )
+    if not declared and classes > max(len(labels["train"]), 2):
+        raise DataError(
+            f"train: label {classes - 1} would make {classes:,} classes of "
+            f"{len(labels['train']):,} examples; number the classes from 0, or "
+            f"{_DECLARE}"
+        )
+    if classes > _MOST_CLASSES:
+        raise DataError(
+            f"there can be at most {_MOST_CLASSES:,} classes; got {classes:,}"
+        )
     for name, label in largest.items():
-        if label >= num_classes:
+        if label >= classes:
+            if declared:
+                raise DataError(
+                    f"{name}: labels must lie in 0..{classes - 1} for num_classes="
+                    f"{classes}; got {label}"
+                )
             raise DataError(
-                f"{name}: labels must lie in 0..{num_classes - 1} for num_classes="
-                f"{num_classes}; got {label}"
+                f"{name}: labels must lie in 0..{classes - 1}, as in the training "
+                f"split; got {label}: remove such examples, or {_DECLARE}"
             )
-    if num_classes < 2:
+    if classes < 2:
         raise DataError("a classification problem needs at least two classes; got one")
-    return num_classes
+    return classes
 
 
 def check_same_kind(splits: dict[str, Split]) -> None:

@@ -187,6 +187,49 @@ def test_num_classes_is_checked(rng, tmp_path, two_splits):
 
 
 @pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        (
+            np.arange(50) % 10 + 1,
+            np.arange(20) % 10 + 1,
+            "no example has label 0",
+        ),
+        (np.arange(50), np.arange(20) + 40, r"test: labels must lie in 0\.\.49, .* 59"),
+        (np.append(np.arange(49), 10**9), np.arange(20), "1,000,000,001 classes of 50"),
+        (np.append(np.arange(49), 2**32 + 1), np.arange(20), "2.31; got 4294967297 at"),
+    ],
+    ids=["from 1", "outside", "huge", "beyond int32"],
+)
+def test_labels_that_number_no_classes_are_refused(tmp_path, train, test, message):
+    images = np.zeros((50, 4, 4, 1), np.uint8)
+    arrays = {"train_image": images, "test_image": images[:20]}
+    arrays |= {"train_label": train, "test_label": test}
+    with pytest.raises(DataError, match=message):
+        load(_save(tmp_path / "labels.npz", **arrays))
+    if train.max() < 100:  # what is declared is meant
+        declared = load(_save(tmp_path / "labels.npz", **arrays, num_classes=100))
+        assert declared.num_classes == 100
+    with pytest.raises(DataError, match=r"at most 1,048,576|2\^31"):
+        load(_save(tmp_path / "labels.npz", **arrays, num_classes=10**9))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 32, 32), np.float32), ((3, 24, 32), np.uint8)]
+)
+def test_images_with_channels_first_are_refused(tmp_path, shape, dtype):
+    path = tmp_path / "chw.npz"
+    _save(path, images=np.zeros((60, *shape), dtype), labels=np.arange(60) % 3)
+    with pytest.raises(DataError, match=r"channels last.*transpose\(0, 2, 3, 1\)"):
+        load(path)
+
+
+def test_a_signal_of_one_row_is_an_image(tmp_path):
+    path = tmp_path / "signal.npz"
+    _save(path, images=np.zeros((60, 1, 128, 16)), labels=np.arange(60) % 3)
+    assert load(path).train.images.shape[1:] == (1, 128, 16)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"validation": 50}, "validation=50 leaves no training examples.* has 50"),
