@@ -1,7 +1,9 @@
 """A paper's numbers beside those measured, for studies that name a published table.
 
-Doubtful cells are shown as such, with the reason, and so are numbers that the paper
-does not print but that follow from those it does. Nothing here says whether a measured
+They are shown where a study is on the paper's data set; the caption says in what else
+it differs: network, length, number of examples. Doubtful cells are shown as such, with
+the reason, and so are numbers that the paper does not print but that follow from those
+it does. Nothing here says whether a measured
 number reaches a published one: a printed number is context, not a target.
 """
 
@@ -9,8 +11,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
+from churn_jax.reports.artefacts import MethodInfo, StudyInfo
 from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.factors import network, training
+from churn_jax.reports.page import mapping
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
@@ -22,6 +28,7 @@ __all__ = [
     "beside",
     "html_section",
     "html_table",
+    "published_table",
 ]
 
 ABSENT = "–"
@@ -102,13 +109,11 @@ def beside(report: Report) -> Beside | None:
         report: from `collect`.
 
     Returns:
-        None when the study names no published table, or one that is unknown here.
+        None when the study names no published table of its data set, or one that is
+        unknown here.
     """
-    if not report.study.published:
+    if (found := published_table(report.study)) is None:
         return None
-    if report.study.published not in published_keys():
-        return None  # `Report.remarks` says so
-    found = table(report.study.published)
     printed = {metric for row in found.rows.values() for metric in row}
     # Not every name: the `temperature` of a table's coefficients is another one.
     metrics = tuple(q for q in report.quantities if q.name in printed)
@@ -123,7 +128,47 @@ def beside(report: Report) -> Beside | None:
         )
         for row in report.rows
     ]
-    return assemble(report, found, metrics, rows)
+    infos = [row.info for row in report.rows if row.info.name in found.rows]
+    return assemble(report, found, metrics, rows, infos)
+
+
+def published_table(study: StudyInfo) -> PublishedTable | None:
+    """The table that a study names, where both are of one data set.
+
+    A file counts as the data set that it is named after.
+    """
+    if study.published not in published_keys():
+        return None  # `Report.remarks` says so
+    found = table(study.published)
+    name = str(mapping(study.facts.get("data")).get("name") or "")
+    plain = Path(name.removeprefix("tfds:")).name.removesuffix(".npz")
+    return found if plain == found.data else None
+
+
+def _departures(
+    study: StudyInfo, found: PublishedTable, infos: Sequence[MethodInfo]
+) -> str:
+    """In what the measured rows differ from the paper's, as a sentence."""
+    config = mapping(study.facts.get("config"))
+    data = mapping(study.facts.get("data"))
+    model = mapping(config.get("model"))
+    networks = {network(info.model or model) for info in infos if info.model or model}
+    pairs = [(", ".join(sorted(networks - {*found.networks})), found.networks, "")]
+    lengths = {training(study, info).get("epochs") for info in infos}
+    sizes = {info.train_size or data.get("train") for info in infos}
+    for ours, theirs, what in (
+        (lengths, found.epochs, "epochs"),
+        (sizes, found.train, "training examples"),
+        ({data.get("test")}, found.test, "test examples"),
+    ):
+        others = [f"{n:,}" for n in sorted(ours - {None, theirs})]
+        pairs.append((" or ".join(others), theirs and [f"{theirs:,}"], f"{what} "))
+    said = [
+        f"{ours} {what}instead of {' and '.join(theirs)}"
+        for ours, theirs, what in pairs
+        if ours and theirs
+    ]
+    return f"Not the paper's setting: {'; '.join(said)}. " if said else ""
 
 
 def assemble(
@@ -131,6 +176,7 @@ def assemble(
     found: PublishedTable,
     metrics: tuple[Quantity, ...],
     rows: Sequence[BesideRow],
+    infos: Sequence[MethodInfo],
 ) -> Beside:
     """Measured rows, then those that only the paper has, with notes and caption.
 
@@ -139,6 +185,7 @@ def assemble(
         found: the published table.
         metrics: what is shown of it.
         rows: those of the study, named like the rows of the table.
+        infos: the measured rows that stand next to printed ones.
     """
     measured = {row.name for row in rows}
     planned = {info.name: info.label for info in report.study.methods}
@@ -154,11 +201,11 @@ def assemble(
         for q in metrics
         if q.name in row.paper and row.paper[q.name].mark
     )
-    data = report.study.facts.get("data")
-    ours = data.get("name") if isinstance(data, dict) else None
+    ours = mapping(report.study.facts.get("data")).get("name")
     spread = any(n.std is not None for row in found.rows.values() for n in row.values())
     runs = f"over {found.runs} runs" if found.runs else "over runs it does not count"
     caption = (
+        f"{_departures(report.study, found, infos)}"
         f"Paper: {found.citation}, {_where(found, metrics)}, {found.title}, "
         f"{'mean ± standard deviation ' if spread else ''}{runs}. "
         f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "

@@ -15,6 +15,7 @@ __all__ = [
     "cross_sample_sentences",
     "differing",
     "fixed_seed_sentences",
+    "network",
     "shared",
     "training",
     "training_table",
@@ -123,10 +124,19 @@ def changes(info: MethodInfo) -> tuple[str, ...]:
     if info.train_size is not None:
         out.append(f"{info.train_size:,} training examples")
     if info.model:
-        widths = info.model.get("features") or ()
-        name = str(info.model.get("name", "another"))
-        out.append(f"network {' '.join(map(str, (name, *widths)))}")
+        out.append(f"network {network(info.model)}")
     return tuple(out)
+
+
+def network(model: Mapping[str, Any]) -> str:
+    """A recorded network in words.
+
+    Example:
+        >>> network({"name": "mlp", "features": [256, 256]})
+        'mlp 256 256'
+    """
+    widths = model.get("features") or ()
+    return " ".join(map(str, (model.get("name", "another"), *widths)))
 
 
 def training_table(

@@ -7,8 +7,12 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from churn_jax.reports.beside import Beside, BesideRow, assemble
-from churn_jax.reports.published import published_keys, table
+from churn_jax.reports.beside import (
+    Beside,
+    BesideRow,
+    assemble,
+    published_table,
+)
 from churn_jax.reports.report import Report
 from churn_jax.reports.updates import RATES, UpdateResult, Updates
 
@@ -150,19 +154,19 @@ def beside_updates(report: Report) -> Beside | None:
         report: from `collect`.
 
     Returns:
-        None without updates, or when the study names no published table of them.
+        None without updates, or when the study names no published table of them that
+        is of its data set.
     """
-    updates, key = report.updates, report.study.published
-    if updates is None or key not in published_keys():
+    updates, found = report.updates, published_table(report.study)
+    if updates is None or found is None:
         return None
-    found = table(key)
     printed = {metric for row in found.rows.values() for metric in row}
     metrics = tuple(q for q in RATES if q.name in printed and q.name != "churn")
     if not metrics:
         return None
     # The paper's old error rates leave out classes that the old model does not know.
     known = {(r.old, r.new) for r in updates.results if r.examples == "known"}
-    rows, used = [], set()
+    rows, used, versions = [], set(), set()
     for result in updates.results:
         name, label = _published_name(result, found.rows), result.label
         if result.examples == "known":
@@ -173,9 +177,12 @@ def beside_updates(report: Report) -> Beside | None:
         ):
             paper = dict(found.rows.get(name, {}))
             used.add(name)
+            if paper:
+                versions |= {result.old, result.new}
         measured = {q.name: getattr(result.first, q.name) for q in metrics}
         rows.append(BesideRow(name, label, paper, measured))
-    return assemble(report, found, metrics, rows)
+    infos = [row.info for row in report.rows if row.info.name in versions]
+    return assemble(report, found, metrics, rows, infos)
 
 
 def _published_name(result: UpdateResult, rows) -> str:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports.published import published_keys, table
 
 
 def logits_of(classes, num_classes, margin=2.0):
@@ -23,7 +24,8 @@ def noisy_logits(rng, labels, R, C, shared=1.0, own=1.0, margin=3.0, runs=None):
 def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, **facts):
     """Write a run folder; `methods` maps names to logits, or to None for planned rows.
 
-    `entries` maps names to what their entry in `study.json` has besides.
+    `entries` maps names to what their entry in `study.json` has besides. A study with
+    published numbers is on their data set.
     """
     stopped, extra = stopped or {}, entries or {}
     labels = np.asarray(labels)
@@ -75,6 +77,8 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
         "replicas": 3,
         "methods": entries,
     } | facts
+    if facts.get("published") in published_keys() and "data" not in facts:
+        study["data"]["name"] = table(facts["published"]).data
     planned = [{"name": name, "label": name.capitalize()} for name in methods]
     study["config"] = {"methods": planned} | study["config"]
     folder.mkdir(parents=True, exist_ok=True)

@@ -97,8 +97,42 @@ def test_a_table_2_is_completed_and_says_from_where(tmp_path):
     assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
     assert found.paper_cell(ours, "churn_incorrect") == "36.78 ± 4.14"
     assert "Table 2, Table 4, Table 7, CIFAR-10, ResNet-56" in found.caption
-    assert "over 10 runs. Measured: this study, on digits." in found.caption
+    assert "over 10 runs. Measured: this study, on cifar10." in found.caption
     assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "said"),
+    [
+        ({"name": "digits"}, {}, None),
+        ({"name": "cifar10", "train": 50_000, "test": 10_000}, {}, ""),
+        (
+            {"name": "sets/cifar10.npz", "train": 192, "test": 10_000},
+            {"model": {"name": "mlp", "features": [64]}, "train": {"epochs": 3}},
+            "Not the paper's setting: mlp 64 instead of resnet56; 3 epochs instead of "
+            "450; 192 training examples instead of 50,000. ",
+        ),
+    ],
+)
+def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, said):
+    settings = {"model": {"name": "resnet56"}, "train": {"epochs": 450}} | settings
+    logits = three_methods()
+    folder = write_study(
+        tmp_path,
+        {"baseline": logits["baseline"], "mine": logits["steady"]},
+        LABELS,
+        published="reproducibility/table2/cifar10",
+        data=data,
+        config=settings,
+        entries={"mine": {"model": {"name": "lenet5"}}},  # not in the paper's table
+    )
+    report = reports.write(folder)
+    found = beside(report)
+    if said is None:
+        assert found is None
+        assert "Beside the paper" not in report.files["table.md"].read_text()
+    else:
+        assert found.caption.startswith(f"{said}Paper: Bhojanapalli")
 
 
 def test_columns_nobody_can_assign_stay_apart(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from churn_jax import data
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS, load_members
-from churn_jax.reports.published import published
+from churn_jax.reports.published import published, table
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import PRESETS, preset, tiny
 from churn_jax.training.loop import train
@@ -107,6 +107,7 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
     config = preset(name)
     if not config.published:
         return
+    assert table(config.published).data == config.data.name
     known = set(published(config.published))
     rows = {spec.name for spec in config.methods}
     if config.updates:  # a published update is of its new row, or `old->new`

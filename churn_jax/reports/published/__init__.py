@@ -3,10 +3,12 @@
 The numbers are in `<paper>.json`, one object per table and data set, as they are
 printed: percent where the paper prints percent, `[mean, standard deviation]`, and a
 third entry with the reason where a cell must not be relied upon, or with the name of a
-reason that many cells share. A quantity that is printed nowhere and follows from others
-is listed as `derived`, and its third entry says how. Here they become fractions, the
-unit of every measured number. A published number is context, never a
-target: it comes from other hardware, and often from other data.
+reason that many cells share. A table also has its data set, networks (as in
+`churn_jax.models`), epochs and numbers of examples, where the paper says them. A
+quantity that is printed nowhere and follows from others is listed as `derived`, and its
+third entry says how. Here they become fractions, the unit of every measured number. A
+published number is context, never a target: it comes from other hardware, and often
+from other data.
 """
 
 import dataclasses
@@ -57,6 +59,11 @@ class PublishedTable:
         citation: authors, title, year.
         url: where the paper is.
         rows: method name to metric to `Published`; names as in the presets.
+        data: name of the data set; empty where it is private.
+        networks: of the rows, a name of `churn_jax.models.available()` and widths.
+        epochs: length of training; this and the next two are None where unknown.
+        train: number of training examples.
+        test: number of test examples.
     """
 
     key: str
@@ -65,6 +72,11 @@ class PublishedTable:
     citation: str
     url: str
     rows: Mapping[str, Mapping[str, Published]]
+    data: str = ""
+    networks: tuple[str, ...] = ()
+    epochs: int | None = None
+    train: int | None = None
+    test: int | None = None
 
 
 @functools.cache
@@ -166,6 +178,11 @@ def table(key: str) -> PublishedTable:
         citation=paper["citation"],
         url=paper["url"],
         rows=rows,
+        data=entry.get("data", ""),
+        networks=tuple(entry.get("networks", ())),
+        epochs=entry.get("epochs"),
+        train=entry.get("train"),
+        test=entry.get("test"),
     )
 
 
