@@ -10,13 +10,14 @@ import json
 import os
 import secrets
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+
+from churn_jax.array_files import ArrayFileError, NpzArrays
 
 __all__ = [
     "Predictions",
@@ -312,23 +313,18 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise PredictionsError(f"{path}: the predictions file {what}")
     try:
-        if not zipfile.is_zipfile(path):
-            with open(path, "rb") as file:
-                cut = file.read(2) == b"PK"
-            why = "it is truncated" if cut else "not a NumPy .npz archive"
-            raise PredictionsError(f"{path}: cannot read predictions, {why}")
-        with np.load(path, allow_pickle=False) as archive:
-            found = sorted(archive.files)
-            if missing := [name for name in _REQUIRED if name not in found]:
-                raise PredictionsError(
-                    f"{path}: not a predictions file, {', '.join(missing)} missing; it "
-                    f"holds {', '.join(found) or 'nothing'}"
-                )
-            arrays = {name: archive[name] for name in _REQUIRED}
-            meta = json.loads(str(archive["meta"])) if "meta" in found else {}
-    except PredictionsError:
-        raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        archive = NpzArrays(path)
+    except (OSError, ArrayFileError) as error:
+        raise PredictionsError(f"{path}: cannot read predictions, {error}") from error
+    if missing := [name for name in _REQUIRED if name not in archive]:
+        raise PredictionsError(
+            f"{path}: not a predictions file, {', '.join(missing)} missing; it holds "
+            f"{', '.join(sorted(archive)) or 'nothing'}"
+        )
+    try:
+        arrays = {name: archive[name] for name in _REQUIRED}
+        meta = json.loads(str(archive["meta"])) if "meta" in archive else {}
+    except (ValueError, RecursionError) as error:
         raise PredictionsError(
             f"{path}: cannot read predictions, the file is damaged ({error})"
         ) from error

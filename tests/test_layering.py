@@ -15,7 +15,8 @@ BELOW = {
     "typing": (),
     "_checks": ("typing",),
     "divergences": ("typing", "_checks"),
-    "predictions": (),
+    "array_files": (),
+    "predictions": ("array_files",),
     "prediction_shards": ("predictions",),  # the same in many files
     "equations": (),
     "class_sets": (),
@@ -25,7 +26,11 @@ BELOW = {
     "models": ("typing", "_checks"),
     # log_probs of averaged members
     "ensembles": ("typing", "_checks", "class_sets", "divergences"),
-    "data": ("typing", "_checks"),  # augmentation runs in the jitted step, see JAX_FREE
+    "data": (
+        "typing",
+        "_checks",
+        "array_files",
+    ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("losses", "perturbations", "ensembles"),
     "training": (
         "methods",
@@ -81,7 +86,13 @@ HEAVY = {
 }
 
 # Files that read and order data are NumPy only, so that loader processes stay light.
-JAX_FREE = ("data/", "predictions.py", "prediction_shards/", "equations.py")
+JAX_FREE = (
+    "data/",
+    "array_files.py",
+    "predictions.py",
+    "prediction_shards/",
+    "equations.py",
+)
 EXCEPT = ("data/augment.py",)
 
 

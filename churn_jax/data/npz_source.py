@@ -2,10 +2,11 @@
 
 import pathlib
 import zipfile
-import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
+from churn_jax.array_files import ArrayFileError, NpzArrays
 from churn_jax.data.splits import DataError, Split, check_split, hold_out
 from churn_jax.data.text import TextOptions, token_splits
 
@@ -44,41 +45,6 @@ def read_npz(
             other keys, or its arrays do not fit together.
     """
     path = pathlib.Path(path)
-    arrays = _read_arrays(path)
-    # `train_images` and `train_image` are one key; so are `labels` and `label`.
-    by_key = {key.removesuffix("s"): value for key, value in arrays.items()}
-    num_classes = arrays.get("num_classes")
-    if num_classes is not None:
-        if num_classes.size != 1 or not np.issubdtype(num_classes.dtype, np.integer):
-            raise DataError(
-                f"{path}: num_classes must be one integer; got {num_classes.tolist()!r}"
-            )
-        num_classes = int(num_classes.item())
-    if "train_token" in by_key:
-        try:
-            return token_splits(arrays, text), num_classes
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
-    if {"train_image", "train_label", "test_image", "test_label"} <= by_key.keys():
-        splits = {
-            split: check_split(
-                split,
-                by_key[f"{split}_image"],
-                by_key[f"{split}_label"],
-                by_key.get(f"{split}_id"),
-            )
-            for split in _SPLITS
-            if {f"{split}_image", f"{split}_label"} <= by_key.keys()
-        }
-        return splits, num_classes
-    if {"image", "label"} <= by_key.keys():
-        # Ids are given before the pool is cut, so they tell the row in the file.
-        pool = check_split("pool", by_key["image"], by_key["label"], by_key.get("id"))
-        return _cut_pool(pool, by_key.get("split")), num_classes
-    raise DataError(f"{path} must hold {_LAYOUTS}; found {', '.join(arrays) or 'none'}")
-
-
-def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise DataError(f"there is no file {path}")
     if not zipfile.is_zipfile(path):
@@ -87,11 +53,49 @@ def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
             "bytes): write it anew with numpy.savez"
         )
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} cannot be read as an .npz file: {reason}") from error
+        return _read(path, NpzArrays(path), text)
+    except (ArrayFileError, OSError) as error:
+        raise DataError(f"{path} cannot be read as an .npz file: {error}") from error
+
+
+def _read(
+    path: pathlib.Path, arrays: Mapping[str, np.ndarray], text: TextOptions
+) -> tuple[dict[str, Split], int | None]:
+    # `train_images` and `train_image` are one key; so are `labels` and `label`.
+    keys = {key.removesuffix("s"): key for key in arrays}
+
+    def found(key: str) -> np.ndarray | None:
+        return arrays[keys[key]] if key in keys else None
+
+    num_classes = arrays.get("num_classes")
+    if num_classes is not None:
+        if num_classes.size != 1 or not np.issubdtype(num_classes.dtype, np.integer):
+            raise DataError(
+                f"{path}: num_classes must be one integer; got {num_classes.tolist()!r}"
+            )
+        num_classes = int(num_classes.item())
+    if "train_token" in keys:
+        try:
+            return token_splits(arrays, text), num_classes
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+    if {"train_image", "train_label", "test_image", "test_label"} <= keys.keys():
+        splits = {
+            split: check_split(
+                split,
+                found(f"{split}_image"),
+                found(f"{split}_label"),
+                found(f"{split}_id"),
+            )
+            for split in _SPLITS
+            if {f"{split}_image", f"{split}_label"} <= keys.keys()
+        }
+        return splits, num_classes
+    if {"image", "label"} <= keys.keys():
+        # Ids are given before the pool is cut, so they tell the row in the file.
+        pool = check_split("pool", found("image"), found("label"), found("id"))
+        return _cut_pool(pool, found("split")), num_classes
+    raise DataError(f"{path} must hold {_LAYOUTS}; found {', '.join(arrays) or 'none'}")
 
 
 def _cut_pool(pool: Split, names) -> dict[str, Split]:

@@ -132,30 +132,34 @@ def token_splits(
             f"texts that are token ids already need no vocabulary; got "
             f"{options.vocabulary}"
         )
-    found = {key.removesuffix("s"): value for key, value in arrays.items()}
+    keys = {key.removesuffix("s"): key for key in arrays}
+
+    def found(key: str) -> np.ndarray | None:
+        return arrays[keys[key]] if key in keys else None
+
     splits = {}
     for split in _SPLITS:
-        if split == "validation" and f"{split}_token" not in found:
+        if split == "validation" and f"{split}_token" not in keys:
             continue
-        missing = {f"{split}_token", f"{split}_label"} - found.keys()
+        missing = {f"{split}_token", f"{split}_label"} - keys.keys()
         if missing:
             raise DataError(
                 f"texts need {split}_tokens and {split}_label; found "
                 f"{', '.join(arrays)}"
             )
-        tokens = _checked(split, found[f"{split}_token"], options)
+        tokens = _checked(split, arrays[keys[f"{split}_token"]], options)
         if tokens.ndim == 2:
             padding = options.sequence_length - tokens.shape[1]
             tokens = tokens[:, : options.sequence_length]
             padded = np.pad(tokens, ((0, 0), (0, max(padding, 0))))
         else:
-            offsets = _checked_offsets(split, found.get(f"{split}_offset"), tokens)
+            offsets = _checked_offsets(split, found(f"{split}_offset"), tokens)
             padded = pad_tokens(tokens, offsets, options.sequence_length)
         splits[split] = text_split(
             split,
             padded.astype(np.int32, copy=False),
-            found[f"{split}_label"],
-            found.get(f"{split}_id"),
+            arrays[keys[f"{split}_label"]],
+            found(f"{split}_id"),
         )
     return splits
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.array_files import NpzArrays
 from churn_jax.predictions import replace_file
 
 __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
@@ -68,8 +69,7 @@ class SectionRecord:
         self.settings, self.parts, self.stamps = there, parts, stamps
         self.facts = {k: v for k, v in found.items() if k in ("date", "hardware")}
         if self._arrays.exists():
-            with np.load(self._arrays, allow_pickle=False) as archive:
-                self.arrays = {name: archive[name] for name in archive.files}
+            self.arrays = dict(NpzArrays(self._arrays))
 
     @property
     def _arrays(self) -> Path:

@@ -8,13 +8,13 @@ for looking at: uint8, and shrunk to at most 64 pixels a side.
 import base64
 import dataclasses
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.array_files import NpzArrays
 from churn_jax.predictions import replace_file
 
 __all__ = ["Examples", "load_examples", "png_data_uri", "save_examples"]
@@ -148,9 +148,9 @@ def load_examples(run_dir) -> Examples | None:
     """
     path = Path(run_dir) / FILE
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            ids, images = archive["ids"], archive["images"]
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        archive = NpzArrays(path)
+        ids, images = archive["ids"], archive["images"]
+    except (OSError, KeyError, ValueError):
         return None
     if images.ndim != 4 or images.dtype != np.uint8 or ids.shape != images.shape[:1]:
         return None

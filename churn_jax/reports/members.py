@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import jax
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.array_files import NpzArrays
 from churn_jax.predictions import PredictionsError, replace_file
 
 __all__ = [
@@ -126,13 +126,11 @@ def load_members(path: str | os.PathLike) -> Members:
         raise PredictionsError(f"{path}: the members file does not exist")
     names = [field.name for field in dataclasses.fields(Members)]
     try:
-        if not zipfile.is_zipfile(path):  # its directory is at the end
-            raise PredictionsError("it is truncated or no NumPy .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [name for name in names if name not in archive.files]:
-                raise PredictionsError(f"{', '.join(missing)} missing")
-            return Members(**{name: archive[name] for name in names})
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        archive = NpzArrays(path)
+        if missing := [name for name in names if name not in archive]:
+            raise PredictionsError(f"{', '.join(missing)} missing")
+        return Members(**{name: archive[name] for name in names})
+    except (OSError, ValueError) as error:
         raise PredictionsError(
             f"{path}: cannot read the members' predictions, {error}"
         ) from error

@@ -305,7 +305,7 @@ def _no_arrays(path, rng):
         (_damaged, "cannot be read as an .npz file"),
         (_other_keys, "must hold train_image.*; found x_train, y_train"),
         (_no_arrays, "found none"),
-        (_pickled, "cannot be read as an .npz file: Object arrays"),
+        (_pickled, "cannot be read as an .npz file: labels: it holds pickled"),
         (_wrong_split, "split must be one of train, validation, test; got 'dev'"),
         (_short_split, r"one string per example, \(3,\); got shape \(2,\)"),
         (_no_test, "test: the split is empty .3 examples in all."),

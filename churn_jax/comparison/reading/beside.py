@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from churn_jax.array_files import ArrayFileError
 from churn_jax.comparison.reading.class_values import (
     ClassValues,
     all_numbers,
@@ -72,7 +73,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
             values = columns[_only(columns, ID, _if_there(id_column, columns), "id")]
         ids = as_ids(values)
         check_unique(ids)
-    except PredictionsError as error:
+    except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'ids')}: {error}") from error
     return ids
 
@@ -131,7 +132,7 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    except PredictionsError as error:
+    except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'labels')}: {error}") from error
     return Beside(ids, labels)
 
@@ -169,8 +170,8 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
         ids = None if id_name is None else _unique_ids(columns[id_name])
         predictions = _prediction_columns(columns)
         slices = {
-            name: _as_text(values, name)
-            for name, values in columns.items()
+            name: _as_text(columns[name], name)
+            for name in columns
             if name != id_name and name not in predictions
         }
         if not slices:
@@ -181,7 +182,7 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
             raise PredictionsError(
                 f"columns have different lengths, {some([*lengths])}"
             )
-    except PredictionsError as error:
+    except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
     return Beside(ids, None, slices, tuple(n for n in columns if n in predictions))
 
@@ -195,12 +196,12 @@ def _where(given: Any, what: str) -> str:
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
 
 
-def _columns(contents: Contents) -> dict[str, Any]:
+def _columns(contents: Contents) -> Mapping[str, Any]:
     if contents.table is not None:
         return {
             name: contents.table.column(name) for name in contents.table.column_names
         }
-    return dict(contents.arrays or {})
+    return contents.arrays or {}
 
 
 def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
@@ -224,7 +225,7 @@ def _has_arrays(given: Mapping) -> bool:
     return any(np.ndim(value) > 0 for value in given.values())
 
 
-def _names_of_scores(columns: dict[str, Any]) -> tuple[str, ...] | None:
+def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Names of the classes in a file of predictions."""
     if "class_names" in columns:
         return array_class_names(columns)
@@ -232,7 +233,7 @@ def _names_of_scores(columns: dict[str, Any]) -> tuple[str, ...] | None:
     return found.class_names if found else None
 
 
-def _prediction_columns(columns: dict[str, Any]) -> set[str]:
+def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
     """Columns that are predictions, by their names."""
     left = {n for n in columns if n.strip().lower() in (*SCORES, *PREDICTION, "meta")}
     for kind in ("logits", "probabilities"):

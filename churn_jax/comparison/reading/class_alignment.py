@@ -111,7 +111,7 @@ def _truth_as_numbers(
     """False and True as 0 and 1 where they meet numbers or another spelling."""
     given = [found for found in labels if found is not None]
     named = {old.class_names, new.class_names, *(found.names for found in given)}
-    if len(named) > 1 and all(is_truth(names) for names in named - {None}):
+    if len(named) > 1 and all(map(is_truth, filter(None, named))):
         old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
         labels = [found and found._replace(names=None) for found in labels]
     return old, new, list(labels)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from churn_jax.comparison.reading.npy_file import as_real, read_npy, read_npz
+from churn_jax.array_files import ArrayFileError, NpzArrays, as_real, read_npy
 from churn_jax.comparison.reading.table_file import (
     check_columns,
     read_csv,
@@ -63,6 +63,8 @@ def read_contents(
 
     Raises:
         PredictionsError: it cannot be read.
+        ArrayFileError: the same of a `.npy` or `.npz` file; looking up an array of the
+            latter raises it, too.
 
     Example:
         >>> read_contents([[1.0, 2.0]]).array
@@ -72,7 +74,7 @@ def read_contents(
         path = Path(given)
         try:
             return _read_file(path, numeric, wanted)
-        except PredictionsError:
+        except (PredictionsError, ArrayFileError):
             raise
         except Exception as error:  # a damaged file may raise anything in a parser
             why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -177,7 +179,7 @@ def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
     if name.endswith(".npy"):
         return Contents(array=read_npy(path))
     if name.endswith(".npz"):
-        return Contents(arrays=read_npz(path))
+        return Contents(arrays=NpzArrays(path, mapped=True))
     if name.endswith(".parquet"):
         return Contents(table=read_parquet(path, wanted))
     if name.endswith((".csv", ".csv.gz")):

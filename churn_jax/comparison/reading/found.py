@@ -141,7 +141,7 @@ def _meta(entry: Any) -> Mapping[str, Any]:
         return entry
     try:
         meta = json.loads(str(np.asarray(entry)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, Mapping) else {}
 

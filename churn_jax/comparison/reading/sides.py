@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.array_files import ArrayFileError
 from churn_jax.comparison.reading.beside import read_ids
 from churn_jax.comparison.reading.class_values import (
     all_numbers,
@@ -101,7 +102,7 @@ def read_side(
         side = _side(found, name)
         if side.ids is None and ids is not None:
             side = _with_ids(side, read_ids(ids, id_column))
-    except PredictionsError as error:
+    except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{file or name}: {error}") from error
     notes = [f"{name}: {note}" for note in side.notes]
     return dataclasses.replace(side, notes=(*contents.notes, *notes))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from churn_jax.comparison.reading import npy_file
+from churn_jax import array_files
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.predictions import Predictions, PredictionsError, save_predictions
 
@@ -152,7 +152,7 @@ def test_npy_keeps_its_type_and_is_mapped(dtype, tmp_path, logits):
 
 
 def test_large_arrays_of_an_archive_are_mapped(tmp_path, logits, monkeypatch):
-    monkeypatch.setattr(npy_file, "_MAPPED_BYTES", 1)
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1)
     np.savez(tmp_path / "a.npz", ids=IDS, logits=logits.astype(np.float16))
     side = read_side(tmp_path / "a.npz")
     assert isinstance(side.values, np.memmap)
@@ -397,7 +397,10 @@ BAD = {
     "empty": (lambda d: _text(d / "a.csv", ""), "a.csv: the file is empty"),
     "text": (lambda d: _text(d / "a.txt", "1 2"), "files of this kind are not read"),
     "not npy": (lambda d: _text(d / "a.npy", "hello"), "it is no NumPy .npy file"),
-    "not npz": (lambda d: _text(d / "a.npz", "hello"), "it is no NumPy .npz archive"),
+    "not npz": (
+        lambda d: _text(d / "a.npz", "hello"),
+        "it is not a NumPy .npz archive",
+    ),
     "not parquet": (lambda d: _text(d / "a.parquet", "hello you"), "cannot be read, "),
     "header only": (lambda d: _text(d / "a.csv", "id,p_0,p_1\n"), "it has no rows"),
     "words": (lambda d: _text(d / "a.csv", "p_0,p_1\n1,x\n"), "invalid value 'x'"),

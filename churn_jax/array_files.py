@@ -1,0 +1,212 @@
+"""Arrays in `.npy` and `.npz` files of any origin, read only where they are used.
+
+The header of an array is checked before its numbers are read, and what has to be
+unpacked must fit into memory.
+"""
+
+import io
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+__all__ = ["ArrayFileError", "NpzArrays", "as_real", "read_npy"]
+
+_MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
+_HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
+_BLOCK_BYTES = 16 << 20
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
+
+
+class ArrayFileError(ValueError):
+    """A file or one of its arrays cannot be read; the message says why, not which."""
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of a `.npy` file, read only when it is used.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A memory-mapped array; of bfloat16 where another library saved that.
+
+    Raises:
+        ArrayFileError: it is no such file, is truncated or holds pickled objects.
+    """
+    with open(path, "rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise ArrayFileError("it is no NumPy .npy file")
+        file.seek(0)
+        shape, fortran, dtype, start = _header(file, path.stat().st_size)
+    if 0 in shape:  # cannot be mapped
+        return np.empty(shape, dtype)
+    mapped = np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    return as_real(mapped)
+
+
+class NpzArrays(Mapping[str, np.ndarray]):
+    """The arrays of a `.npz` file by name; each is read when it is looked up.
+
+    An array that is looked up may take half of the free memory at most, so that a small
+    file cannot claim all of it.
+
+    Args:
+        path: the file.
+        mapped: whether large arrays that are not compressed are mapped into memory,
+            which takes none; they are read-only then.
+
+    Raises:
+        ArrayFileError: it is no such file, or is truncated. Looking up an array raises
+            it where that is damaged, too large, or holds pickled objects.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "a.npz"
+        ...     np.savez(path, ids=np.arange(3), unused=np.zeros(9))
+        ...     arrays = NpzArrays(path)
+        ...     list(arrays), arrays["ids"]
+        (['ids', 'unused'], array([0, 1, 2]))
+    """
+
+    def __init__(self, path: Path, mapped: bool = False):
+        self._path, self._mapped = path, mapped
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        if not zipfile.is_zipfile(path):
+            with open(path, "rb") as file:
+                cut = b"PK".startswith(file.read(2))  # or nothing
+            raise ArrayFileError(
+                "it is truncated" if cut else "it is not a NumPy .npz archive"
+            )
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+        except Exception as error:  # a damaged file may raise anything in a parser
+            raise ArrayFileError(_why(error)) from error
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name in self._members:
+                raise ArrayFileError(f"it holds {name} twice")
+            self._members[name] = member
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, name: object) -> bool:  # without reading the array
+        return name in self._members
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        member = self._members[name]
+        try:
+            return as_real(self._read(member))
+        except ArrayFileError as error:
+            raise ArrayFileError(f"{name}: {error}") from error
+        except Exception as error:
+            raise ArrayFileError(f"{name}: {_why(error)}") from error
+
+    def _read(self, member: zipfile.ZipInfo) -> np.ndarray:
+        with zipfile.ZipFile(self._path) as archive:
+            with archive.open(member) as entry:
+                shape, fortran, dtype, start = _header(entry, member.file_size)
+            order, size = "F" if fortran else "C", member.file_size - start
+            stored = member.compress_type == zipfile.ZIP_STORED
+            if self._mapped and stored and size >= _MAPPED_BYTES:
+                start += _data_start(self._path, member)
+                return np.memmap(self._path, dtype, "r", start, shape, order)
+            if size >= _MAPPED_BYTES:
+                _check_memory(size)
+            numbers = np.empty(size, np.uint8)
+            with archive.open(member) as entry:
+                entry.read(start)
+                for first in range(0, size, _BLOCK_BYTES):
+                    room = numbers[first : first + _BLOCK_BYTES]
+                    block = entry.read(len(room))
+                    if len(block) < len(room):
+                        raise ArrayFileError("it is truncated")
+                    room[:] = np.frombuffer(block, np.uint8)
+                entry.read(1)  # the end, where the sum over all bytes is checked
+            return np.ndarray(shape, dtype, numbers.data, order=order)
+
+
+def as_real(array: np.ndarray) -> np.ndarray:
+    r"""Two bytes without a type are bfloat16, the way `numpy.save` writes that.
+
+    Example:
+        >>> as_real(np.array([b"\x80\x3f"], "V2")).astype(np.float32)
+        array([1.], dtype=float32)
+    """
+    if array.dtype.kind != "V" or array.dtype.itemsize != 2 or array.dtype.names:
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, order, type and start of the array; the file must hold all of it."""
+    head = io.BytesIO(file.read(_HEADER_BYTES))  # a forged one may claim 4 GB
+    try:
+        version = np.lib.format.read_magic(head)
+        read: Any = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(head)
+    except Exception as error:  # the parser of Python literals raises many kinds
+        raise ArrayFileError("the header of the array is damaged") from error
+    if dtype.hasobject:
+        raise ArrayFileError("it holds pickled Python objects, which are not read")
+    numbers = 1
+    for length in shape:  # exact, however large a damaged number is
+        numbers *= length
+    needed, there = numbers * dtype.itemsize, size - head.tell()
+    if min(shape, default=0) < 0 or needed != there or (numbers and not needed):
+        raise ArrayFileError(
+            f"the array {shape} of {dtype} needs {needed:,} bytes and {there:,} are "
+            "there; the file is truncated or damaged"
+        )
+    return shape, fortran, dtype, head.tell()
+
+
+def _check_memory(size: int) -> None:
+    """Refuses to unpack what may leave too little memory for the rest."""
+    free = _free_memory()
+    if free is not None and size > free / 2:
+        raise ArrayFileError(
+            f"unpacking it would take {size / 2**30:,.1f} GiB, more than half of the "
+            f"{free / 2**30:,.1f} GiB of memory that are free"
+        )
+
+
+def _free_memory() -> int | None:
+    """Bytes that this process may still take; None where the system does not say."""
+    found = []
+    for path, unit in (("/proc/meminfo", 1024), ("/sys/fs/cgroup/memory.max", 1)):
+        try:
+            lines = Path(path).read_text(encoding="ascii").splitlines()
+            line = next(x for x in lines if x[0].isdigit() or x.startswith("MemAvail"))
+            found.append(unit * int(line.removeprefix("MemAvailable:").split()[0]))
+        except (OSError, ValueError, StopIteration, IndexError):
+            continue  # no Linux, or no limit
+    return min(found, default=None)
+
+
+def _data_start(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of an archive's member begin."""
+    with open(path, "rb") as file:
+        file.seek(member.header_offset)
+        signature, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    if signature != b"PK\x03\x04":
+        raise ArrayFileError("the archive is damaged")
+    return member.header_offset + _LOCAL_HEADER.size + name + extra
+
+
+def _why(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
