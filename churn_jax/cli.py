@@ -5,8 +5,11 @@ import errno
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from churn_jax.escaping import printable
 
 __all__ = ["main"]
 
@@ -27,17 +30,26 @@ _COMMANDS = {
 _EXIT_CODES = {
     "0": "fine",
     "1": "a gate failed (compare); a study does not fit (plan); a run was not repeated "
-    "bit by bit (doctor)",
-    "2": "bad input, or another process was lost; said in one sentence",
+    "bit by bit (doctor); nothing else",
+    "2": "bad input, another process was lost, or any other error, in one sentence",
     "3": "not finished: the time of --minutes is over; the same command goes on",
     "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
     "134": "another process was lost or never started; JAX ends this one with its own "
     "lines",
+    "141": "the reader of the output went away, as in `churn-jax ... | head`",
 }
 
-# What a user may have done wrong, and what a machine may refuse. Anything else is a
-# defect of ours and shows its traceback.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The longest sentence of an error that is not ours; --verbose shows all of it.
+_LONGEST = 300
+# What libtpu looks for on a machine without a TPU, and complains about if it is unset.
+_WITHOUT_TPU = {
+    "TPU_ACCELERATOR_TYPE": "v5e-1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+}
 
 
 def _usage() -> str:
@@ -47,7 +59,12 @@ def _usage() -> str:
         return [f"  {name:<{width}}  {text}" for name, text in entries.items()]
 
     lines = ["usage: churn-jax COMMAND [options]", "", *listed(_COMMANDS), ""]
-    lines += ["-h after a command.", "", "exit codes:", *listed(_EXIT_CODES)]
+    lines += [
+        "-h after a command lists its options; --verbose shows tracebacks of errors.",
+        "",
+        "exit codes:",
+        *listed(_EXIT_CODES),
+    ]
     return "\n".join(lines)
 
 
@@ -63,9 +80,14 @@ def _enable_compilation_cache() -> None:
 
 
 def _quiet_libraries() -> None:
-    """Errors come as exceptions; Orbax and asyncio print pages about each besides."""
+    """Errors come as exceptions; libraries print pages about them, too."""
+    from churn_jax.command.launch import has_tpu
+
     for name in ("absl", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if not has_tpu():
+        for name, value in _WITHOUT_TPU.items():
+            os.environ.setdefault(name, value)
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
@@ -115,13 +137,39 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _fail(sentence: str) -> int:
-    print(f"churn-jax: {sentence}", file=sys.stderr)
+    print(f"churn-jax: {printable(sentence)}", file=sys.stderr)
     return 2
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong; errors that are not ours are cut, with a way to see the rest."""
+    said = str(error)
+    if isinstance(error, (ValueError, TypeError)):
+        return said
+    if isinstance(error, OSError):
+        where = f": {error.filename}" if error.filename else ""
+        if error.errno in _NO_SPACE:
+            return (
+                f"no space left on the disk{where}; what was finished before is kept, "
+                "and the same command goes on once there is room"
+            )
+        return f"{error.strerror or said}{where}"
+    if isinstance(error, MemoryError):
+        said = f"not enough memory ({said})" if said else "not enough memory"
+    else:
+        said = f"unexpected {type(error).__name__}: {said}"
+    if len(said) > _LONGEST:
+        said = f"{said[:_LONGEST]} ..."
+    return f"{said}; --verbose shows where"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    verbose = "--verbose" in argv
+    argv = [word for word in argv if word != "--verbose"]
+    # Whether an error shows its traceback and progress its details.
+    logging.getLogger("churn_jax").setLevel(logging.DEBUG if verbose else logging.INFO)
     if not argv or argv[0] in ("-h", "--help"):
         print(_usage())
         return 0
@@ -135,32 +183,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         close = difflib.get_close_matches(name, _COMMANDS, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
-    if name not in ("equations", "compare"):  # which compile nothing
-        _enable_compilation_cache()
-    if not os.environ.get("CHURN_JAX_TRACEBACK"):
+    if not verbose:
         _quiet_libraries()
     try:
-        return _command(name)(rest)
-    except (ValueError, TypeError) as error:
-        if os.environ.get("CHURN_JAX_TRACEBACK"):
-            raise
-        return _fail(" ".join(str(error).split()))
+        if name not in ("equations", "compare"):  # which compile nothing
+            _enable_compilation_cache()
+        code = _command(name)(rest)
+        sys.stdout.flush()  # a disk that is full or a reader that is gone counts
+        return code
     except KeyboardInterrupt:  # before a study was there to be saved
         print("churn-jax: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `churn-jax ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        if error.errno in _NO_SPACE:
-            return _fail(
-                f"no space left on the disk{where}; what was finished before is kept, "
-                "and the same command goes on once there is room"
-            )
-        if os.environ.get("CHURN_JAX_TRACEBACK"):
-            raise
-        return _fail(f"{error.strerror or error}{where}")
+        return 141
+    except Exception as error:  # 1, Python's own code, would mean that a gate failed
+        if verbose:
+            traceback.print_exc()
+        return _fail(_sentence(error))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
+import os
 import runpy
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
+from churn_jax import cli
 from churn_jax.cli import main
 from churn_jax.command.stopping import NOT_FINISHED
 
@@ -10,7 +15,8 @@ def test_help_lists_every_exit_code(capsys):
     assert main(["-h"]) == 0
     said = capsys.readouterr().out
     codes = said.partition("exit codes:\n")[2].splitlines()
-    assert [int(line.split()[0]) for line in codes] == [0, 1, 2, NOT_FINISHED, 130, 134]
+    found = [int(line.split()[0]) for line in codes]
+    assert found == [0, 1, 2, NOT_FINISHED, 130, 134, 141]
     (line,) = (line for line in codes if int(line.split()[0]) == NOT_FINISHED)
     assert "--minutes" in line
 
@@ -29,3 +35,60 @@ def test_the_package_is_the_command(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("churn_jax", run_name="__main__")
     assert ended.value.code == 2 and "'zzz'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError("745 GiB"), "not enough memory (745 GiB); --verbose shows where"),
+        (RecursionError("too deep"), "unexpected RecursionError: too deep; --verbose"),
+        (AssertionError("x" * 999), "unexpected AssertionError: xxx"),
+        (OSError(40, "Too many levels of symbolic links", "a"), "symbolic links: a"),
+        (ValueError("a\n::error::b\x1b[2J"), "churn-jax: a : :error: :b [2J\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_any_error_is_one_sentence_and_exit_code_two(error, words, monkeypatch, capsys):
+    def fail(argv):
+        raise error
+
+    monkeypatch.setattr(cli, "_command", lambda name: fail)
+    assert main(["compare"]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1 and len(said) < 400
+    assert main(["compare", "--verbose"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said and words in said.splitlines()[-1] + "\n"
+
+
+def test_a_loop_of_links_and_a_forged_header_are_bad_input(tmp_path, capsys):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    forged = b"{'descr': 'S0', 'fortran_order': False, 'shape': (99999999999,)}\n"
+    size = len(forged).to_bytes(2, "little")
+    (tmp_path / "big.npy").write_bytes(b"\x93NUMPY\x01\x00" + size + forged)
+    np.save(tmp_path / "good.npy", np.zeros(4, int))
+    for name in ("loop.csv", "big.npy"):
+        assert (
+            main(["compare", *map(str, (tmp_path / "good.npy", tmp_path / name))]) == 2
+        )
+        said = capsys.readouterr().err
+        assert name in said and said.count("\n") == 1
+
+
+def run(*argv, **environment):
+    """The command in a process of its own, on whatever devices it finds."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TPU_")}
+    return subprocess.run(
+        [sys.executable, "-m", "churn_jax", *argv],
+        capture_output=True,
+        text=True,
+        env=inherited | environment,
+    )
+
+
+def test_libtpu_is_silent_before_a_sentence(tmp_path):
+    out = str(tmp_path / "out")
+    argv = ("study", "digits:tiny", "--data", "missing.npz", "--out", out)
+    done = run(*argv, JAX_PLATFORMS="")
+    assert done.returncode == 2
+    assert done.stderr == "churn-jax: there is no file missing.npz\n"

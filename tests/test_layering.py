@@ -20,6 +20,7 @@ BELOW = {
     "prediction_shards": ("predictions",),  # the same in many files
     "equations": (),
     "class_sets": (),
+    "escaping": (),
     "losses": ("divergences", "class_sets"),
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
@@ -43,7 +44,7 @@ BELOW = {
     ),
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     # tests of significance
-    "reports": ("metrics", "predictions", "prediction_shards", "analysis"),
+    "reports": ("metrics", "predictions", "prediction_shards", "analysis", "escaping"),
     "comparison": (
         "reports",  # pages
         "analysis",
@@ -92,6 +93,7 @@ JAX_FREE = (
     "predictions.py",
     "prediction_shards/",
     "equations.py",
+    "escaping.py",
 )
 EXCEPT = ("data/augment.py",)
 

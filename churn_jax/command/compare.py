@@ -1,6 +1,7 @@
 """`churn-jax compare OLD NEW`: what an update changes, and whether it may."""
 
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from churn_jax.comparison.gates.conditions import closest
 from churn_jax.comparison.reading.contents import ENDINGS
 from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.versions.versions_result import VersionsResult
+from churn_jax.escaping import printable
 from churn_jax.predictions import replace_file
 
 __all__ = ["compare"]
@@ -49,7 +51,7 @@ def compare(argv: Sequence[str]) -> int:
     if arguments.markdown:
         written.append(_write_markdown(result, arguments.markdown))
     if written:
-        print(f"\nWritten: {', '.join(map(str, written))}")
+        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     return 0 if result.passed else 1
 
 
@@ -57,7 +59,10 @@ def _check_outputs(arguments: Arguments) -> None:
     """Refuses, before the work, to write over what is read, or twice to one file."""
     read = [getattr(arguments, name) for name in _READ]
     read += [arguments.gate.gates, arguments.reading.class_map]
-    taken = {Path(path).resolve(): "what is read" for path in read if path is not None}
+    # `Path.resolve` raises for a loop of links; opening the file then says so.
+    taken = {
+        os.path.realpath(path): "what is read" for path in read if path is not None
+    }
     for name in _WRITTEN:
         path = getattr(arguments, name)
         if path is None:
@@ -69,10 +74,10 @@ def _check_outputs(arguments: Arguments) -> None:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )
-        if path.resolve() in taken:
-            what = taken[path.resolve()]
+        if os.path.realpath(path) in taken:
+            what = taken[os.path.realpath(path)]
             raise ValueError(f"--{name}: {path} would write over {what}; name another")
-        taken[path.resolve()] = f"the file of --{name}"
+        taken[os.path.realpath(path)] = f"the file of --{name}"
 
 
 def _check_options(argv: Sequence[str]) -> None:

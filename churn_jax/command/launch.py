@@ -5,14 +5,24 @@ All must be given the same study; anything else is refused before it is trained.
 """
 
 import dataclasses
+import logging
 import os
 import sys
-import urllib.request
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Launch", "cluster_of", "connect", "ending_at_once", "wait_for_all"]
+from churn_jax.escaping import printable
+
+__all__ = [
+    "Launch",
+    "cluster_of",
+    "connect",
+    "ending_at_once",
+    "has_tpu",
+    "wait_for_all",
+]
 
 _METADATA = (
     "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
@@ -77,10 +87,17 @@ def _number(found, *names: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def has_tpu() -> bool:
+    """Whether this machine has TPU chips."""
+    return any(Path(chip).exists() for chip in _CHIPS)
+
+
 def _several_tpu_hosts() -> bool:
     """Whether this machine has TPU chips and its metadata names several hosts."""
-    if "TPU_SKIP_MDS_QUERY" in os.environ or not any(Path(c).exists() for c in _CHIPS):
+    if "TPU_SKIP_MDS_QUERY" in os.environ or not has_tpu():
         return False
+    import urllib.request
+
     request = urllib.request.Request(_METADATA, headers={"Metadata-Flavor": "Google"})
     try:
         with urllib.request.urlopen(request, timeout=2) as answer:
@@ -179,16 +196,19 @@ def ending_at_once() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if jax.process_count() == 1 or os.environ.get("CHURN_JAX_TRACEBACK"):
+        if jax.process_count() == 1:
             raise
-        said = " ".join(str(error).split())
+        if logging.getLogger("churn_jax").isEnabledFor(logging.DEBUG):
+            traceback.print_exc()
+        said = str(error)
         lost = any(word in said for word in _LOST)
         if lost:
             said = (
                 f"another process was lost ({said[:160]}); what was finished before is "
                 "kept, and the same command on every host goes on"
             )
-        print(f"churn-jax: process {jax.process_index()}: {said}", file=sys.stderr)
+        said = f"churn-jax: process {jax.process_index()}: {printable(said)}"
+        print(said, file=sys.stderr)
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(2)

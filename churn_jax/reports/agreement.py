@@ -6,11 +6,10 @@ mean is worth no more than one of them. So every report says how much they diffe
 
 import dataclasses
 from collections.abc import Callable
-from html import escape
 
 from rich.table import Table
-from rich.text import Text
 
+from churn_jax.escaping import escape, terminal_text
 from churn_jax.reports.cells import number, percent
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.members import Agreement
@@ -95,9 +94,9 @@ def html_section(report: Report) -> str:
 
 def terminal_table(found: MembersTable) -> Table:
     """The table of a terminal."""
-    table = Table(title="Members", caption=Text(" ".join(found.sentences)))
+    table = Table(title="Members", caption=terminal_text(" ".join(found.sentences)))
     for i, head in enumerate(found.heads):
         table.add_column(head, justify="right" if i else "left")
     for cells in found.rows:
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(terminal_text, cells))
     return table

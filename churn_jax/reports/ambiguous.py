@@ -2,10 +2,10 @@
 
 import dataclasses
 import math
-from html import escape
 
 import numpy as np
 
+from churn_jax.escaping import escape
 from churn_jax.reports.examples import load_examples, png_data_uri
 from churn_jax.reports.figure import COLOURS, drawing, legend, short_label
 from churn_jax.reports.page import scrolling_table

@@ -10,9 +10,9 @@ number reaches a published one: a printed number is context, not a target.
 import dataclasses
 import math
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
+from churn_jax.escaping import escape
 from churn_jax.reports.artefacts import MethodInfo, StudyInfo
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.factors import network, training

@@ -3,14 +3,13 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
-from rich.text import Text
 
+from churn_jax.escaping import escape, markdown_text, terminal_text
 from churn_jax.predictions import replace_file
 from churn_jax.reports import displacement_plots as plots
 from churn_jax.reports.artefacts import read_study
@@ -187,20 +186,14 @@ def _page(report: DisplacementReport, command: str) -> str:
 
 
 def _markdown(report: DisplacementReport) -> str:
-    lines = [f"# {_escaped(_title(report))}", ""]
-    lines += [f"{_escaped(text)}\n" for text in (*report.remarks, *texts(report))]
+    lines = [f"# {markdown_text(_title(report))}", ""]
+    lines += [f"{markdown_text(text)}\n" for text in (*report.remarks, *texts(report))]
     for caption, (heads, rows) in tables(report).items():
-        lines += ["", _escaped(caption), ""]
+        lines += ["", markdown_text(caption), ""]
         lines.append("| " + " | ".join(heads) + " |")
         lines.append("|:--|" + "--:|" * (len(heads) - 1))
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
+        lines += ["| " + " | ".join(map(markdown_text, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    for character in "\\|<*_`[~":
-        text = text.replace(character, "\\" + character)
-    return " ".join(text.split())
 
 
 def _numbers(report: DisplacementReport) -> dict:
@@ -265,11 +258,11 @@ def print_displacement(
     """
     console = console or Console()
     for remark in report.remarks:
-        console.print(Text(remark, style="yellow"))
+        console.print(terminal_text(remark, style="yellow"))
     for caption, (heads, rows) in tables(report).items():
-        shown = RichTable(title=Text(caption))
+        shown = RichTable(title=terminal_text(caption))
         for i, head in enumerate(heads):
             shown.add_column(head, justify="right" if i else "left")
         for cells in rows:
-            shown.add_row(*map(Text, cells))
+            shown.add_row(*map(terminal_text, cells))
         console.print(shown)

@@ -1,13 +1,12 @@
 """Page, Markdown and terminal tables of `churn-jax diversity`."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
-from rich.text import Text
 
+from churn_jax.escaping import escape, markdown_text, terminal_text
 from churn_jax.predictions import replace_file
 from churn_jax.reports.artefacts import ReportError, StudyInfo, read_study
 from churn_jax.reports.diversity_record import FOLDER, SECTIONS, SectionRecord
@@ -114,23 +113,17 @@ def _html(section: Section) -> str:
 
 
 def _markdown(study: StudyInfo, sections: Sequence[Section]) -> str:
-    lines = [f"# {_escaped(_title(study))}"]
+    lines = [f"# {markdown_text(_title(study))}"]
     for section in sections:
-        lines += ["", f"## {_escaped(section.title)}", ""]
-        lines.append(" ".join(map(_escaped, section.text)))
+        lines += ["", f"## {markdown_text(section.title)}", ""]
+        lines.append(" ".join(map(markdown_text, section.text)))
         for caption, table in section.tables.items():
-            lines += ["", _escaped(caption), ""]
-            lines.append("| " + " | ".join(map(_escaped, table.heads)) + " |")
+            lines += ["", markdown_text(caption), ""]
+            lines.append("| " + " | ".join(map(markdown_text, table.heads)) + " |")
             lines.append("|:--|" + "--:|" * (len(table.heads) - 1))
             for row in table.rows:
-                lines.append("| " + " | ".join(map(_escaped, row)) + " |")
+                lines.append("| " + " | ".join(map(markdown_text, row)) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    for character in "\\|<*_`[~":
-        text = text.replace(character, "\\" + character)
-    return " ".join(text.split())
 
 
 def print_diversity(run_dir, console: Console | None = None) -> None:
@@ -144,9 +137,11 @@ def print_diversity(run_dir, console: Console | None = None) -> None:
     _, sections = collect_diversity(run_dir, draw=False)
     for section in sections:
         for caption, table in section.tables.items():
-            shown = RichTable(title=Text(section.title), caption=Text(caption))
+            shown = RichTable(
+                title=terminal_text(section.title), caption=terminal_text(caption)
+            )
             for i, head in enumerate(table.heads):
                 shown.add_column(head, justify="right" if i else "left")
             for cells in table.rows:
-                shown.add_row(*map(Text, cells))
+                shown.add_row(*map(terminal_text, cells))
             console.print(shown)

@@ -6,13 +6,14 @@ is told apart by colour alone. Text and axes take the colour of the surrounding 
 when a figure is drawn, not when this module is.
 """
 
-import html
 import io
 import re
 import warnings
 from contextlib import contextmanager
 
 import numpy as np
+
+from churn_jax.escaping import escape
 
 __all__ = [
     "COLOURS",
@@ -129,7 +130,7 @@ def _inline(svg: str, description: str) -> str:
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" '
         f'xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{html.escape(description)}">'
+        f'role="img" aria-label="{escape(description)}">'
     )
     svg = re.sub(r"<svg\b[^>]*>", lambda _: opening, svg, count=1)
     return svg.replace(INK, "currentColor")

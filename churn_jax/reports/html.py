@@ -3,9 +3,9 @@
 No scripts, no fonts, no images from elsewhere. Whatever comes from a file is escaped.
 """
 
-from html import escape
 from pathlib import Path
 
+from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports import (
     agreement,

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
+from churn_jax.escaping import escape
 from churn_jax.reports.style import STYLE
 
 __all__ = [

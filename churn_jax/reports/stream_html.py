@@ -1,7 +1,6 @@
 """`report.html`, `table.md` and `table.csv` of a stream study."""
 
-from html import escape
-
+from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports import stream_plots
 from churn_jax.reports.page import (

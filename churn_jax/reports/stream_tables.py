@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.escaping import markdown_text, printable, terminal_text
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.stream import StreamReport, StreamRow
 from churn_jax.reports.stream_beside import stream_beside
@@ -166,44 +167,38 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
 
 def markdown_stream(report: StreamReport) -> str:
     """The study as a Markdown page: tables, verdicts, remarks, the paper's numbers."""
-    lines = [f"# {_markdown(report.study.title)}"]
+    lines = [f"# {markdown_text(report.study.title)}"]
     for part in report.parts:
         lines += ["", f"## {PART_TITLES[part]}", ""]
         lines.append("| " + " | ".join(c.header for c in COLUMNS) + " |")
         lines.append("|:--|" + "--:|" * (len(COLUMNS) - 1))
         for row in report.rows:
             if part in row.numbers:
-                cells = (_markdown(column.cell(row, part)) for column in COLUMNS)
+                cells = (markdown_text(column.cell(row, part)) for column in COLUMNS)
                 lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", _markdown(caption(report))] if report.rows else []
+    lines += ["", markdown_text(caption(report))] if report.rows else []
     if said := [row for row in report.rows if verdict(row)]:
         lines += ["", "Over the stream:", ""]
         lines += [
-            f"* **{_markdown(row.info.label)}**: {_markdown(verdict(row))}"
+            f"* **{markdown_text(row.info.label)}**: {markdown_text(verdict(row))}"
             for row in said
         ]
     if report.remarks:
-        lines += ["", *(f"* {_markdown(remark)}" for remark in report.remarks)]
+        lines += ["", *(f"* {markdown_text(remark)}" for remark in report.remarks)]
     if found := stream_beside(report):
         lines += ["", "## Beside the paper", ""]
         lines.append("| " + " | ".join(found.heads) + " |")
         lines.append("|:--|" + "--:|" * (len(found.heads) - 1))
         lines += [
-            "| " + " | ".join(_markdown(cell) for cell in cells) + " |"
+            "| " + " | ".join(markdown_text(cell) for cell in cells) + " |"
             for cells in found.rows
         ]
-        lines += ["", _markdown(found.caption), ""]
+        lines += ["", markdown_text(found.caption), ""]
         lines += [
-            f"{i}. Doubtful: {_markdown(note)}."
+            f"{i}. Doubtful: {markdown_text(note)}."
             for i, note in enumerate(found.notes, 1)
         ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown(text: str) -> str:
-    for character in "\\|<*_`[":
-        text = text.replace(character, "\\" + character)
-    return " ".join(text.split())
 
 
 def csv_stream(report: StreamReport) -> str:
@@ -287,18 +282,24 @@ def print_stream(report: StreamReport, console: Console | None = None) -> None:
     for part in report.parts:
         last = part == report.parts[-1]
         table = Table(
-            title=Text(f"{report.study.title}: {PART_TITLES[part]}"),
-            caption=Text(caption(report)) if last else None,
+            title=terminal_text(f"{report.study.title}: {PART_TITLES[part]}"),
+            caption=terminal_text(caption(report)) if last else None,
         )
         for column in columns:
             first = column is COLUMNS[0]
             table.add_column(column.header, justify="left" if first else "right")
         for row in report.rows:
             if part in row.numbers:
-                table.add_row(*(Text(column.cell(row, part)) for column in columns))
+                table.add_row(
+                    *(terminal_text(column.cell(row, part)) for column in columns)
+                )
         console.print(table)
     for row in report.rows:
         if said := verdict(row):
-            console.print(Text.assemble((row.info.label, "bold"), ": ", said))
+            console.print(
+                Text.assemble(
+                    (printable(row.info.label), "bold"), ": ", printable(said)
+                )
+            )
     for remark in report.remarks:
-        console.print(Text(remark, style="yellow"))
+        console.print(terminal_text(remark, style="yellow"))

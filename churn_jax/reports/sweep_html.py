@@ -1,8 +1,8 @@
 """`report.html`, tables and PNG figures of a sweep."""
 
 from collections.abc import Sequence
-from html import escape
 
+from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports.page import (
     figures_section,

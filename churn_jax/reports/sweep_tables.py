@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from churn_jax.escaping import markdown_text, terminal_text
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns
 from churn_jax.reports.report import SETS
@@ -112,18 +112,20 @@ def _cells(result: SweepResult, point: PointResult, split: str) -> list[str]:
 
 def markdown_sweep(result: SweepResult) -> str:
     """Choices and one table per axis and split, as a Markdown page."""
-    lines = [f"# {_escaped(result.title)}", ""]
-    lines += [f"* {_escaped(choice_sentence(result, axis))}" for axis in result.axes]
-    lines += [f"* {_escaped(remark)}" for remark in remarks(result)]
-    lines += ["", _escaped(caption(result))]
+    lines = [f"# {markdown_text(result.title)}", ""]
+    lines += [
+        f"* {markdown_text(choice_sentence(result, axis))}" for axis in result.axes
+    ]
+    lines += [f"* {markdown_text(remark)}" for remark in remarks(result)]
+    lines += ["", markdown_text(caption(result))]
     for axis in result.axes:
         for split in SPLITS:
-            lines += ["", f"## {_escaped(axis.title)}, {split}", ""]
+            lines += ["", f"## {markdown_text(axis.title)}, {split}", ""]
             heads = [axis.field, "", *(q.heading for q in quantities(result))]
             lines.append("| " + " | ".join(heads) + " |")
             lines.append("|" + "--:|" + ":-:|" + "--:|" * (len(heads) - 2))
             for mark, (label, *cells) in rows(result, axis, split):
-                cells = map(_escaped, (label, mark, *cells))
+                cells = map(markdown_text, (label, mark, *cells))
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -141,12 +143,6 @@ def remarks(result: SweepResult) -> list[str]:
         if point.missing:
             out.append(f"{point.name} has no numbers: {point.missing}.")
     return out
-
-
-def _escaped(text: str) -> str:
-    for character in "\\|<*_`[~":
-        text = text.replace(character, "\\" + character)
-    return " ".join(text.split())
 
 
 def csv_sweep(result: SweepResult) -> str:
@@ -215,18 +211,21 @@ def print_sweep(result: SweepResult, console: Console | None = None) -> None:
     for axis in result.axes:
         for split in SPLITS if wide else SPLITS[:1]:
             columns = quantities(result)[: None if wide else 2]
-            table = Table(title=Text(f"{axis.title}, {split}"))
+            table = Table(title=terminal_text(f"{axis.title}, {split}"))
             table.add_column(axis.field, justify="right")
             table.add_column("")
             for quantity in columns:
                 table.add_column(quantity.heading, justify="right")
             for mark, (label, *cells) in rows(result, axis, split):
                 table.add_row(
-                    *(Text(cell) for cell in (label, mark, *cells[: len(columns)]))
+                    *(
+                        terminal_text(cell)
+                        for cell in (label, mark, *cells[: len(columns)])
+                    )
                 )
             console.print(table)
-    console.print(Text(caption(result), style="dim"))
+    console.print(terminal_text(caption(result), style="dim"))
     for axis in result.axes:
-        console.print(Text(choice_sentence(result, axis)))
+        console.print(terminal_text(choice_sentence(result, axis)))
     for remark in remarks(result):
-        console.print(Text(remark, style="yellow"))
+        console.print(terminal_text(remark, style="yellow"))

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.escaping import markdown_text, printable, terminal_text
 from churn_jax.reports import updates_tables
 from churn_jax.reports.agreement import members_table, terminal_table
 from churn_jax.reports.artefacts import MethodInfo
@@ -31,7 +32,6 @@ __all__ = [
     "columns",
     "csv_table",
     "markdown_table",
-    "markdown_text",
     "print_report",
 ]
 
@@ -195,13 +195,6 @@ def beside_lines(found: Beside, first: str = "Method") -> list[str]:
 _KINDS = ("paper", "measured")
 
 
-def markdown_text(text: str) -> str:
-    """Text that is no markup, on one line."""
-    for character in "\\|<*_`[":
-        text = text.replace(character, "\\" + character)
-    return " ".join(text.split())
-
-
 # Fields of a `Comparison` that the CSV has; the last one on request.
 _COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
 
@@ -310,11 +303,13 @@ def print_report(report: Report, console: Console | None = None) -> None:
     console = console or Console()
     wide = console.width >= 150
     shown = [c for c in columns(report) if wide or c.narrow]
-    table = Table(title=Text(report.study.title), caption=Text(report.caption))
+    table = Table(
+        title=terminal_text(report.study.title), caption=terminal_text(report.caption)
+    )
     for i, column in enumerate(shown):
         table.add_column(column.header, justify="right" if i else "left")
     for row in report.rows:
-        table.add_row(*(Text(column.cell(row)) for column in shown))
+        table.add_row(*(terminal_text(column.cell(row)) for column in shown))
     console.print(table)
     if found := members_table(report):
         console.print(terminal_table(found))
@@ -322,10 +317,14 @@ def print_report(report: Report, console: Console | None = None) -> None:
         console.print(updates_tables.terminal_table(report.updates, wide))
     for row in report.rows:
         if row.verdict:
-            console.print(Text.assemble((row.info.label, "bold"), ": ", row.verdict))
+            console.print(
+                Text.assemble(
+                    (printable(row.info.label), "bold"), ": ", printable(row.verdict)
+                )
+            )
     for remark in report.remarks:
-        console.print(Text(remark, style="yellow"))
+        console.print(terminal_text(remark, style="yellow"))
     for sentence in report.context:
-        console.print(Text(sentence))
+        console.print(terminal_text(sentence))
     if page := report.files.get("report.html"):
-        console.print(Text(f"Report: {page}"))
+        console.print(terminal_text(f"Report: {page}"))

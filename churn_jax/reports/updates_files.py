@@ -5,8 +5,9 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
+from churn_jax.escaping import markdown_text
 from churn_jax.reports.report import Report
-from churn_jax.reports.tables import beside_lines, markdown_text
+from churn_jax.reports.tables import beside_lines
 from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
 from churn_jax.reports.updates_tables import (
     beside_updates,

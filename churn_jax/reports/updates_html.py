@@ -1,7 +1,6 @@
 """The section "Updates" of the page."""
 
-from html import escape
-
+from churn_jax.escaping import escape
 from churn_jax.reports import updates_plots
 from churn_jax.reports.beside import html_table
 from churn_jax.reports.page import scrolling_table

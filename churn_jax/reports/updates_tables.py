@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text
 
+from churn_jax.escaping import terminal_text
 from churn_jax.reports.beside import (
     Beside,
     BesideRow,
@@ -133,14 +133,14 @@ def _cells(lines) -> tuple[tuple[str, ...], ...]:
 
 
 def terminal_table(updates: Updates, wide: bool) -> Table:
-    """The rates for a terminal, with the updates that are left out below."""
+    """The rates for a terminal_text, with the updates that are left out below."""
     heads, rows = update_rows(updates, narrow=not wide)
     lines = (*sentences(updates), *updates.remarks)
-    found = Table(title="Updates", caption=Text(" ".join(lines)))
+    found = Table(title="Updates", caption=terminal_text(" ".join(lines)))
     for i, head in enumerate(heads):
         found.add_column(head, justify="right" if i else "left")
     for cells in rows:
-        found.add_row(*map(Text, cells))
+        found.add_row(*map(terminal_text, cells))
     return found
 
 

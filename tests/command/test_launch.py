@@ -68,7 +68,7 @@ def test_a_tpu_vm_asks_its_metadata(monkeypatch, tmp_path, answer, several):
 
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
     monkeypatch.setattr(launch, "_CHIPS", (str(tmp_path),))
-    monkeypatch.setattr(launch.urllib.request, "urlopen", lambda *a, **k: Answer())
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: Answer())
     assert launch._several_tpu_hosts() is several
 
 
@@ -77,7 +77,7 @@ def test_without_chips_nobody_is_asked(monkeypatch, tmp_path):
         raise AssertionError("asked")
 
     monkeypatch.setattr(launch, "_CHIPS", (str(tmp_path / "none"),))
-    monkeypatch.setattr(launch.urllib.request, "urlopen", asked)
+    monkeypatch.setattr("urllib.request.urlopen", asked)
     assert launch._several_tpu_hosts() is False
 
 

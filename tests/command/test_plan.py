@@ -60,7 +60,6 @@ def without_compiler(monkeypatch):
 def test_bad_input_is_one_sentence_and_exit_code_two(
     words, said, capsys, monkeypatch, request
 ):
-    monkeypatch.delenv("CHURN_JAX_TRACEBACK", raising=False)
     monkeypatch.setattr(planning, "check_compiler", lambda: None)
     assert main(["plan", *words.split()]) == 2
     sentence = capsys.readouterr().err.splitlines()[-1]

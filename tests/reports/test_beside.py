@@ -55,7 +55,7 @@ def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
     assert page.count('<em class="doubt">doubtful [1]</em>') == 2
     markdown = seeds.files["table.md"].read_text()
     assert markdown.count(note) == 1
-    assert "11.08 ± 0.10 doubtful \\[1]" in markdown
+    assert "11.08 ± 0.10 doubtful \\[1\\]" in markdown
     assert "Published numbers are context, not targets." in markdown
     rows = list(csv.DictReader(io.StringIO(seeds.files["table.csv"].read_text())))
     by_name = {row["method"]: row for row in rows}

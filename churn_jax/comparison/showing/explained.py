@@ -1,10 +1,9 @@
 """What the words on a comparison's page mean."""
 
-from html import escape
-
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.showing.wording import level_text
+from churn_jax.escaping import escape
 
 __all__ = ["glossary"]
 

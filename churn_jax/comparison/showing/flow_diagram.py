@@ -4,10 +4,10 @@ import dataclasses
 import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 
 from churn_jax.comparison.result import Flow
 from churn_jax.comparison.showing.wording import count_text
+from churn_jax.escaping import escape
 
 __all__ = ["flow_diagram", "mean_count", "short_name"]
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from churn_jax.comparison.result import Group, Interval
 from churn_jax.comparison.showing.sorting import (
@@ -21,6 +20,7 @@ from churn_jax.comparison.showing.wording import (
     share_text,
     value_text,
 )
+from churn_jax.escaping import escape
 
 __all__ = ["groups_section"]
 

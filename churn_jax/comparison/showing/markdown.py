@@ -1,6 +1,5 @@
 """A comparison as Markdown, for a comment on a pull request."""
 
-import re
 from collections.abc import Sequence
 
 from churn_jax.comparison.result import CompareResult
@@ -13,9 +12,10 @@ from churn_jax.comparison.showing.overview import (
     title,
 )
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
-from churn_jax.comparison.showing.wording import level_text, printable
+from churn_jax.comparison.showing.wording import level_text
+from churn_jax.escaping import markdown_text
 
-__all__ = ["escaped", "markdown"]
+__all__ = ["markdown"]
 
 _REGRESSIONS = 10
 
@@ -30,12 +30,16 @@ def markdown(result: CompareResult) -> str:
         A heading, the gates one per line, sentences, tables, and the largest
         regressions folded away. Names from files are no markup and mention nobody.
     """
-    lines = [f"### {escaped(title(result))}", "", escaped(about(result)) + "."]
+    lines = [
+        f"### {markdown_text(title(result))}",
+        "",
+        markdown_text(about(result)) + ".",
+    ]
     if result.gates:
-        lines += ["", f"**{escaped(gate_sentence(result))}**", ""]
-        lines += [f"* {escaped(outcome.line)}" for outcome in result.gates]
-    lines += ["", *(f"* {escaped(sentence)}" for sentence in sentences(result))]
-    lines += [f"* Note: {escaped(note)}" for note in result.notes]
+        lines += ["", f"**{markdown_text(gate_sentence(result))}**", ""]
+        lines += [f"* {markdown_text(outcome.line)}" for outcome in result.gates]
+    lines += ["", *(f"* {markdown_text(sentence)}" for sentence in sentences(result))]
+    lines += [f"* Note: {markdown_text(note)}" for note in result.notes]
     if changed := changed_rows(result):
         rows = [
             (row.heading, _cell(row.old), _cell(row.new), _cell(row.change), row.word)
@@ -51,18 +55,6 @@ def markdown(result: CompareResult) -> str:
     return "\n".join(lines + _regressions(result)) + "\n"
 
 
-def escaped(text: str) -> str:
-    r"""Text that is no markup, on one line.
-
-    Example:
-        >>> print(escaped("a|b `c` *d* <e>"))
-        a\|b \`c\` \*d\* \<e\>
-    """
-    text = re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", printable(text))
-    text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
-    return re.sub(r"([@#])(?=\w)", "\\1\N{ZERO WIDTH SPACE}", text)  # no mention
-
-
 def _cell(cell: Cell) -> str:
     return f"{cell.value} ({cell.ends})" if cell.ends else cell.value
 
@@ -72,7 +64,7 @@ def _table(
 ) -> list[str]:
     """Lines of a table; `sides` has l for a column to the left, r to the right."""
     line = "|" + "|".join({"l": ":--", "r": "--:"}[side] for side in sides) + "|"
-    body = ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    body = ["| " + " | ".join(map(markdown_text, row)) + " |" for row in rows]
     return ["", "| " + " | ".join(heads) + " |", line, *body]
 
 

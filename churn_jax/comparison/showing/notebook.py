@@ -1,10 +1,9 @@
 """What a notebook shows of a comparison."""
 
-from html import escape
-
 from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.showing.page_tables import update_table, versions_table
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
+from churn_jax.escaping import escape
 
 __all__ = ["notebook_html"]
 

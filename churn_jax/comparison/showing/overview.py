@@ -10,10 +10,10 @@ from churn_jax.comparison.showing.wording import (
     count_text,
     has_range,
     judgement,
-    printable,
     range_text,
     value_text,
 )
+from churn_jax.escaping import printable
 
 __all__ = [
     "Cell",

@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from churn_jax.comparison.showing.page_tables import (
 from churn_jax.comparison.showing.sorting import SCRIPT
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
 from churn_jax.comparison.showing.wording import count_text, level_text
+from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports.page import facts_table, header, page
 

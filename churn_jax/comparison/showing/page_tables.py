@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from churn_jax.comparison.quantities import QUANTITIES, Quantity
 from churn_jax.comparison.result import (
@@ -28,6 +27,7 @@ from churn_jax.comparison.showing.wording import (
     share_text,
     value_text,
 )
+from churn_jax.escaping import escape
 
 __all__ = [
     "flow_table",

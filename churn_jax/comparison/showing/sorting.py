@@ -3,8 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Literal
+
+from churn_jax.escaping import escape
 
 __all__ = ["SCRIPT", "Cell", "Column", "number", "sortable_table", "word"]
 

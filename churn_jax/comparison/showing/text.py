@@ -27,11 +27,11 @@ from churn_jax.comparison.showing.wording import (
     count_text,
     level_text,
     p_text,
-    printable,
     range_text,
     share_text,
     value_text,
 )
+from churn_jax.escaping import printable
 
 __all__ = ["markdown", "plain_text", "print_result"]
 

@@ -10,11 +10,11 @@ from churn_jax.comparison.showing.wording import (
     judgement,
     level_text,
     p_text,
-    printable,
     range_text,
     value_text,
     with_range,
 )
+from churn_jax.escaping import printable
 
 __all__ = ["gate_sentence", "sentences"]
 

@@ -14,7 +14,6 @@ __all__ = [
     "judgement",
     "level_text",
     "p_text",
-    "printable",
     "range_text",
     "share_text",
     "value_text",
@@ -147,16 +146,6 @@ def count_text(count: float) -> str:
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
-
-
-def printable(text: str) -> str:
-    r"""A name from a file without characters that steer a terminal or end a line.
-
-    Example:
-        >>> printable("cat\x1b[2J dog\n")
-        'cat [2J dog'
-    """
-    return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:

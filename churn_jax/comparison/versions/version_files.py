@@ -73,11 +73,11 @@ def find_versions(
         )
     rows = _rows_of_study(folder)
     inside = folder / "methods" if rows is not None else folder
-    given = {path.resolve() for path in used}
+    given = set(map(os.path.realpath, used))  # `Path.resolve` raises for link loops
     found: dict[str, Path] = {}
     beside: dict[str, Path] = {}
     for entry in sorted(inside.iterdir()):
-        if entry.name.startswith(".") or entry.resolve() in given:
+        if entry.name.startswith(".") or os.path.realpath(entry) in given:
             continue
         path = _predictions_of(entry)
         if path is None:

@@ -3,7 +3,6 @@
 import datetime
 import os
 import platform
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +35,7 @@ from churn_jax.comparison.versions.versions_tables import (
     versions_gate_sentence,
     versions_sentences,
 )
+from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports.page import facts_table, header, page
 

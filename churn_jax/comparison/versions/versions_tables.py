@@ -14,13 +14,13 @@ from churn_jax.comparison.showing.wording import (
     count_text,
     level_text,
     p_text,
-    printable,
     range_text,
     share_text,
     value_text,
     with_range,
 )
 from churn_jax.comparison.versions.versions_result import VersionsResult
+from churn_jax.escaping import printable
 
 __all__ = [
     "VersionsTable",

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.comparison.showing.overview import title
-from churn_jax.comparison.showing.wording import count_text, printable
+from churn_jax.comparison.showing.wording import count_text
 from churn_jax.comparison.versions.versions_result import VersionsResult
 from churn_jax.comparison.versions.versions_tables import (
     VersionsTable,
@@ -19,6 +19,7 @@ from churn_jax.comparison.versions.versions_tables import (
     versions_gate_sentence,
     versions_sentences,
 )
+from churn_jax.escaping import printable
 
 __all__ = ["plain_versions", "print_versions"]
 

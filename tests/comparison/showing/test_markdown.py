@@ -3,8 +3,9 @@ import re
 
 import pytest
 
-from churn_jax.comparison.showing.markdown import escaped, markdown
+from churn_jax.comparison.showing.markdown import markdown
 from churn_jax.comparison.showing.verdict import sentences
+from churn_jax.escaping import markdown_text
 from tests.comparison.results import fake_result
 
 
@@ -32,7 +33,7 @@ def test_tables_are_rectangular_and_have_every_number(labelled):
     assert ("| Accuracy |" in text) == labelled
     assert "| Churn | 6.3 % | 5.3 to 7.4 % |" in text
     for sentence in sentences(result):
-        assert f"* {escaped(sentence)}\n" in text
+        assert f"* {markdown_text(sentence)}\n" in text
 
 
 def test_gates_come_first():
@@ -40,7 +41,9 @@ def test_gates_come_first():
     text = markdown(result)
     assert "**FAILED: 1 of 2 gates does not hold.**" in text
     for outcome in result.gates:
-        assert text.index(escaped(outcome.line)) < text.index("The update changes")
+        assert text.index(markdown_text(outcome.line)) < text.index(
+            "The update changes"
+        )
     assert "FAIL" not in markdown(dataclasses.replace(result, gates=()))
 
 
@@ -69,4 +72,4 @@ def test_names_from_files_are_no_markup():
     ],
 )
 def test_what_is_escaped(text, expected):
-    assert escaped(text) == expected
+    assert markdown_text(text) == expected

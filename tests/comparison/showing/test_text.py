@@ -8,7 +8,8 @@ from rich.console import Console
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.showing.text import plain_text, print_result
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
-from churn_jax.comparison.showing.wording import printable, value_text
+from churn_jax.comparison.showing.wording import value_text
+from churn_jax.escaping import printable
 from tests.comparison.results import fake_result
 
 HEADINGS = (

@@ -8,7 +8,6 @@ from churn_jax.comparison.showing.wording import (
     judgement,
     level_text,
     p_text,
-    printable,
     range_text,
     share_text,
     value_text,
@@ -86,8 +85,3 @@ def test_counts_and_shares():
 )
 def test_a_change_counts_where_its_interval_leaves_zero_out(name, low, high, word):
     assert judgement(name, Interval((low + high) / 2, low, high)) == word
-
-
-def test_names_cannot_steer_a_terminal():
-    assert printable("a\x1b[31mb\r\n\tc\u202ed\u200be") == "a [31mb   c d e"
-    assert printable("naïve 猫 🐈") == "naïve 猫 🐈"

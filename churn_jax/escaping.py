@@ -1,0 +1,71 @@
+r"""Text from outside (ids, names, file names, errors), made safe to show.
+
+Every writer of text for people passes it through one of these functions, for a
+terminal, a CI log, Markdown or HTML. Files for programs keep names exactly: JSON
+escapes them itself, and CSV holds them as they are, so a spreadsheet may take a name
+that starts with `=` for a formula.
+"""
+
+import html
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["escape", "markdown_text", "printable", "terminal_text"]
+
+
+def printable(text: str) -> str:
+    r"""Text on one line that steers neither a terminal nor a CI runner.
+
+    Control characters, line ends, direction overrides and lone surrogates become
+    spaces. `::` and `##[` are taken apart wherever they stand, because a table may
+    break a line in front of them: GitHub and Azure take them for workflow commands.
+
+    Example:
+        >>> printable("cat\x1b[2J dog\n::error::no")
+        'cat [2J dog : :error: :no'
+    """
+    text = _without_controls(text, keep="").strip()
+    return re.sub(r"#(?=#(\[|vso\[))", "# ", re.sub(":(?=:)", ": ", text))
+
+
+def terminal_text(text: str, style: str = "") -> "Text":
+    """Printable text for a console of rich, which reads no markup in it."""
+    from rich.text import Text
+
+    return Text(printable(text), style)
+
+
+def markdown_text(text: str) -> str:
+    r"""Printable text that is no Markdown and mentions nobody on GitHub.
+
+    Example:
+        >>> print(markdown_text("a|b `c` *d* <e>"))
+        a\|b \`c\` \*d\* \<e\>
+    """
+    text = re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", printable(text))
+    text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
+    return re.sub(r"([@#])(?=\w)", "\\1\N{ZERO WIDTH SPACE}", text)  # no mention
+
+
+def escape(text: str) -> str:
+    r"""Text for HTML, without control characters or direction overrides.
+
+    Example:
+        >>> escape("<b>\x1b[2J\u202e & co")
+        '&lt;b&gt; [2J  &amp; co'
+    """
+    return html.escape(_without_controls(text, keep="\n\t"))
+
+
+def _without_controls(text: str, *, keep: str) -> str:
+    """Spaces of all kinds stay: they are not printable, but harmless."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else " "
+        for c in text
+    )
