@@ -28,6 +28,8 @@ class Side:
         label_names: names of the classes, where `labels` are places in these names and
             no class numbers.
         runs: the numbers of the runs in `values`, without those that stopped early.
+        index: whether the ids are only the index of a data frame, which may say no more
+            than the order of the rows.
         notes: sentences about how the file was read that a user should know.
     """
 
@@ -39,6 +41,7 @@ class Side:
     labels: np.ndarray | None = None
     label_names: tuple[str, ...] | None = None
     runs: tuple[int, ...] = (0,)
+    index: bool = False
     notes: tuple[str, ...] = ()
 
     @property

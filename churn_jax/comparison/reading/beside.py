@@ -23,7 +23,7 @@ from churn_jax.comparison.reading.column_names import (
 )
 from churn_jax.comparison.reading.contents import Contents, as_array, read_contents
 from churn_jax.comparison.reading.found import array_class_names
-from churn_jax.comparison.reading.ids import as_ids, check_unique
+from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
 from churn_jax.predictions import PredictionsError, some
 
 __all__ = ["Beside", "read_ids", "read_labels", "read_slices"]
@@ -39,12 +39,14 @@ class Beside(NamedTuple):
         labels: class of every example, or None.
         slices: name of a grouping to `[N]` strings.
         left_out: columns that are no groupings, since they are called like predictions.
+        index: whether the ids are only the index of a data frame, as in `Side`.
     """
 
     ids: np.ndarray | None
     labels: ClassValues | None = None
     slices: Mapping[str, np.ndarray] = {}
     left_out: tuple[str, ...] = ()
+    index: bool = False
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -65,12 +67,17 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         array(['b', 'a'], dtype='<U1')
     """
     try:
-        contents = read_contents(given)
+        contents = read_contents(given, id_column=id_column)
+        columns = _columns(contents)
         if contents.array is not None:
             values = contents.array
         else:
-            columns = _columns(contents)
-            values = columns[_only(columns, ID, _if_there(id_column, columns), "id")]
+            id_column = _if_there(id_column, columns)
+            name = find_column(columns, ID, id_column, "id")
+            if name is None and contents.index is not None and len(columns) != 1:
+                values = contents.index
+            else:
+                values = columns[_only(columns, ID, id_column, "id")]
         ids = as_ids(values)
         check_unique(ids)
     except (PredictionsError, ArrayFileError) as error:
@@ -105,16 +112,17 @@ def read_labels(
     if isinstance(given, Mapping) and not _has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
     try:
-        contents = read_contents(given)
+        contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             ids, values, named = None, contents.array, None
+            id_name = None
         else:
             columns = _columns(contents)
             id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
             others = [name for name in columns if name != id_name]
             name = _only(others, LABEL, _if_there(label_column, others), "label")
             values, named = columns[name], _names_of_scores(columns)
-            ids = None if id_name is None else _unique_ids(columns[id_name])
+            ids = _ids(contents, id_name)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
@@ -134,7 +142,7 @@ def read_labels(
             labels = ClassValues(labels.numbers, named)
     except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'labels')}: {error}") from error
-    return Beside(ids, labels)
+    return Beside(ids, labels, index=ids is not None and id_name is None)
 
 
 def read_slices(given: Any, id_column: str | None = None) -> Beside:
@@ -162,12 +170,12 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
     if isinstance(given, Beside):
         return given
     try:
-        contents = read_contents(given)
+        contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
         columns = _columns(contents)
         id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
-        ids = None if id_name is None else _unique_ids(columns[id_name])
+        ids = _ids(contents, id_name)
         predictions = _prediction_columns(columns)
         slices = {
             name: _as_text(columns[name], name)
@@ -184,7 +192,8 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
             )
     except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
-    return Beside(ids, None, slices, tuple(n for n in columns if n in predictions))
+    left = tuple(name for name in columns if name in predictions)
+    return Beside(ids, None, slices, left, ids is not None and id_name is None)
 
 
 def _if_there(name: str | None, columns: Collection[str]) -> str | None:
@@ -215,8 +224,11 @@ def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) ->
     return found
 
 
-def _unique_ids(values: Any) -> np.ndarray:
-    ids = as_ids(values)
+def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
+    """The column of ids, or the index where there is no such column."""
+    if id_name is None:
+        return index_ids(contents.index)
+    ids = as_ids(_columns(contents)[id_name])
     check_unique(ids)
     return ids
 

@@ -13,6 +13,7 @@ from churn_jax.comparison.reading.table_file import (
     check_columns,
     read_csv,
     read_parquet,
+    split_index,
 )
 from churn_jax.prediction_shards import (
     INDEX,
@@ -36,12 +37,15 @@ class Contents:
         array: an array without a name.
         arrays: arrays by name.
         table: a `pyarrow.Table`.
+        index: `[N]` index of the data frame that the table is or was; None where it has
+            none.
         notes: sentences that a user should know.
     """
 
     array: np.ndarray | None = None
     arrays: Mapping[str, np.ndarray] | None = None
     table: Any = None
+    index: Any = None
     notes: tuple[str, ...] = ()
 
 
@@ -49,6 +53,7 @@ def read_contents(
     given: Any,
     numeric: Callable[[list[str]], Collection[str]] = lambda names: (),
     wanted: Callable[[list[str]], Collection[str]] = lambda names: names,
+    id_column: str | None = None,
 ) -> Contents:
     """Reads a file, or takes arrays and tables as they are.
 
@@ -57,6 +62,7 @@ def read_contents(
             (anything with `columns`), or what NumPy makes an array of.
         numeric: which columns of a `.csv` hold scores, from all its names.
         wanted: which columns of a `.parquet` to read, from all its names.
+        id_column: name that a user gives to the ids, which are no index then.
 
     Returns:
         `Contents`.
@@ -73,7 +79,7 @@ def read_contents(
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         try:
-            return _read_file(path, numeric, wanted)
+            found = _read_file(path, numeric, wanted, id_column)
         except (PredictionsError, ArrayFileError):
             raise
         except Exception as error:  # a damaged file may raise anything in a parser
@@ -81,6 +87,7 @@ def read_contents(
             if isinstance(error, UnicodeDecodeError):
                 why = "it is not in UTF-8"
             raise PredictionsError(f"cannot be read, {why}") from error
+        return found if found.table is None else _without_index(found, id_column)
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
     if isinstance(given, Mapping):
@@ -91,10 +98,12 @@ def read_contents(
             given.validate(full=True)
         except ValueError as error:
             raise PredictionsError(f"the table is damaged, {error}") from error
-        return Contents(table=given)
+        return _without_index(Contents(table=given), id_column)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         check_columns([str(name) for name in given.columns])
-        return Contents(table=as_table({str(n): given[n] for n in given.columns}))
+        table = as_table({str(name): given[name] for name in given.columns})
+        found = Contents(table=table, index=_frame_index(given))
+        return _without_index(found, id_column)
     return Contents(array=as_array(given, "the values"))
 
 
@@ -159,7 +168,22 @@ def as_table(given: Mapping[str, Any]) -> Any:
     return pa.table(columns)
 
 
-def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
+def _without_index(found: Contents, id_column: str | None) -> Contents:
+    """The index out of the columns of a table."""
+    table, index = split_index(found.table, id_column)
+    index = found.index if index is None else index
+    return dataclasses.replace(found, table=table, index=index)
+
+
+def _frame_index(frame: Any) -> Any:
+    """The index of a pandas data frame; other frames have none."""
+    index = getattr(frame, "index", None)
+    return None if callable(index) else index
+
+
+def _read_file(
+    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
+) -> Contents:
     if path.is_dir():
         if (path / INDEX).is_file():
             return _read_shards(path)
@@ -181,12 +205,12 @@ def _read_file(path: Path, numeric: Callable, wanted: Callable) -> Contents:
     if name.endswith(".npz"):
         return Contents(arrays=NpzArrays(path, mapped=True))
     if name.endswith(".parquet"):
-        return Contents(table=read_parquet(path, wanted))
+        return Contents(table=read_parquet(path, wanted, id_column))
     if name.endswith((".csv", ".csv.gz")):
         notes = ()
         if name.endswith(".csv") and not _ends_line(path):
             notes = (f"{path.name}: the last line has no end; it may be cut short.",)
-        return Contents(table=read_csv(path, numeric), notes=notes)
+        return Contents(table=read_csv(path, numeric, id_column), notes=notes)
     raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
 
 

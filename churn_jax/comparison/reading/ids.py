@@ -7,7 +7,15 @@ import numpy as np
 from churn_jax.comparison.reading.class_values import decoded
 from churn_jax.predictions import PredictionsError, some
 
-__all__ = ["Matched", "as_ids", "check_unique", "in_order", "match_ids"]
+__all__ = [
+    "Matched",
+    "as_ids",
+    "check_unique",
+    "counts_rows",
+    "in_order",
+    "index_ids",
+    "match_ids",
+]
 
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
@@ -101,6 +109,46 @@ def _from_arrow(column: Any) -> np.ndarray:
     if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
         return column.cast(pa.int64()).to_numpy()
     return np.asarray(column.to_numpy(zero_copy_only=False), "U")
+
+
+def index_ids(index: Any) -> np.ndarray | None:
+    """Ids of examples from the index of a data frame.
+
+    Args:
+        index: `[N]` values of any type, or None.
+
+    Returns:
+        `[N]` as of `as_ids`; None where they do not tell examples apart.
+
+    Example:
+        >>> index_ids([7, 5]), index_ids(["a", "a"])
+        (array([7, 5]), None)
+    """
+    import pyarrow as pa
+
+    if index is None:
+        return None
+    try:
+        if not isinstance(index, pa.Array | pa.ChunkedArray):
+            index = pa.array(np.asarray(index), from_pandas=True)
+        if pa.types.is_floating(index.type) or pa.types.is_temporal(index.type):
+            index = index.cast(pa.string())
+        ids = as_ids(index)
+        check_unique(ids)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    return ids
+
+
+def counts_rows(ids: np.ndarray) -> bool:
+    """Whether ids count the rows from 0 or 1, as the index of any new data frame does.
+
+    Example:
+        >>> counts_rows(np.array([0, 1, 2])), counts_rows(np.array([2, 1, 0]))
+        (True, False)
+    """
+    first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
+    return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))
 
 
 def in_order(ids: np.ndarray) -> bool:

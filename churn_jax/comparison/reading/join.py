@@ -8,7 +8,7 @@ from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading.beside import Beside, read_labels, read_slices
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
-from churn_jax.comparison.reading.ids import match_ids
+from churn_jax.comparison.reading.ids import counts_rows, match_ids
 from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError, some
 
@@ -114,24 +114,33 @@ class _Rows:
 
     def __init__(self, old: Side, new: Side, intersect: bool):
         self._intersect, self.notes = intersect, []
-        self._has_ids = old.ids is not None
-        if (old.ids is None) != (new.ids is None):
-            having, lacking = (new, old) if old.ids is None else (old, new)
+        old_ids, new_ids = _ids(old, new), _ids(new, old)
+        self._has_ids = old_ids is not None
+        self._index = old.index and new.index
+        if (old_ids is None) != (new_ids is None):
+            having, lacking = (new, old) if old_ids is None else (old, new)
+            what = "an index" if having.index else "ids"
+            no = "none" if lacking.ids is None else "only numbers of its rows"
             raise PredictionsError(
-                f"{having.name} has ids and {lacking.name} has none; give the ids of "
-                f"{lacking.name}, in the order of its rows"
+                f"{having.name} has {what} and {lacking.name} has {no}; give the ids "
+                f"of {lacking.name}, in the order of its rows"
             )
-        if old.ids is None or new.ids is None:
+        if old_ids is None or new_ids is None:
             if old.examples != new.examples:
                 raise PredictionsError(
                     f"{old.name} has {old.examples} examples and {new.name} "
                     f"{new.examples}; without ids they cannot be matched"
                 )
             self.ids = self.old = self.new = np.arange(old.examples)
-            self.notes.append("There are no ids: examples are matched by their rows.")
+            self.notes.append(_in_one_order(old, new))
             self._one_order = True
             return
-        found = match_ids(old.ids, new.ids)
+        self.notes += [
+            f"{side.name} has no column of ids: its index is taken for them."
+            for side in (old, new)
+            if side.index
+        ]
+        found = match_ids(old_ids, new_ids)
         self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
         self._one_order = np.array_equal(self.old, self.new)
         parts = [
@@ -162,9 +171,10 @@ class _Rows:
             `[N]` rows of the file, of the examples that are left.
         """
         count = len(beside.labels.numbers) if beside.labels else 0
-        if beside.ids is None:
+        ids = self._ids_of(beside)
+        if ids is None:
             return self._in_row_order(count, what)
-        rows = self._found(beside.ids, what)
+        rows = self._found(ids, what)
         kept = rows >= 0
         if not kept.all():
             lacking = self.ids[~kept]
@@ -180,10 +190,11 @@ class _Rows:
     def values_of(self, beside: Beside) -> dict[str, np.ndarray]:
         """Groupings of the examples; those that the file lacks have the value ""."""
         count = len(next(iter(beside.slices.values())))
-        if beside.ids is None:
+        ids = self._ids_of(beside)
+        if ids is None:
             rows = self._in_row_order(count, "slices")
         else:
-            rows = self._found(beside.ids, "slices")
+            rows = self._found(ids, "slices")
         if beside.left_out:
             self.notes.append(
                 f"{len(beside.left_out)} of the slices' columns are called like "
@@ -199,6 +210,13 @@ class _Rows:
             name: np.where(missing, "", values[rows])
             for name, values in beside.slices.items()
         }
+
+    def _ids_of(self, beside: Beside) -> np.ndarray | None:
+        """Ids of a file beside; None where its index does not tell which example."""
+        if beside.ids is None or not beside.index:
+            return beside.ids
+        known = self._index or (self._has_ids and not counts_rows(beside.ids))
+        return beside.ids if known and np.isin(self.ids, beside.ids).all() else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
         """Rows of a file without ids, where it is clear what they belong to."""
@@ -220,7 +238,7 @@ class _Rows:
 
     def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
         """For each example its row in a file with ids, -1 where it has none."""
-        if not self._has_ids:
+        if not (self._has_ids or self._index):
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
@@ -233,6 +251,30 @@ class _Rows:
                 "compared."
             )
         return rows
+
+
+def _ids(side: Side, other: Side) -> np.ndarray | None:
+    """Ids of a side; None for an index that only counts the rows."""
+    if side.ids is None or not side.index or not counts_rows(side.ids):
+        return side.ids
+    if other.ids is None or not other.index or counts_rows(other.ids):
+        return None
+    permuted = np.array_equal(np.sort(other.ids), side.ids)
+    return side.ids if permuted else None
+
+
+def _in_one_order(old: Side, new: Side) -> str:
+    """What to say where nothing but the order of rows tells examples apart."""
+    if old.labels is not None and new.labels is not None:  # which must agree
+        return (
+            "There are no ids: examples are matched by their rows, in which the labels "
+            "of both agree."
+        )
+    return (
+        "Warning: there are no ids, so examples are matched by their rows. If one of "
+        "the two lists them in another order, every number here is wrong; name the "
+        "column of ids, or give ids."
+    )
 
 
 def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:

@@ -19,7 +19,7 @@ from churn_jax.comparison.reading.class_values import (
 from churn_jax.comparison.reading.column_names import ColumnNames
 from churn_jax.comparison.reading.contents import as_table, read_contents
 from churn_jax.comparison.reading.found import Found, find_in_arrays, has_arrays
-from churn_jax.comparison.reading.ids import as_ids, check_unique
+from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
 from churn_jax.comparison.reading.score_arrays import KINDS, as_scores
 from churn_jax.comparison.reading.table_predictions import (
     find_in_table,
@@ -56,6 +56,8 @@ def read_side(
     (`predicted`, `class`, `y_pred`); and perhaps `id` (`example_id`), `label`
     (`y_true`, `target`) and `run`, where several runs stand below each other. If `kind`
     is said and no column is called so, all other columns are the scores of classes.
+    Without a column of ids the index of a data frame is taken, which pandas writes as
+    an unnamed first column or as `__index_level_0__`.
 
     Args:
         given: a path, an array, a mapping of arrays, a data frame, an Arrow table or
@@ -90,6 +92,7 @@ def read_side(
             given,
             lambda columns: numeric_columns(columns, kind, names),
             lambda columns: read_columns(columns, kind, names),
+            id_column,
         )
         if contents.array is not None:
             found = Found(as_scores(contents.array, kind, "scores"))
@@ -102,6 +105,9 @@ def read_side(
         side = _side(found, name)
         if side.ids is None and ids is not None:
             side = _with_ids(side, read_ids(ids, id_column))
+        elif side.ids is None:
+            index = index_ids(contents.index)
+            side = dataclasses.replace(side, ids=index, index=index is not None)
     except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{file or name}: {error}") from error
     notes = [f"{name}: {note}" for note in side.notes]

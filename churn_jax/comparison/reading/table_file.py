@@ -3,16 +3,26 @@
 import collections
 import csv
 import io
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from churn_jax.comparison.reading.column_names import ID
 from churn_jax.predictions import PredictionsError, some
 
-__all__ = ["check_columns", "read_csv", "read_parquet"]
+__all__ = ["check_columns", "read_csv", "read_parquet", "split_index"]
+
+_INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 
 
-def read_csv(path: Path, numeric: Callable[[list[str]], Collection[str]]) -> Any:
+def read_csv(
+    path: Path,
+    numeric: Callable[[list[str]], Collection[str]],
+    id_column: str | None = None,
+) -> Any:
     """A table of comma-separated values, compressed by gzip or not.
 
     Columns are float32 or text: "007" stays apart from 7.
@@ -20,6 +30,7 @@ def read_csv(path: Path, numeric: Callable[[list[str]], Collection[str]]) -> Any
     Args:
         path: the file, in UTF-8, with names in its first line.
         numeric: says which of the columns hold numbers that are scores.
+        id_column: column that a user names, so that it is no index.
 
     Returns:
         A `pyarrow.Table`.
@@ -39,7 +50,8 @@ def read_csv(path: Path, numeric: Callable[[list[str]], Collection[str]]) -> Any
     if len(names) == 1 and (found := [mark for mark in ";\t" if mark in names[0]]):
         mark = {";": "semicolons", "\t": "tabs"}[found[0]]
         raise PredictionsError(f"values must be separated by commas, not by {mark}")
-    scores = frozenset(numeric(names))
+    index = _index_names(names, None, id_column)
+    scores = frozenset(numeric([name for name in names if name not in index]))
     types = {n: pa.float32() if n in scores else pa.string() for n in names}
     converted = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
 
@@ -56,12 +68,17 @@ def read_csv(path: Path, numeric: Callable[[list[str]], Collection[str]]) -> Any
         return read(newlines=True)
 
 
-def read_parquet(path: Path, wanted: Callable[[list[str]], Collection[str]]) -> Any:
+def read_parquet(
+    path: Path,
+    wanted: Callable[[list[str]], Collection[str]],
+    id_column: str | None = None,
+) -> Any:
     """A Parquet file.
 
     Args:
         path: the file.
-        wanted: says which of the columns to read.
+        wanted: says which of the columns to read; an index is read, too.
+        id_column: as for `read_csv`.
 
     Returns:
         A `pyarrow.Table`.
@@ -76,10 +93,66 @@ def read_parquet(path: Path, wanted: Callable[[list[str]], Collection[str]]) -> 
     with parquet.ParquetFile(path, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         check_columns(names)
-        columns = wanted(names)
+        index = _index_names(names, file.schema_arrow.metadata, id_column)
+        columns = {*wanted([name for name in names if name not in index]), *index}
         table = file.read(columns=[name for name in names if name in columns])
     table.validate(full=True)  # that strings are UTF-8, which they may not be
     return table
+
+
+def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
+    """A table without the index of the data frame that it was, and that index.
+
+    pandas writes the index as an unnamed first column (CSV), as `__index_level_0__` or
+    by its name, or as a range in the metadata (Parquet). One of several levels is left
+    in the table.
+
+    Args:
+        table: a `pyarrow.Table`.
+        id_column: column that a user names, so that it is no index.
+
+    Returns:
+        The table, and `[N]` values or None.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table, index = split_index(pa.table({"": ["b", "a"], "label": [0, 1]}))
+        >>> table.column_names, index.to_pylist()
+        (['label'], ['b', 'a'])
+    """
+    metadata = table.schema.metadata
+    names = _index_names(table.column_names, metadata, id_column)
+    if names:
+        return table.drop_columns(names), table.column(names[0])
+    recorded = _recorded_index(metadata)
+    try:
+        index = range(recorded["start"], recorded["stop"], recorded["step"])
+        if len(index) == table.num_rows:
+            return table, np.array(index, np.int64)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass  # there is none, or it is damaged
+    return table, None
+
+
+def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:
+    """Columns that are an index, that of the first frame first."""
+    recorded = _recorded_index(metadata)
+    candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
+    found = [name for name in candidates if name in names]
+    if names and not names[0].strip():  # written anew each time a file is saved
+        found.append(names[0])
+    ids = (id_column, *ID)
+    return [n for n in dict.fromkeys(found) if n not in ids and n.lower() not in ids]
+
+
+def _recorded_index(metadata: Any) -> Any:
+    """The only index column that pandas recorded, a name or the facts of a range."""
+    try:
+        columns = json.loads((metadata or {})[b"pandas"])["index_columns"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    single = isinstance(columns, list) and len(columns) == 1
+    return columns[0] if single and isinstance(columns[0], str | dict) else None
 
 
 def check_columns(names: list[str]) -> None:

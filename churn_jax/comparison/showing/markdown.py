@@ -12,7 +12,7 @@ from churn_jax.comparison.showing.overview import (
     title,
 )
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
-from churn_jax.comparison.showing.wording import level_text
+from churn_jax.comparison.showing.wording import level_text, remark
 from churn_jax.escaping import markdown_text
 
 __all__ = ["markdown"]
@@ -39,7 +39,7 @@ def markdown(result: CompareResult) -> str:
         lines += ["", f"**{markdown_text(gate_sentence(result))}**", ""]
         lines += [f"* {markdown_text(outcome.line)}" for outcome in result.gates]
     lines += ["", *(f"* {markdown_text(sentence)}" for sentence in sentences(result))]
-    lines += [f"* Note: {markdown_text(note)}" for note in result.notes]
+    lines += [f"* {markdown_text(remark(note))}" for note in result.notes]
     if changed := changed_rows(result):
         rows = [
             (row.heading, _cell(row.old), _cell(row.new), _cell(row.change), row.word)

@@ -28,6 +28,7 @@ from churn_jax.comparison.showing.wording import (
     level_text,
     p_text,
     range_text,
+    remark,
     share_text,
     value_text,
 )
@@ -58,7 +59,7 @@ def print_result(result: CompareResult, console: Console | None = None) -> None:
     for sentence in sentences(result):
         console.print(Text(sentence))
     for note in result.notes:
-        console.print(Text(f"Note: {printable(note)}", style="yellow"))
+        console.print(Text(printable(remark(note)), style="yellow"))
     interval = f"{level_text(result.level)} interval"
     width = console.width
     tables = [

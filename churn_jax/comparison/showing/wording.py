@@ -15,6 +15,7 @@ __all__ = [
     "level_text",
     "p_text",
     "range_text",
+    "remark",
     "share_text",
     "value_text",
     "with_range",
@@ -146,6 +147,16 @@ def count_text(count: float) -> str:
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+
+
+def remark(note: str) -> str:
+    """A note as it is printed; a warning says itself that it is one.
+
+    Example:
+        >>> remark("There are no ids."), remark("Warning: there are no ids.")
+        ('Note: There are no ids.', 'Warning: there are no ids.')
+    """
+    return note if note.startswith("Warning: ") else f"Note: {note}"
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:

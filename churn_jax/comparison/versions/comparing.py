@@ -207,9 +207,10 @@ def _labels_of_one(sides: Sequence[Side]) -> Any:
         names = side.class_names
     if names is not None and labels.max(initial=-1) < len(names):
         labels = np.array(names)[labels]  # other versions may number them otherwise
-    return read_labels(
+    found = read_labels(
         labels if side.ids is None else {"id": side.ids, "label": labels}
     )
+    return found._replace(index=side.index)
 
 
 def _in_all(pairs: Sequence[Pair]) -> np.ndarray:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.comparison.showing.overview import title
-from churn_jax.comparison.showing.wording import count_text
+from churn_jax.comparison.showing.wording import count_text, remark
 from churn_jax.comparison.versions.versions_result import VersionsResult
 from churn_jax.comparison.versions.versions_tables import (
     VersionsTable,
@@ -49,7 +49,7 @@ def print_versions(result: VersionsResult, console: Console | None = None) -> No
     for sentence in versions_sentences(result):
         console.print(Text(sentence))
     for note in result.notes:
-        console.print(Text(f"Note: {printable(note)}", style="yellow"))
+        console.print(Text(printable(remark(note)), style="yellow"))
     labels = short_labels(result)
     _print_table(console, version_table(result, labels))
     _print_table(console, step_table(result, labels))

@@ -1,12 +1,14 @@
 """Two versions joined: always the same example, the same class, the same label."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading.class_maps import read_class_map
@@ -120,6 +122,123 @@ def test_an_id_is_what_it_is_written_as():
     assert found.only_b.tolist() == ["012"]
     signed, unsigned = np.array([-1, 2**53 + 1]), np.array([2**63 + 1, 2**53], "u8")
     assert not match_ids(as_ids(signed), as_ids(unsigned)).ids.size
+
+
+class Frame:
+    """What is used of a pandas data frame."""
+
+    def __init__(self, columns, index):
+        self.columns, self._columns = list(columns), columns
+        self.index = np.asarray(index)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+def _frame(form, folder, name, index, columns, order=slice(None)):
+    """A data frame of some rows of `columns`, as pandas keeps or writes it."""
+    columns = {key: np.asarray(values)[order] for key, values in columns.items()}
+    picked = np.asarray(index)[order]
+    if form == "frame":
+        return Frame(columns, picked)
+    heads = {"csv": "", "unnamed": "Unnamed: 0", "level": "__index_level_0__"}
+    head = heads.get(form, "image")
+    table = pa.table({head: picked, **columns} if form == "csv" else columns)
+    if form == "csv":
+        csv.write_csv(table, folder / f"{name}.csv")
+        return folder / f"{name}.csv"
+    facts = head
+    steps = np.unique(np.diff(picked)) if picked.dtype.kind == "i" else []
+    if form == "range" and len(steps) == 1:
+        start, step = int(picked[0]), int(steps[0])
+        facts = {"kind": "range", "start": start, "step": step}
+        facts["stop"] = start + step * len(picked)
+    else:
+        table = table.append_column(head, pa.array(picked))
+    if form in ("range", "named"):
+        facts = json.dumps({"index_columns": [facts]})
+        table = table.replace_schema_metadata({"pandas": facts})
+    pq.write_table(table, folder / f"{name}.parquet")
+    return folder / f"{name}.parquet"
+
+
+FORMS = ("frame", "csv", "unnamed", "level", "range", "named")
+INDEXES = {
+    "default": np.arange(N),
+    "split": np.arange(N) * 7 % 60 + 3,
+    "text": np.array([f"im{i}" for i in range(N)]),
+    "days": np.datetime64("2020-01-01", "s") + 86400 * np.arange(N),
+}
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_index_of_a_data_frame_is_ids(form, index, rng, tmp_path):
+    """Old in order, new in another: the same example has the same class."""
+    index, order = INDEXES[index], rng.permutation(N)[::-1]
+    if form == "csv":
+        index = index.astype(str)
+    columns = {"p_0": np.arange(N) / N, "p_1": 1 - np.arange(N) / N}
+    frame = functools.partial(_frame, form, tmp_path, index=index, columns=columns)
+    for how in (order, np.arange(N)[::-1]):
+        old, new = read_side(frame("old"), "old"), read_side(frame("new", order=how))
+        assert old.class_names is None and old.classes == 2
+        labels = _frame(form, tmp_path, "y", index, {"y": np.arange(N) % 2}, how)
+        slices = _frame(form, tmp_path, "s", index, {"s": np.arange(N)}, how)
+        pair = join(old, new, labels=labels, slices=slices)
+        found = _rows(pair)
+        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(pair.labels, found[0] % 2)
+        np.testing.assert_array_equal(pair.slices["s"], found[0].astype(str))
+        assert pair.notes[0] == "old has no column of ids: its index is taken for them."
+
+
+def _rows(pair):
+    """Rows of both sides before they were moved, by their scores."""
+    sides = (pair.old, pair.old_rows), (pair.new, pair.new_rows)
+    return [
+        np.round(
+            N * (s.values[0, :, 0] if rows is None else s.values[0, rows, 0])
+        ).astype(int)
+        for s, rows in sides
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_index_that_counts_rows_is_no_ids(form, tmp_path):
+    index = np.arange(N)
+    columns = {"p_0": np.arange(N) / N, "p_1": 1 - np.arange(N) / N}
+    old = read_side(_frame(form, tmp_path, "old", index, columns), "old")
+    bare = {"p_0": columns["p_0"], "p_1": columns["p_1"]}
+    for new in (bare, Frame(bare, index + 1), _frame(form, tmp_path, "n", index, bare)):
+        new = read_side(new, "new")
+        pair = join(old, new, labels=Frame({"y": index % 2}, index * 50 + 9))
+        assert "Warning: there are no ids, so" in pair.notes[0]
+        np.testing.assert_array_equal(*_rows(pair))
+        np.testing.assert_array_equal(pair.labels, index % 2)
+        with pytest.raises(
+            PredictionsError, match=r"new has only numbers|new has none"
+        ):
+            join(read_side({"id": index[::-1], **bare}, "old"), new)
+        with pytest.raises(PredictionsError, match="old has an index and new has"):
+            join(read_side(Frame(bare, index + 4), "old"), new, on_missing="intersect")
+    labelled = {**bare, "label": index % 2}
+    pair = join(read_side(labelled), read_side(labelled))
+    assert pair.notes[0].endswith("by their rows, in which the labels of both agree.")
+
+
+def test_a_column_of_ids_comes_before_an_index(tmp_path):
+    columns = {"id": np.arange(N)[::-1], "y_pred": np.arange(N)}
+    for form in FORMS:
+        side = read_side(_frame(form, tmp_path, "a", INDEXES["text"], columns))
+        np.testing.assert_array_equal(side.ids, columns["id"])
+        assert not side.index
+    path = _frame("named", tmp_path, "b", INDEXES["text"], {"y_pred": np.arange(N)})
+    assert not read_side(path, id_column="image").index
+    given = read_side(path, ids=np.arange(N))
+    np.testing.assert_array_equal(given.ids, np.arange(N))
+    doubled = Frame({"y_pred": np.arange(N)}, np.arange(N) // 2)
+    assert read_side(doubled).ids is None
 
 
 def test_missing_ids_are_counted_and_may_be_left_out():
