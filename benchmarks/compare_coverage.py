@@ -9,7 +9,10 @@ given probabilities. `runs` has several: an example has a difficulty that all ru
 and one for each version, every run shifts all of its scores (`shift`) and adds its own
 noise; the truth is that of new runs on new examples. `scores` are numbers of scores
 rather than of classes, by the bootstrap; `noise` is how often the test of "no more than
-retraining" rejects at 5 %, and how often the intervals of `Noise` hold.
+retraining" rejects at 5 %, and how often the intervals of `Noise` hold. `null` has that
+test alone on equal versions, many cells of churn, examples and runs, and `power` on
+versions that differ, next to the t-test of the residuals with one or more degrees of
+freedom; `strong` has the intervals where runs differ by far more than examples explain.
 """
 
 import argparse
@@ -18,10 +21,11 @@ import functools
 import time
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special, stats
 
 from churn_jax.comparison.scanned import Scanned, ScannedSide
 from churn_jax.comparison.statistics.estimating import intervals, noise_test
+from churn_jax.comparison.statistics.noise import retraining_p
 
 SHARES = (
     "churn",
@@ -327,11 +331,217 @@ def table_noise(trials: int) -> None:
                     )
 
 
+# ---------------------------------------------------------- the test of retraining
+
+
+@dataclasses.dataclass(frozen=True)
+class Binary:
+    """Two classes: `offset + 3 b_i + own c_i [new] + shift s_r + e_ri` above 0 or not.
+
+    Attributes:
+        churn: of two runs of the old version.
+        shift: spread of the runs' shifts.
+        own: spread of what the new version has of its own; 0 for equal versions.
+        independent: without difficulties: each run predicts 1 with one probability.
+    """
+
+    churn: float
+    shift: float = 0.0
+    own: float = 0.0
+    independent: bool = False
+
+    @functools.cached_property
+    def spread(self) -> float:
+        """Of the difficulties; smaller where it could not give so much churn."""
+        return 3.0 if self.churn < 0.15 else 0.5
+
+    @functools.cached_property
+    def offset(self) -> float:
+        """That gives this churn."""
+
+        def missing(offset):
+            return self._churns(offset, 0.0)[0] - self.churn
+
+        return float(optimize.root_scalar(missing, bracket=(0.0, 30.0)).root)
+
+    def _churns(self, offset: float, own: float) -> tuple[float, float, float]:
+        """Of two old runs, two new runs, and an old and a new one."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+        weights = weights / weights.sum()
+        noise = np.hypot(1.0, self.shift)
+        old = special.ndtr((offset + self.spread * nodes) / noise)
+        new = special.ndtr((offset + np.hypot(self.spread, own) * nodes) / noise)
+        mean = special.ndtr((offset + self.spread * nodes) / np.hypot(noise, own))
+        return (
+            float(weights @ (2 * old * (1 - old))),
+            float(weights @ (2 * new * (1 - new))),
+            float(weights @ (old * (1 - mean) + mean * (1 - old))),
+        )
+
+    def excess(self, own: float) -> float:
+        """Churn between the versions beyond the mean of that within them."""
+        of_old, of_new, between = self._churns(self.offset, own)
+        return between - (of_old + of_new) / 2
+
+    def with_excess(self, excess: float) -> "Binary":
+        """The same, with an update that adds so much churn."""
+
+        def missing(own):
+            return self.excess(own) - excess
+
+        own = float(optimize.root_scalar(missing, bracket=(0.0, 50.0)).root)
+        return dataclasses.replace(self, own=own)
+
+    def draw(self, rng: np.random.Generator, trials: int, A: int, B: int, N: int):
+        """`[trials, A + B, N]` predictions, 0 or 1, float32."""
+        shape = (trials, A + B, N)
+        if self.independent:
+            wrong = (1 - np.sqrt(1 - 2 * self.churn)) / 2
+            return (rng.random(shape, np.float32) < wrong).astype(np.float32)
+        score = rng.standard_normal(shape, np.float32) + np.float32(self.offset)
+        score += self.spread * rng.standard_normal((trials, 1, N), np.float32)
+        if self.shift:
+            score += self.shift * rng.standard_normal((*shape[:2], 1), np.float32)
+        if self.own:
+            score[:, A:] += self.own * rng.standard_normal((trials, 1, N), np.float32)
+        return (score < 0).astype(np.float32)
+
+
+def retraining(model: Binary, A: int, B: int, N: int, trials: int):
+    """`[trials]` p of the test and of the t-test of the residuals."""
+    rng = np.random.default_rng([A, B, N, round(1e4 * model.churn)])
+    block = max(1, min(trials, 10**7 // ((A + B) * N)))
+    found = []
+    while len(found) < trials:
+        ones = model.draw(rng, min(block, trials - len(found)), A, B, N)
+        count = ones.sum(axis=2)
+        x = count[:, :, None] + count[:, None] - 2 * ones @ ones.transpose(0, 2, 1)
+        x = x.astype(np.float64) / N
+        if not found:  # what is counted here is what a comparison counts
+            old, new = (ScannedSide(p.astype(int)) for p in np.split(ones[0], [A]))
+            whole = noise_test(Scanned(old, new))
+            assert whole is not None
+            p = retraining_p(ones[0], x[0], A)
+            np.testing.assert_allclose(whole.p, p, rtol=1e-6)
+        found += [
+            (retraining_p(runs, churn, A), residual_t(churn, A))
+            for runs, churn in zip(ones, x, strict=True)
+        ]
+    return np.array(found).T
+
+
+def residual_t(x: np.ndarray, A: int) -> float:
+    """P of the excess over the residuals of a fit of runs' effects; 0 where all are 0.
+
+    What `noise_test` used to print; wrong for few counts and for two runs a side.
+    """
+    R = len(x)
+    B = R - A
+    rows, columns = np.triu_indices(R, 1)
+    across = (rows < A) & (columns >= A)
+    inside = np.where(columns < A, A * (A - 1), B * (B - 1))
+    weights = np.where(across, 1 / (A * B), -1 / inside)
+    y = x[rows, columns]
+    excess = weights @ y
+    left = y @ y
+    left -= (np.sum(x.sum(1) ** 2) - x.sum() ** 2 / (2 * (R - 1))) / (R - 2)
+    left -= excess**2 / (weights @ weights)
+    freedom = R * (R - 3) // 2 - 1
+    error = np.sqrt(max(left, 0.0) / freedom * (weights @ weights))
+    if error <= 1e-9:
+        return 1.0 if abs(excess) <= 1e-9 else 0.0
+    return float(2 * stats.t.sf(abs(excess) / error, freedom))
+
+
+NULLS = (
+    ("independent", Binary(0.1, independent=True)),
+    ("difficulties", Binary(0.1)),
+    ("runs differ", Binary(0.1, shift=0.3)),
+    ("strongly", Binary(0.1, shift=1.0)),
+)
+
+
+def table_null(trials: int) -> None:
+    header("equal versions", ("p given", "rejects", "of given", "t rejects"))
+    for label, model in NULLS:
+        for A, B in ((2, 2), (3, 3), (5, 5)):
+            for churn in (0.005, 0.01, 0.03, 0.1, 0.3):
+                equal = dataclasses.replace(model, churn=churn)
+                for N in (100, 300, 1000, 5000):
+                    p, t = retraining(equal, A, B, N, trials)
+                    given, rejects = np.mean(~np.isnan(p)), np.mean(p < 0.05)
+                    numbers = [given, rejects, rejects / max(given, 1e-9)]
+                    row(
+                        f"{label}, {A}x{B}, {100 * churn:g} %, N {N}",
+                        100 * np.array([*numbers, np.mean(t < 0.05)]),
+                    )
+
+
+def table_power(trials: int) -> None:
+    header("an update", ("p given", "rejects", "t rejects"))
+    for shift in (0.0, 0.3):
+        for A, B in ((3, 3), (5, 5)):
+            for churn in (0.01, 0.05):
+                for part in (0.05, 0.2, 1.0):
+                    model = Binary(churn, shift=shift).with_excess(part * churn)
+                    for N in (300, 1000, 5000):
+                        p, t = retraining(model, A, B, N, trials)
+                        numbers = np.mean([~np.isnan(p), p < 0.05, t < 0.05], axis=1)
+                        row(
+                            f"shift {shift}, {A}x{B}, {100 * churn:g} + "
+                            f"{100 * part * churn:g} %, N {N}",
+                            100 * numbers,
+                        )
+
+
+def table_strong(trials: int) -> None:
+    """With one new run the truth is that run's: churn with it of all old runs."""
+    header("runs that differ strongly", ("churn", "within", "excess"))
+    for churn in (0.01, 0.1):
+        for shift in (0.0, 0.3, 1.0):
+            for N in (500, 2000):
+                for A, B in ((2, 2), (3, 3), (5, 5), (10, 10), (5, 1), (10, 1)):
+                    held = strong_cell(Binary(churn, shift=shift), A, B, N, trials)
+                    row(
+                        f"{100 * churn:g} %, shift {shift}, N {N}, R {A}, {B}",
+                        100 * held,
+                    )
+
+
+def strong_cell(model: Binary, A: int, B: int, N: int, trials: int):
+    """Shares of trials whose intervals of churn, of that within and of excess hold."""
+    rng = np.random.default_rng([A, B, N])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+    weights = weights / weights.sum()
+    difficulty = model.offset + model.spread * nodes
+    typical = special.ndtr(difficulty / np.hypot(1, model.shift))
+    held = np.zeros(3)
+    for trial in range(trials):
+        shift = model.shift * rng.standard_normal((A + B, 1))
+        score = model.spread * rng.standard_normal(N) + rng.standard_normal((A + B, N))
+        predicted = (model.offset + score + shift < 0).astype(np.int32)
+        scanned = Scanned(ScannedSide(predicted[:A]), ScannedSide(predicted[A:]))
+        found = noise_test(scanned)
+        assert found is not None
+        churn = intervals(scanned, None, resamples=100, seed=trial)["churn"]
+        between = model.churn
+        if B == 1:
+            one = special.ndtr(difficulty + shift[A, 0])
+            between = float(weights @ (typical * (1 - one) + one * (1 - typical)))
+        true = (between, model.churn, between - model.churn)
+        for k, part in enumerate((churn, found.expected, found.excess)):
+            held[k] += part.low <= true[k] <= part.high
+    return held / trials
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
     "scores": table_scores,
     "noise": table_noise,
+    "null": table_null,
+    "power": table_power,
+    "strong": table_strong,
 }
 
 

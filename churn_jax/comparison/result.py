@@ -83,8 +83,8 @@ class Noise:
         expected: churn that retraining alone explains: the mean of the two that exist.
         excess: churn between the versions minus `expected`. Where a side has one run,
             the interval is for that run.
-        p: two-sided, of "retraining explains it all", see `noise_test`; NaN with too
-            few runs.
+        p: of "retraining explains it all", one-sided where both sides have several
+            runs, see `noise_test`; NaN with too few runs or examples.
     """
 
     within_old: Interval

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from churn_jax.comparison.result import CompareResult, Group, Interval, Noise
+from churn_jax.comparison.result import CompareResult, Group, Interval
 from churn_jax.comparison.showing.wording import (
     Unit,
     count_text,
@@ -14,6 +14,7 @@ from churn_jax.comparison.showing.wording import (
     value_text,
     with_range,
 )
+from churn_jax.comparison.statistics.noise import TESTED_RUNS
 from churn_jax.escaping import printable
 
 __all__ = ["gate_sentence", "sentences"]
@@ -56,7 +57,7 @@ def sentences(result: CompareResult) -> tuple[str, ...]:
     else:
         found += [_flips(result), _accuracy(result), *_probabilities(result)]
     if result.noise is not None:
-        found += _noise(result.noise, result.level)
+        found += _noise(result)
     if result.labelled:
         found += _groups(result)
     return tuple(found)
@@ -177,39 +178,37 @@ def _probabilities(result: CompareResult) -> list[str]:
     return found
 
 
-def _noise(noise: Noise, level: float) -> list[str]:
-    """Churn beside that of retraining; p decides, which the interval need not follow.
+def _noise(result: CompareResult) -> list[str]:
+    """Churn and that of retraining; p decides, which the interval need not follow.
 
     A side's only run is given to the interval, but to p it is one of many.
     """
-    within = {
-        version: interval
-        for version, interval in (
-            ("old", noise.within_old),
-            ("new", noise.within_new),
-        )
-        if interval.value == interval.value
-    }
-    if not within:
-        return []
-    which = (
-        f"the {next(iter(within))} version" if len(within) == 1 else "the same version"
-    )
+    noise = result.noise
+    assert noise is not None
+    runs = {"old": result.old.runs, "new": result.new.runs}
+    several = [version for version in runs if runs[version] > 1]
+    which = f"the {several[0]} version" if len(several) == 1 else "the same version"
     start = (
         f"Retraining {which} alone changes {with_range(noise.expected, 'share')} of "
         "predictions"
     )
     excess = noise.excess
     if noise.p != noise.p:  # NaN
-        return [f"{start}; there are too few runs to test the update against that."]
-    only = " for this run" if len(within) == 1 else ""
+        if sum(runs.values()) < TESTED_RUNS:
+            return [f"{start}; there are too few runs to test the update against that."]
+        return [
+            f"{start}; runs disagree on too few examples to test the update against "
+            "that."
+        ]
+    only = " for this run" if len(several) == 1 else ""
     ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
     brackets = f"{ends}{_equals('', noise.p).strip()}"
     size = value_text(excess, "points")
-    if noise.p >= 1 - level:
+    if noise.p >= 1 - result.level:
+        other = "different from" if len(several) == 1 else "more than"
         return [
-            f"{start}: the update's churn is not detectably different from that, "
-            f"{size} ({brackets})."
+            f"{start}: the update's churn is not detectably {other} that, {size} "
+            f"({brackets})."
         ]
     word = "more" if excess.value > 0 else "less"
     size = size.lstrip("+-")

@@ -166,6 +166,19 @@ def test_churn_is_compared_with_retraining(excess, p, end):
     *_, last = sentences(result_of((2, 2), noise=both))
     assert last.startswith("Retraining the same version alone")
     assert "for this run" not in last
+    assert "not detectably different" not in last
+
+
+def test_where_retraining_cannot_be_tested_the_reason_is_said():
+    noise = Noise(WITHIN, WITHIN, WITHIN, Interval(0.012, 0.008, 0.016), NAN)
+    *_, two = sentences(result_of((2, 2), noise=noise))
+    *_, three = sentences(result_of((3, 3), noise=noise))
+    assert two.endswith("; there are too few runs to test the update against that.")
+    assert three.endswith(
+        "; runs disagree on too few examples to test the update against that."
+    )
+    *_, unclear = sentences(result_of((3, 3), noise=dataclasses.replace(noise, p=0.12)))
+    assert "is not detectably more than that, +1.2 points (" in unclear
 
 
 def test_groups_that_get_worse_are_named():
