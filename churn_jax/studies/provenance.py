@@ -7,7 +7,7 @@ from typing import Any
 
 from churn_jax.studies.config import DataConfig, StudyConfig, resolved
 
-__all__ = ["changes_from", "data_name", "derived", "network_name"]
+__all__ = ["changes_from", "data_name", "derived", "network_name", "retitled"]
 
 # Settings of the training that are no part of its recipe.
 _NO_RECIPE = (
@@ -144,6 +144,16 @@ def changes_from(preset: StudyConfig, config: StudyConfig) -> tuple[str, ...]:
     return tuple(found)
 
 
+def retitled(config: StudyConfig) -> StudyConfig:
+    """The study under a title made of its data, network and length."""
+    title = f"Preset {config.name} on {data_name(config.data.name)} with "
+    title += _networks(config)
+    if config.data.train_size is not None:
+        title += f", {config.data.train_size:,} training examples"
+    title += f", {config.train.epochs} epochs"
+    return dataclasses.replace(config, title=title)
+
+
 def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
     """The study with a title of its own, and notes on what it keeps of its preset.
 
@@ -152,20 +162,18 @@ def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
         config: the study as the command line changed it.
 
     Returns:
-        `config` with `changes`; with `title` where data, their number or the network
-        are others, and with `notes` where the preset's recipe was made for others.
+        `config` with `changes`; with `title` where data, their number, the network or
+        the epochs are others, and with `notes` where the preset's recipe was made for
+        other data or another network.
     """
     config = dataclasses.replace(config, changes=changes_from(preset, config))
     other_data = _set_of(config.data) != _set_of(preset.data)
     other_network = config.model.name != preset.model.name
     size, old_size = config.data.train_size, preset.data.train_size
-    if not (other_data or other_network or size != old_size):
+    other_length = config.train.epochs != preset.train.epochs
+    if not (other_data or other_network or other_length or size != old_size):
         return config
-    title = f"Preset {config.name} on {data_name(config.data.name)} with "
-    title += _networks(config)
-    if size is not None:
-        title += f", {size:,} training examples"
-    config = dataclasses.replace(config, title=title)
+    config = retitled(config)
     if not (other_data or other_network):
         return config
     recipe = _recipe(preset)

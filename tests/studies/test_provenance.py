@@ -25,7 +25,7 @@ def of(name, *, data="", model="", **train):
 
 def test_a_preset_on_other_data_says_what_is_still_its_own():
     study = of("digits", data="s/cifar100.npz", model="lenet5", epochs=3)
-    title = "Preset digits on cifar100.npz with LeNet5, 192 training examples"
+    title = "Preset digits on cifar100.npz with LeNet5, 192 training examples, 3 epochs"
     assert study.title == title
     (note,) = study.notes
     assert note == (
@@ -47,9 +47,10 @@ def test_the_presets_own_data_may_lie_anywhere(data):
     assert study.changes == ()
 
 
-def test_a_shorter_training_of_the_paper_is_a_change_but_no_other_study():
+def test_a_shorter_training_of_the_paper_is_no_longer_the_papers():
     study = of("cifar100", epochs=3, batch_size=128)
-    assert study.title == "Churn on CIFAR-100 with ResNet-56"
+    assert study.title == "Preset cifar100 on CIFAR-100 with ResNet-56, 3 epochs"
+    assert study.notes == ()
     assert study.changes == (
         "epochs 3 instead of 450",
         "batch_size 128 instead of 1024",
@@ -58,7 +59,7 @@ def test_a_shorter_training_of_the_paper_is_a_change_but_no_other_study():
 
 def test_another_network_is_in_the_title_and_its_recipe_is_the_presets():
     study = of("cifar100", model="lenet5")
-    assert study.title == "Preset cifar100 on CIFAR-100 with LeNet5"
+    assert study.title == "Preset cifar100 on CIFAR-100 with LeNet5, 450 epochs"
     assert study.notes[0].startswith("The recipe and 1,000 validation examples are")
 
 
@@ -82,7 +83,7 @@ def test_terminal_record_and_report_say_it(tmp_path, capsys, compilation_cache):
     said = " ".join(capsys.readouterr().out.split())
     record = json.loads((out / "study.json").read_text())
     assert record["title"] == (
-        "Preset digits-tiny on own.npz with MLP, 64 training examples"
+        "Preset digits-tiny on own.npz with MLP, 64 training examples, 2 epochs"
     )
     assert (record["network"], record["data"]["title"]) == ("MLP", "own.npz")
     (note,) = record["notes"]

@@ -83,6 +83,7 @@ from churn_jax.studies.presets.mnist import (
     train_size_mnist,
 )
 from churn_jax.studies.presets.svhn import svhn
+from churn_jax.studies.provenance import retitled
 
 __all__ = ["PRESETS", "preset", "tiny"]
 
@@ -197,7 +198,7 @@ def tiny(config: StudyConfig) -> StudyConfig:
             image_size=_TINY_PIXELS,
         )
         model = _tiny_network(model)
-    return dataclasses.replace(
+    small = dataclasses.replace(
         config,
         name=f"{config.name}-tiny",
         train=train,
@@ -205,6 +206,7 @@ def tiny(config: StudyConfig) -> StudyConfig:
         model=model,
         methods=tuple(_tiny_row(spec, cut) for spec in config.methods),
     )
+    return retitled(small)
 
 
 _LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
