@@ -20,6 +20,7 @@ from churn_jax.command.options import read_options
 from churn_jax.command.progress import StudyProgress
 from churn_jax.command.running import run_command
 from churn_jax.command.stopping import check_minutes
+from churn_jax.escaping import printable
 
 __all__ = ["report", "study"]
 
@@ -158,8 +159,6 @@ def report(argv: Sequence[str]) -> int:
     written = show(parsed.folder, time.perf_counter() - began)
     damaged = [missing for missing in written.missing if missing.damaged]
     for missing in damaged:
-        print(
-            f"churn-jax: the report lacks {missing.info.label}: {missing.reason}",
-            file=sys.stderr,
-        )
+        lacks = f"the report lacks {missing.info.label}: {missing.reason}"
+        print(f"churn-jax: {printable(lacks)}", file=sys.stderr)
     return 2 if damaged else 0

@@ -93,6 +93,8 @@ class StudyInfo:
         baseline: name of the method the others are compared with.
         methods: finished methods and those `config.methods` still plans, in the order
             of the plan.
+        unselected: names and labels of planned methods that the last launch was not
+            to train (`--only`); they are in no other field.
         facts: the whole file, for everything that is only displayed.
         published: key of the paper's numbers for the same rows; empty without.
         columns: what its tables show, fields of a `MethodSummary`; empty for those of
@@ -107,6 +109,7 @@ class StudyInfo:
     facts: Mapping[str, Any]
     published: str = ""
     columns: tuple[str, ...] = ()
+    unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -150,16 +153,25 @@ def read_study(run_dir) -> StudyInfo:
     names = [method.name for method in methods]
     if len(set(names)) != len(names):
         raise ReportError(f"{path} lists a method twice: {', '.join(names)}")
+    selected = facts.get("selected")
+    shown = tuple(
+        method
+        for method in methods
+        if method.trained or not isinstance(selected, list) or method.name in selected
+    )
     name = str(facts.get("name") or folder.resolve().name)
     return StudyInfo(
         folder=folder,
         name=name,
         title=str(facts.get("title") or name),
         baseline=str(facts.get("baseline") or "baseline"),
-        methods=methods,
+        methods=shown,
         facts=facts,
         published=str(facts.get("published") or ""),
         columns=_columns(facts.get("config")),
+        unselected={
+            method.name: method.label for method in methods if method not in shown
+        },
     )
 
 

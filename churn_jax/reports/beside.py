@@ -153,7 +153,10 @@ def _departures(
     data = mapping(study.facts.get("data"))
     model = mapping(config.get("model"))
     networks = {network(info.model or model) for info in infos if info.model or model}
-    pairs = [(", ".join(sorted(networks - {*found.networks})), found.networks, "")]
+    names = ", ".join(sorted(networks - {*found.networks}))
+    said = []
+    if names and found.networks:
+        said.append(f"{names} instead of {' and '.join(found.networks)}")
     lengths = {training(study, info).get("epochs") for info in infos}
     sizes = {info.train_size or data.get("train") for info in infos}
     for ours, theirs, what in (
@@ -161,13 +164,10 @@ def _departures(
         (sizes, found.train, "training examples"),
         ({data.get("test")}, found.test, "test examples"),
     ):
-        others = [f"{n:,}" for n in sorted(ours - {None, theirs})]
-        pairs.append((" or ".join(others), theirs and [f"{theirs:,}"], f"{what} "))
-    said = [
-        f"{ours} {what}instead of {' and '.join(theirs)}"
-        for ours, theirs, what in pairs
-        if ours and theirs
-    ]
+        others = sorted(n for n in ours if isinstance(n, int) and n != theirs)
+        if theirs and others:
+            numbers = " or ".join(f"{n:,}" for n in others)
+            said.append(f"{numbers} {what} instead of {theirs:,}")
     return f"Not the paper's setting: {'; '.join(said)}. " if said else ""
 
 
@@ -193,7 +193,8 @@ def assemble(
     rows += [
         BesideRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
-        if name not in measured and any(q.name in paper for q in metrics)
+        if name not in {*measured, *report.study.unselected}
+        and any(q.name in paper for q in metrics)
     ]
     notes = dict.fromkeys(
         row.paper[q.name].note

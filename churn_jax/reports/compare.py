@@ -14,7 +14,7 @@ from churn_jax.analysis.significance import (
 )
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["Comparison", "compare_with_baseline"]
+__all__ = ["FEWEST_RUNS", "Comparison", "compare_with_baseline", "effect"]
 
 SIGNIFICANT = 0.05
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
@@ -147,17 +147,29 @@ def compare_with_baseline(
     }
 
 
+def effect(difference: Difference, p: float) -> int | None:
+    """Sign of a difference, 0 where none is detected, None where it is not tested.
+
+    Args:
+        difference: of a `Comparison`.
+        p: its adjusted p-value.
+    """
+    if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
+        return None
+    return int(np.sign(difference.difference)) if p < SIGNIFICANT else 0
+
+
 def _verdict(
     difference: Difference, p: float, what: str, words, points: bool = True
 ) -> str:
-    if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
+    if (sign := effect(difference, p)) is None:
         return f"too few runs to test {what} ({difference.runs} in common)"
     said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
     scale, unit = (100, " points") if points else (1, "")
     digits = 4 if not points else 1 if 100 * difference.stderr >= 0.1 else 2
     error = f"{scale * difference.stderr:.{digits}f}"
-    if p < SIGNIFICANT:
-        verb = words[difference.difference > 0]
+    if sign:
+        verb = words[sign > 0]
         size = f"{scale * abs(difference.difference):.{digits}f}"
         return f"{verb} {what} by {size} ± {error}{unit} ({said})"
     size = f"{scale * difference.difference:+.{digits}f}"

@@ -16,7 +16,8 @@ GLOSSARY = (
         f"{REPRODUCIBILITY} Eq. 4, α = 1",
         "½ E‖(f(x; w₁) / max f(x; w₁))^α − (f(x; w₂) / max f(x; w₂))^α‖₁",
         "A soft churn that also sees changes of probability; it tends to churn as α "
-        "grows.",
+        "grows. It is no share: at α = 1 it lies between 0 and half the number of "
+        "classes, and is large where probabilities are nearly uniform.",
     ),
     (
         "Churn correct, churn incorrect",

@@ -23,10 +23,11 @@ from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.page import (
     facts_table,
+    figure,
     figures_section,
     header,
-    mapping,
     page,
+    run_facts,
     run_section,
     scrolling_table,
 )
@@ -35,6 +36,11 @@ from churn_jax.reports.tables import columns
 
 __all__ = ["render", "write_report"]
 
+FIRST = (
+    plots.accuracy_against_churn,
+    "Accuracy against reproducibility",
+    "Up and left is better. Bars: one standard error.",
+)
 FIGURES = (
     (
         sizes.churn_against_training_size,
@@ -71,15 +77,12 @@ FIGURES = (
         "Rows with several members. Bars: one standard error.",
     ),
     (
-        plots.accuracy_against_churn,
-        "Accuracy against reproducibility",
-        "Down and right is worse, up and left is better. Bars: one standard error.",
-    ),
-    (
         plots.pairwise_churn,
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        f"different methods. At most {plots.RUNS_SHOWN} runs per method.",
+        "different methods. Dark stripes there: run r of every method has the same "
+        "seeds, so run r of two methods churns less than other pairs do. At most "
+        f"{plots.RUNS_SHOWN} runs per method.",
     ),
     (
         plots.churn_by_correctness,
@@ -154,6 +157,7 @@ def render(report: Report) -> str:
                 facts,
                 {
                     "Runs per method": facts.get("replicas"),
+                    "Rows not asked for": ", ".join(report.study.unselected.values()),
                     "Settings": " ".join(map(str, facts.get("notes") or ())),
                 },
             ),
@@ -163,34 +167,38 @@ def render(report: Report) -> str:
 
 
 def _header(report: Report) -> str:
-    facts, title = report.study.facts, report.study.title
-    runs = f"{facts['replicas']} runs per method" if "replicas" in facts else None
-    name = mapping(facts.get("data")).get("name")
-    parts = (facts.get("date"), name, runs, facts.get("hardware"))
-    return header(title, parts, facts.get("command"))
+    """The title, what was run, the sentence to take away and one figure."""
+    out = [header(report.study.title, run_facts(report.study.facts), None)]
+    if report.best:
+        named, _, rest = escape(report.best).partition(". ")
+        out.append(f'<p class="best"><strong>{named}.</strong> {rest}</p>')
+    if report.rows:
+        draw, title, caption = FIRST
+        out.append('<div class="grid first">' + figure(draw(report), title, caption))
+        out.append(f"<div>{_verdicts(report)}</div></div>")
+    return "\n".join(out)
+
+
+def _verdicts(report: Report) -> str:
+    verdicts = [row for row in report.rows if row.verdict]
+    if not verdicts:
+        return ""
+    lines = "\n".join(
+        f'<li class="{row.tone}"><strong>{escape(row.info.label)}</strong>: '
+        f"{escape(row.verdict)}</li>"
+        for row in verdicts
+    )
+    against = f"<h3>Against {escape(report.baseline_label)}</h3>"
+    return f'{against}<ul class="verdicts">{lines}</ul>'
 
 
 def _results(report: Report) -> str:
     out = ["<section><h2>Results</h2>"]
-    if verdicts := [row for row in report.rows if row.verdict]:
-        out.append(f"<p>Against {escape(report.baseline_label)}:</p>")
-        out.append('<ul class="verdicts">')
-        out += [
-            f'<li class="{_tone(row)}"><strong>{escape(row.info.label)}</strong>: '
-            f"{escape(row.verdict)}</li>"
-            for row in verdicts
-        ]
-        out.append("</ul>")
     out += [f'<p class="note">{escape(remark)}</p>' for remark in report.remarks]
     out += [f"<p>{escape(sentence)}</p>" for sentence in report.context]
     if report.rows:
         out.append(_main_table(report))
     return "\n".join([*out, "</section>"])
-
-
-def _tone(row: Row) -> str:
-    words = {"Reduces": "good", "Increases": "bad"}
-    return words.get(row.verdict.split()[0], "even")
 
 
 def _main_table(report: Report) -> str:
@@ -220,15 +228,15 @@ def _figures(report: Report) -> str:
 def _methods(report: Report) -> str:
     out = ['<section><h2>Methods</h2><div class="grid">']
     for row in report.rows:
-        facts = _method_facts(row)
-        facts |= {  # what the table has no column for
+        others = {  # what the table has no column for
             quantity.heading: quantity.write(getattr(row.summary, quantity.name))
             for quantity in report.quantities
             if quantity not in report.columns and quantity.name != "parameters"
         }
         out.append(
             f'<div class="card"><h3>{escape(row.info.label)}</h3>'
-            f"{facts_table(facts)}</div>"
+            f"{facts_table(_method_facts(row))}<details><summary>More numbers"
+            f"</summary>{facts_table(others)}</details></div>"
         )
     for missing in report.missing:
         out.append(

@@ -5,14 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from churn_jax.escaping import escape
+from churn_jax.reports.factors import network
 from churn_jax.reports.style import STYLE
 
 __all__ = [
     "facts_table",
+    "figure",
     "figures_section",
     "header",
     "mapping",
     "page",
+    "run_facts",
     "run_section",
     "scrolling_table",
     "size_list",
@@ -76,14 +79,17 @@ def scrolling_table(
     )
 
 
-def figures_section(figures: Iterable[tuple[str, str, str]]) -> str:
-    """A grid of `(svg, title, caption)`; empty without figures."""
-    shown = [
+def figure(svg: str, title: str, caption: str) -> str:
+    """A drawing between its title and its caption."""
+    return (
         f"<figure><h3>{escape(title)}</h3>{svg}"
         f"<figcaption>{escape(caption)}</figcaption></figure>"
-        for svg, title, caption in figures
-        if svg
-    ]
+    )
+
+
+def figures_section(figures: Iterable[tuple[str, str, str]]) -> str:
+    """A grid of `(svg, title, caption)`; empty without figures."""
+    shown = [figure(*parts) for parts in figures if parts[0]]
     if not shown:
         return ""
     opened = '<section><h2>Figures</h2><div class="grid">'
@@ -133,6 +139,31 @@ def run_section(record: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
         + (folded if text else "")
         + "</section>"
     )
+
+
+def run_facts(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Data, network, length and runs of a study in words; what is unknown is left out.
+
+    Args:
+        record: `study.json`.
+
+    Example:
+        >>> config = {"model": {"name": "lenet5"}, "train": {"epochs": 3}}
+        >>> run_facts({"data": {"name": "a.npz", "test": 40}, "config": config})
+        ('a.npz: 40 test', 'lenet5', '3 epochs')
+    """
+    data, config = mapping(record.get("data")), mapping(record.get("config"))
+    model, train = mapping(config.get("model")), mapping(config.get("train"))
+    name = data.get("title") or data.get("name")
+    called = record.get("network") or model.get("name")
+    epochs, runs = train.get("epochs"), record.get("replicas")
+    found = (
+        ": ".join(filter(None, (str(name or ""), ", ".join(size_list(data))))),
+        network({**model, "name": called}) if called else "",
+        f"{epochs} epochs" if epochs else "",
+        f"{runs} runs per method" if runs else "",
+    )
+    return tuple(filter(None, found))
 
 
 def size_list(data: Mapping[str, Any]) -> list[str]:

@@ -13,9 +13,19 @@ from churn_jax.reports.artefacts import (
     read_history,
     read_study,
 )
-from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.cells import times
+from churn_jax.reports.compare import (
+    FEWEST_RUNS,
+    Comparison,
+    compare_with_baseline,
+    effect,
+)
 from churn_jax.reports.equivalents import ReferenceCurve
-from churn_jax.reports.factors import cross_sample_sentences, fixed_seed_sentences
+from churn_jax.reports.factors import (
+    cross_sample_sentences,
+    fixed_seed_sentences,
+    shared,
+)
 from churn_jax.reports.members import Agreement
 from churn_jax.reports.published import published_keys
 from churn_jax.reports.quantities import (
@@ -42,6 +52,10 @@ SETS = (
 AT_TEMPERATURE = (
     "Cal. (calibrated): logits divided by the temperature that each run's own "
     "validation predictions ask for. "
+)
+SCHURN = (
+    "SChurn is no share: it lies between 0 and {most:g} (half the number of classes), "
+    "and is large where probabilities are nearly uniform. "
 )
 DEE = (
     "DEE: size of the deep ensemble with the same calibrated NLL, by linear "
@@ -84,12 +98,43 @@ class Row:
         return getattr(self.comparison, f"{self.headline}_p")
 
     @property
-    def verdict(self) -> str:
-        """One sentence: the effect on the headline, then on accuracy."""
+    def clause(self) -> str:
+        """The effects on headline and accuracy, in words."""
         if self.comparison is None:
             return ""
         first = getattr(self.comparison, f"{self.headline}_verdict")
-        return f"{first[0].upper()}{first[1:]}; {self.comparison.accuracy_verdict}."
+        return f"{first}; {self.comparison.accuracy_verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """The same as one sentence; empty for the baseline."""
+        return f"{self.clause[0].upper()}{self.clause[1:]}." if self.clause else ""
+
+    @property
+    def gain(self) -> int | None:
+        """1 where the headline is detectably better, -1 where worse, 0 if neither.
+
+        None where it is not tested.
+        """
+        if self.change is None or self.change_p is None:
+            return None
+        sign = effect(self.change, self.change_p)
+        return None if sign is None else -sign
+
+    @property
+    def accuracy_gain(self) -> int | None:
+        """The same for accuracy."""
+        if self.comparison is None:
+            return None
+        return effect(self.comparison.accuracy, self.comparison.accuracy_p)
+
+    @property
+    def tone(self) -> str:
+        """`good`, `bad`, `mixed` (one better, the other worse) or `even`."""
+        found = {self.gain, self.accuracy_gain}
+        if found >= {1, -1}:
+            return "mixed"
+        return "good" if 1 in found else "bad" if -1 in found else "even"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +193,7 @@ class Report:
         for method in self.study.methods:
             if method.name == self.study.baseline:
                 return method.label
-        return self.study.baseline
+        return self.study.unselected.get(self.study.baseline, self.study.baseline)
 
     @property
     def columns(self) -> tuple[Quantity, ...]:
@@ -171,6 +216,56 @@ class Report:
         return headline(tuple(quantity.name for quantity in self.columns))
 
     @property
+    def best(self) -> str:
+        """What to take away: the row that lowers the headline most, if one is shown to.
+
+        A row that lowers accuracy is passed over where another does not. Rows whose
+        runs share other seeds than the baseline's, or that have other training
+        examples, are no candidates; a study of updates has no such sentence.
+        """
+        base = self.baseline
+        if base is None or self.updates is not None:
+            return ""
+        rows = [r for r in self.rows if r.comparison and self._exchangeable(r, base)]
+        tested = [row for row in rows if row.gain is not None]
+        if not tested:
+            few = "Best: not decided; differences are tested with"
+            return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
+
+        def value(row: Row) -> float:
+            return getattr(row.summary, self.headline.name).mean
+
+        what = self.headline.heading.removesuffix(" %").replace("Churn", "churn")
+        adjusted = sum(row.comparison is not None for row in self.rows)
+        holm = f" p is Holm-adjusted over {adjusted} methods." if adjusted > 1 else ""
+        better = [row for row in tested if row.gain == 1]
+        if not better:
+            lowest = min([base, *tested], key=value)
+            if lowest is base:
+                return f"Best: {base.info.label}. No other row has a lower {what}."
+            return (
+                f"Best: none is shown to be. {lowest.info.label} has the lowest {what} "
+                f"({lowest.clause}).{holm}"
+            )
+        found = min([r for r in better if r.accuracy_gain != -1] or better, key=value)
+        said = f"Best: {found.info.label}. It {found.clause}{_cost(found, base)}.{holm}"
+        for row in better:
+            if value(row) < value(found):
+                said += f" {row.info.label} has a lower {what}, but lowers accuracy."
+        if len(better) > 1:
+            said += (
+                f" {len(better)} rows reduce {what}: they are tested against "
+                f"{base.info.label}, not against each other."
+            )
+        return said
+
+    def _exchangeable(self, row: Row, base: Row) -> bool:
+        """Whether both have the same seeds in common and the same training examples."""
+        a, b = row.info, base.info
+        same = shared(self.study, a) == shared(self.study, b)
+        return same and a.train_size == b.train_size
+
+    @property
     def caption(self) -> str:
         """What the table's numbers are."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
@@ -181,6 +276,11 @@ class Report:
             notes += SETS
         if names & CALIBRATED:
             notes += AT_TEMPERATURE
+        if "surrogate_churn" in names and any(
+            row.summary.surrogate_churn.mean > 1 for row in self.rows
+        ):
+            classes = max(row.summary.num_classes for row in self.rows)
+            notes += SCHURN.format(most=classes / 2)
         if "dee" in names and self.reference is not None:
             members = len(self.reference.mean)
             notes += DEE.format(label=self.reference.label, members=members)
@@ -226,6 +326,19 @@ class Report:
             *cross_sample_sentences(self.study, infos),
             *fixed_seed_sentences(self.study, infos),
         )
+
+
+def _cost(row: Row, base: Row) -> str:
+    """What a row costs more or less than the baseline, as the end of a sentence."""
+    parts = [
+        f"{times(ours)} {what}"
+        for what, ours, theirs in (
+            ("training", row.info.training_cost, base.info.training_cost),
+            ("inference", row.info.inference_cost, base.info.inference_cost),
+        )
+        if ours is not None and ours != theirs
+    ]
+    return f"; cost: {', '.join(parts)}" if parts else ""
 
 
 def check_readable(report) -> None:

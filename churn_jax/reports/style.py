@@ -4,9 +4,9 @@ __all__ = ["STYLE"]
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1e21;--soft:#5b6168;--line:#d7dadf;
---page:#fff;--card:#f6f7f9;--good:#00694b;--bad:#a63c00}
+--page:#fff;--card:#f6f7f9;--good:#00694b;--bad:#a63c00;--mixed:#8a6a00}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#a2a9b1;--line:#3a3f46;
---page:#16181b;--card:#1f2226;--good:#4fc79b;--bad:#ff9a5c}}
+--page:#16181b;--card:#1f2226;--good:#4fc79b;--bad:#ff9a5c;--mixed:#e0bd3a}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:76rem;padding:1rem 1.25rem 3rem;background:var(--page);
 color:var(--ink);font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
@@ -31,6 +31,9 @@ background:var(--page)}
 .verdicts li{padding:.3rem 0 .3rem .8rem;border-left:4px solid var(--line);
 margin-bottom:.35rem}
 .verdicts .good{border-color:var(--good)}.verdicts .bad{border-color:var(--bad)}
+.verdicts .mixed{border-left:6px double var(--mixed)}
+.best{font-size:1.1rem;margin:.6rem 0 1rem}
+.first .verdicts{margin:.4rem 0}.card summary{font-weight:600;padding:.35rem .45rem}
 .note{background:var(--card);border-left:4px solid var(--bad);padding:.5rem .8rem;
 margin:.5rem 0}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));

@@ -22,6 +22,7 @@ from churn_jax.reports.artefacts import MethodInfo
 from churn_jax.reports.beside import Beside, beside
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
+from churn_jax.reports.page import run_facts
 from churn_jax.reports.published import Published
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import Report, Row
@@ -121,6 +122,8 @@ def markdown_table(report: Report) -> str:
         The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
     """
     lines = [f"# {markdown_text(report.study.title)}", ""]
+    for text in ("; ".join(run_facts(report.study.facts)), report.best):
+        lines += [markdown_text(text), ""] if text else []
     shown = columns(report)
     lines.append("| " + " | ".join(c.header for c in shown) + " |")
     lines.append("|" + "|".join([":--"] + ["--:"] * (len(shown) - 1)) + "|")
@@ -303,9 +306,10 @@ def print_report(report: Report, console: Console | None = None) -> None:
     console = console or Console()
     wide = console.width >= 150
     shown = [c for c in columns(report) if wide or c.narrow]
-    table = Table(
-        title=terminal_text(report.study.title), caption=terminal_text(report.caption)
+    title = "\n".join(
+        map(printable, (report.study.title, "; ".join(run_facts(report.study.facts))))
     )
+    table = Table(title=Text(title), caption=terminal_text(report.caption))
     for i, column in enumerate(shown):
         table.add_column(column.header, justify="right" if i else "left")
     for row in report.rows:
@@ -322,6 +326,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
                     (printable(row.info.label), "bold"), ": ", printable(row.verdict)
                 )
             )
+    if report.best:
+        console.print(terminal_text(report.best, style="bold"))
     for remark in report.remarks:
         console.print(terminal_text(remark, style="yellow"))
     for sentence in report.context:

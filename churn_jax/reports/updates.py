@@ -206,7 +206,7 @@ def collect_updates(
 
 
 def _planned(study: StudyInfo) -> list[dict[str, Any]]:
-    """The updates that `study.json` lists, without anything that is none."""
+    """The updates that `study.json` lists between rows that were to be trained."""
     config = study.facts.get("config")
     found = config.get("updates") if isinstance(config, Mapping) else None
     return [
@@ -217,7 +217,10 @@ def _planned(study: StudyInfo) -> list[dict[str, Any]]:
             "targeted": bool(entry.get("targeted")),
         }
         for entry in (found if isinstance(found, list) else [])
-        if isinstance(entry, Mapping) and entry.get("old") and entry.get("new")
+        if isinstance(entry, Mapping)
+        and entry.get("old")
+        and entry.get("new")
+        and not study.unselected.keys() & {entry["old"], entry["new"]}
     ]
 
 

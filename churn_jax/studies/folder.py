@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from churn_jax import __version__
+from churn_jax.methods import Method
 from churn_jax.methods.base import at_rest
 from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_beside
 from churn_jax.predictions import replace_file
@@ -318,10 +319,12 @@ class StudyFolder:
 
 
 def _coefficients(method) -> dict[str, Any]:
+    """Numbers of a method, without those at the value that means nothing."""
     found = {}
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)
-        if isinstance(value, (float, np.ndarray)):
+        neutral = getattr(Method, field.name, None)
+        if isinstance(value, (float, np.ndarray)) and not np.all(value == neutral):
             found[field.name] = resolved(value)
     return found
 

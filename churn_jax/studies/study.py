@@ -150,6 +150,7 @@ def run_study(
     with lock_folder(out):
         check_shared_folder(out)
         folder = StudyFolder(out, config, dataset, command)
+        folder.record["selected"] = [spec.name for spec in selected]
         trained: dict[str, Trained] = {}
         finished = {spec.name: folder.finished(spec) for spec in selected}
         check_agreement(

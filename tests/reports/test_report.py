@@ -1,5 +1,6 @@
 """A folder becomes a report: also half finished, also beside broken files."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.analysis.significance import Difference
 from churn_jax.cli import main
 from churn_jax.predictions import Predictions, save_predictions
+from churn_jax.reports import Comparison, Estimate
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
@@ -89,6 +92,91 @@ def test_a_study_that_just_began_has_a_report(tmp_path):
     report = reports.write(write_study(tmp_path, methods, LABELS))
     assert report.rows == () and len(report.missing) == 3
     assert "Steady is not in the table" in (tmp_path / "report.html").read_text()
+
+
+def test_rows_that_were_not_asked_for_are_no_errors(tmp_path, capsys):
+    methods = dict.fromkeys(("baseline", "steady", "waiting", "other"))
+    methods |= {name: three_methods()[name] for name in ("baseline", "steady")}
+    asked = ["baseline", "steady", "waiting"]
+    folder = write_study(tmp_path, methods, LABELS, selected=asked)
+    assert main(["report", str(folder)]) == 0
+    assert "Other" not in capsys.readouterr().out
+    report = reports.collect(folder)
+    assert [missing.info.name for missing in report.missing] == ["waiting"]
+    assert report.study.unselected == {"other": "Other"}
+    assert "Rows not asked for" in (folder / "report.html").read_text()
+
+
+def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5, mean=None):
+    """A row whose effects and tests are these."""
+    found = report.rows[1]
+    mean = 0.3 + churn if mean is None else mean
+    return dataclasses.replace(
+        found,
+        info=dataclasses.replace(found.info, name=name, label=name.capitalize()),
+        comparison=Comparison(
+            Difference(churn, 0.01, churn / 0.01, p, runs),
+            p,
+            Difference(accuracy, 0.01, accuracy / 0.01, accuracy_p, runs),
+            accuracy_p,
+        ),
+        summary=dataclasses.replace(found.summary, churn=Estimate(mean, 0.01, 0.01)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("effects", "tones", "said"),
+    [
+        ([(-0.1, 0.01)], ["good"], "Best: A. It reduces churn by 10.0 ± 1.0 points"),
+        ([(0.1, 0.01), (0.2, 0.9)], ["bad", "even"], "Best: Baseline. No other row"),
+        (
+            [(-0.1, 0.4), (-0.2, 0.3, -0.1, 0.01)],
+            ["even", "bad"],
+            "Best: none is shown to be. B has the lowest churn (no detectable effect",
+        ),
+        (
+            [(-0.1, 0.01), (-0.2, 0.01, -0.1, 0.02), (-0.05, 0.01, 0.1, 0.01)],
+            ["good", "mixed", "good"],
+            "over 3 methods. B has a lower churn, but lowers accuracy. 3 rows reduce",
+        ),
+        ([(-0.1, 0.01, -0.1, 0.01)], ["mixed"], "lowers accuracy by 10.0 ± 1.0 point"),
+        ([(-0.1, 0.01, 0, 1, 2)], ["even"], "Best: not decided; differences are tes"),
+    ],
+)
+def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones, said):
+    base = dataclasses.replace(
+        report.rows[0],
+        summary=dataclasses.replace(
+            report.rows[0].summary, churn=Estimate(0.3, 0.01, 0.01)
+        ),
+    )
+    rows = [row(report, "abc"[i], *numbers) for i, numbers in enumerate(effects)]
+    found = dataclasses.replace(report, rows=(base, *rows))
+    assert [r.tone for r in rows] == tones
+    assert said in found.best
+    assert ("Holm" in found.best) == (len(rows) > 1 and "Baseline." not in found.best)
+    page = reports.render(found)
+    for tone in tones:
+        assert f'<li class="{tone}">' in page
+    assert page.index('<p class="best">') < page.index("<svg") < page.index("<h2>")
+
+
+def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
+    methods = {name: three_methods()[name] for name in ("baseline", "steady")}
+    fixed = {"steady": {"train": [["seeds.init", "fixed"]]}}
+    report = reports.collect(write_study(tmp_path, methods, LABELS, entries=fixed))
+    assert report.rows[1].comparison is not None and report.best == ""
+
+
+def test_surrogate_churn_above_one_is_explained(report):
+    assert "SChurn is no share" not in report.caption
+    baseline = report.rows[0]
+    large = dataclasses.replace(
+        baseline.summary, surrogate_churn=Estimate(13.02, 0.1, 0.1)
+    )
+    row = dataclasses.replace(baseline, summary=large)
+    found = dataclasses.replace(report, rows=(row,))
+    assert "between 0 and 1.5 (half the number of classes)" in found.caption
 
 
 def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):

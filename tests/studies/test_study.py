@@ -84,7 +84,8 @@ def test_the_folder_holds_what_the_reports_read(tmp_path):
     record = json.loads((tmp_path / "study.json").read_text())
     assert record["config"]["train"]["batch_size"] == 16
     assert record["versions"]["jax"] and record["hardware"]
-    assert recorded(tmp_path) == ["baseline"]
+    assert recorded(tmp_path) == record["selected"] == ["baseline"]
+    assert record["methods"][0]["coefficients"] == {}  # no neutral member_share
     predictions = load_predictions(tmp_path / "methods/baseline/predictions.npz")
     assert predictions.logits.shape[0] == 2 and predictions.logits.shape[2] == 10
     assert predictions.meta["fingerprint"] == record["data"]["fingerprint"]

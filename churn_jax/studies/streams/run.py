@@ -71,6 +71,7 @@ def run_stream_study(
     with lock_folder(out):
         check_shared_folder(out)
         folder = StreamFolder(out, config, stream, command)
+        folder.record["selected"] = [spec.name for spec in selected]
         check_agreement(
             {
                 "config": resolved(config),
