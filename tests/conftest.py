@@ -27,6 +27,18 @@ def strict_dtypes():
         yield
 
 
+@pytest.fixture
+def blocks_of(monkeypatch):
+    """Makes training look up after every so many updates instead of every second."""
+    from churn_jax.training import loop
+
+    def fix(updates):
+        monkeypatch.setattr(loop, "_FIRST_BLOCK", updates)
+        monkeypatch.setattr(loop, "_next_block", lambda done, seconds: updates)
+
+    return fix
+
+
 @pytest.fixture(scope="session")
 def compilation_cache(tmp_path_factory):
     """Programs compiled once per session, for tests that launch training often.

@@ -26,6 +26,7 @@ from churn_jax.training.examples import check_examples, example_of
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.initialize import check_start
 from churn_jax.training.loop import train
+from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = ["StudyError", "hardware", "run_study", "versions"]
@@ -92,6 +93,7 @@ def run_study(
     command: str = "",
     on_start: Callable[[MethodSpec, bool], None] = lambda spec, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
 ) -> Path:
@@ -104,6 +106,7 @@ def run_study(
         command: recorded in `study.json`.
         on_start: called with each method and whether it is finished already.
         on_progress: called after every evaluation.
+        on_work: called about once a second with what is finished of a method.
         on_note: called with sentences for the user.
         stop: when set, a checkpoint is written and `Interrupted` raised.
 
@@ -186,8 +189,10 @@ def run_study(
                 "mean": own.mean,
                 "std": own.std,
                 "on_progress": on_progress,
+                "on_work": on_work,
                 "on_note": on_note,
                 "stop": stop,
+                "show_progress": False,
             }
             # One process alone may rename what the others are about to read.
             alone = jax.process_count() == 1

@@ -27,6 +27,7 @@ from churn_jax.studies.tutoring import row_tutors
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
+from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = ["run_sweep"]
@@ -45,6 +46,7 @@ def run_sweep(
     on_plan: Callable[[Sequence[GridProgram]], None] = lambda plan: None,
     on_start: Callable[[GridProgram, bool], None] = lambda program, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
 ) -> SweepResult:
@@ -66,6 +68,7 @@ def run_sweep(
         on_plan: called with all programs before the first.
         on_start: called with each program and whether it is finished already.
         on_progress: called after every evaluation.
+        on_work: called about once a second with what is finished of a program.
         on_note: called with sentences for the user.
         stop: when set, a checkpoint is written and `Interrupted` raised.
 
@@ -118,7 +121,9 @@ def run_sweep(
             if reference.name not in [point.name for point in points]:
                 points.insert(0, reference)
             folder.record["baseline"] = reference.name
-        session = _Session(config, whole, folder, _numbers(config, seeds), stop)
+        session = _Session(
+            config, whole, folder, _numbers(config, seeds), on_work, stop
+        )
         folder.add(
             axes,
             points,
@@ -148,9 +153,11 @@ def run_sweep(
 class _Session:
     """Data and settings that all programs of a sweep share."""
 
-    def __init__(self, config, whole: Inputs, folder: SweepFolder, seeds, stop):
+    def __init__(
+        self, config, whole: Inputs, folder: SweepFolder, seeds, on_work, stop
+    ):
         self.config, self.dataset, self.folder = config, whole.dataset, folder
-        self.seeds, self.stop = seeds, stop
+        self.seeds, self.on_work, self.stop = seeds, on_work, stop
         self.whole = whole
         self.loaded: dict[tuple, Inputs] = {}
         self.teachers: dict[str, Trained] = {}
@@ -246,8 +253,10 @@ class _Session:
             mean=own.mean,
             std=own.std,
             on_progress=on_progress,
+            on_work=self.on_work,
             on_note=on_note,
             stop=self.stop,
+            show_progress=False,
         )
 
 

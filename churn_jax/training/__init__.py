@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from churn_jax.training.loop import train
     from churn_jax.training.optim import OptimizerConfig
     from churn_jax.training.partition import MeshShape
+    from churn_jax.training.progress import Work
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
     from churn_jax.training.seeds import Seeds
     from churn_jax.training.written import write_predictions
@@ -30,6 +31,7 @@ __all__ = [
     "Seeds",
     "TrainConfig",
     "Trained",
+    "Work",
     "train",
     "write_predictions",
 ]
@@ -43,6 +45,7 @@ _HOMES = {
     "Seeds": "seeds",
     "TrainConfig": "config",
     "Trained": "run",
+    "Work": "progress",
     "train": "loop",
     "write_predictions": "written",
 }

@@ -1,10 +1,13 @@
 """Checkpoints through Orbax: written whole or not at all, refused by name."""
 
+import contextlib
 import dataclasses
 import errno
 import json
 import os
+import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from churn_jax.training.partition import fetch
 from churn_jax.typing import PyTree
 
 __all__ = [
+    "CheckpointClock",
     "CheckpointError",
     "Checkpoints",
     "OtherConfiguration",
@@ -27,6 +31,36 @@ __all__ = [
 
 _FORMAT = "churn_jax/2"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class CheckpointClock:
+    """Says when to save, so that a kill loses at most so many seconds of work.
+
+    What the devices were given and have not done counts for nothing here: look at the
+    clock only after waiting for it.
+    """
+
+    def __init__(self, seconds: float):
+        """The clock starts; `seconds` of work may be lost."""
+        self.seconds = seconds
+        self._since = time.perf_counter()
+        self._took = 0.0
+
+    def due(self, ahead: float = 0.0) -> bool:
+        """Whether to save now: writing takes time, too, and so does what comes first.
+
+        Args:
+            ahead: seconds until the next look.
+        """
+        margin = min(self._took + ahead, self.seconds / 2)
+        return time.perf_counter() - self._since + margin > self.seconds
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around the writing of a state that is there."""
+        self._since = time.perf_counter()
+        yield
+        self._took = time.perf_counter() - self._since
 
 
 class CheckpointError(ValueError):

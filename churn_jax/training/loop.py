@@ -14,15 +14,17 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.ensembles import interpolate_weights
+from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.feed import Feed
 from churn_jax.training.partition import (
-    any_process,
     fetch,
+    greatest,
     join,
     replicate,
     split,
 )
 from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.progress import COMPILING, Display, Work
 from churn_jax.training.run import (
     Interrupted,
     Progress,
@@ -39,10 +41,12 @@ from churn_jax.training.writers import MetricsWriter
 
 __all__ = ["plain_numbers", "stopped_teachers", "train", "trained_of"]
 
-# Updates dispatched before the loop looks whether it was asked to stop.
-_BLOCK = 64
-# Likewise of a stream, whose networks and batches are large.
-_FED_BLOCK = 8
+# Updates are dispatched in blocks of about so many seconds. One block runs while the
+# next is dispatched, so the devices never wait for the host, and the host is never
+# further ahead than two of them: that old is what it shows, saves and stops at.
+_BLOCK_SECONDS = 1.0
+# Updates of the first block, whose speed nobody knows yet.
+_FIRST_BLOCK = 1
 # Updates of a stream that wait for the devices: each holds a batch.
 _RUNNING = 2
 
@@ -57,8 +61,10 @@ def train(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-    on_note: Callable[[str], None] = lambda note: None,
+    on_work: Callable[[Work], None] = lambda work: None,
+    on_note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
+    show_progress: bool = True,
 ) -> Trained:
     """Trains R replicas of a method; continues from `directory` where it can.
 
@@ -73,8 +79,12 @@ def train(
         mean: of pixels in [0, 1], a number or one per channel.
         std: likewise.
         on_progress: called after every evaluation.
-        on_note: called with sentences about checkpoints that could not be used.
+        on_work: called with what is finished, about once a second and whenever
+            something else begins, such as an evaluation.
+        on_note: called with sentences about checkpoints that could not be used; the
+            default shows them.
         stop: when set, the loop saves a checkpoint and raises.
+        show_progress: show bars on a terminal, and elsewhere a line every few seconds.
 
     Returns:
         A `Trained`.
@@ -88,22 +98,34 @@ def train(
     tutors = tutors_of(teacher)
     if run.method.needs_teacher and tutors is None:
         raise ValueError(f"{run.name} needs a trained teacher")
-    session = open_session(
-        run,
-        dataset,
-        directory=directory,
-        teacher=tutors,
-        start=start,
-        mean=plain_numbers(mean),
-        std=plain_numbers(std),
-    )
-    for note in (*stopped_teachers(run.name, tutors, start), *session.notes):
-        on_note(note)
-    loop = _Loop(run, session, directory, began)
-    try:
-        loop.run_epochs(on_progress, stop or threading.Event())
-    finally:
-        loop.close()
+    shown = Display(silent=not show_progress or jax.process_index() != 0)
+
+    def progressed(progress: Progress) -> None:
+        shown.update(progress)
+        on_progress(progress)
+
+    def worked(work: Work) -> None:
+        shown.work(work)
+        on_work(work)
+
+    with shown:
+        shown.begin(run.name)
+        session = open_session(
+            run,
+            dataset,
+            directory=directory,
+            teacher=tutors,
+            start=start,
+            mean=plain_numbers(mean),
+            std=plain_numbers(std),
+        )
+        for note in (*stopped_teachers(run.name, tutors, start), *session.notes):
+            (on_note or shown.note)(note)
+        loop = _Loop(run, session, directory, began, worked)
+        try:
+            loop.run_epochs(progressed, stop or threading.Event())
+        finally:
+            loop.close()
     return trained_of(
         run,
         session,
@@ -174,8 +196,9 @@ def trained_of(
 class _Loop:
     """The mutable part of a launch: states, clock and files."""
 
-    def __init__(self, run: Run, session: Session, directory, began: float):
+    def __init__(self, run: Run, session: Session, directory, began: float, on_work):
         self.run, self.session, self.began = run, session, began
+        self.on_work = on_work
         self.chunks = chunk_count(session.program, run.config.replicas)
         self.states = split(session.state, self.chunks)
         self.teachers = [()] * self.chunks
@@ -197,7 +220,12 @@ class _Loop:
             session.program, run.method, streamed=session.feed is not None
         )
         self.compile_seconds = 0.0
-        self.saved = time.perf_counter()
+        self.evaluation_seconds = 0.0
+        self.clock = CheckpointClock(run.config.checkpoint_every_seconds)
+        self.finished = session.done  # updates that the devices have done
+        self.ahead = collections.deque()  # blocks that they have not
+        self.unmarked = 0  # updates that are in no block yet
+        self.block, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
         self.writer = None
         if directory is not None and jax.process_index() == 0:
@@ -220,24 +248,37 @@ class _Loop:
             inputs = split(whole, self.chunks)
             end = (epoch + 1) * per_epoch
             while self.done < end:
-                self._block(inputs, end - self.done)
+                self._tell("training" if self.compile_seconds else COMPILING)
+                self._dispatch(inputs, end - self.done)
+                self._wait(1)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
                 if self.done < end:
-                    if any_process(stop.is_set()):
+                    stopping, due = self._look(stop)
+                    if stopping:
                         self._interrupt(total)
-                    if self._checkpoint_is_due():
+                    if due:
                         self.save()
-            finished = self.done == total
-            if (epoch + 1) % config.eval_every_epochs == 0 or finished:
+            last = self.done == total
+            if (epoch + 1) % config.eval_every_epochs == 0 or last:
+                self._tell("evaluating")
                 on_progress(self.evaluate(epoch + 1))
-            if any_process(stop.is_set()) and not finished:
+            stopping, due = self._look(stop)
+            if stopping and not last:
                 self._interrupt(total)
-            if finished or self._checkpoint_is_due():
+            if last or due:
                 self.save()
+        self._tell("trained")
 
-    def _checkpoint_is_due(self) -> bool:
-        waited = time.perf_counter() - self.saved
-        return any_process(waited > self.run.config.checkpoint_every_seconds)
+    def _tell(self, doing: str) -> None:
+        total = self.session.steps_per_epoch * self.run.config.epochs
+        self.on_work(Work(self.run.name, doing, self.finished, total))
+
+    def _look(self, stop: threading.Event) -> tuple[bool, bool]:
+        """Whether to stop and whether to save; all processes find the same."""
+        due = self.clock.due(self.evaluation_seconds + 2 * _BLOCK_SECONDS)
+        stopping, due, shortest = greatest([stop.is_set(), due, -self.block])
+        self.block = int(-shortest)
+        return bool(stopping), bool(due)
 
     def _interrupt(self, total: int) -> None:
         self.save()
@@ -245,12 +286,23 @@ class _Loop:
             f"{self.run.name} stopped after {self.done} of {total} updates"
         )
 
-    def _block(self, inputs, left: int) -> None:
-        """Dispatches some updates, replica by replica, without waiting for them."""
+    def _wait(self, blocks: int) -> None:
+        """Waits until the devices have no more than so many blocks before them."""
+        while len(self.ahead) > blocks:
+            updates, steps = self.ahead.popleft()
+            jax.block_until_ready(steps)
+            self.finished += updates
+            before, self.looked = self.looked, time.perf_counter()
+            self.block = _next_block(updates, self.looked - before)
+
+    def _dispatch(self, inputs, left: int) -> None:
+        """Dispatches the updates of a block, or those `left`, replica by replica."""
         per_call = self.session.steps_per_call
         feed = self.session.feed
-        block = _BLOCK if feed is None else _FED_BLOCK
-        updates = min(left, max(block // per_call, 1) * per_call)
+        updates = max(self.block, self.run.config.steps_per_call)
+        if updates > per_call:
+            updates -= updates % per_call
+        updates = min(left, updates)
         calls = [min(per_call, updates - k) for k in range(0, updates, per_call)]
         # A stream's batch serves all replicas before the next one is taken.
         for turn in [calls] if feed is None else [[one] for one in calls]:
@@ -265,8 +317,21 @@ class _Loop:
                         *self.count(count),
                     )
                     if self.compile_seconds == 0.0:
-                        self.compile_seconds = time.perf_counter() - before
+                        self.looked = time.perf_counter()
+                        self.compile_seconds = self.looked - before
             self.done += sum(turn)
+        self.unmarked += updates
+        if self.unmarked >= self.block:
+            self._mark()
+
+    def _mark(self) -> None:
+        """Ends a block."""
+        if not self.unmarked:
+            return
+        # The states are donated to the next one; copies can be waited for.
+        steps = [jnp.copy(state.step) for state in self.states]
+        self.ahead.append((self.unmarked, steps))
+        self.unmarked = 0
 
     def _fed(self, feed: Feed) -> list[tuple]:
         """The next batch, per chunk of replicas, once an earlier one is free."""
@@ -281,6 +346,7 @@ class _Loop:
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
+        began = time.perf_counter()
         scores = self._validate(self.states)
         averaged = ()
         if self.session.program.ema_decay:
@@ -290,6 +356,10 @@ class _Loop:
         small, (accuracy, nll, predicted), averaged = fetch(
             (_small_fields(state), scores, averaged)
         )
+        self.ahead.clear()  # what was fetched came after it
+        self.finished, self.unmarked = self.done, 0
+        self.looked = time.perf_counter()
+        self.evaluation_seconds = self.looked - began
         alive = small.alive
         means = small.sums / np.maximum(small.updates, 1.0)[:, None]
         means[small.updates == 0] = np.nan
@@ -332,13 +402,17 @@ class _Loop:
 
     def save(self) -> None:
         """Writes a checkpoint and returns when it is on the disk."""
-        self.saved = time.perf_counter()
-        if self.session.checkpoints is not None:
-            self.session.checkpoints.save(
-                self.done,
-                {"state": join(self.states).saved(), "best": self.best},
-                {"updates_done": self.done, "seconds": self.seconds()},
-            )
+        self._mark()
+        self._wait(0)
+        self._tell("saving")
+        with self.clock.saving():
+            if self.session.checkpoints is not None:
+                self.session.checkpoints.save(
+                    self.done,
+                    {"state": join(self.states).saved(), "best": self.best},
+                    {"updates_done": self.done, "seconds": self.seconds()},
+                )
+        self.looked = time.perf_counter()
 
     def close(self) -> None:
         if self.session.feed is not None:
@@ -347,6 +421,15 @@ class _Loop:
             self.writer.close()
         if self.session.checkpoints is not None:
             self.session.checkpoints.close()
+
+
+def _next_block(updates: int, seconds: float) -> int:
+    """Updates of the next block after one of `updates` took so long.
+
+    Four times as many at the most, as a time may be off.
+    """
+    wanted = updates * _BLOCK_SECONDS / max(seconds, 1e-9)
+    return max(int(min(wanted, 4 * updates)), 1)
 
 
 def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:

@@ -25,6 +25,7 @@ __all__ = [
     "MeshShape",
     "any_process",
     "fetch",
+    "greatest",
     "join",
     "make_mesh",
     "place",
@@ -89,16 +90,22 @@ def make_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def any_process(flag: bool) -> bool:
-    """Whether any process says so.
+    """Whether any process says so; see `greatest`."""
+    return bool(greatest([flag])[0])
+
+
+def greatest(values: Sequence[float]) -> list[float]:
+    """The largest of every process's values, each place for itself.
 
     Clocks differ and signals reach one process first, but saving takes all of them:
     one that went its own way would wait for the others for ever.
     """
     if jax.process_count() == 1:
-        return flag
+        return list(values)
     from jax.experimental import multihost_utils
 
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+    gathered = multihost_utils.process_allgather(np.asarray(values, np.float32))
+    return np.max(gathered, axis=0).tolist()
 
 
 def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:

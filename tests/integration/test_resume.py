@@ -100,7 +100,8 @@ def assert_same_training(whole, resumed, whole_directory, resumed_directory, ima
 
 
 @pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_stopped_at_the_end_of_epochs(digits, tmp_path, looks):
+def test_stopped_at_the_end_of_epochs(digits, tmp_path, blocks_of, looks):
+    blocks_of(64)
     run = make_run(Codistillation(beta=0.5))
     whole = train(run, digits, directory=tmp_path / "whole")
     resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
@@ -112,8 +113,8 @@ def test_stopped_at_the_end_of_epochs(digits, tmp_path, looks):
 
 
 @pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_stopped_in_the_middle_of_an_epoch(digits, tmp_path, monkeypatch, looks):
-    monkeypatch.setattr(loop, "_BLOCK", 16)
+def test_stopped_in_the_middle_of_an_epoch(digits, tmp_path, blocks_of, looks):
+    blocks_of(16)
     run = make_run(Codistillation(beta=0.5), steps_per_call=8, epochs=2)
     whole = train(run, digits, directory=tmp_path / "whole")
     resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
@@ -123,14 +124,20 @@ def test_stopped_in_the_middle_of_an_epoch(digits, tmp_path, monkeypatch, looks)
     )
 
 
-def test_an_epochs_end_is_evaluated_before_the_interruption(digits, tmp_path):
+def test_an_epochs_end_is_evaluated_before_the_interruption(
+    digits, tmp_path, blocks_of
+):
+    blocks_of(64)
     run = make_run(ERM())
     with pytest.raises(Interrupted, match="m stopped after 64 of 192 updates"):
         train(run, digits, directory=tmp_path, stop=StopAfter(0))
     assert [line["epoch"] for line in lines(tmp_path)] == [1]
 
 
-def test_a_stop_after_the_last_update_is_too_late_to_stop_anything(digits, tmp_path):
+def test_a_stop_after_the_last_update_is_too_late_to_stop_anything(
+    digits, tmp_path, blocks_of
+):
+    blocks_of(64)
     run = make_run(ERM(), epochs=1)
     trained = train(run, digits, directory=tmp_path, stop=StopAfter(0))
     assert int(trained.last.step[0]) == 64
@@ -155,9 +162,9 @@ def test_a_finished_training_is_restored_without_an_update(digits, tmp_path):
     ids=lambda method: type(method).__name__,
 )
 def test_a_student_resumes_with_its_restored_teacher(
-    digits, tmp_path, monkeypatch, method
+    digits, tmp_path, blocks_of, method
 ):
-    monkeypatch.setattr(loop, "_BLOCK", 32)
+    blocks_of(32)
     ensemble = make_run(ERM(members=2, deploy="mean_probs"), name="teacher", epochs=1)
     student = make_run(method, name="student", stream=1, steps_per_call=32, epochs=2)
     teacher = train(ensemble, digits, directory=tmp_path / "teacher")
@@ -187,9 +194,9 @@ def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_pat
         learn_from(ERM(members=2, deploy="mean_probs"), seeds=Seeds(order="fixed"))
 
 
-def test_one_state_per_replica_resumes_too(digits, tmp_path, monkeypatch):
+def test_one_state_per_replica_resumes_too(digits, tmp_path, blocks_of):
     """The mapping `loop` keeps the replicas apart between checkpoints."""
-    monkeypatch.setattr(loop, "_BLOCK", 2)
+    blocks_of(2)
     run = make_run(Codistillation(beta=0.5), mapping="loop", batch_size=32, epochs=2)
     run = dataclasses.replace(
         run, config=dataclasses.replace(run.config, steps_per_call=2)
@@ -204,9 +211,9 @@ def test_one_state_per_replica_resumes_too(digits, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_convolution_resumes_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
+def test_a_convolution_resumes_in_the_middle_of_an_epoch(tmp_path, blocks_of):
     """`auto` chooses the mapping `loop` for convolutions on CPU."""
-    monkeypatch.setattr(loop, "_BLOCK", 1)
+    blocks_of(1)
     rng = np.random.default_rng(0)
     path = tmp_path / "images.npz"
     np.savez(
@@ -226,7 +233,10 @@ def test_a_convolution_resumes_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_frozen_replica_stays_frozen_over_an_interruption(digits, tmp_path):
+def test_a_frozen_replica_stays_frozen_over_an_interruption(
+    digits, tmp_path, blocks_of
+):
+    blocks_of(64)
     run = make_run(ERM())
     optimizer = dataclasses.replace(
         run.config.optimizer, learning_rate=(0.02, 1e30), schedule="constant"
@@ -270,7 +280,10 @@ def killed_run(directory):
     """Three epochs of 64 updates with a checkpoint after each."""
     dataset = data.load("digits", train_size=128, validation=40)
     run = make_run(Codistillation(beta=0.5), checkpoint_every_seconds=0.0)
-    return train(run, dataset, directory=directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_FIRST_BLOCK", 64)
+        patch.setattr(loop, "_next_block", lambda done, seconds: 64)
+        return train(run, dataset, directory=directory)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """What `train` returns and logs, on the digits with a small network."""
 
 import dataclasses
+import threading
+import time
 from functools import cache
 from types import SimpleNamespace
 
@@ -14,10 +16,12 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
 from churn_jax.studies.config import ModelConfig
+from churn_jax.training import loop
+from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.loop import plain_numbers, stopped_teachers, train
 from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.run import Run, Stopped
+from churn_jax.training.run import Interrupted, Run, Stopped
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference
@@ -226,3 +230,68 @@ def test_committee_must_have_the_methods_members():
 )
 def test_channel_moments_may_be_numbers_or_arrays(value, static):
     assert plain_numbers(value) == static
+
+
+@pytest.fixture
+def slow_updates(monkeypatch):
+    """Every update takes 40 ms of the device; the times at which they were done."""
+    done = []
+
+    def sleep(steps):
+        time.sleep(0.04)
+        done.append(time.monotonic())
+        return steps
+
+    @jax.jit
+    def delayed(steps):
+        return jax.pure_callback(sleep, jax.ShapeDtypeStruct.like(steps), steps)
+
+    def make_step(program, original=loop.make_step, **options):
+        step = original(program, **options)
+
+        def call(*args):
+            state = step(*args)
+            return dataclasses.replace(state, step=delayed(state.step))
+
+        return call
+
+    monkeypatch.setattr(loop, "make_step", make_step)
+    monkeypatch.setattr(loop, "_BLOCK_SECONDS", 0.1, raising=False)
+    return done
+
+
+def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
+    slow_updates, monkeypatch, tmp_path
+):
+    saved, told, stop = [(0, 0.0)], [], threading.Event()
+    monkeypatch.setattr(
+        Checkpoints,
+        "save",
+        lambda self, step, tree, meta: saved.append((step, time.monotonic())),
+    )
+    run = run_of(epochs=1, batch_size=1, steps_per_call=1, checkpoint_every_seconds=1.0)
+
+    def on_work(work):
+        told.append((work.done, len(slow_updates)))
+        if work.done >= 100:
+            stop.set()
+
+    with pytest.raises(Interrupted) as ended:
+        train(run, digits(), directory=tmp_path, on_work=on_work, stop=stop)
+    # Of 128 updates. What was told of was done, and soon after it was done.
+    assert len(told) > 20
+    assert all(0 <= done - said <= 20 for said, done in told), told
+    stopped = int(str(ended.value).split(" after ")[1].split()[0])
+    assert 100 <= stopped <= 120
+    # A kill at any time loses a second, and what a busy machine takes on top.
+    for number, (step, _) in enumerate(saved[:-1]):
+        lost = saved[number + 1][1] - slow_updates[step]
+        assert lost < 2.0, saved
+
+
+def test_train_shows_what_it_does_unless_told_not_to(capsys):
+    run = run_of(epochs=1)
+    train(run, digits())
+    assert "run: validation accuracy" in capsys.readouterr().out
+    train(run, digits(), show_progress=False)
+    assert capsys.readouterr().out == ""

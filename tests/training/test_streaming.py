@@ -392,11 +392,9 @@ def test_evaluation_reads_in_order_and_pads():
 
 
 def test_a_killed_stream_continues_in_the_middle_of_an_epoch(
-    compilation_cache, tmp_path, monkeypatch, fed
+    compilation_cache, tmp_path, blocks_of, fed
 ):
-    from churn_jax.training import loop
-
-    monkeypatch.setattr(loop, "_FED_BLOCK", 1)
+    blocks_of(1)
     stop = threading.Event()
     # In the middle of the second epoch of 6 updates of 2 x 16 images.
     source = Counted(digits().train.images, at={6 * 32 + 5: stop.set})
@@ -407,10 +405,8 @@ def test_a_killed_stream_continues_in_the_middle_of_an_epoch(
     assert_same(weights_of(trained), weights_of(fed[0]))
 
 
-def test_long_epochs_are_saved_in_the_middle(compilation_cache, tmp_path, monkeypatch):
-    from churn_jax.training import loop
-
-    monkeypatch.setattr(loop, "_FED_BLOCK", 2)
+def test_long_epochs_are_saved_in_the_middle(compilation_cache, tmp_path, blocks_of):
+    blocks_of(2)
     source = Counted(digits().train.images, breaks_at=5 * 32)
     run = run_of(checkpoint_every_seconds=0.0)
     with pytest.raises(data.DataError) as caught:

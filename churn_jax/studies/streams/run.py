@@ -16,6 +16,7 @@ from churn_jax.studies.streams.folder import StreamFolder, stream_entry
 from churn_jax.studies.streams.inputs import open_stream
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.progress import Work
 from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.run import Interrupted
 
@@ -30,6 +31,7 @@ def run_stream_study(
     command: str = "",
     on_start: Callable[[StreamSpec, bool], None] = lambda spec, finished: None,
     on_progress: Callable[[Any], None] = lambda progress: None,
+    on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
 ) -> Path:
@@ -43,6 +45,7 @@ def run_stream_study(
         command: recorded in `study.json`.
         on_start: called with each row and whether it is finished already.
         on_progress: called after every stretch of the stream.
+        on_work: called after every window of it.
         on_note: called with sentences for the user.
         stop: when set, a checkpoint is written and `Interrupted` raised.
 
@@ -85,7 +88,12 @@ def run_stream_study(
         def trained(spec: StreamSpec):
             """One pass, or what is left of it."""
             run, directory = models[spec.name], folder.method_dir(spec.name)
-            arguments = {"on_progress": on_progress, "on_note": on_note, "stop": stop}
+            arguments = {
+                "on_progress": on_progress,
+                "on_work": on_work,
+                "on_note": on_note,
+                "stop": stop,
+            }
             # One process alone may rename what the others are about to read.
             alone = jax.process_count() == 1
             if alone and folder.outdated(spec) and directory.exists():

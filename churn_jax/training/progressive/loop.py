@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
 from churn_jax.training.partition import (
     REPLICA,
     any_process,
@@ -20,6 +20,7 @@ from churn_jax.training.partition import (
     place,
     replicate,
 )
+from churn_jax.training.progress import COMPILING, Work
 from churn_jax.training.progressive.checks import check_schema, check_window
 from churn_jax.training.progressive.config import StreamRun, stream_identity
 from churn_jax.training.progressive.metrics import StreamMetrics
@@ -111,6 +112,7 @@ def run_stream(
     directory: Path | None = None,
     *,
     on_progress: Callable[[StreamProgress], None] = lambda progress: None,
+    on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
 ) -> StreamResult:
@@ -122,6 +124,7 @@ def run_stream(
         directory: for checkpoints, `metrics.jsonl` and `result.json`; None keeps
             nothing.
         on_progress: called after every line of metrics.
+        on_work: called after every window.
         on_note: called with sentences about what was restored or stopped.
         stop: when set, the loop saves a checkpoint after the window and raises.
 
@@ -133,7 +136,7 @@ def run_stream(
         CheckpointError: `directory` holds something else.
         ValueError: model and stream do not fit, or the stream holds no example.
     """
-    loop = _Loop(run, stream, directory, on_progress, on_note)
+    loop = _Loop(run, stream, directory, on_progress, on_work, on_note)
     try:
         loop.learn(stop or threading.Event())
         result = loop.result()
@@ -147,10 +150,19 @@ def run_stream(
 class _Loop:
     """The mutable part of a launch: state, metrics, clock and files."""
 
-    def __init__(self, run: StreamRun, stream: Stream, directory, on_progress, on_note):
+    def __init__(
+        self,
+        run: StreamRun,
+        stream: Stream,
+        directory,
+        on_progress,
+        on_work,
+        on_note,
+    ):
         self.began = time.perf_counter()
         self.run, self.stream = run, stream
-        self.on_progress, self.on_note = on_progress, on_note
+        self.on_progress, self.on_work = on_progress, on_work
+        self.on_note = on_note
         check_schema(run, stream)
         self.program = make_program(run)
         self.inputs: StreamInputs = init_inputs(run, self.program)
@@ -173,7 +185,8 @@ class _Loop:
         if self.path is not None:
             self._restore(self.path)
         self.step = make_step(self.program)
-        self.saved = time.perf_counter()
+        self.clock = CheckpointClock(run.config.checkpoint_every_seconds)
+        self.window_seconds = 0.0
 
     def _nothing(self) -> StreamMetrics:
         """No sums, each in memory of its own: they are donated."""
@@ -217,13 +230,18 @@ class _Loop:
     def learn(self, stop: threading.Event) -> None:
         """Learns what is left of the stream."""
         running, size = None, self.run.config.window
+        self._tell(COMPILING)
+        began = time.perf_counter()
         # What is dispatched runs while the next window is read; two are in memory.
         for window in self._reading(size):
             given = replicate(Examples.of(window), self.program.mesh)
             if running is not None:
                 jax.block_until_ready(running)
+                self._tell("training")
+                self.window_seconds = time.perf_counter() - began
                 if not self._between_windows(stop):
                     break
+                began = time.perf_counter()
             self.state, self.segment, running = self.step(
                 self.state, self.segment, self.inputs, given, np.int32(self.windows)
             )
@@ -244,6 +262,10 @@ class _Loop:
                 "scored; use a smaller window, fewer warm_examples or a longer stream"
             )
 
+    def _tell(self, doing: str, examples: int | None = None) -> None:
+        done = self.examples if examples is None else examples
+        self.on_work(Work(self.run.name, doing, done, unit="examples"))
+
     def _between_windows(self, stop: threading.Event) -> bool:
         """Reports and saves where it is time to; whether any replica lives.
 
@@ -256,8 +278,7 @@ class _Loop:
             raise Interrupted(
                 f"{self.run.name} stopped after {self.examples:,} examples"
             )
-        waited = time.perf_counter() - self.saved
-        if any_process(waited > self.run.config.checkpoint_every_seconds):
+        if any_process(self.clock.due(self.window_seconds)):
             self.save()
         return goes_on
 
@@ -356,6 +377,7 @@ class _Loop:
             given = replicate(Examples.of(window), self.program.mesh)
             if running is not None:
                 jax.block_until_ready(running)
+                self._tell("scoring the held-out part", examples)
             metrics, running = score(self.state, metrics, self.inputs, given)
             examples += int(np.sum(window.mask > 0))
         if not examples:
@@ -365,9 +387,10 @@ class _Loop:
 
     def save(self) -> None:
         """Writes a checkpoint and returns when it is on the disk."""
-        self.saved = time.perf_counter()
         if self.checkpoints is None:
             return
+        jax.block_until_ready(self._tree())
+        self._tell("saving")
         names = (
             "windows",
             "examples",
@@ -378,9 +401,10 @@ class _Loop:
         )
         progress = {name: getattr(self, name) for name in names}
         progress["earlier_seconds"] = self.seconds()
-        self.state = by_replica(self.program.mesh, self.state)
-        self.checkpoints.save(self.windows, self._tree(), {"progress": progress})
-        self.state = in_step(self.program.mesh, self.state)
+        with self.clock.saving():
+            self.state = by_replica(self.program.mesh, self.state)
+            self.checkpoints.save(self.windows, self._tree(), {"progress": progress})
+            self.state = in_step(self.program.mesh, self.state)
 
     def close(self) -> None:
         if self.writer is not None:

@@ -1,0 +1,311 @@
+"""What is shown while something is trained: bars on a terminal, lines elsewhere.
+
+A thread draws them, so that they go on while XLA compiles or the data are loaded.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.errors import LiveError
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
+    from churn_jax.training.run import Progress, Stopped
+
+__all__ = ["COMPILING", "Display", "Work", "line_interval"]
+
+
+# What is done before the first update of a launch; stopping then loses nothing.
+COMPILING = "compiling"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """How far a training is: what the devices have done, not what they were given.
+
+    Attributes:
+        name: of the run.
+        doing: what happens now, such as `COMPILING` or "saving".
+        done: updates, or whatever `unit` says.
+        total: how many there will be; None where nobody knows.
+        unit: what is counted.
+    """
+
+    name: str
+    doing: str
+    done: int
+    total: int | None = None
+    unit: str = "updates"
+
+
+def line_interval(seconds: float) -> float:
+    """Seconds between two lines after so many: 5 at first, 30 after half an hour."""
+    return min(max(seconds / 60, 5.0), 30.0)
+
+
+@dataclasses.dataclass
+class _Task:
+    """One piece of work, mostly a method's training."""
+
+    label: str
+    weight: float
+    doing: str
+    done: float = 0.0
+    total: float | None = None
+    unit: str = "updates"
+    found: str = ""
+    finished_before: bool = False
+    began: float = dataclasses.field(default_factory=lambda: time.monotonic())
+    # When the first work of this launch had been done, and how much was done by then.
+    first: tuple[float, float] | None = None
+    seen: float = 0.0  # when `done` was last told
+
+    @property
+    def share(self) -> float:
+        return self.done / self.total if self.total else float(self.finished_before)
+
+    @property
+    def share_now(self) -> float:
+        """The share that was done since the launch."""
+        done = self.done - self.first[1] if self.first else 0.0
+        return done / self.total if self.total else 0.0
+
+    def tell(self, work: Work) -> None:
+        now = time.monotonic()
+        if work.doing == COMPILING or work.done < self.done:
+            self.first = None
+        elif self.first is None:
+            self.first = now, work.done
+        self.doing, self.unit = work.doing, work.unit
+        self.done, self.total = work.done, work.total or self.total
+        self.seen = now
+
+    def left(self) -> float | None:
+        """Seconds until it is done, at the speed until now."""
+        if self.first is None or self.total is None or self.done <= self.first[1]:
+            return None
+        speed = (self.done - self.first[1]) / (self.seen - self.first[0])
+        return max((self.total - self.done) / speed - time.monotonic() + self.seen, 0.0)
+
+    def __str__(self) -> str:
+        parts = [self.doing, f"{_clock(time.monotonic() - self.began)} so far"]
+        if self.total:
+            counted = f"{self.done:,.0f} of {self.total:,.0f} {self.unit}"
+            parts.insert(0, f"{counted} ({self.share:.0%})")
+        elif self.done:
+            parts.insert(0, f"{self.done:,.0f} {self.unit}")
+        left = self.left()
+        if left is not None and self.done < (self.total or 0):
+            parts.append(f"about {_clock(left)} left")
+        said = ", ".join(parts)
+        return f"{said}; {self.found}" if self.found else said
+
+
+class Display:
+    """Shows tasks, one at a time, and how far all of them are."""
+
+    def __init__(
+        self,
+        *,
+        silent: bool = False,
+        quiet: bool = False,
+        stderr: bool = False,
+    ):
+        """Nothing is shown before the context is entered.
+
+        What `detail` is given is shown where the logger `churn_jax` shows `DEBUG`.
+
+        Args:
+            silent: show nothing at all, as all processes but the first do.
+            quiet: show what `note` is given and nothing else.
+            stderr: show it there instead of on stdout.
+        """
+        self.console = Console(quiet=silent, stderr=stderr, force_jupyter=False)
+        self.quiet = quiet or silent
+        self._stopped: set[tuple[str, int]] = set()
+        self._tasks: dict[str, _Task] = {}
+        self._task = _Task("", 0.0, "starting")
+        self._expected, self._everything = 0.0, ""
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        self._over = threading.Event()
+        self._writer: threading.Thread | None = None
+
+    def __enter__(self):
+        """Starts drawing."""
+        if self.quiet:
+            return self
+        # FORCE_COLOR makes rich believe that a file is a terminal.
+        if self.console.file.isatty() and not self.console.is_dumb_terminal:
+            self._live = Live(
+                console=self.console, get_renderable=self._drawing, transient=True
+            )
+            try:
+                self._live.start()
+                return self
+            except LiveError:  # the program has bars of its own
+                self._live = None
+        self._writer = threading.Thread(target=self._write_lines, daemon=True)
+        self._writer.start()
+        return self
+
+    def __exit__(self, *error):
+        """Stops drawing."""
+        if self._live is not None:
+            self._live.stop()
+        if self._writer is not None:
+            self._over.set()
+            self._writer.join()
+
+    def expect(self, weight: float, everything: str) -> None:
+        """How much work all tasks are together; `everything` names them."""
+        self._expected, self._everything = weight, everything
+
+    def begin(
+        self,
+        name: str,
+        label: str = "",
+        *,
+        weight: float = 0.0,
+        doing: str = "preparing",
+        finished_before: bool = False,
+    ) -> None:
+        """A task begins, or was finished before.
+
+        Args:
+            name: what `work` will call it.
+            label: what the user reads; default the name.
+            weight: its share of what `expect` was told.
+            doing: what it begins with.
+            finished_before: whether there is nothing left to do.
+        """
+        task = _Task(label or name, weight, doing, finished_before=finished_before)
+        self._tasks[name] = task
+        if finished_before:
+            self.say(f"{task.label}: finished before, kept")
+        else:
+            self._task = task
+
+    def work(self, work: Work) -> None:
+        """So much is done; a name that never began is a task of its own."""
+        task = self._tasks.get(work.name)
+        if task is None:
+            task = self._tasks[work.name] = _Task(work.name, 0.0, work.doing)
+        if task.doing != work.doing:
+            self.detail(f"{task.label}: {work.doing}")
+        task.tell(work)
+        self._task = task
+
+    def update(self, progress: "Progress") -> None:
+        """After an evaluation."""
+        found = (
+            f"validation accuracy {100 * progress.accuracy:.2f} %, "
+            f"churn {100 * progress.churn:.2f} %"
+        )
+        self.evaluated(progress, found)
+        for stopped in progress.stopped:
+            self.note_stopped(progress.name, "replica", stopped.replica, stopped)
+
+    def evaluated(self, progress: "Progress", found: str) -> None:
+        """Shows `found` with the task; on a line of its own after the last epoch."""
+        epoch = f"epoch {progress.epoch} of {progress.epochs}"
+        self.found(progress.name, f"{epoch}: {found}")
+        if progress.epoch == progress.epochs:
+            self.say(f"{progress.name}: {found}")
+        else:
+            self.detail(f"{progress.name}: {epoch}: {found}")
+
+    def found(self, name: str, text: str) -> None:
+        """What a task has found so far is shown with it."""
+        if name in self._tasks:
+            self._tasks[name].found = text
+
+    def say(self, sentence: str) -> None:
+        """A line above the bars."""
+        if not self.quiet:
+            self._print(sentence)
+
+    def detail(self, sentence: str) -> None:
+        """A line for those who want to know more."""
+        if logging.getLogger("churn_jax").isEnabledFor(logging.DEBUG):
+            self.say(sentence)
+
+    def note(self, sentence: str) -> None:
+        """A sentence that even `quiet` shows."""
+        self._print(sentence, style="yellow")
+
+    def note_stopped(self, name: str, kind: str, number: int, why: "Stopped") -> None:
+        """Notes once which run of what stopped, and why."""
+        if (name, number) not in self._stopped:
+            self._stopped.add((name, number))
+            self.note(
+                f"{name}: {kind} {number} stopped at update {why.step}, {why.term} was "
+                "not finite; the others go on"
+            )
+
+    def _print(self, sentence: str, style: str | None = None) -> None:
+        if self._writer is not None:
+            sentence = f"{time.strftime('%H:%M:%S')} {sentence}"
+        self.console.print(
+            sentence, style=style, markup=False, highlight=False, soft_wrap=True
+        )
+
+    def _write_lines(self) -> None:
+        while not self._over.wait(line_interval(time.monotonic() - self._began)):
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+                self._print("; ".join(filter(None, self._sentences())))
+
+    def _sentences(self) -> Iterator[str]:
+        """About the task, and about all of them where there are several."""
+        task = self._task
+        yield f"{task.label}: {task}" if task.label else str(task)
+        share, left = self._all()
+        if share is not None:
+            said = f"{self._everything} {share:.0%}"
+            yield said if left is None else f"{said}, about {_clock(left)} left"
+
+    def _all(self) -> tuple[float | None, float | None]:
+        """The share of everything that is done, and the seconds left."""
+        tasks = list(self._tasks.values())
+        if self._expected <= max((task.weight for task in tasks), default=0.0):
+            return None, None  # there is one
+        done = sum(task.weight * task.share for task in tasks)
+        now = sum(task.weight * task.share_now for task in tasks)
+        began = min((t.first[0] for t in tasks if t.first), default=0.0)
+        left = None
+        if now:
+            left = (self._expected - done) / now * (time.monotonic() - began)
+        return done / self._expected, left
+
+    def _drawing(self) -> RenderableType:
+        task = self._task
+        share, left = self._all()
+        table = Table.grid(padding=(0, 1))
+        table.add_column(overflow="fold")
+        table.add_column(width=24)
+        table.add_column(overflow="fold")
+        rows: list[RenderableType] = [table]
+        bar = ProgressBar(total=1.0, completed=task.share, pulse=not task.total)
+        table.add_row(Text(task.label), bar, Text(f"{task.share:.0%}"))
+        if share is not None:
+            said = f"{share:.0%}"
+            said += "" if left is None else f", about {_clock(left)} left"
+            bar = ProgressBar(total=1.0, completed=share)
+            table.add_row(Text(self._everything), bar, Text(said))
+        rows.append(Text(f"  {task}", overflow="fold"))
+        return Group(*rows)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

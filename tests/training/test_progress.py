@@ -1,0 +1,108 @@
+"""What is shown of a training: true, whole and every few seconds."""
+
+import io
+import logging
+import re
+import time
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from churn_jax.training import progress
+from churn_jax.training.progress import COMPILING, Display, Work, line_interval
+from churn_jax.training.run import Progress, Stopped
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Lines come at once."""
+    monkeypatch.setattr(progress, "line_interval", lambda seconds: 0.01)
+
+
+def lines(capsys, shown, count=3):
+    """What is printed until there are some lines."""
+    said = ""
+    with shown:
+        last = time.monotonic() + 20
+        while said.count("\n") < count and time.monotonic() < last:
+            time.sleep(0.01)
+            said += capsys.readouterr().out
+    return said.splitlines()
+
+
+def test_without_a_terminal_lines_with_times_say_what_happens(capsys, often):
+    shown = Display()
+    shown.begin("a", "Baseline")
+    shown.work(Work("a", COMPILING, 0, 2340))
+    for line in lines(capsys, shown):
+        said = r"Baseline: 0 of 2,340 updates \(0%\), compiling, 0:0\d so far"
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d {said}", line)
+
+
+def test_time_left_follows_from_finished_work_of_this_launch(monkeypatch, capsys):
+    clock = SimpleNamespace(
+        monotonic=lambda: clock.now, strftime=time.strftime, now=0.0
+    )
+    monkeypatch.setattr(progress, "time", clock)
+    shown = Display()
+    shown.expect(400.0, "all 4 methods")
+    shown.begin("old", weight=100.0, finished_before=True)
+    shown.begin("a", "Baseline", weight=100.0)
+    for clock.now, doing, done in (
+        (0.0, COMPILING, 50),  # half of it was done by an earlier launch
+        (100.0, "training", 50),
+        (110.0, "training", 60),
+    ):
+        shown.work(Work("a", doing, done, 100))
+    about, everything = shown._sentences()
+    assert "60 of 100 updates (60%), training, 1:50 so far, about 0:40 left" in about
+    # 10 of 400 in this launch, 160 in all.
+    assert everything == "all 4 methods 40%, about 4:00 left"
+
+
+def test_no_word_is_cut_off_on_a_narrow_terminal():
+    shown = Display()
+    shown.begin("a", "Co-distill SKL + entropy, four members")
+    shown.work(Work("a", "training", 1204, 2340))
+    found = Progress("a", 12, 20, 0.9721, 0.0311, ())
+    shown.update(found)
+    text = io.StringIO()
+    Console(file=text, width=50, force_terminal=True).print(shown._drawing())
+    said = re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue())
+    assert "…" not in said
+    said = " ".join(said.split())
+    for words in ("entropy", "1,204 of 2,340 updates (51%), training", "churn 3.11 %"):
+        assert words in said
+
+
+def test_quiet_shows_warnings_alone_and_silent_nothing(capsys, often):
+    last = Progress("a", 2, 2, 0.5, 0.1, (Stopped(1, "loss", 7),))
+    for shown, wanted in (
+        (Display(quiet=True), "a: replica 1 stopped at update 7, loss was not finite"),
+        (Display(silent=True), ""),
+    ):
+        with shown:
+            shown.begin("a")
+            shown.work(Work("a", "training", 3, 4))
+            shown.update(last)
+            shown.update(last)
+            time.sleep(0.05)
+        said = capsys.readouterr().out
+        assert said.count("\n") == (1 if wanted else 0) and wanted in said
+
+
+def test_details_are_for_debugging(capsys):
+    shown, logger = Display(), logging.getLogger("churn_jax")
+    before = logger.level
+    try:
+        for level, count in ((logging.INFO, 0), (logging.DEBUG, 1)):
+            logger.setLevel(level)
+            shown.update(Progress("a", 1, 2, 0.5, 0.1, ()))
+            assert capsys.readouterr().out.count("epoch 1 of 2") == count
+    finally:
+        logger.setLevel(before)
+
+
+def test_lines_become_rarer_but_never_rare():
+    assert [line_interval(60.0 * m) for m in (0, 5, 10, 600)] == [5, 5, 10, 30]
