@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from churn_jax.command.stopping import end_at_a_signal
 from churn_jax.escaping import printable
 
 __all__ = ["main"]
@@ -165,6 +166,8 @@ def _sentence(error: Exception) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
+    if argv is None:  # this process is the command; JAX takes seconds to import
+        end_at_a_signal()
     argv = list(sys.argv[1:] if argv is None else argv)
     verbose = "--verbose" in argv
     argv = [word for word in argv if word != "--verbose"]

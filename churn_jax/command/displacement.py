@@ -1,19 +1,13 @@
 """`churn-jax displacement RUN`: how far logits move between networks and ensembles."""
 
 import dataclasses
+import itertools
 import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import tyro
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from churn_jax.command.options import read_options
 
@@ -43,6 +37,7 @@ class Arguments:
         resamples: sets of normal networks for a p-value.
         seed: of all draws.
         out: folder of page and figures; default `displacement` in the study's.
+        quiet: show no progress, only warnings and the tables.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -56,6 +51,7 @@ class Arguments:
     resamples: int = 200
     seed: int = 0
     out: Path | None = None
+    quiet: bool = False
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -81,6 +77,7 @@ def displacement(argv: Sequence[str]) -> int:
     )
     from churn_jax.reports import displacement as report
     from churn_jax.reports.displacement_norms import DisplacementOptions
+    from churn_jax.training.progress import Display, Work
 
     options = DisplacementOptions(
         images=arguments.images,
@@ -94,16 +91,10 @@ def displacement(argv: Sequence[str]) -> int:
     space = None
     if arguments.features:
         space = _feature_space(arguments.folder, arguments.features, arguments.old, new)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        transient=True,
-    ) as bars:
+    with Display(quiet=arguments.quiet) as shown:
         total = report.parts_of(options, same=new == arguments.old)
-        task = bars.add_task("reading", total=total)
+        shown.work(Work("displacement", "reading", 0, total, "parts"))
+        parts = itertools.count(1)
         found = report.displacement_report(
             arguments.folder,
             arguments.old,
@@ -111,7 +102,9 @@ def displacement(argv: Sequence[str]) -> int:
             options,
             heterogeneous=[row for row in arguments.heterogeneous.split(",") if row],
             space=space,
-            on_part=lambda part: bars.update(task, advance=1, description=part),
+            on_part=lambda part: shown.work(
+                Work("displacement", part, next(parts), total, "parts")
+            ),
         )
     out = arguments.out or arguments.folder / "displacement"
     command = shlex.join(["churn-jax", "displacement", *argv])

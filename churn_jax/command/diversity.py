@@ -5,24 +5,16 @@ import functools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from churn_jax.command.configured import SHORT_FORMS, written_out
 from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
-from churn_jax.command.progress import Notes
 from churn_jax.command.running import run_command
 from churn_jax.command.stopping import check_minutes
+from churn_jax.training.progress import Display, Work
 
 __all__ = ["diversity"]
 
@@ -61,6 +53,7 @@ def _arguments(config):
             seed: of noise and guides.
             minutes: stop after so many, with exit code 3 where something is left; the
                 same command goes on.
+            quiet: show no progress, only warnings and the report.
             data: where the study's data are now.
         """
 
@@ -78,6 +71,7 @@ def _arguments(config):
         severities: tuple[int, ...] = ()
         seed: int = default.seed
         minutes: float | None = None
+        quiet: bool = False
         data: DataConfig = config.data
 
     return Arguments
@@ -89,6 +83,7 @@ class _Launched:
 
     out: Path
     minutes: float | None
+    quiet: bool
     fresh: bool = False
     launch: Launch = Launch()
 
@@ -124,50 +119,27 @@ def _sections(options) -> tuple[str, ...]:
     return ("teachers", "students", "jacobians", "matching", *asked)
 
 
-class _Bars(Notes):
-    """A bar per section; a log file gets a line at its end."""
+class _Sections(Display):
+    """The parts of each section."""
 
-    def __init__(self, *, quiet: bool):
-        super().__init__(quiet=quiet)
-        self.bars = Progress(
-            TextColumn("{task.description:<12}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("parts"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[status]}"),
-            console=self.console,
-            disable=not (self.console.is_terminal and not quiet),
-        )
-        self.task: TaskID | None = None
-        self.section, self.parts, self.done = "", 0, 0
-
-    def __enter__(self):
-        self.bars.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self.bars.__exit__(*error)
+    def __init__(self, **shown: bool):
+        super().__init__(**shown)
+        self._at = Work("", "", 0)
 
     def start(self, work: tuple[str, int, int], finished: bool) -> None:
         """A section begins."""
-        self.section, self.parts, self.done = work
-        status = "computed before" if finished else "restoring, compiling"
-        self.task = self.bars.add_task(
-            self.section, total=self.parts, completed=self.done, status=status
-        )
-        if finished:
-            self.console.print(f"{self.section}: computed before, kept")
+        section, parts, done = work
+        self._at = Work(section, "computing", done, parts, "parts")
+        self.begin(section, finished_before=finished)
 
-    def update(self, key: str) -> None:
-        """A part is done."""
-        self.done += 1
-        if self.task is not None:
-            self.bars.update(self.task, completed=self.done, status=key)
-        if self.done == self.parts:
-            self.console.print(f"{self.section}: {self.parts} parts")
+    def update(self, progress: Any) -> None:
+        """A part is done, whose key is `progress`."""
+        at = self._at
+        self._at = dataclasses.replace(at, done=at.done + 1)
+        self.work(self._at)
+        self.found(at.name, f"last part: {progress}")
+        if self._at.done == at.total:
+            self.say(f"{at.name}: {at.total} parts")
 
 
 def diversity(argv: Sequence[str]) -> int:
@@ -175,9 +147,14 @@ def diversity(argv: Sequence[str]) -> int:
     options = _parse(argv)
     sections = _sections(options)
 
-    def compute(progress, *, command, on_start, on_progress, on_note, stop):
+    def compute(progress, *, command, on_start, on_progress, on_work, on_note, stop):
         del progress, command
         from churn_jax.studies.diversity import DiversityOptions, run_diversity
+
+        def start(section: str, parts: int, done: int) -> None:
+            on_start((section, parts, done), done == parts)
+            if done < parts:
+                on_work(Work(section, "computing", done, parts, "parts"))
 
         names = [field.name for field in dataclasses.fields(DiversityOptions)]
         run_diversity(
@@ -185,9 +162,7 @@ def diversity(argv: Sequence[str]) -> int:
             sections,
             DiversityOptions(**{name: getattr(options, name) for name in names}),
             data=options.data,
-            on_start=lambda section, parts, done: on_start(
-                (section, parts, done), done == parts
-            ),
+            on_start=start,
             on_part=on_progress,
             on_note=on_note,
             stop=stop,
@@ -195,9 +170,9 @@ def diversity(argv: Sequence[str]) -> int:
 
     command = shlex.join(["churn-jax", "diversity", *argv])
     return run_command(
-        _Launched(options.folder, options.minutes),
+        _Launched(options.folder, options.minutes, options.quiet),
         command,
-        progress=_Bars,
+        progress=_Sections,
         train=compute,
         show=functools.partial(_show, command),
     )

@@ -18,6 +18,7 @@ from churn_jax.command.configured import (
 )
 from churn_jax.command.options import read_options
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
+from churn_jax.training.progress import Display, Work
 
 __all__ = ["plan", "read_plan"]
 
@@ -43,6 +44,7 @@ class _Shared:
         grow: what grows with the slice, `replicas` or `batch`.
         json: file for everything as JSON.
         svg: file for the plot of several topologies.
+        quiet: show no progress.
     """
 
     topology: str = "v5e:4x4"
@@ -51,6 +53,7 @@ class _Shared:
     grow: str = "replicas"
     json: Path | None = None
     svg: Path | None = None
+    quiet: bool = False
 
 
 def _study_arguments(config: Any):
@@ -145,10 +148,6 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     return configured(config, options), options, meshed
 
 
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _slices(topology: str):
     """One slice, or several whose chip only the first one names."""
     from churn_jax.planning import Slice
@@ -192,11 +191,16 @@ def plan(argv: Sequence[str]) -> int:
     row = options.row or default_row(config)
     config.spec(row)
     check_compiler()
-    if len(slices) > 1:
-        return _scaling(config, row, slices, options)
-    if meshed:
-        return _one(config, row, slices[0], options)
-    return _several(config, row, slices[0], options)
+    with Display(quiet=options.quiet, stderr=True) as shown:
+        if len(slices) > 1:
+            text, found, fits = _scaling(config, row, slices, options, shown)
+        elif meshed:
+            text, found, fits = _one(config, row, slices[0], shown)
+        else:
+            text, found, fits = _several(config, row, slices[0], options, shown)
+    print(text)
+    _write(options.json, found)
+    return 0 if fits else 1
 
 
 def _check_file(option: str, path: Path | None) -> None:
@@ -211,22 +215,23 @@ def _check_file(option: str, path: Path | None) -> None:
 def _write(path: Path | None, found: Any) -> None:
     if path is not None:
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        _note(f"written: {path}")
+        print(f"written: {path}", file=sys.stderr)
 
 
-def _one(config: Any, row: str, part: Any, options: Any) -> int:
+def _one(config: Any, row: str, part: Any, shown: Display) -> tuple[str, Any, bool]:
+    """The text, the same as JSON, and whether it fits and every rule holds."""
     from churn_jax.planning import check_mesh, plan_apart, plan_text
 
     mesh = config.train.mesh
     check_mesh(mesh, part)
-    _note(f"compiling {row} for {part.name}; this takes minutes")
+    shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
     found = plan_apart(config, row, part, mesh)
-    print(plan_text(found))
-    _write(options.json, found.to_json())
-    return 0 if found.fits and found.passed else 1
+    return plan_text(found), found.to_json(), found.fits and found.passed
 
 
-def _several(config: Any, row: str, part: Any, options: Any) -> int:
+def _several(
+    config: Any, row: str, part: Any, options: Any, shown: Display
+) -> tuple[str, Any, bool]:
     from churn_jax.planning import comparison, mesh_name, plan_text, search
 
     found = search(
@@ -234,24 +239,26 @@ def _several(config: Any, row: str, part: Any, options: Any) -> int:
         row,
         part,
         many=options.tries,
-        on_mesh=lambda mesh, number, count: _note(
-            f"compiling {row} for {part.name}, mesh {mesh_name(mesh)} ({number} of "
-            f"{count}); this takes minutes"
+        on_mesh=lambda mesh, number, count: shown.work(
+            Work(
+                f"{row} for {part.name}",
+                f"compiling mesh {mesh_name(mesh)}, which takes minutes",
+                number - 1,
+                count,
+                "meshes",
+            )
         ),
     )
+    text = f"{comparison(found.plans)}\n\nRecommended: {found.why}."
     if found.best is not None:
-        print(plan_text(found.best))
-        print()
-    print(comparison(found.plans))
-    print(f"\nRecommended: {found.why}.")
-    _write(
-        options.json,
-        {"plans": [one.to_json() for one in found.plans], "why": found.why},
-    )
-    return 0 if found.best is not None and found.best.passed else 1
+        text = f"{plan_text(found.best)}\n\n{text}"
+    record = {"plans": [one.to_json() for one in found.plans], "why": found.why}
+    return text, record, found.best is not None and found.best.passed
 
 
-def _scaling(config: Any, row: str, slices: Any, options: Any) -> int:
+def _scaling(
+    config: Any, row: str, slices: Any, options: Any, shown: Display
+) -> tuple[str, Any, bool]:
     from churn_jax.planning import scaling, scaling_svg, scaling_text
 
     points = scaling(
@@ -259,15 +266,20 @@ def _scaling(config: Any, row: str, slices: Any, options: Any) -> int:
         row,
         slices,
         grow=options.grow,
-        on_slice=lambda part, number, count: _note(
-            f"compiling {row} for {part.name} ({number} of {count}); this takes minutes"
+        on_slice=lambda part, number, count: shown.work(
+            Work(
+                row,
+                f"compiling for {part.name}, which takes minutes",
+                number - 1,
+                count,
+                "slices",
+            )
         ),
     )
-    print(f"{config.name}, row {row}, {options.grow} grow with the chips\n")
-    print(scaling_text(points))
+    head = f"{config.name}, row {row}, {options.grow} grow with the chips"
     if options.svg is not None:
         options.svg.write_text(scaling_svg({f"more {options.grow}": points}))
-        _note(f"written: {options.svg}")
+        shown.say(f"written: {options.svg}")
     entries = [
         {
             "chips": point.chips,
@@ -277,5 +289,5 @@ def _scaling(config: Any, row: str, slices: Any, options: Any) -> int:
         }
         for point in points
     ]
-    _write(options.json, entries)
-    return 0 if all(point.plan.fits and point.plan.passed for point in points) else 1
+    fits = all(point.plan.fits and point.plan.passed for point in points)
+    return f"{head}\n\n{scaling_text(points)}", entries, fits

@@ -5,8 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from churn_jax.command.launch import connect, ending_at_once, wait_for_all
-from churn_jax.command.resuming import set_aside, tell_how_to_go_on
+from churn_jax.command.resuming import (
+    continuation,
+    set_aside,
+    tell_how_to_go_on,
+)
 from churn_jax.command.stopping import stopping
+from churn_jax.training.progress import COMPILING, Work
 
 __all__ = ["run_command"]
 
@@ -22,12 +27,12 @@ def run_command(
     """Trains into `options.out` and reports; returns the exit code.
 
     Args:
-        options: has `out`, `fresh`, `minutes` and `launch`.
+        options: has `out`, `fresh`, `minutes`, `quiet` and `launch`.
         command: what was typed, recorded and repeated where it was stopped.
-        progress: `(quiet) -> context manager` with `start`, `update` and `note`.
+        progress: `(silent, quiet) -> Display` that has `start`, too.
         train: `(progress, **told)`, where `told` are `command`, `on_start`,
-            `on_progress`, `on_note` and `stop`; called after the processes are
-            connected, so it may import what needs them.
+            `on_progress`, `on_work`, `on_note` and `stop`; called after the processes
+            are connected, so it may import what needs them.
         show: `(folder, seconds)`, writes and prints the report; process 0 alone.
     """
     process = connect(options.launch)
@@ -36,6 +41,8 @@ def run_command(
 
 
 def _run(process: int, options: Any, command: str, progress, train, show) -> int:
+    import jax
+
     from churn_jax.training.run import Interrupted
 
     if options.fresh:
@@ -43,20 +50,29 @@ def _run(process: int, options: Any, command: str, progress, train, show) -> int
             set_aside(options.out)
         wait_for_all("the old folder is aside")
     began = time.perf_counter()
-    with stopping(options.minutes) as asked:
+    several = jax.process_count() > 1
+    with stopping(options.minutes, go_on=continuation(command)) as asked:
+        asked.unsaved = several
         try:
-            with progress(quiet=process != 0) as shown:
+            with progress(silent=process != 0, quiet=options.quiet) as shown:
+                asked.say = shown.note
 
                 def start(work, finished: bool) -> None:
                     shown.start(work, finished)
+                    asked.unsaved = several
                     if not finished:
                         asked.begin()
+
+                def work(work: Work) -> None:
+                    shown.work(work)
+                    asked.unsaved = several or work.doing != COMPILING
 
                 train(
                     shown,
                     command=command,
                     on_start=start,
                     on_progress=shown.update,
+                    on_work=work,
                     on_note=shown.note,
                     stop=asked.event,
                 )

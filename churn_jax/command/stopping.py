@@ -1,19 +1,45 @@
-"""Ctrl-C, SIGTERM or a time limit as a request: the first saves and stops.
+"""How a command answers Ctrl-C, SIGTERM and the end of `--minutes`.
 
-A second signal stops at once.
+Where there are updates to save, the first signal asks for a checkpoint and the second
+one ends the process. Elsewhere the first one ends it.
 """
 
+import contextlib
 import math
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 
-__all__ = ["NOT_FINISHED", "Stopping", "check_minutes", "stopping"]
+__all__ = [
+    "NOT_FINISHED",
+    "Stopping",
+    "check_minutes",
+    "end_at_a_signal",
+    "stopping",
+]
 
 # Exit code of a command that `--minutes` ended before its work was done.
 NOT_FINISHED = 3
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_at_a_signal() -> None:
+    """Lets either signal end the process from now on, with a sentence.
+
+    Without an exception: the import of an extension would turn it into another one.
+    """
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
+def _end(number: int, frame) -> None:
+    del frame
+    _write(2, f"churn-jax: {_named(number)}\n")
+    os._exit(128 + number)
 
 
 def check_minutes(minutes: float | None) -> None:
@@ -27,21 +53,32 @@ def check_minutes(minutes: float | None) -> None:
 
 
 class Stopping:
-    """What was asked for.
+    """What was asked for while something is trained.
 
     Attributes:
         event: set by the first signal and when the time is over; training looks at it
             and saves.
         signals: numbers of the signals that came.
         minutes: the time limit; None is none.
+        unsaved: whether stopping at once would lose work; always among several
+            processes, which must stop together.
+        say: shows a sentence to the user.
     """
 
-    def __init__(self, minutes: float | None = None):
-        """Nothing was asked for yet."""
+    def __init__(
+        self,
+        minutes: float | None = None,
+        *,
+        go_on: str = "the same command",
+    ):
+        """Nothing was asked for yet; `go_on` is the command that goes on."""
         check_minutes(minutes)
         self.event = threading.Event()
         self.signals: list[int] = []
         self.minutes = minutes
+        self.unsaved = False
+        self.say: Callable[[str], None] = print
+        self._go_on = go_on
         self._opened = time.monotonic()
         self._clock: threading.Timer | None = None
 
@@ -74,20 +111,32 @@ class Stopping:
         if self._clock is not None:
             self._clock.cancel()
 
-    def _ask(self, number, frame) -> None:
-        del frame
-        if self.signals:
-            raise KeyboardInterrupt
+    def answer(self, number: int) -> None:
+        """Says at once what a signal does, and does it."""
+        if self.signals or not self.unsaved:
+            said = "stopped at once; the last checkpoint is kept"
+            if not self.signals:
+                said = f"{_named(number)}; there was nothing new to save"
+            cursor = "\x1b[?25h" if os.isatty(1) else ""  # which bars have hidden
+            _write(1, f"{cursor}\n{said}. To go on: {self._go_on}\n")
+            os._exit(128 + number)
         self.signals.append(number)
         self.event.set()
+        self.say(
+            f"{signal.Signals(number).name}: stopping after this update, saving (a "
+            "second one, or Ctrl-C, stops at once without saving)"
+        )
 
 
-@contextmanager
-def stopping(minutes: float | None = None) -> Iterator[Stopping]:
+@contextlib.contextmanager
+def stopping(
+    minutes: float | None = None, *, go_on: str = "the same command"
+) -> Iterator[Stopping]:
     """Catches both signals while the body runs; earlier handlers come back after it.
 
     Args:
         minutes: ask to stop after so many, once `begin` was called; None does not.
+        go_on: the command that goes on.
 
     Yields:
         The `Stopping`.
@@ -95,12 +144,38 @@ def stopping(minutes: float | None = None) -> Iterator[Stopping]:
     Raises:
         ValueError: `minutes` is not a positive number.
     """
-    asked = Stopping(minutes)
-    caught = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, asked._ask) for number in caught}
+    asked = Stopping(minutes, go_on=go_on)
+    # Python runs handlers in the main thread, which hears nothing while XLA compiles or
+    # a device is waited for. The number of a signal comes through a pipe at once.
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+
+    def listen() -> None:
+        while number := os.read(heard, 1):
+            if number[0] in _SIGNALS:
+                asked.answer(number[0])
+
+    listener = threading.Thread(target=listen, daemon=True)
+    previous = {n: signal.signal(n, lambda number, frame: None) for n in _SIGNALS}
+    before = signal.set_wakeup_fd(told)
+    listener.start()
     try:
         yield asked
     finally:
         asked.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(told)
+        listener.join()
+        os.close(heard)
+
+
+def _named(number: int) -> str:
+    return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Without Python's files, whose locks another thread may hold."""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, text.encode())

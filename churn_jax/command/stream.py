@@ -4,22 +4,14 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from typing import Any
 
 from churn_jax.command.configured import with_coefficients, written_out
 from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
-from churn_jax.command.progress import Notes
 from churn_jax.command.running import run_command
 from churn_jax.command.stopping import check_minutes
+from churn_jax.training.progress import Display, Work
 
 __all__ = ["read_stream", "stream"]
 
@@ -53,6 +45,7 @@ def _arguments(config):
             set: change coefficients, for example `correlation_1_s1.strength=2`.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
+            quiet: show no progress, only warnings and the report.
             warm_share: share of the stream in which all replicas are one model, if
                 that is longer than `train.warm_examples`.
             launch: several processes.
@@ -66,6 +59,7 @@ def _arguments(config):
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         minutes: float | None = None
+        quiet: bool = False
         warm_share: float = config.warm_share
         launch: Launch = Launch()
         data: StreamData = config.data
@@ -109,69 +103,53 @@ def read_stream(argv: Sequence[str]):
     return with_coefficients(config, options.set), options
 
 
-class StreamProgress(Notes):
-    """A bar for each row's pass; the first row tells how long the stream is."""
+class StreamProgress(Display):
+    """Each row's pass; the first row tells how long the stream is."""
 
-    def __init__(self, *, quiet: bool = False):
-        """No bars yet."""
-        super().__init__(quiet=quiet)
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:,.0f} examples"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[status]}"),
-            console=self.console,
-            disable=not self.console.is_terminal or quiet,
-        )
-        self.examples: int | None = None
-        self.task: TaskID | None = None
-        self.label, self.status, self.done = "", "", 0
-
-    def __enter__(self):
-        """Starts drawing."""
-        self.bars.__enter__()
-        return self
+    def __init__(self, **shown: bool):
+        """`shown` is given to `Display`."""
+        super().__init__(**shown)
+        self._label, self._examples = "", 0
+        self._last: Any = None
 
     def __exit__(self, *error):
         """Says how the last row ended, and stops drawing."""
         if error[0] is None:
             self._end()
-        self.bars.__exit__(*error)
+        super().__exit__(*error)
 
     def start(self, spec, finished: bool) -> None:
         """A row begins, or was finished before."""
         self._end()
-        if finished:
-            self.console.print(f"{spec.label}: finished before, kept", highlight=False)
-            return
-        self.label, self.status, self.done = spec.label, "", 0
-        self.task = self.bars.add_task(
-            f"{spec.label:<24}", total=self.examples, status="compiling"
-        )
+        self._label = spec.label
+        self.begin(spec.name, spec.label, finished_before=finished)
 
-    def update(self, progress) -> None:
+    def work(self, work: Work) -> None:
+        """After a window."""
+        super().work(dataclasses.replace(work, total=self._examples or None))
+
+    def update(self, progress: Any) -> None:
         """After a stretch of the stream."""
-        self.done = progress.examples
-        self.status = (
-            f"log loss {progress.log_loss:.4f}, Δʳ₁ {progress.relative_pd:.4f}"
+        self._last = progress
+        self.found(progress.name, _stretch(progress))
+        self.detail(
+            f"{self._label}: {progress.examples:,} examples, {_stretch(progress)}"
         )
-        if self.task is not None:
-            self.bars.update(self.task, completed=self.done, status=self.status)
-        self.note_stopped(self.label, progress.stopped)
+        for stopped in progress.stopped:
+            self.note_stopped(self._label, "replica", stopped.replica, stopped)
 
     def _end(self) -> None:
-        if self.task is None:
-            return
-        self.bars.update(self.task, visible=False)
-        self.examples = self.done or self.examples
-        self.console.print(
-            f"{self.label}: {self.done:,} examples, last stretch: {self.status}",
-            highlight=False,
-        )
-        self.task = None
+        if self._last is not None:
+            self._examples = self._last.examples
+            self.say(
+                f"{self._label}: {self._examples:,} examples, last stretch: "
+                f"{_stretch(self._last)}"
+            )
+            self._last = None
+
+
+def _stretch(progress: Any) -> str:
+    return f"log loss {progress.log_loss:.4f}, Δʳ₁ {progress.relative_pd:.4f}"
 
 
 def stream(argv: Sequence[str]) -> int:

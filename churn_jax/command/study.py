@@ -41,6 +41,7 @@ def _arguments(config):
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
+            quiet: show no progress, only warnings and the report.
             dry_run: only say what training would cost; the data are opened.
             launch: several processes.
             data: which examples.
@@ -54,6 +55,7 @@ def _arguments(config):
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         minutes: float | None = None
+        quiet: bool = False
         dry_run: bool = False
         launch: Launch = Launch()
         data: DataConfig = config.data

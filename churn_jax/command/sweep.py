@@ -17,9 +17,9 @@ from churn_jax.command.configured import (
 )
 from churn_jax.command.launch import Launch
 from churn_jax.command.options import read_options
-from churn_jax.command.progress import StudyProgress
 from churn_jax.command.running import run_command
 from churn_jax.command.stopping import check_minutes
+from churn_jax.training.progress import Display
 
 __all__ = ["read_sweep", "sweep"]
 
@@ -49,6 +49,7 @@ def _arguments(config, folder: Path):
             fresh: move what is in the folder aside and start again.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
+            quiet: show no progress, only warnings and the report.
             set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
             launch: several processes.
             data: which examples.
@@ -67,6 +68,7 @@ def _arguments(config, folder: Path):
         out: Path = folder
         fresh: bool = False
         minutes: float | None = None
+        quiet: bool = False
         set: tuple[str, ...] = ()
         launch: Launch = Launch()
         data: DataConfig = config.data
@@ -127,67 +129,39 @@ def _for_any_mesh(rest: Sequence[str], replicas: int) -> list[str]:
     return ["--train.replicas", str(replicas * max(int(after[-1]), 1))]
 
 
-class _SweepProgress(StudyProgress):
-    """Bars of the programs; accuracy is the mean over the grid."""
+class _SweepProgress(Display):
+    """The programs of a sweep; accuracy is the mean over the grid."""
 
-    def __init__(self, config, *, quiet: bool):
-        """No bars yet: they come with the plan."""
-        self.plan = ()
-        super().__init__(_Plan(config.train.epochs, ()), (), quiet=quiet)
+    def __init__(self, epochs: int, **shown: bool):
+        """`shown` is given to `Display`; programs come with the plan."""
+        super().__init__(**shown)
+        self._epochs = epochs
+        self._plan: dict[str, Any] = {}
 
-    def take(self, plan) -> None:
+    def take(self, plan: Sequence[Any]) -> None:
         """More programs are to come; the two stages of a selection plan in turn."""
-        known = {p.name for p in self.plan}
-        new = [program for program in plan if program.name not in known]
-        self.plan = (*self.plan, *new)
-        self.weights |= {program.name: program.networks for program in new}
-        total = sum(p.networks for p in self.plan) * self.config.train.epochs
-        self.bars.update(self.all, total=total, description="all values")
+        self._plan |= {program.name: program for program in plan}
+        networks = sum(program.networks for program in self._plan.values())
+        self.expect(networks * self._epochs, f"all {len(self._plan)} programs")
+
+    def start(self, program, finished: bool) -> None:
+        """A program begins, or was finished before."""
+        self.begin(
+            program.name,
+            program.label,
+            weight=program.networks * self._epochs,
+            finished_before=finished,
+        )
 
     def update(self, progress) -> None:
         """After an evaluation."""
-        status = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
-        if self.task is not None:
-            self.bars.update(self.task, completed=progress.epoch, status=status)
-        new = progress.epoch - self.before
-        self.before = progress.epoch
-        self.bars.advance(self.all, new * self.weights.get(progress.name, 1))
-        for program in self.plan:
-            if program.name == progress.name:
-                self._tell(program, progress.stopped)
-        if progress.epoch == progress.epochs:
-            self.console.print(f"{progress.name}: {status}", highlight=False)
-
-    def _tell(self, program, stopped) -> None:
-        """Says which run of which value stopped, once."""
+        found = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
+        self.evaluated(progress, found)
+        program = self._plan[progress.name]
         seeds = program.replicas // len(program.points)
-        for entry in stopped:
-            if (program.name, entry.replica) in self.frozen:
-                continue
-            self.frozen.add((program.name, entry.replica))
+        for entry in progress.stopped:
             point = program.points[entry.replica // seeds]
-            self.note(
-                f"{point.name}: run {entry.replica % seeds} stopped at update "
-                f"{entry.step}, {entry.term} was not finite; the others go on"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """What `StudyProgress` asks a study for."""
-
-    epochs: int
-    programs: tuple
-
-    @property
-    def train(self):
-        """Has `epochs`."""
-        return self
-
-    def select(self, only: tuple[str, ...]) -> tuple:
-        """All programs."""
-        del only
-        return self.programs
+            self.note_stopped(point.name, "run", entry.replica % seeds, entry)
 
 
 def sweep(argv: Sequence[str]) -> int:
@@ -239,7 +213,7 @@ def sweep(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "sweep", *argv]),
-        progress=functools.partial(_SweepProgress, config),
+        progress=functools.partial(_SweepProgress, config.train.epochs),
         train=train,
         show=_show,
     )

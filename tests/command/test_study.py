@@ -1,6 +1,7 @@
 """`churn-jax study` interrupted, killed, repeated and started afresh."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.predictions import load_predictions
+from churn_jax.training import progress
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")
 
@@ -107,7 +109,7 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
     assert main([*few, "--out", str(tmp_path / "whole")]) == 0
     capsys.readouterr()
     out = tmp_path / "pieces"
-    # Over before the first update: every piece does what it cannot leave, an epoch.
+    # Over before the first update: every piece does what it cannot leave, an update.
     command = [*few, "--minutes", "0.0005", "--out", str(out)]
     codes, done = [], [0]
     while not codes or codes[-1] == 3:
@@ -119,8 +121,8 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
             assert sentence.endswith("updates, as --minutes 0.0005 are over.")
             assert shlex.split(again) == ["churn-jax", "study", *command[1:]]
             done.append(checkpoints(out)[-1])
-    assert codes == [3, 3, 3, 0]
-    assert done == [0, 2, 4, 6]
+    assert codes == [3] * 7 + [0]
+    assert done == list(range(8))
     np.testing.assert_array_equal(logits(out), logits(tmp_path / "whole"))
 
 
@@ -152,15 +154,75 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, compilation_cache):
     process = launch(out, compilation_cache, driver=slow_save, arguments=arguments)
     wait_for_lines(process, out, 1)
     process.send_signal(signal.SIGINT)
-    while process.stdout.readline().strip() != "saving":
+    first = ""
+    while not first.endswith("saving\n"):
+        first += process.stdout.readline()
         assert process.poll() is None
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 30
     assert process.returncode == 130
+    assert "SIGINT: stopping after this update, saving" in first
     assert "stopped at once; the last checkpoint is kept" in said
     assert "Traceback" not in errors
+
+
+def test_ctrl_c_before_the_first_update_has_nothing_to_wait_for(
+    tmp_path, compilation_cache
+):
+    compiling = """
+        import time
+        from churn_jax.training import loop
+
+        def make_step(program, **options):
+            print("compiling", flush=True)
+            return lambda *args: time.sleep(300)
+
+        loop.make_step = make_step
+    """
+    process = launch(tmp_path / "run", compilation_cache, driver=compiling)
+    while "compiling" not in process.stdout.readline():
+        assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert process.returncode == 130, errors
+    assert "interrupted; there was nothing new to save. To go on: churn-jax " in said
+
+
+_IMPORTING = """
+import sys, time
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "churn_jax.studies":
+            print("importing", flush=True)
+            try:
+                time.sleep(300)
+            except BaseException as error:  # as extensions do while they are imported
+                raise ImportError(name) from error
+
+sys.meta_path.insert(0, Finder())
+sys.argv[0] = "churn-jax"
+from churn_jax.cli import main
+sys.exit(main())
+"""
+
+
+def test_sigterm_in_the_first_seconds_is_a_sentence(tmp_path):
+    words = ["study", "digits:tiny", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IMPORTING, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (143, "churn-jax: ended by SIGTERM\n")
 
 
 @pytest.mark.slow
@@ -204,6 +266,19 @@ def test_the_same_command_twice_trains_nothing_twice(capsys, tmp_path):
     assert "Baseline: finished before, kept" in more
     assert "entropy: validation accuracy" in more
     assert (out / "report.html").is_file() and (out / "table.md").is_file()
+
+
+def test_without_a_terminal_finished_updates_are_told_in_lines(
+    capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(progress, "line_interval", lambda seconds: 0.001)
+    said = run(capsys, tmp_path / "run")
+    assert re.search(r"(?m)^\d\d:\d\d:\d\d Baseline: .*compiling, 0:\d\d so far$", said)
+    assert re.search(
+        r"(?m)Baseline: \d+ of \d+ updates \(\d+%\), saving, .* so far", said
+    )
+    said = run(capsys, tmp_path / "quiet", "--quiet")
+    assert "Baseline:" not in said and "baseline:" not in said and "Report:" in said
 
 
 def test_fresh_moves_the_old_folder_aside(capsys, tmp_path):
