@@ -17,7 +17,7 @@ from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side, side_names
 from churn_jax.comparison.result import CompareResult, Version
-from churn_jax.comparison.scanned import Scanned
+from churn_jax.comparison.scanned import Scanned, run_by_run
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.side import Kind, Side
 from churn_jax.comparison.statistics.estimating import (
@@ -152,6 +152,8 @@ def compare_pair(
     check_gates(gates, pair)  # before the long pass
     if scanned is None:
         scanned = scan(pair)
+    if pair.old.runs == pair.new.runs:
+        scanned = run_by_run(scanned)
     sampling = {"level": level, "resamples": resamples, "seed": seed}
     found = intervals(scanned, pair.labels, **sampling)
     noise = noise_test(scanned, **sampling)
@@ -178,8 +180,20 @@ def compare_pair(
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
         gates=judge(gates, found, groups, level=level, noise=noise),
-        notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
+        notes=(*pair.old.notes, *pair.new.notes, *pair.notes, *_pairing(pair, scanned)),
+        paired=scanned.paired,
     )
+
+
+def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
+    if not scanned.paired:
+        return []
+    names = [str(run) for run in pair.old.runs]
+    some = ", ".join(names if len(names) < 7 else [*names[:3], "...", names[-1]])
+    return [
+        f"Runs {some} are each compared only with the run of the same name: the two "
+        "differ less than half as much as either does from any other run."
+    ]
 
 
 def _one_file(old: Any, new: Any) -> bool:

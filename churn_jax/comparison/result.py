@@ -83,6 +83,7 @@ class Noise:
         expected: churn that retraining alone explains: the mean of the two that exist.
         excess: churn between the versions minus `expected`. Where a side has one run,
             the interval is for that run.
+        of_runs: share of the variance of churn that runs add to that of examples.
         p: of "retraining explains it all", one-sided where both sides have several
             runs, see `noise_test`; NaN with too few runs or examples.
     """
@@ -92,6 +93,7 @@ class Noise:
     expected: Interval
     excess: Interval
     p: float
+    of_runs: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,6 +257,7 @@ class CompareResult:
         points: for the scatter of confidence and displacement; None without scores.
         gates: the conditions that were asked for.
         notes: sentences about what was read and joined.
+        paired: whether run r is compared with run r alone, see `run_by_run`.
     """
 
     old: Version
@@ -272,6 +275,12 @@ class CompareResult:
     points: Points | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
+    paired: bool = False
+
+    @property
+    def run_pairs(self) -> int:
+        """How many pairs of runs were compared."""
+        return self.old.runs if self.paired else self.old.runs * self.new.runs
 
     @property
     def passed(self) -> bool:

@@ -4,7 +4,9 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["Scanned", "ScannedSide"]
+__all__ = ["Scanned", "ScannedSide", "run_by_run"]
+
+_CLOSER = 2.0  # how many times, than to any other run
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,16 +35,76 @@ class Scanned:
     Attributes:
         old: the version in use.
         new: the one that is to replace it.
-        surrogate: `[R_old, R_new, N]` float32, surrogate churn of each example with
+        surrogate: `[*shape, N]` float32, surrogate churn of each example with
             alpha 1, `1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a
             side does not know counts as probability 0. None unless both have scores.
         displacement: `[N]` float32, mean over pairs of runs of the Euclidean norm of
             the change in logits, each side's logits centred over the classes that both
             know; of log-probabilities, floored at -30, where a side has probabilities.
             None unless both have scores.
+        own_displacement: the same of runs r and r alone; None unless both sides have
+            as many runs.
+        paired: whether run r is compared with run r alone.
     """
 
     old: ScannedSide
     new: ScannedSide
     surrogate: np.ndarray | None = None
     displacement: np.ndarray | None = None
+    own_displacement: np.ndarray | None = None
+    paired: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`[R_old, R_new]` of the pairs of runs; `[R, 1]` where they are paired."""
+        return len(self.old.predicted), 1 if self.paired else len(self.new.predicted)
+
+    def pairs(self) -> list[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
+        """Place in `shape`, old and new predictions `[N]` of every pair of runs."""
+        rows, columns = self.shape
+        return [
+            ((a, b), self.old.predicted[a], self.new.predicted[a if self.paired else b])
+            for a in range(rows)
+            for b in range(columns)
+        ]
+
+
+def run_by_run(scanned: Scanned) -> Scanned:
+    """With run r of both sides compared alone, where such runs go together.
+
+    They do where every run differs from its namesake on less than half as many examples
+    as from any other run of either side: the new runs were started from the old ones,
+    or are the same. Independent runs of two versions hardly ever look like that.
+
+    Args:
+        scanned: two sides whose runs are named alike, in the same order.
+
+    Returns:
+        `scanned` as it is where runs do not go together.
+
+    Example:
+        >>> side = ScannedSide(np.eye(3, 9, dtype=int))
+        >>> run_by_run(Scanned(side, side)).paired
+        True
+    """
+    R = len(scanned.old.predicted)
+    if R == 1:
+        return scanned
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    differ = np.array([np.count_nonzero(runs != run, axis=1) for run in runs])
+    first = np.arange(2 * R)
+    namesake = (first + R) % (2 * R)
+    others = differ.astype(float)
+    others[first, first] = others[first, namesake] = np.inf
+    if np.any(_CLOSER * differ[first, namesake] >= others.min(axis=1)):
+        return scanned
+    same = np.arange(R)
+    surrogate = scanned.surrogate
+    if surrogate is not None:
+        surrogate = surrogate[same, same][:, None]
+    return dataclasses.replace(
+        scanned,
+        surrogate=surrogate,
+        displacement=scanned.own_displacement,
+        paired=True,
+    )

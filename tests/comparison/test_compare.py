@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax.comparison.compare import compare
+from churn_jax.comparison.showing.verdict import sentences
 
 LABELS = np.arange(40) % 3
 FEW = {"resamples": 100}
@@ -14,6 +15,60 @@ def runs(seed, count):
     rng = np.random.default_rng(seed)
     drawn = rng.integers(3, size=(count, len(LABELS)))
     return np.where(rng.random(drawn.shape) < 0.25, drawn, LABELS)
+
+
+def runs_of_two_versions(moved):
+    """`[3, 400, 4]` logits of a version and of one fine-tuned from its runs."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 400)
+    shared = 3 * np.eye(4)[labels] + 1.5 * rng.normal(size=(400, 4))
+    old = shared + 2 * rng.normal(size=(3, 400, 4))
+    return old, old + moved * rng.normal(size=old.shape), labels
+
+
+def test_identical_files_with_several_runs_differ_in_nothing():
+    old, new, labels = runs_of_two_versions(0.0)
+    result = compare(old, new, labels=labels, **FEW)
+    assert result["churn"].value == 0 and result["churn"].high < 0.02
+    assert result["accuracy_gain"].value == result["nll_change"].value == 0
+    assert result.flow.old == () and result.regressions_total == 0
+    assert np.isnan(result.noise.p)
+    assert any("Runs 0, 1, 2 are each compared only" in note for note in result.notes)
+    assert "on average over 3 pairs of runs of the same name" in sentences(result)[0]
+
+
+def test_runs_that_go_together_are_compared_one_by_one():
+    old, new, labels = runs_of_two_versions(0.3)
+    result = compare(old, new, labels=labels, **FEW)
+    each = [compare(a, b, labels=labels, **FEW) for a, b in zip(old, new)]
+    assert result.paired and result.run_pairs == result.mcnemar.pairs == 3
+    for name in ("churn", "kappa", "negative_flip_rate", "accuracy_new", "nll_change"):
+        mean = np.mean([one[name].value for one in each])
+        assert result[name].value == pytest.approx(mean), name
+        assert result[name].low < mean < result[name].high
+    assert result["surrogate_churn"].value == pytest.approx(
+        np.mean([one["surrogate_churn"].value for one in each])
+    )
+    assert sum(result.flow.examples) == pytest.approx(400 * result["churn"].value)
+    for k, group in enumerate(result.groups):
+        of_runs = [one.groups[k] for one in each]
+        for part in ("churn", "negative_flip_rate", "accuracy_gain"):
+            mean = np.mean([getattr(one, part).value for one in of_runs])
+            assert getattr(group, part).value == pytest.approx(mean)
+    worst = result.regressions[0]
+    moved = (new - old)[:, int(worst.id)]
+    moved = np.linalg.norm(moved - moved.mean(axis=1, keepdims=True), axis=1)
+    assert worst.displacement == pytest.approx(moved.mean(), rel=1e-4)
+    assert result.noise.excess.value == pytest.approx(
+        result["churn"].value - result.noise.expected.value
+    )
+
+
+def test_independent_runs_are_compared_each_with_each():
+    old, _, labels = runs_of_two_versions(0.0)
+    result = compare(old, old[[1, 2, 0]] + 0.01, labels=labels, **FEW)
+    assert not result.paired  # the same runs, but of other names
+    assert "on average over 9 pairs of runs (3 old, 3 new)" in sentences(result)[0]
 
 
 def test_each_side_may_be_of_its_own_kind():

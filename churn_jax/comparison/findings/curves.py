@@ -97,15 +97,13 @@ def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
 
     Of two that are equally frequent the one that comes first in `_OUTCOMES`.
     """
-    old, new = scanned.old.predicted, scanned.new.predicted
-    counts = np.zeros((len(_OUTCOMES), old.shape[1]), np.int32)
-    for before in old:
+    counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
+    for _, before, now in scanned.pairs():
         was_right = np.False_ if labels is None else before == labels
-        for now in new:
-            is_right = np.False_ if labels is None else now == labels
-            same = before == now
-            counts[0] += was_right & ~is_right
-            counts[1] += ~was_right & is_right
-            counts[2] += ~(same | was_right | is_right)
-            counts[3] += same
+        is_right = np.False_ if labels is None else now == labels
+        same = before == now
+        counts[0] += was_right & ~is_right
+        counts[1] += ~was_right & is_right
+        counts[2] += ~(same | was_right | is_right)
+        counts[3] += same
     return counts.argmax(axis=0)

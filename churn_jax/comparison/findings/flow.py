@@ -31,22 +31,21 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
     """
     labels = pair.labels
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for old in scanned.old.predicted:
-        for new in scanned.new.predicted:
-            rows = np.flatnonzero(old != new)
-            before, now = old[rows].astype(np.int64), new[rows]
-            ways, way = np.unique(before * pair.classes + now, return_inverse=True)
-            counts = np.zeros((len(ways), 3))  # all, negative, positive
-            counts[:, 0] = np.bincount(way, minlength=len(ways))
-            if labels is not None:
-                label = labels[rows]
-                counts[:, 1] = np.bincount(way, label == before, len(ways))
-                counts[:, 2] = np.bincount(way, label == now, len(ways))
-            parts.append((ways, counts))
-            if sum(len(part[0]) for part in parts) > _HELD:
-                parts = [_merged(parts)]
+    for _, old, new in scanned.pairs():
+        rows = np.flatnonzero(old != new)
+        before, now = old[rows].astype(np.int64), new[rows]
+        ways, way = np.unique(before * pair.classes + now, return_inverse=True)
+        counts = np.zeros((len(ways), 3))  # all, negative, positive
+        counts[:, 0] = np.bincount(way, minlength=len(ways))
+        if labels is not None:
+            label = labels[rows]
+            counts[:, 1] = np.bincount(way, label == before, len(ways))
+            counts[:, 2] = np.bincount(way, label == now, len(ways))
+        parts.append((ways, counts))
+        if sum(len(part[0]) for part in parts) > _HELD:
+            parts = [_merged(parts)]
     ways, table = _merged(parts)
-    table /= len(scanned.old.predicted) * len(scanned.new.predicted)
+    table = table / np.prod(scanned.shape)
     order = np.argsort(-table[:, 0], kind="stable")[:LARGEST]
     ways, table = ways[order], table[order]
     unknown = (float("nan"),) * len(ways)

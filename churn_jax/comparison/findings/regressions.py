@@ -36,10 +36,13 @@ def largest_regressions(
         raise ValueError(f"regressions must be at least 0; got {count}")
     if pair.labels is None:
         return (), 0
-    # Runs of the two sides are paired in every way, so their counts multiply.
-    old_runs, new_runs = len(scanned.old.predicted), len(scanned.new.predicted)
-    flips = _right(scanned.old, pair.labels)
-    flips *= new_runs - _right(scanned.new, pair.labels)
+    if scanned.paired:
+        flips = np.zeros(len(pair.labels), np.int64)
+        for _, old, new in scanned.pairs():
+            flips += (old == pair.labels) & (new != pair.labels)
+    else:  # every old run with every new one, so their counts multiply
+        flips = _right(scanned.old, pair.labels)
+        flips *= len(scanned.new.predicted) - _right(scanned.new, pair.labels)
     flipped = np.flatnonzero(flips)
     drop = _mean_label_prob(scanned.old, flipped)
     if drop is not None:
@@ -62,7 +65,7 @@ def largest_regressions(
             new_confidence=float(now[i]),
             label_drop=float("nan") if drop is None else float(drop[listed[i]]),
             displacement=float("nan") if moved is None else float(moved[listed[i]]),
-            share=float(flips[row] / (old_runs * new_runs)),
+            share=float(flips[row] / np.prod(scanned.shape)),
         )
         for i, row in enumerate(rows.tolist())
     )

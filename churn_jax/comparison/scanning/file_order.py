@@ -76,6 +76,7 @@ def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
         moved(scanned.new),
         _taken(scanned.surrogate, place),
         _taken(scanned.displacement, place),
+        _taken(scanned.own_displacement, place),
     )
 
 

@@ -67,6 +67,7 @@ def scan(pair: Pair) -> Scanned:
         new.kept if isinstance(new, SidePass) else new,
         together.surrogate if together else None,
         together.displacement if together else None,
+        together.own_displacement if together else None,
     )
     return scanned if place is None else in_order_of(scanned, place)
 

@@ -25,6 +25,8 @@ class SideBySide:
     Attributes:
         surrogate: `[R_old, R_new, N]` float32, filled block by block.
         displacement: `[N]` float32, filled block by block.
+        own_displacement: the same of runs r and r alone; None unless both sides have
+            as many runs.
         shared: how many classes both know.
     """
 
@@ -32,6 +34,9 @@ class SideBySide:
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
         self.surrogate = np.empty((runs, new_runs, examples), np.float32)
         self.displacement = np.empty(examples, np.float32)
+        self.own_displacement = (
+            np.empty(examples, np.float32) if runs == new_runs else None
+        )
         self._kinds = old.side.kind, new.side.kind
         self._old, self._new, self.shared = _split(old, new)
 
@@ -50,7 +55,7 @@ class SideBySide:
         work = work[: len(old[0].top)]
         before = [_Part(block, *self._old, self._kinds[0]) for block in old]
         after = [_Part(block, *self._new, self._kinds[1]) for block in new]
-        moved = 0.0
+        moved = own = 0.0
         for i, a in enumerate(before):
             for j, b in enumerate(after):
                 # The last use of a new run's numbers may overwrite them, in the cache.
@@ -60,10 +65,15 @@ class SideBySide:
                 )
                 tops = (a.top, b.top) if a.unknown or b.unknown else None
                 over = last and b.scores.dtype == work.dtype
-                moved = moved + displacement(
+                of_pair = displacement(
                     a.scores, b.scores, b.scores if over else work, tops
                 )
+                moved = moved + of_pair
+                if i == j:
+                    own = own + of_pair
         self.displacement[rows] = moved / (len(old) * len(new))
+        if self.own_displacement is not None:
+            self.own_displacement[rows] = own / len(old)
 
 
 class _Part:

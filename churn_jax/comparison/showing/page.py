@@ -162,7 +162,7 @@ def _flow(result: CompareResult) -> str:
     heading = "<h2>Where changed predictions go</h2>"
     if not drawn:
         return f"<section>{heading}<p>No prediction changes.</p></section>"
-    runs = result.old.runs * result.new.runs
+    runs = result.run_pairs
     changed = result["churn"].value * result.examples
     said = f"{mean_count(changed)} examples change their class"
     if runs > 1:
@@ -225,7 +225,7 @@ def _sampling(result: CompareResult) -> str:
 def _regressions(result: CompareResult) -> str:
     if not result.labelled:
         return ""
-    runs = result.old.runs * result.new.runs > 1
+    runs = result.run_pairs > 1
     scored = "classes" not in (result.old.kind, result.new.kind)
     out = ["<section><h2>Largest regressions</h2>"]
     if not result.regressions:

@@ -56,7 +56,8 @@ def counted(
     right = both + negative
     wrong = sums["wrong"] + sums["neutral"] + negative
     of_old = ratio(right[:, :, :1], size, np.nan)
-    of_new = ratio((both + positive)[:, :1, :], size, np.nan)
+    now = both + positive
+    of_new = ratio(now if scanned.paired else now[:, :1, :], size, np.nan)
     gained, lost = ratio(positive, size, np.nan), ratio(negative, size, np.nan)
     most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
     shares = {

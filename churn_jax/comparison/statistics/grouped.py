@@ -49,8 +49,9 @@ class GroupEstimates:
         churn: share of changed predictions, which needs no labels.
         negative_flip_rate: right before, wrong now.
         positive_flip_rate: wrong before, right now.
-        negative: `[R_old, R_new, G]` int64 counts; None without labels.
-        positive: `[R_old, R_new, G]` int64 counts; None without labels.
+        negative: `[R_old, R_new, G]` int64 counts, `[R, 1, G]` where runs are paired;
+            None without labels.
+        positive: the same.
         p: `[G]`, exact McNemar test, with several runs the median over pairs of runs;
             NaN without labels or examples.
     """
@@ -128,7 +129,8 @@ def group_intervals(
         )
     lost, gained = kinds["negative"], kinds["positive"]
     right_old = (sums["both"] + lost)[:, :, 0].mean(axis=1)
-    right_new = (sums["both"] + gained)[:, 0].mean(axis=1)
+    right_new = sums["both"] + gained
+    right_new = (right_new[:, :, 0] if scanned.paired else right_new[:, 0]).mean(axis=1)
     negative, positive = share("negative"), share("positive")
     gain = positive.value - negative.value
     ends = difference_ends(
@@ -178,13 +180,32 @@ def _squares(scanned, labels, groups, count, kinds) -> dict[str, tuple]:
         chosen = inside[start : start + block]
         of = groups[chosen]
         before, after = old[:, chosen], new[:, chosen]
-        parts = {"changed": _change_squares(before, after)}
-        if labels is not None:
-            truth = labels[chosen]
-            parts |= _flip_squares(before == truth, after == truth)
+        if scanned.paired:
+            truth = None if labels is None else labels[chosen]
+            parts = _paired_squares(before, after, truth)
+        else:
+            parts = {"changed": _change_squares(before, after)}
+            if labels is not None:
+                truth = labels[chosen]
+                parts |= _flip_squares(before == truth, after == truth)
         for kind, squares in parts.items():
             for total, square in zip(out[kind], squares, strict=True):
                 total += np.bincount(of, square, count)
+    return out
+
+
+def _paired_squares(before, after, truth) -> dict[str, tuple]:
+    """The three squares of `_squares`, `[n]` each, where run r goes with run r."""
+    of_pairs = {"changed": before != after}
+    if truth is not None:
+        was, now = before == truth, after == truth
+        of_pairs |= {"negative": was & ~now, "positive": now & ~was}
+        of_pairs["gain"] = now.astype(np.int8) - was
+    out = {}
+    for kind, values in of_pairs.items():
+        mean = values.mean(axis=0)
+        between = np.square(values - mean).sum(axis=0)
+        out[kind] = (np.square(mean), between, np.zeros(len(mean)))
     return out
 
 

@@ -65,7 +65,8 @@ def noise_test(
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
         side with one run; `p` with fewer than five runs in all, or where it would
-        rest on fewer than five examples.
+        rest on fewer than five examples. Runs that are paired are not tested: they
+        are no two samples.
 
     Notes:
         With several runs on both sides p is one-sided. In expectation the excess is
@@ -106,14 +107,20 @@ def noise_test(
     for r, s in itertools.combinations(range(A + B), 2):
         counts = np.bincount(group, runs[r] != runs[s], groups)
         changed[:, r, s] = changed[:, s, r] = counts
+    if scanned.paired:  # a pair's churn is a number of its old run
+        same = np.diagonal(changed[:, :A, A:], axis1=1, axis2=2)
+        changed[:, :A, A:] = same[:, :, None]
+        changed[:, A:, :A] = same[:, None]
     x = changed.sum(axis=0) / N
     # what every group moves each pair's churn by
     moved = (changed - x * size[:, None, None]) / N
     weight = 1.0 if min(A, B) == 1 else 0.5
     in_old, in_new = (weight if R > 1 else 0.0 for R in (A, B))
 
-    equal = _equal_versions(x, A, _dealt_anew(runs, A).sum() / N**2)
-    least = float(equal.total) if min(A, B) > 1 else 0.0
+    least = 0.0
+    if not scanned.paired:
+        equal = _equal_versions(x, A, _dealt_anew(runs, A).sum() / N**2)
+        least = float(equal.total if min(A, B) > 1 else equal.examples)
 
     def interval(*weights: float) -> Interval:
         return _interval(x, moved, A, weights, N, level, least)
@@ -123,7 +130,8 @@ def noise_test(
         within_new=interval(0.0, 0.0, 1.0) if B > 1 else _NONE,
         expected=interval(0.0, in_old, in_new),
         excess=interval(1.0, -in_old, -in_new),
-        p=retraining_p(runs, x, A),
+        of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0)).of_runs()),
+        p=np.nan if scanned.paired else retraining_p(runs, x, A),
     )
 
 
@@ -238,8 +246,7 @@ def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
     return weights[0] * across + 2 * weights[1 + side] * rows
 
 
-def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Interval:
-    value = float(_combination(x, A, weights))
+def _known(x, moved, A: int, weights) -> Uncertainty:
     of_groups = _combination(moved, A, weights)
     parts = []
     for side, R in enumerate((A, len(x) - A)):
@@ -249,7 +256,12 @@ def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Int
         centred = effects - effects.mean(axis=1, keepdims=True)
         noise = np.sum(np.square(centred)) / (R * (R - 1))
         parts.append(run_part(_effects(x, A, weights, side), noise))
-    known = uncertainty(np.sum(np.square(of_groups)), *parts)
+    return uncertainty(np.sum(np.square(of_groups)), *parts)
+
+
+def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Interval:
+    value = float(_combination(x, A, weights))
+    known = _known(x, moved, A, weights)
     if not weights[0]:
         quantile = known.quantile(level)
         ends = share_ends(np.array(value), known.total, quantile, np.array(N))

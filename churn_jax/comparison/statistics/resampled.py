@@ -51,7 +51,7 @@ def resampled(
                 continue
             key = f"{name}_{version}"
             of_runs = _calibration(sums, size) if name == "ece" else _mean(sums, size)
-            axis = 2 if version == "old" else 1
+            axis = 2 if version == "old" or scanned.paired else 1
             numbers[key] = Estimate(
                 np.expand_dims(of_runs.matrix, axis - 1),
                 np.expand_dims(of_runs.influence, axis),

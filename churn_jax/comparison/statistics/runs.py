@@ -25,6 +25,12 @@ class Uncertainty:
     freedom: np.ndarray
     alone: bool = False
 
+    def of_runs(self) -> np.ndarray:
+        """Share of the variance that runs add; 0 where there is none."""
+        some = self.total > 0
+        examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
+        return np.maximum(1.0 - examples, 0.0)
+
     def quantile(self, level: float) -> np.ndarray:
         """Two-sided: 1.96 for 0.95 and one run a side.
 
@@ -45,8 +51,7 @@ class Uncertainty:
         student = np.where(self.freedom > 1e6, normal, few)
         if not self.alone:
             return student
-        of_runs = 1.0 - self.examples / np.where(self.total > 0, self.total, np.inf)
-        of_runs = np.maximum(of_runs, 0.0)
+        of_runs = self.of_runs()
         return np.sqrt(normal**2 * (1.0 - of_runs) + np.square(student) * of_runs)
 
 

@@ -60,7 +60,7 @@ def outcome_sums(
         groups: G.
 
     Returns:
-        With labels the five `OUTCOMES`, `[G, R_old, R_new]` float64: "wrong" twice in
+        With labels the five `OUTCOMES`, `[G, *scanned.shape]` float64: "wrong" twice in
         the same way, "negative" flips, "positive" flips, "both" right, "neutral" change
         from wrong to wrong. Without them "same" and "changed".
     """
@@ -71,20 +71,17 @@ def outcome_sums(
 
     names = ("same", "changed") if labels is None else OUTCOMES
     first = kept(group).astype(np.int64) * len(names)
-    old, new = scanned.old.predicted, scanned.new.predicted
-    out = np.empty((len(names), groups, len(old), len(new)))
-    for a, before in enumerate(old):
-        before = kept(before)
-        for b, after in enumerate(new):
-            after = kept(after)
-            code = (before != after).view(np.int8)
-            if labels is not None:
-                truth = kept(labels)
-                right = (before == truth).view(np.int8)
-                right = right + 2 * (after == truth).view(np.int8)
-                code = np.where(right == 0, 4 * code, right)
-            counts = np.bincount(first + code, minlength=groups * len(names))
-            out[:, :, a, b] = counts.reshape(groups, len(names)).T
+    out = np.empty((len(names), groups, *scanned.shape))
+    for (a, b), before, after in scanned.pairs():
+        before, after = kept(before), kept(after)
+        code = (before != after).view(np.int8)
+        if labels is not None:
+            truth = kept(labels)
+            right = (before == truth).view(np.int8)
+            right = right + 2 * (after == truth).view(np.int8)
+            code = np.where(right == 0, 4 * code, right)
+        counts = np.bincount(first + code, minlength=groups * len(names))
+        out[:, :, a, b] = counts.reshape(groups, len(names)).T
     return dict(zip(names, out, strict=True))
 
 
@@ -97,20 +94,20 @@ def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
     derivative with respect to the example's weight.
 
     Returns:
-        `[G, R_old, R_new]` float64.
+        `[G, *scanned.shape]` float64.
     """
     old, new = scanned.old.predicted, scanned.new.predicted
     classes = int(max(old.max(initial=0), new.max(initial=0))) + 1
     examples = old.shape[1]
-    of_old = [np.bincount(run, minlength=classes) / examples for run in old]
-    of_new = [np.bincount(run, minlength=classes) / examples for run in new]
     sizes = np.bincount(group, minlength=groups)
-    out = np.empty((groups, len(old), len(new)))
-    for a, before in enumerate(old):
-        for b, after in enumerate(new):
-            agreement = of_new[b][before] + of_old[a][after]
-            chance = of_old[a] @ of_new[b]
-            out[:, a, b] = np.bincount(group, agreement, groups) - chance * sizes
+    out = np.empty((groups, *scanned.shape))
+    for (a, b), before, after in scanned.pairs():
+        of_old, of_new = (
+            np.bincount(run, minlength=classes) / examples for run in (before, after)
+        )
+        agreement = of_new[before] + of_old[after]
+        chance = of_old @ of_new
+        out[:, a, b] = np.bincount(group, agreement, groups) - chance * sizes
     return out
 
 

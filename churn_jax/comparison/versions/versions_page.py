@@ -200,7 +200,7 @@ def _update(step: CompareResult, anchor: str) -> str:
         table = regressions_table(
             shown,
             scored="classes" not in (step.old.kind, step.new.kind),
-            runs=step.old.runs * step.new.runs > 1,
+            runs=step.run_pairs > 1,
         )
         out.append(f"<details><summary>{summary}</summary>{table}</details>")
     return "\n".join([*out, "</section>"])

@@ -181,6 +181,14 @@ def test_where_retraining_cannot_be_tested_the_reason_is_said():
     assert "is not detectably more than that, +1.2 points (" in unclear
 
 
+def test_runs_that_differ_strongly_are_a_caveat_of_the_intervals():
+    noise = Noise(WITHIN, WITHIN, WITHIN, Interval(0.012, 0.008, 0.016), 0.01, 0.7)
+    *_, last = sentences(result_of((3, 3), noise=noise))
+    assert last.startswith("Runs differ by more than the examples explain")
+    few = dataclasses.replace(noise, of_runs=0.3)
+    assert last not in sentences(result_of((3, 3), noise=few))
+
+
 def test_groups_that_get_worse_are_named():
     groups = [group("cat", -0.1, 0.01), group("dog", -0.2, 0.001)]
     groups += [group("hen", 0.2, 0.001), group("cow", -0.1, 0.2)]
