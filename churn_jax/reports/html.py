@@ -81,8 +81,8 @@ FIGURES = (
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
         "different methods. Dark stripes there: run r of every method has the same "
-        "seeds, so run r of two methods churns less than other pairs do. At most "
-        f"{plots.RUNS_SHOWN} runs per method.",
+        "seeds, so run r of two methods churns less than other pairs do. A run and "
+        f"itself: empty. At most {plots.RUNS_SHOWN} runs per method.",
     ),
     (
         plots.churn_by_correctness,

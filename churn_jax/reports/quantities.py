@@ -48,7 +48,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("accuracy", "Accuracy %", percent, narrow=True),
         Quantity("churn", "Churn %", percent, narrow=True),
         # No share of anything: the paper's number, times 100, may exceed 100.
-        Quantity("surrogate_churn", "SChurn × 100", percent),
+        Quantity("surrogate_churn", "SChurn ×100", percent),
         Quantity("churn_correct", "Churn correct %", percent),
         Quantity("churn_incorrect", "Churn incorrect %", percent),
         Quantity("ece", "ECE %", percent),

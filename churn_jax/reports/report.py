@@ -54,8 +54,8 @@ AT_TEMPERATURE = (
     "validation predictions ask for. "
 )
 SCHURN = (
-    "SChurn is no share: it lies between 0 and {most:g} (half the number of classes), "
-    "and is large where probabilities are nearly uniform. "
+    "SChurn is no share: it lies between 0 and {most:g}, half the number of classes "
+    "(×100 in the table), and is large where probabilities are nearly uniform. "
 )
 DEE = (
     "DEE: size of the deep ensemble with the same calibrated NLL, by linear "
@@ -244,8 +244,8 @@ class Report:
             if lowest is base:
                 return f"Best: {base.info.label}. No other row has a lower {what}."
             return (
-                f"Best: none is shown to be. {lowest.info.label} has the lowest {what} "
-                f"({lowest.clause}).{holm}"
+                f"Best: no row is detectably better. {lowest.info.label} has the "
+                f"lowest {what}, but {lowest.clause}.{holm}"
             )
         found = min([r for r in better if r.accuracy_gain != -1] or better, key=value)
         said = f"Best: {found.info.label}. It {found.clause}{_cost(found, base)}.{holm}"

@@ -132,7 +132,7 @@ def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5, mean=None)
         (
             [(-0.1, 0.4), (-0.2, 0.3, -0.1, 0.01)],
             ["even", "bad"],
-            "Best: none is shown to be. B has the lowest churn (no detectable effect",
+            "Best: no row is detectably better. B has the lowest churn, but no",
         ),
         (
             [(-0.1, 0.01), (-0.2, 0.01, -0.1, 0.02), (-0.05, 0.01, 0.1, 0.01)],
@@ -176,7 +176,7 @@ def test_surrogate_churn_above_one_is_explained(report):
     )
     row = dataclasses.replace(baseline, summary=large)
     found = dataclasses.replace(report, rows=(row,))
-    assert "between 0 and 1.5 (half the number of classes)" in found.caption
+    assert "between 0 and 1.5, half the number of classes" in found.caption
 
 
 def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
