@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
+    "OWN",
     "SHORT_FORMS",
     "SHORT_FORMS_HELP",
+    "chosen",
     "configured",
     "with_coefficients",
     "written_out",
@@ -25,6 +27,7 @@ SHORT_FORMS = {
     "--mapping": "--train.mapping",
     "--seed": "--train.seeds.base",
 }
+OWN = "own"  # the study without a preset
 SHORT_FORMS_HELP = (
     f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
 )
@@ -57,6 +60,45 @@ def written_out(
         else:
             words.append(short_forms.get(name, name) + equals + value)
     return words
+
+
+def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]], Any]):
+    """`(StudyConfig, options)` of a preset, or of a recipe for the data that are named.
+
+    Args:
+        name: of a preset, or `own`.
+        words: the options.
+        read: `(study, words)`, the options with the study's settings as defaults.
+
+    Raises:
+        ValueError: no such preset, options that cannot be, or no data.
+    """
+    if name != OWN:
+        from churn_jax.studies import preset
+
+        config = preset(name)
+        options = read(config, words)
+        return configured(config, options), options
+    from churn_jax.studies.own_data import (
+        ANY,
+        data_facts,
+        described,
+        own_study,
+        unknown,
+    )
+
+    plain = [word for word in words if word not in ("-h", "--help")]
+    asked = read(unknown(ANY), plain)
+    if not asked.data.name and len(words) != len(plain):
+        read(unknown(), words)
+    given = {
+        length: getattr(asked.train, length) % ANY
+        for length in ("epochs", "batch_size")
+    }
+    facts = data_facts(asked.data)
+    config = own_study(asked.data, facts, model=asked.model, **given)
+    options = read(config, words)
+    return described(config, configured(config, options), facts), options
 
 
 def configured(config, options: Any):

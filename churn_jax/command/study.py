@@ -11,8 +11,9 @@ from pathlib import Path
 import tyro
 
 from churn_jax.command.configured import (
+    OWN,
     SHORT_FORMS_HELP,
-    configured,
+    chosen,
     written_out,
 )
 from churn_jax.command.launch import Launch
@@ -69,23 +70,29 @@ def _arguments(config):
 
 def _parse(argv: Sequence[str]):
     """`(StudyConfig, options)` from the command line, defaults from the preset."""
-    from churn_jax.studies import PRESETS, preset
+    from churn_jax.studies import PRESETS
 
     argv, names = list(argv), ", ".join(PRESETS)
     if argv and argv[0] in ("-h", "--help"):
         argv = [next(iter(PRESETS)), *argv]
     if not argv or argv[0].startswith("-"):
-        raise ValueError(f"study needs the name of a preset: {names}")
-    config = preset(argv[0])
-    options = read_options(
-        _arguments(config),
-        written_out(argv[1:]),
-        prog=f"churn-jax study {argv[0]}",
-        description=f"{config.title}. Presets: {names}. {SHORT_FORMS_HELP}",
-    )
+        raise ValueError(
+            f"study needs the name of a preset, or {OWN} for your own data: {names}"
+        )
+    rest = written_out(argv[1:])
+
+    def read(config, rest):
+        return read_options(
+            _arguments(config),
+            rest,
+            prog=f"churn-jax study {argv[0]}",
+            description=f"{config.title}. Presets: {names}; `study {OWN} --data FILE` "
+            f"chooses a recipe for your own data. {SHORT_FORMS_HELP}",
+        )
+
+    config, options = chosen(argv[0], rest, read)
     check_minutes(options.minutes)
-    config = dataclasses.replace(config, evaluation=options.evaluation)
-    return configured(config, options), options
+    return dataclasses.replace(config, evaluation=options.evaluation), options
 
 
 def study(argv: Sequence[str]) -> int:

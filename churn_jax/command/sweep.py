@@ -11,8 +11,9 @@ from typing import Any
 import tyro
 
 from churn_jax.command.configured import (
+    OWN,
     SHORT_FORMS_HELP,
-    configured,
+    chosen,
     written_out,
 )
 from churn_jax.command.launch import Launch
@@ -88,7 +89,7 @@ def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def read_sweep(argv: Sequence[str]):
     """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
-    from churn_jax.studies import PRESETS, preset
+    from churn_jax.studies import PRESETS
 
     names, rest = ", ".join(PRESETS), written_out(argv)
     words, rest = _words(rest)
@@ -96,24 +97,27 @@ def read_sweep(argv: Sequence[str]):
         words = [next(iter(PRESETS))]
     if not words:
         raise ValueError(f"sweep needs the name of a preset: {names}")
-    config = preset(words[0])
     said = "-".join(word.partition("=")[0].strip() for word in words[1:]) or "select"
     if any(word.partition("=")[0] == "--train.replicas" for word in rest):
         raise ValueError("sweep takes --seeds, the runs per value, not --replicas")
     if "--select" in rest:
         said += "-select"
-    rest = [*rest, *_for_any_mesh(rest, config.train.replicas)]
-    options = read_options(
-        _arguments(config, Path("runs") / "sweeps" / f"{config.name}-{said}"),
-        rest,
-        prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
-        description=f"Trains a grid of one or more coefficients as one program and "
-        f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
-        f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
-        f"--select` picks beta, then alpha. Presets: {names}. "
-        f"{SHORT_FORMS_HELP}",
-    )
-    return configured(config, options), words[1:], options
+
+    def read(config, rest):
+        folder = Path("runs") / "sweeps" / f"{config.name}-{said}"
+        return read_options(
+            _arguments(config, folder),
+            [*rest, *_for_any_mesh(rest, config.train.replicas)],
+            prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
+            description=f"Trains a grid of one or more coefficients as one program and "
+            f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
+            f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
+            f"--select` picks beta, then alpha. Presets: {names}, and {OWN} for your "
+            f"own data. {SHORT_FORMS_HELP}",
+        )
+
+    config, options = chosen(words[0], rest, read)
+    return config, words[1:], options
 
 
 def _for_any_mesh(rest: Sequence[str], replicas: int) -> list[str]:

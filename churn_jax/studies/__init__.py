@@ -4,6 +4,7 @@ from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyC
 from churn_jax.studies.evaluation import EvaluationConfig
 from churn_jax.studies.grid import Axis
 from churn_jax.studies.network import Sharing
+from churn_jax.studies.own_data import own_study
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.studies.selection import run_selection
 from churn_jax.studies.study import StudyError, run_study
@@ -22,6 +23,7 @@ __all__ = [
     "StudyError",
     "Teaching",
     "Update",
+    "own_study",
     "preset",
     "run_selection",
     "run_study",

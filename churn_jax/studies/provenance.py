@@ -5,9 +5,16 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from churn_jax.studies.config import DataConfig, StudyConfig, resolved
+from churn_jax.studies.config import StudyConfig, resolved
 
-__all__ = ["changes_from", "data_name", "derived", "network_name", "retitled"]
+__all__ = [
+    "changes_from",
+    "data_name",
+    "data_stem",
+    "derived",
+    "network_name",
+    "retitled",
+]
 
 # Settings of the training that are no part of its recipe.
 _NO_RECIPE = (
@@ -87,9 +94,9 @@ def _networks(config: StudyConfig) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} networks"
 
 
-def _set_of(data: DataConfig) -> str:
-    """`mnist`, `tfds:mnist` and `sets/mnist.npz` are the same set."""
-    return Path(data.name.removeprefix("tfds:")).name.removesuffix(".npz")
+def data_stem(name: str) -> str:
+    """`mnist` of `mnist`, of `tfds:mnist` and of `sets/mnist.npz`."""
+    return Path(name.removeprefix("tfds:")).name.removesuffix(".npz")
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -124,7 +131,7 @@ def changes_from(preset: StudyConfig, config: StudyConfig) -> tuple[str, ...]:
         ('epochs 3 instead of 450',)
     """
     found = []
-    if _set_of(config.data) != _set_of(preset.data):
+    if data_stem(config.data.name) != data_stem(preset.data.name):
         old, new = data_name(preset.data.name), data_name(config.data.name)
         found.append(f"{new} instead of {old}")
     if config.data.train_size != preset.data.train_size:
@@ -167,7 +174,7 @@ def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
         other data or another network.
     """
     config = dataclasses.replace(config, changes=changes_from(preset, config))
-    other_data = _set_of(config.data) != _set_of(preset.data)
+    other_data = data_stem(config.data.name) != data_stem(preset.data.name)
     other_network = config.model.name != preset.model.name
     size, old_size = config.data.train_size, preset.data.train_size
     other_length = config.train.epochs != preset.train.epochs

@@ -247,6 +247,11 @@ def preset(name: str) -> StudyConfig:
         ValueError: there is none; the message has the closest names.
     """
     base, _, form = name.partition(":")
+    if base == "own":
+        raise ValueError(
+            "a study of your own data has no preset: `churn-jax study own --data FILE` "
+            "or `churn_jax.studies.own_study` choose a recipe for them"
+        )
     if base not in PRESETS or form not in ("", "tiny"):
         close = difflib.get_close_matches(base, PRESETS, n=2, cutoff=0.3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
