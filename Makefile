@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
-.PHONY: demo test test-all test-fast test-slow test-oracles lint format types clean
+.PHONY: demo test bench-check test-all test-fast test-slow test-oracles lint format types clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -53,6 +53,12 @@ test-oracles: export JAX_PLATFORMS ?= cpu
 
 test-oracles: $(ORACLES)/.installed
 	$(ORACLES)/bin/python -m pytest -q -s -m oracle tests/oracles
+
+# The key ratios of benchmarks/README.md, in two minutes of an idle machine.
+bench-check: export JAX_PLATFORMS ?= cpu
+
+bench-check: $(VENV)/.installed
+	$(BIN)/python benchmarks/check.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyrefly check

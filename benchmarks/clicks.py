@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -296,7 +296,7 @@ def long_stream(args: argparse.Namespace, replicas: int) -> None:
     print(_row(cells + [f"{memory:,.0f}" for _, _, memory in (begin, half, end)]))
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--parts", nargs="+", choices=_PARTS, default=_PARTS, help="which tables"
@@ -317,7 +317,7 @@ def parse_args() -> argparse.Namespace:
         "--threads", type=int, nargs="+", default=[1, 0], help="of PyTorch; 0: its own"
     )
     parser.add_argument("--torch-python", help="interpreter that has PyTorch")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.sizes, args.examples = [int(s) for s in args.sizes], int(args.examples)
     return args
 

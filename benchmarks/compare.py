@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -187,7 +187,7 @@ def alone(name: str, options: argparse.Namespace, folder: Path, examples: int) -
     return json.loads(done.stdout or "{}")
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--examples", type=int, default=1_000_000)
     parser.add_argument("--classes", type=int, default=1000)
@@ -198,7 +198,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the files are made")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS))
     parser.add_argument("--only", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def run(options: argparse.Namespace, folder: Path) -> None:

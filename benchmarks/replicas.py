@@ -29,7 +29,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -257,7 +257,7 @@ def machine() -> str:
     )
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
     parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
@@ -271,7 +271,7 @@ def parse_args() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, help="instead of each workload's")
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own")
     parser.add_argument("--torch-python", help="interpreter that has PyTorch")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def main() -> None:
