@@ -26,7 +26,7 @@ class FolderInUseError(ValueError):
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path | None) -> Iterator[None]:
     """Locks `folder` for this launch, or says which process has locked it.
 
     The operating system releases the lock when the process ends, however it ends, so
@@ -34,11 +34,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
     the first locks. Where the file system knows no locks, nothing is locked.
 
     Args:
-        folder: of a run; made if it does not exist.
+        folder: of a run, made if it does not exist; None locks nothing.
 
     Raises:
         FolderInUseError: another launch has locked it.
     """
+    if folder is None:
+        yield
+        return
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None or jax.process_index() != 0:
         yield

@@ -16,6 +16,7 @@ from churn_jax import metrics
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.feed import Feed
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.partition import (
     fetch,
     greatest,
@@ -92,6 +93,7 @@ def train(
     Raises:
         Interrupted: `stop` was set; the checkpoint is written.
         CheckpointError: `directory` holds something else.
+        FolderInUseError: another process trains into `directory`.
         ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
@@ -108,7 +110,7 @@ def train(
         shown.work(work)
         on_work(work)
 
-    with shown:
+    with shown, lock_folder(directory):
         shown.begin(run.name)
         session = open_session(
             run,

@@ -6,7 +6,10 @@ import sys
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.methods import ERM
 from churn_jax.training.folder_lock import FolderInUseError, lock_folder
+from churn_jax.training.loop import train
+from tests.training import tiny
 
 # Does what `lock_folder` does without the seconds that an import of JAX takes.
 _HOLDER = """
@@ -51,6 +54,12 @@ def test_one_process_does_not_lock_a_folder_twice(tmp_path):
             pass
     with lock_folder(tmp_path / "new"):
         pass
+
+
+def test_training_into_a_folder_in_use_is_refused(holder, tmp_path):
+    with pytest.raises(FolderInUseError, match="process 4711 on box"):
+        train(tiny.make_run(ERM()), tiny.dataset(), directory=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("fresh", [[], ["--fresh"]])

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.partition import (
     REPLICA,
     any_process,
@@ -136,14 +137,15 @@ def run_stream(
         CheckpointError: `directory` holds something else.
         ValueError: model and stream do not fit, or the stream holds no example.
     """
-    loop = _Loop(run, stream, directory, on_progress, on_work, on_note)
-    try:
-        loop.learn(stop or threading.Event())
-        result = loop.result()
-    finally:
-        loop.close()
-    if directory is not None and jax.process_index() == 0:
-        save_result(Path(directory) / "result.json", result)
+    with lock_folder(directory):
+        loop = _Loop(run, stream, directory, on_progress, on_work, on_note)
+        try:
+            loop.learn(stop or threading.Event())
+            result = loop.result()
+        finally:
+            loop.close()
+        if directory is not None and jax.process_index() == 0:
+            save_result(Path(directory) / "result.json", result)
     return result
 
 
