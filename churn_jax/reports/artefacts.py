@@ -144,8 +144,17 @@ def read_study(run_dir) -> StudyInfo:
         raise ReportError(
             f"{path} does not exist; is {folder} the folder of a study?"
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"{path} cannot be read as JSON ({error})") from error
+    try:
+        return _study_info(folder, path, facts)
+    except ReportError:
+        raise
+    except (TypeError, ValueError) as error:  # an entry of another type
+        raise ReportError(f"{path} is damaged ({error})") from error
+
+
+def _study_info(folder: Path, path: Path, facts: Any) -> StudyInfo:
     entries = _entries(facts) if isinstance(facts, Mapping) else []
     if not entries:
         raise ReportError(f"{path} lists no methods")

@@ -124,7 +124,7 @@ def is_stream(folder) -> bool:
     """
     try:
         facts = json.loads((Path(folder) / "study.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(facts, Mapping) and facts.get("kind") == KIND
 

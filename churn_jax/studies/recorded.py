@@ -40,12 +40,15 @@ def read_config(folder: Path) -> StudyConfig:
         raise StudyError(
             f"{path} does not exist; is {folder} the folder of a study?"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path} cannot be read as JSON ({error})") from error
     config = record.get("config") if isinstance(record, dict) else None
     if not isinstance(config, dict) or "methods" not in config:
         raise StudyError(f"{path} is not the record of a study of images")
-    return recorded_config(config)
+    try:
+        return recorded_config(config)
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
 
 
 def recorded_config(config: dict[str, Any]) -> StudyConfig:
@@ -65,7 +68,7 @@ def recorded_config(config: dict[str, Any]) -> StudyConfig:
     """
     try:
         return _read(StudyConfig, config)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         raise StudyError(
             f"the study was recorded by another version of churn_jax ({error})"
         ) from error
@@ -95,7 +98,7 @@ def _read(kind: Any, value: Any) -> Any:
 def _arm(arms: tuple[Any, ...], value: Any) -> Any:
     """Which kind of a union a JSON value is of."""
     if isinstance(value, dict):
-        return next(arm for arm in arms if dataclasses.is_dataclass(arm))
+        return next(filter(dataclasses.is_dataclass, arms), Any)
     if isinstance(value, list):
-        return next(arm for arm in arms if typing.get_origin(arm) is tuple)
+        return next((arm for arm in arms if typing.get_origin(arm) is tuple), Any)
     return Any

@@ -46,6 +46,7 @@ def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path)
     [
         (None, "does not exist; is .* the folder of a study"),
         ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "lists no methods"),
         ('{"methods": []}', "lists no methods"),
         ('{"methods": [{"label": "x"}]}', "without a usable name"),
@@ -53,6 +54,9 @@ def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path)
         ('{"methods": [{"name": "../x"}]}', "without a usable name"),
         ('{"methods": [{"name": "a"}, {"name": "a"}]}', "lists a method twice: a, a"),
         ('{"methods": [{"name": "a", "stopped": [3]}]}', "stopped replicas of a must"),
+        ('{"methods": 7}', "study.json is damaged"),
+        ('{"methods": [{"name": "a", "coefficients": "x"}]}', "study.json is damaged"),
+        ('{"config": {"methods": [{"name": []}]}}', "study.json is damaged"),
     ],
 )
 def test_a_folder_without_a_usable_study_is_refused(tmp_path, text, message):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.studies import preset
+from churn_jax.studies import StudyError, preset
 from churn_jax.studies.config import resolved
 from churn_jax.studies.folder import changed_settings
 from churn_jax.studies.provenance import derived
-from churn_jax.studies.recorded import recorded_config
+from churn_jax.studies.recorded import read_config, recorded_config
 
 
 def of(name, *, data="", model="", **train):
@@ -68,6 +68,21 @@ def test_the_words_are_recorded_and_bind_no_later_launch():
     assert recorded_config(resolved(study)) == study
     plain = dataclasses.replace(study, notes=(), changes=(), title="")
     assert not changed_settings(resolved(study), resolved(plain))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"data": {"nope": 1}},
+        {"model": {"features": {}}},
+        {"methods": [{"teacher": []}]},
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named(spoilt, tmp_path):
+    record = {"config": resolved(preset("digits")) | spoilt}
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    with pytest.raises(StudyError, match=r"^\S+study\.json: the study was recorded by"):
+        read_config(tmp_path)
 
 
 def test_terminal_record_and_report_say_it(tmp_path, capsys, compilation_cache):

@@ -147,7 +147,7 @@ def _rows_of_study(folder: Path) -> list[str] | None:
     try:
         record = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         return [str(method["name"]) for method in record["methods"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []  # what is in `methods` can still be compared, by name
 
 
