@@ -86,7 +86,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
         except Exception as error:  # a damaged file may raise anything in a parser
-            raise ArrayFileError(_why(error)) from error
+            raise _damaged(error) from error
         for member in members:
             name = member.filename.removesuffix(".npy")
             if name in self._members:
@@ -109,7 +109,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
         except ArrayFileError as error:
             raise ArrayFileError(f"{name}: {error}") from error
         except Exception as error:
-            raise ArrayFileError(f"{name}: {_why(error)}") from error
+            raise ArrayFileError(f"{name}: {_damaged(error)}") from error
 
     def _read(self, member: zipfile.ZipInfo) -> np.ndarray:
         with zipfile.ZipFile(self._path) as archive:
@@ -208,5 +208,8 @@ def _data_start(path: Path, member: zipfile.ZipInfo) -> int:
     return member.header_offset + _LOCAL_HEADER.size + name + extra
 
 
-def _why(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _damaged(error: Exception) -> ArrayFileError:
+    if isinstance(error, MemoryError):
+        return ArrayFileError("there is too little memory to unpack it")
+    why = " ".join(str(error).split())[:200] or type(error).__name__
+    return ArrayFileError(f"it is damaged ({why})")

@@ -323,15 +323,19 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
         )
     try:
         arrays = {name: archive[name] for name in _REQUIRED}
-        meta = json.loads(str(archive["meta"])) if "meta" in archive else {}
+        meta = str(archive["meta"]) if "meta" in archive else "{}"
+    except ArrayFileError as error:
+        raise PredictionsError(f"{path}: cannot read predictions, {error}") from error
+    try:
+        facts = json.loads(meta)
     except (ValueError, RecursionError) as error:
         raise PredictionsError(
-            f"{path}: cannot read predictions, the file is damaged ({error})"
+            f"{path}: cannot read predictions, meta is damaged ({error})"
         ) from error
     if arrays["logits"].ndim == 2:
         arrays["logits"] = arrays["logits"][None]
     try:
-        return Predictions(**arrays, meta=meta)
+        return Predictions(**arrays, meta=facts)
     except PredictionsError as error:
         raise PredictionsError(f"{path}: {error}") from None
 

@@ -120,7 +120,7 @@ def test_missing_and_foreign_files_are_named(rng, tmp_path):
         load_predictions(tmp_path / "zip.npz")
     pickled = np.array([{"a": 1}], dtype=object)
     np.savez(tmp_path / "pickle.npz", ids=pickled, labels=np.zeros(1, int), logits=1.0)
-    with pytest.raises(PredictionsError, match="damaged"):
+    with pytest.raises(PredictionsError, match="ids: it holds pickled Python objects"):
         load_predictions(tmp_path / "pickle.npz")
 
 

@@ -107,4 +107,5 @@ def sample_rows(values: np.ndarray | ShardedRows) -> np.ndarray:
     rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
     reader = RowReader(values, rows)  # gives mapped pages back
     room = np.empty((len(rows), values.shape[2]), reader.dtype)
-    return reader.read(0, 0, len(rows), room).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # damaged numbers, which the pass refuses
+        return reader.read(0, 0, len(rows), room).astype(np.float64)

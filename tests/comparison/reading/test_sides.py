@@ -345,6 +345,11 @@ def test_what_is_assumed_is_said(logits, probs):
         read_side(probs / 2)
 
 
+def test_bits_that_are_no_number_give_no_warning(probs):
+    probs.view(np.uint32)[0, 0] = 0x7F800001  # a NaN that NumPy warns of
+    assert read_side(probs).kind == "probabilities"
+
+
 def test_tensors_of_other_frameworks_are_arrays(logits):
     import jax.numpy as jnp
 
