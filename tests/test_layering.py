@@ -13,6 +13,7 @@ PACKAGE = Path(churn_jax.__file__).resolve().parent
 # can be reached downwards. `predictions` is the NumPy-only file format of predictions.
 BELOW = {
     "typing": (),
+    "_jax": (),
     "_checks": ("typing",),
     "divergences": ("typing", "_checks"),
     "array_files": (),
@@ -26,7 +27,7 @@ BELOW = {
     "perturbations": ("divergences",),
     "models": ("typing", "_checks"),
     # log_probs of averaged members
-    "ensembles": ("typing", "_checks", "class_sets", "divergences"),
+    "ensembles": ("typing", "_checks", "_jax", "class_sets", "divergences"),
     "data": (
         "typing",
         "_checks",

@@ -199,8 +199,8 @@ def from_nnx(
         module = nnx.merge(graph, params, state, rngs)
         (module.train if train else module.eval)()
         if train:
-            for _, part in nnx.iter_modules(module):
-                if hasattr(part, "axis_name"):
+            for _, part in nnx.iter_graph(module):  # flax 0.10 has no iter_modules
+                if isinstance(part, nnx.Module) and hasattr(part, "axis_name"):
                     setattr(part, "axis_name", axis_name)  # noqa: B010
         outputs = _as_outputs(module(x))
         return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}

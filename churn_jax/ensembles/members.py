@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
+from churn_jax._jax import all_gather_replicated
 from churn_jax.ensembles import mapping as slots
 from churn_jax.ensembles.adapters import Network, Outputs
 from churn_jax.typing import PyTree
@@ -199,7 +200,7 @@ def apply_committee(
     def gather(leaf):
         if member_axis is None:
             return leaf
-        return jax.lax.all_gather(leaf, member_axis, tiled=True, to="invarying")
+        return all_gather_replicated(leaf, member_axis)
 
     answers = [outputs for outputs, _ in results]
     states = [state for _, state in results]

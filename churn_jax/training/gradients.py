@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from churn_jax._jax import to_varying, varying_axes
 from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
@@ -130,8 +131,8 @@ def checked_memory(method, before: PyTree, after: PyTree) -> PyTree:
         raise ValueError(
             f"{name} must return its memory as it found it, {found}; got {left}"
         )
-    types = [jax.typeof(leaf).manual_axis_type for leaf in jax.tree.leaves(after)]
-    axes = {axis for kind in types for axis in kind.varying} - {REPLICA}
+    axes = {a for leaf in jax.tree.leaves(after) for a in varying_axes(leaf)}
+    axes -= {REPLICA}
     if axes:
         raise ValueError(
             f"{name} must return one memory for the whole replica; its values differ "
@@ -187,7 +188,7 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     def objective(params):
         # Handed to the data shards here, once: so a gradient is summed over them once,
         # and not at every place where a layer or a second pass uses the weight.
-        params = jax.tree.map(lambda p: jax.lax.pcast(p, DATA, to="varying"), params)
+        params = jax.tree.map(lambda p: to_varying(p, DATA), params)
         variables = [_with_params(p, s) for p, s in zip(params, model_state)]
         out = method.loss(
             _forward(program, dropout),

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax._jax import all_gather_replicated, to_varying
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import Batch, LossOutput, deploy
 from churn_jax.training.gradients import checked_memory
@@ -79,7 +80,7 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
 
 def _gathered(leaf):
     """Over the mesh's member axis of one device: equal there, and known to be."""
-    return jax.lax.all_gather(leaf, MEMBER, tiled=True, to="invarying")
+    return all_gather_replicated(leaf, MEMBER)
 
 
 def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
@@ -203,19 +204,19 @@ def _no_scores(program: StreamProgram, replicas: int) -> Array:
     shards = program.mesh.shape[DATA]
     shape = (replicas, program.window // program.batch_size)
     zeros = jnp.zeros((*shape, program.batch_size // shards), jnp.float32)
-    return jax.lax.pcast(zeros, (REPLICA, DATA), to="varying")
+    return to_varying(zeros, (REPLICA, DATA))
 
 
 def _put_back(scores: Array, order: Array) -> Array:
     """Scores `[R, batches, b]` at the places of their examples, of all replicas."""
-    scores = jax.lax.all_gather(scores, DATA, axis=2, tiled=True, to="invarying")
+    scores = all_gather_replicated(scores, DATA, axis=2)
     flat = scores.reshape(scores.shape[0], -1)
     placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(flat, order)
-    return jax.lax.all_gather(placed, REPLICA, axis=0, tiled=True, to="invarying")
+    return all_gather_replicated(placed, REPLICA)
 
 
 def _everyones(alive: Array) -> Array:
-    return jax.lax.all_gather(alive, REPLICA, axis=0, tiled=True, to="invarying")
+    return all_gather_replicated(alive, REPLICA)
 
 
 def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
@@ -357,9 +358,7 @@ def term_names(
     def probe(dense, inputs):
         def one(dense, inputs):
             def varying(shape, dtype=jnp.float32):
-                return jax.lax.pcast(
-                    jnp.zeros(shape, dtype), (REPLICA, DATA), to="varying"
-                )
+                return to_varying(jnp.zeros(shape, dtype), (REPLICA, DATA))
 
             out = _learn(
                 program,

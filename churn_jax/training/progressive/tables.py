@@ -20,6 +20,7 @@ from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax._jax import to_varying
 from churn_jax.training.partition import DATA, REPLICA
 from churn_jax.typing import Array
 
@@ -107,7 +108,7 @@ def apart(table: Array, replicas: int) -> Array:
 
 def _zeros(*shape: int) -> Array:
     """Each device's own."""
-    return jax.lax.pcast(jnp.zeros(shape, jnp.float32), (REPLICA, DATA), to="varying")
+    return to_varying(jnp.zeros(shape, jnp.float32), (REPLICA, DATA))
 
 
 @functools.lru_cache(maxsize=16)
