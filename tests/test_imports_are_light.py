@@ -50,3 +50,8 @@ def test_the_package_itself_does_not_even_load_jax():
 @pytest.mark.parametrize("name", ["rich", "matplotlib"])
 def test_the_probe_sees_what_is_loaded(name):
     assert loaded_by(f"import {name}") == [name]
+
+
+def test_comparing_arrays_does_not_load_pyarrow():
+    compared = "import churn_jax\nchurn_jax.compare([0, 1], [0, 1], labels=[0, 1])\n"
+    loaded_by(f"{compared}assert 'pyarrow' not in sys.modules")

@@ -124,10 +124,10 @@ def index_ids(index: Any) -> np.ndarray | None:
         >>> index_ids([7, 5]), index_ids(["a", "a"])
         (array([7, 5]), None)
     """
-    import pyarrow as pa
-
     if index is None:
         return None
+    import pyarrow as pa
+
     try:
         if not isinstance(index, pa.Array | pa.ChunkedArray):
             index = pa.array(np.asarray(index), from_pandas=True)
