@@ -5,8 +5,11 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 `churn_jax.compare` decides on an update by predictions of any framework.
 """
 
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+
+from churn_jax._plugins import misfits as _misfits
 
 if TYPE_CHECKING:
     from churn_jax.comparison.compare import compare
@@ -15,6 +18,9 @@ try:
     __version__ = version("churn-jax")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
+
+for _sentence in _misfits():
+    warnings.warn(_sentence, stacklevel=2)
 
 __all__ = ["__version__", "compare"]
 

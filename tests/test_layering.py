@@ -14,6 +14,7 @@ PACKAGE = Path(churn_jax.__file__).resolve().parent
 BELOW = {
     "typing": (),
     "_jax": (),
+    "_plugins": (),
     "_checks": ("typing",),
     "divergences": ("typing", "_checks"),
     "array_files": (),
@@ -70,10 +71,11 @@ BELOW = {
         "planning",
         "comparison",
         "equations",
+        "_plugins",
     ),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
-    "__init__": ("comparison",),  # lazily
+    "__init__": ("comparison", "_plugins"),  # comparison lazily
 }
 
 # Heavy libraries and the only places that may import them, even lazily.

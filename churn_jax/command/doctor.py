@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from churn_jax._plugins import misfits
 from churn_jax.command.options import read_options
 
 __all__ = ["doctor"]
@@ -108,6 +109,8 @@ def _machine():
     rows = Table(show_header=False, box=None)
     for name, version in versions().items():
         rows.add_row(name, version)
+    for sentence in misfits():
+        rows.add_row("plugin", sentence)
     count = jax.device_count()
     rows.add_row("hardware", hardware())
     rows.add_row("backend", jax.default_backend())

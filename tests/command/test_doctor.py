@@ -39,6 +39,12 @@ def test_it_returns_0_and_says_yes_where_launches_agree(tmp_path, capsys, traine
     assert names == {"repeatability.json", "table.md", "distance.png"}
 
 
+def test_it_names_a_plugin_that_does_not_fit(tmp_path, capsys, monkeypatch, trained):
+    monkeypatch.setattr("churn_jax.command.doctor.misfits", lambda: ["libtpu is old"])
+    assert doctor("--out", tmp_path / "out") == 0
+    assert "libtpu is old" in capsys.readouterr().out
+
+
 def test_it_returns_1_and_says_from_where_launches_differ(tmp_path, capsys, trained):
     trained["second"] = OTHER
     assert doctor("--out", tmp_path / "out") == 1

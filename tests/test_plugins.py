@@ -1,0 +1,58 @@
+"""A plugin that does not fit the installed JAX is named, with what repairs it."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+from churn_jax._plugins import misfits
+
+JAX = importlib.metadata.version("jax")
+LIBTPU = next(
+    line.split("==")[1].split(".*")[0]
+    for line in importlib.metadata.requires("jax")
+    if line.startswith("libtpu==")
+)
+
+
+def install(folder, name, version):
+    """A distribution that has metadata and nothing else."""
+    place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    place.mkdir()
+    (place / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    )
+
+
+def test_importing_says_which_plugin_does_not_fit_and_loads_no_jax(tmp_path):
+    install(tmp_path, "jax-cuda12-plugin", "0.6.2")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, churn_jax; print('jax' in sys.modules)"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "False\n"
+    assert f"jax-cuda12-plugin 0.6.2 does not fit jax {JAX}" in done.stderr
+    assert f"pip install 'jax[cuda12]=={JAX}'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fits"),
+    [
+        ("jax-cuda13-plugin", JAX, True),
+        ("jax-cuda13-plugin", JAX + "1", False),
+        ("libtpu", LIBTPU, True),
+        ("libtpu", LIBTPU + ".7", True),
+        ("libtpu", LIBTPU + "7", False),
+    ],
+)
+def test_the_versions_that_fit_are_those_of_jax_s_extras(
+    name, version, fits, tmp_path, monkeypatch
+):
+    install(tmp_path, name, version)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [name in sentence for sentence in misfits()] == [True] * (not fits)
