@@ -456,8 +456,7 @@ def residual_t(x: np.ndarray, A: int) -> float:
 NULLS = (
     ("independent", Binary(0.1, independent=True)),
     ("difficulties", Binary(0.1)),
-    ("runs differ", Binary(0.1, shift=0.3)),
-    ("strongly", Binary(0.1, shift=1.0)),
+    ("runs differ", Binary(0.1, shift=1.0)),
 )
 
 

@@ -61,8 +61,8 @@ def sentences(result: CompareResult) -> tuple[str, ...]:
         if result.noise.of_runs > 0.5:
             found.append(
                 "Runs differ by more than the examples explain: intervals of churn "
-                "hold the truth less often than they say (those of 95 % in 88 to 94 % "
-                "of simulations)."
+                "hold the truth less often than they say (in simulations those of 95 % "
+                "about 90 times of 100)."
             )
     if result.labelled:
         found += _groups(result)

@@ -60,7 +60,9 @@ def intervals(
         93 to 97 times of 100 with one run a side, from 200 examples and from 1 % of
         flips on, and mostly so with 2 to 10 runs. The exceptions are ratios of few
         examples, with two or three runs a side (up to 99), and two runs that differ by
-        more than the examples explain (about 92). Means of heavy-tailed scores
+        more than the examples explain (about 92). Where runs differ by far more than
+        that, up to ten runs do not show how skewed churn is between them, and 88 to 96
+        of 100 hold; `Noise.of_runs` and the verdict tell. Means of heavy-tailed scores
         need more: with 200 examples of which 4 differ, 90 for surrogate churn. The
         calibration error of few examples is too large, and so are its intervals.
 

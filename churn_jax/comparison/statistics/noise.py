@@ -76,10 +76,10 @@ def noise_test(
 
         The factor 1.2 and the degrees of freedom are chosen by simulation, for versions
         whose runs differ by noise alone and for versions whose runs shift all examples
-        at once, which has a skewed effect on churn. `benchmarks/compare_coverage.py`
-        prints how often equal versions are told apart at the 5 % level. With two
-        against two runs there is no p: they can be dealt in three ways only, and no
-        test holds its level for any effects of runs.
+        at once, which has a skewed effect on churn. Equal versions are told apart at
+        the 5 % level in 3 to 7 % of simulations, with few exceptions
+        (`benchmarks/README.md`). With two against two runs there is no p: they can be
+        dealt in three ways only, and no test holds its level for any effects of runs.
 
         The intervals are for new examples and new runs (`runs.uncertainty`). That of
         the excess adds the variances over examples and runs and is no narrower than
