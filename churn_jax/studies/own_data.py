@@ -30,6 +30,10 @@ _SMALL, _LARGE = 12, 80  # sides of images: an MLP below, a ResNet for 224 pixel
 _GREY = 40  # side up to which images of one channel take LeNet5
 _SHIFT = 14  # one pixel of shift for so many of the side, at most _MOST_SHIFT
 _MOST_SHIFT = 4
+# Epochs from which images are shifted. Accuracy on the validation split with shifts and
+# without: LeNet5 on Fashion-MNIST, 54,000 images and 12 epochs 90.8 and 91.6 %, 2,000
+# images and 60 epochs 85.0 and 84.3 %; an MLP on 700 digits, 100 epochs, 95.0 and 97.7 %.
+_SHIFTED_FROM = 20
 _BATCHES = ((4000, 128), (1000, 64), (1, 32))  # from so many examples on
 _RUNS = 5
 # Stands for a length that was not given; whatever a mesh has divides it.
@@ -77,7 +81,7 @@ def _adam(learning_rate: float, weight_decay: float) -> OptimizerConfig:
 _FAMILIES = {
     "dense": _Family(
         "Adam needs no tuning to the scale of the inputs",
-        _adam(1e-3, 1e-2),
+        _adam(2e-3, 1e-2),
         5000,
         (10, 100),
     ),
@@ -95,7 +99,7 @@ _FAMILIES = {
         linear=True,
     ),
     "transformer": _Family(
-        "AdamW, as transformers are usually trained", _adam(1e-3, 1e-2), 4000, (3, 30)
+        "as transformers are usually trained", _adam(1e-3, 1e-2), 4000, (3, 30)
     ),
     "pretrained": _Family(
         "the usual small rate for fine-tuning", _adam(5e-5, 1e-2), 4000, (3, 10)
@@ -240,7 +244,7 @@ def own_study(
         batch_size=batch_size,
         eval_every_epochs=max(epochs // 10, 1),
         optimizer=optimizer,
-        augmentation=_augmentation(facts),
+        augmentation=_augmentation(facts, model, epochs),
     )
     set_name = re.sub(r"[^\w.-]+", "-", data_stem(data.name))
     title = f"Churn on {data_name(data.name)} with {network_name(model.name)}"
@@ -274,6 +278,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     steps = facts.train // train.batch_size
     momentum = f", momentum {rule.momentum:g}" if rule.name == "sgd" else ""
     decay = _number(rule.weight_decay)
+    kind = "decoupled " if rule.decay == "decoupled" else ""
     rows = ", ".join(spec.name for spec in study.methods)
     notes = (
         line(
@@ -287,7 +292,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         line("Network", network_name(name), _network_reason(name, facts), "--model"),
         line(
             "Optimiser",
-            f"{_OPTIMIZERS[rule.name]}{momentum}, weight decay {decay}",
+            f"{_OPTIMIZERS[rule.name]}{momentum}, {kind}weight decay {decay}",
             _family(study.model).reason,
             "--train.optimizer.name, .weight-decay",
             *(f"train.optimizer.{f}" for f in ("name", "momentum", "weight_decay")),
@@ -310,7 +315,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         line(
             "Augmentation",
             _moves(study, facts),
-            _augmentation_reason(facts),
+            _augmentation_reason(facts, study.model, train.epochs),
             "--train.augmentation.shift, .flip, .pad-crop",
             "train.augmentation",
         ),
@@ -413,19 +418,27 @@ def _family(model: ModelConfig) -> _Family:
     return _FAMILIES["plain" if plain else "batch_norm"]
 
 
-def _augmentation(facts: DataFacts) -> Augmentation:
-    if facts.kind != "images" or facts.streamed or facts.side < _SMALL // 2:
+def _augmentation(facts: DataFacts, model: ModelConfig, epochs: int) -> Augmentation:
+    still = facts.kind != "images" or facts.streamed or model.name == "mlp"
+    if still or epochs < _SHIFTED_FROM:
         return Augmentation()
     shift = min(max(round(facts.side / _SHIFT), 1), _MOST_SHIFT)
     return Augmentation(shift=shift)
 
 
-def _augmentation_reason(facts: DataFacts) -> str:
+def _augmentation_reason(facts: DataFacts, model: ModelConfig, epochs: int) -> str:
     if facts.kind != "images":
         return "only images are augmented"
     if facts.streamed:
         return "the usual one for images of any size"
-    return "no mirroring: a mirrored digit or letter is another one"
+    if model.name == "mlp":
+        return "an MLP does not gain by shifted images"
+    if epochs < _SHIFTED_FROM:
+        return f"shifts from {_SHIFTED_FROM} epochs on; {_NO_MIRRORING}"
+    return _NO_MIRRORING
+
+
+_NO_MIRRORING = "no mirroring: a mirrored digit or letter is another one"
 
 
 def _batch_size(facts: DataFacts) -> int:
