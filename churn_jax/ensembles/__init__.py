@@ -2,16 +2,16 @@
 
 from churn_jax.ensembles.adapters import (
     Network,
+    NetworkError,
     Outputs,
     from_function,
-    from_linen,
-    from_nnx,
     with_classes,
     with_inputs,
     with_temperature,
 )
 from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
 from churn_jax.ensembles.interpolation import interpolate_weights
+from churn_jax.ensembles.linen import from_linen
 from churn_jax.ensembles.members import (
     Group,
     apply_committee,
@@ -20,11 +20,13 @@ from churn_jax.ensembles.members import (
     stack,
     take_member,
 )
+from churn_jax.ensembles.nnx import from_nnx
 from churn_jax.ensembles.starting import StartingFrom, starting_from
 
 __all__ = [
     "Group",
     "Network",
+    "NetworkError",
     "Outputs",
     "StartingFrom",
     "apply_committee",

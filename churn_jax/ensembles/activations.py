@@ -1,4 +1,4 @@
-"""How large a network's activations are, read from its program: nothing is compiled."""
+"""What a network convolves, read from its program: nothing is compiled."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-__all__ = ["convolved_bytes"]
+__all__ = ["convolved_bytes", "convolved_rows"]
 
 
 def convolved_bytes(
@@ -35,6 +35,14 @@ def convolved_bytes(
     program = jax.make_jaxpr(function)(*arguments)
     found = _convolutions(program.jaxpr)
     return sum(_result_bytes(equation, lanes) for equation in found)
+
+
+def convolved_rows(program: Any) -> list[int]:
+    """Length of the batch axis in every convolution, from a `jax.core.Jaxpr`."""
+    return [
+        equation.invars[0].aval.shape[equation.params["dimension_numbers"].lhs_spec[0]]
+        for equation in _convolutions(program)
+    ]
 
 
 def _convolutions(program: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""One calling convention for Linen modules, NNX modules and plain functions.
+"""One calling convention for networks of any kind; functions as networks.
 
 The engine sees a `Network`: `init(key, x) -> variables` and
 `apply(variables, x, train=..., key=..., axis_name=...) -> (Outputs, model_state)`,
@@ -7,7 +7,6 @@ where `variables = {"params": ..., **model_state}` and only `params` is trained.
 
 import dataclasses
 import functools
-import inspect
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,22 +14,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx, struct
+from flax import struct
 
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.ensembles import modes
 from churn_jax.typing import PRNGKey, PyTree
 
 __all__ = [
     "Network",
+    "NetworkError",
     "Outputs",
+    "as_outputs",
     "from_function",
-    "from_linen",
-    "from_nnx",
     "linear_head",
     "with_classes",
     "with_inputs",
     "with_temperature",
 ]
+
+
+class NetworkError(ValueError):
+    """A network that would be trained wrongly; the message says what to change."""
 
 
 @struct.dataclass
@@ -91,147 +95,32 @@ class Network:
         return any(len(p.shape) > 2 for p in jax.tree.leaves(params))
 
 
-def _as_outputs(raw: Any) -> Outputs:
+def as_outputs(raw: Any, name: str) -> Outputs:
+    """What a network has returned, as `Outputs`.
+
+    Args:
+        raw: logits, or an object with `.logits`.
+        name: of the network, for the message.
+
+    Raises:
+        NetworkError: it is something else.
+    """
     if isinstance(raw, Outputs):
         return raw
     if hasattr(raw, "logits"):
         names = ("features", "part", "gate")
         return Outputs(raw.logits, *(getattr(raw, name, None) for name in names))
+    if not hasattr(raw, "ndim"):
+        raise NetworkError(
+            f"{name} returns a {type(raw).__name__}; it must return logits, or an "
+            "object with .logits such as churn_jax.ensembles.Outputs(logits, features)"
+        )
     return Outputs(raw)
-
-
-def _accepts(function: Callable, name: str) -> bool:
-    parameters = inspect.signature(function).parameters.values()
-    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
-
-
-def from_linen(
-    module: Any, *, heads: int | None = None, name: str | None = None
-) -> Network:
-    """Wraps a `flax.linen.Module`.
-
-    The module is called as `module(x, train=train)` if its `__call__` takes `train`,
-    else as `module(x)`; it returns logits or an object with `.logits`. A field
-    `axis_name` is set to the mesh axis whose devices share one batch, so that batch
-    norm sees the global batch. Fields or properties `input_params`, `heads` and
-    `splits_batch` say of the network what `Network` has under these names, and a method
-    `check_params(params)` refuses parameters that cannot be the network's.
-
-    Args:
-        module: an unbound Linen module.
-        heads: members per set of weights (BatchEnsemble, MIMO); None is the module's
-            own `heads`, or 1.
-        name: default is the class name.
-
-    Returns:
-        A `Network`.
-    """
-    check = getattr(module, "check_params", None)
-    takes_train = _accepts(type(module).__call__, "train")
-    takes_axis = any(f.name == "axis_name" for f in dataclasses.fields(module))
-
-    def call(bound, variables, x, train, **kwargs):
-        extra = {"train": train} if takes_train else {}
-        return bound.apply(variables, x, **extra, **kwargs)
-
-    def init(key, x):
-        extra = {"train": False} if takes_train else {}
-        variables = dict(module.init({"params": key}, x, **extra))
-        if check is not None:
-            check(variables.get("params", {}))
-        return variables
-
-    def apply(variables, x, *, train=False, key=None, axis_name=None):
-        state = {k: v for k, v in variables.items() if k != "params"}
-        bound = module.clone(axis_name=axis_name) if takes_axis and train else module
-        if not train:
-            return _as_outputs(call(bound, variables, x, False)), state
-        rngs = None if key is None else {"dropout": key}
-        raw, new = call(bound, variables, x, True, rngs=rngs, mutable=list(state))
-        return _as_outputs(raw), {**state, **new}
-
-    return Network(
-        init,
-        apply,
-        getattr(module, "heads", 1) if heads is None else heads,
-        name or type(module).__name__,
-        input_params=tuple(getattr(module, "input_params", ())),
-        splits_batch=bool(getattr(module, "splits_batch", False)),
-        head=linear_head if getattr(module, "heads", 1) == 1 else None,
-    )
-
-
-def from_nnx(
-    construct: Callable[[nnx.Rngs], nnx.Module],
-    *,
-    heads: int = 1,
-    name: str | None = None,
-) -> Network:
-    """Wraps an NNX module through `nnx.split` and `nnx.merge`.
-
-    Args:
-        construct: `nnx.Rngs -> module`, for example `lambda rngs: Net(64, rngs=rngs)`.
-        heads: members per set of weights.
-        name: default is the class name.
-
-    Returns:
-        A `Network`. Its variables are pure dicts: `{"params": ..., "state": ...}`,
-        where `state` holds everything that is neither a parameter nor an RNG
-        (batch statistics). Dropout is reseeded from the step's key.
-    """
-    template = construct(nnx.Rngs(0))
-    graph = nnx.graphdef(template)
-    label = name or type(template).__name__
-
-    def init(key, x):
-        del x
-        params, state, _ = _parts(construct(nnx.Rngs(key)))
-        return {
-            "params": nnx.to_pure_dict(params),
-            "state": nnx.to_pure_dict(state),
-        }
-
-    def apply(variables, x, *, train=False, key=None, axis_name=None):
-        params, state, rngs = _parts(template)
-        nnx.replace_by_pure_dict(params, variables["params"])
-        nnx.replace_by_pure_dict(state, variables["state"])
-        nnx.replace_by_pure_dict(rngs, _reseeded(nnx.to_pure_dict(rngs), key))
-        module = nnx.merge(graph, params, state, rngs)
-        (module.train if train else module.eval)()
-        if train:
-            for _, part in nnx.iter_graph(module):  # flax 0.10 has no iter_modules
-                if isinstance(part, nnx.Module) and hasattr(part, "axis_name"):
-                    setattr(part, "axis_name", axis_name)  # noqa: B010
-        outputs = _as_outputs(module(x))
-        return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
-
-    named = tuple(getattr(template, "input_params", ()))
-    return Network(init, apply, heads, label, input_params=named)
-
-
-def _parts(module: nnx.Module):
-    """`(parameters, other state, random streams)` of a module."""
-    _, params, rngs, state = nnx.split(module, nnx.Param, nnx.RngState, ...)
-    return params, state, rngs
-
-
-def _reseeded(rngs: PyTree, key: PRNGKey | None) -> PyTree:
-    """The random streams with every key derived from this step's key."""
-    if key is None:
-        return rngs
-    leaves, treedef = jax.tree.flatten(rngs)
-    fresh = [
-        jax.random.fold_in(key, i)
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        else leaf
-        for i, leaf in enumerate(leaves)
-    ]
-    return treedef.unflatten(fresh)
 
 
 def from_function(
     init: Callable[[PRNGKey, jax.Array], PyTree],
-    apply: Callable[[PyTree, jax.Array], Any],
+    apply: Callable[..., Any],
     *,
     heads: int = 1,
     name: str = "function",
@@ -240,7 +129,9 @@ def from_function(
 
     Args:
         init: `(key, x) -> params`.
-        apply: `(params, x) -> logits` or an object with `.logits`.
+        apply: `(params, x) -> logits` or an object with `.logits`. It may take `train`,
+            `training`, `is_training` or `deterministic`, and `key`, which is the step's
+            key in training and None in evaluation.
         heads: members per set of weights.
         name: shown in messages.
 
@@ -251,9 +142,15 @@ def from_function(
     def wrapped_init(key, x):
         return {"params": init(key, x)}
 
+    parameters = modes.arguments(apply)
+    called_with = modes.switches(parameters)
+
     def wrapped_apply(variables, x, *, train=False, key=None, axis_name=None):
-        del train, key, axis_name
-        return _as_outputs(apply(variables["params"], x)), {}
+        del axis_name
+        options: dict[str, Any] = dict(modes.mode(called_with, train))
+        if "key" in parameters:
+            options["key"] = key if train else None
+        return as_outputs(apply(variables["params"], x, **options), name), {}
 
     return Network(wrapped_init, wrapped_apply, heads, name)
 

@@ -6,13 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax import losses
-from churn_jax.data.records import StreamedSplit
-from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
 from churn_jax.studies.restoring import row_run
-from churn_jax.training.examples import check_examples, example_of
+from churn_jax.training.examples import check_run, example_of, split_example
 
 __all__ = [
     "RowCost",
@@ -171,12 +169,8 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
     for spec in config.select(only):
         dataset, train = examples_of(spec), spec.config(config.train)
         split = dataset.train
-        if isinstance(split, StreamedSplit):
-            example = example_of(split.image_shape, tokens=False)
-        else:
-            check_examples(row_run(config, spec, dataset.num_classes), split.images)
-            tokens = is_tokens(split.images)
-            example = example_of(split.images.shape[1:], tokens=tokens)
+        check_run(row_run(config, spec, dataset.num_classes), dataset)
+        example = split_example(split)
         groups = spec.groups(config.model, dataset.num_classes)
         updates = len(split) // train.batch_size * train.epochs
         seen = updates * train.batch_size

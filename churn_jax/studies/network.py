@@ -182,10 +182,16 @@ class ModelConfig:
             overrides["layers"] = self.sharing.layers(heads)
             name = f"{name}-{self.sharing.label(heads)}"
         module = models.create(self.name, num_classes=num_classes, **overrides)
-        network = from_linen(module, name=name)
+        network = _wrapped(module, name)
         if self.pretrained:
             network = _from_folder(network, self.pretrained, module)
         return with_inputs(network, self.inputs) if self.inputs else network
+
+
+# Equal networks are one object, so that what is traced of one is known of all.
+@functools.lru_cache(maxsize=16)
+def _wrapped(module: Any, name: str) -> Network:
+    return from_linen(module, name=name)
 
 
 def _from_folder(network: Network, folder: str, module: Any) -> Network:

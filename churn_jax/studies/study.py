@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jax
 
-from churn_jax.data import StreamingDataset, is_tokens
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
 from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import (
@@ -22,7 +21,7 @@ from churn_jax.studies.keeping import keep_examples, keep_split
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import logits_of, row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.examples import check_examples, example_of
+from churn_jax.training.examples import check_run, split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.initialize import check_start
 from churn_jax.training.loop import train
@@ -49,13 +48,9 @@ def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
 
 def _check_starts(selected, runs: dict[str, Run], dataset) -> None:
     """Refuses rows whose networks are not those of the row that they start from."""
-    streamed = isinstance(dataset, StreamingDataset)
-    train = dataset.train
-    shape = train.image_shape if streamed else tuple(train.images.shape[1:])
-    tokens = not streamed and is_tokens(train.images)
+    example = split_example(dataset.train)
     for spec in selected:
         if spec.start:
-            example = example_of(shape, tokens=tokens)
             check_start(runs[spec.name], runs[spec.start], example)
 
 
@@ -131,9 +126,8 @@ def run_study(
             )
     # Networks that cannot be built are said now and not after hours of other rows.
     runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
-    if not isinstance(dataset, StreamingDataset):
-        for run in runs.values():
-            check_examples(run, dataset.train.images)
+    for run in runs.values():
+        check_run(run, dataset)
     _check_starts(selected, runs, dataset)
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)

@@ -1,14 +1,24 @@
-"""What networks are given of a data set: normalised pixels, or bare token ids."""
+"""What networks are given of a data set, and whether their answers fit it."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AbstractMesh
+from jax.sharding import PartitionSpec as P
 
-from churn_jax.data.splits import is_tokens
+from churn_jax._jax import varying_axes
+from churn_jax.data.records import StreamedSplit
+from churn_jax.data.splits import check_layout, is_tokens
+from churn_jax.ensembles import Group, Network, NetworkError
+from churn_jax.ensembles.activations import convolved_rows
 from churn_jax.methods.perturbing import check_pixels
+from churn_jax.training.partition import DATA
 from churn_jax.training.run import Run
+from churn_jax.typing import PyTree
 
-__all__ = ["check_examples", "example_of"]
+__all__ = ["check_run", "check_teacher_classes", "example_of", "split_example"]
 
 
 def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeStruct:
@@ -22,37 +32,88 @@ def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeS
     return jax.ShapeDtypeStruct((1, *image_shape), dtype)
 
 
-def check_examples(run: Run, images: np.ndarray) -> None:
-    """Refuses a run whose augmentation, method or networks do not fit its examples.
+def split_example(split) -> jax.ShapeDtypeStruct:
+    """`example_of` a split in memory or of a stream."""
+    if isinstance(split, StreamedSplit):
+        return example_of(split.image_shape, tokens=False)
+    return example_of(split.images.shape[1:], tokens=is_tokens(split.images))
+
+
+def check_run(run: Run, dataset) -> None:
+    """Refuses a run that does not fit its data, before anything is compiled.
 
     Args:
         run: what is to be trained.
-        images: of a split in memory.
+        dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
 
     Raises:
-        ValueError: token ids would be augmented or perturbed, or a network has fewer
-            embeddings than there are ids or takes none; pixels leave the range to which
-            perturbed ones are clipped.
+        ValueError: labels are no classes, images have no or misplaced channels, token
+            ids would be augmented or perturbed, pixels leave the range to which
+            perturbed ones are clipped; or a network cannot be applied to the examples,
+            returns another number of logits than there are classes, or keeps state
+            that cannot be the same on all devices.
     """
-    check_pixels(run.method, images)
-    if not is_tokens(images):
-        return
+    train = dataset.train
+    _check_labels(run, dataset)
+    if not isinstance(train, StreamedSplit):
+        check_layout(run.name, train.images)
+        check_pixels(run.method, train.images)
+    example = split_example(train)
+    for group in run.groups:
+        _check_network(run, group, example, dataset.num_classes)
+    if is_tokens(example):
+        _check_tokens(run, example, int(train.images.max()))
+
+
+def check_teacher_classes(
+    student: Run, teacher: Run, example: jax.ShapeDtypeStruct, classes: int
+) -> None:
+    """Refuses a teacher or an old model whose logits are not over the data's classes.
+
+    Args:
+        student: what is to be trained.
+        teacher: what it learns from.
+        example: `[1, ...]`.
+        classes: C of the student's data.
+
+    Raises:
+        ValueError: the teacher has other classes.
+    """
+    for group in teacher.groups:
+        network = group.network
+        variables = jax.eval_shape(network.init, jax.random.key(0), example)
+        outputs = jax.eval_shape(
+            lambda v, x, network=network: network.apply(v, x, train=False)[0],
+            variables,
+            example,
+        )
+        if (known := outputs.logits.shape[-1]) != classes:
+            raise ValueError(
+                f"{student.name}: its teacher {network.name} returns {known} logits, "
+                f"not {classes}; say which it knows by "
+                "churn_jax.ensembles.with_classes"
+            )
+
+
+def _check_labels(run: Run, dataset) -> None:
+    for name in ("train", "validation"):
+        labels = np.asarray(getattr(dataset, name).labels)
+        if len(labels) and not 0 <= labels.min() <= labels.max() < dataset.num_classes:
+            raise ValueError(
+                f"{run.name}: {name} labels must lie in 0..{dataset.num_classes - 1}; "
+                f"got {labels.min()} to {labels.max()}"
+            )
+
+
+def _check_tokens(run: Run, example: jax.ShapeDtypeStruct, largest: int) -> None:
     config = run.config
     if not config.augmentation.is_off and config.seeds.augment != "off":
         raise ValueError(
             f"{run.name}: token ids are not cropped, shifted or flipped; got "
             f"{config.augmentation}"
         )
-    example = example_of(images.shape[1:], tokens=True)
-    largest = int(images.max())
-    for group in run.groups:
-        network = group.network
-        try:
-            variables = jax.eval_shape(network.init, jax.random.key(0), example)
-        except TypeError as error:
-            raise ValueError(
-                f"{run.name}: {network.name} does not take token ids ({error})"
-            ) from error
+    for network in (group.network for group in run.groups):
+        variables = jax.eval_shape(network.init, jax.random.key(0), example)
         for name in network.input_params:
             table = variables["params"].get(name, {})
             known = table.get("embedding") if isinstance(table, dict) else None
@@ -62,3 +123,111 @@ def check_examples(run: Run, images: np.ndarray) -> None:
                     f"{known.shape[0]} embeddings; set --data.vocabulary-size "
                     f"{known.shape[0]} or widen the network"
                 )
+
+
+def _check_network(
+    run: Run, group: Group, example: jax.ShapeDtypeStruct, classes: int
+) -> None:
+    network, where = group.network, f"{run.name}: {group.network.name}"
+    try:
+        shape, local = _traced(network, example, run.config.mesh.data)
+    except NetworkError as error:
+        raise ValueError(f"{run.name}: {error}") from error
+    except Exception as error:  # whatever a network's own code raises
+        kind = "token ids" if is_tokens(example) else "examples"
+        raise ValueError(
+            f"{where} cannot be applied to {kind} {[*example.shape[1:]]} "
+            f"({_sentence(error)}); networks are given [B, H, W, C], [B, D] or token "
+            "ids [B, L]"
+        ) from error
+    if local:
+        raise ValueError(
+            f"{where} keeps {local[0]} from the examples of one device, of "
+            f"{run.config.mesh.data} that share a batch; average it over axis_name "
+            "(flax's BatchNorm does), or train with data=1 in the mesh"
+        )
+    if group.gate:
+        return
+    rows = _ROWS * network.heads
+    if shape[-2:-1] != (rows,) or len(shape) > 3:
+        raise ValueError(
+            f"{where} returns logits {list(shape)} for a batch of {rows} examples "
+            f"{[*example.shape[1:]]}; it must return [B, C]"
+        )
+    if shape[-1] != classes:
+        hint = " (for a score z, [0, z])" if shape[-1] == 1 and classes == 2 else ""
+        raise ValueError(
+            f"{where} returns {shape[-1]} logits, but the data has {classes} classes; "
+            f"give its last layer {classes} outputs{hint}"
+        )
+
+
+# Examples per head in a trial batch; no usual size of an image or of a layer.
+_ROWS = 7
+
+
+# Rows of a study share their network, and each is checked twice.
+@functools.lru_cache(maxsize=64)
+def _traced(
+    network: Network, example: jax.ShapeDtypeStruct, shards: int
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Shape of the logits, and paths of state that differs between data shards."""
+    rows = _ROWS * network.heads
+    batch = jax.ShapeDtypeStruct((rows * shards, *example.shape[1:]), example.dtype)
+    variables = jax.eval_shape(network.init, jax.random.key(0), example)
+    shapes, local = [], []
+
+    def trial(variables: PyTree, x: jax.Array) -> tuple[()]:
+        outputs, _ = network.apply(variables, x, train=False)
+        key = jax.random.fold_in(jax.random.key(0), jax.lax.axis_index(DATA))
+        _, state = network.apply(variables, x, train=True, key=key, axis_name=DATA)
+        old = {k: v for k, v in variables.items() if k != "params"}
+        _check_form(network, old, state)
+        shapes.append(outputs.logits.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            if shards > 1 and DATA in varying_axes(leaf):
+                local.append(jax.tree_util.keystr(path, simple=True, separator="/"))
+        return ()
+
+    sharded = jax.shard_map(
+        trial,
+        mesh=AbstractMesh((shards,), (DATA,)),
+        in_specs=(P(), P(DATA)),
+        out_specs=(),
+    )
+    program = jax.make_jaxpr(sharded)(variables, batch)
+    # Without a channel axis flax takes the whole batch for one image.
+    seen = convolved_rows(program.jaxpr)
+    if len(example.shape) == 3 and any(count % _ROWS for count in seen):
+        raise NetworkError(
+            f"{network.name} convolves over examples {[*example.shape[1:]]} as if the "
+            "batch were an axis of the image; images are [N, H, W, C]: add a channel "
+            "axis with images[..., None]"
+        )
+    return shapes[0], tuple(local)
+
+
+def _check_form(network: Network, before: PyTree, after: PyTree) -> None:
+    def form(tree):
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {
+            jax.tree_util.keystr(path, simple=True, separator="/"): (
+                f"{leaf.dtype}{list(leaf.shape)}"
+            )
+            for path, leaf in leaves
+        }
+
+    old, new = form(before), form(after)
+    changed = [name for name in old | new if old.get(name) != new.get(name)]
+    if changed:
+        name = changed[0]
+        raise NetworkError(
+            f"{network.name} changes the form of its state in an update: {name} was "
+            f"{old.get(name, 'absent')} and is {new.get(name, 'absent')} then"
+        )
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of a message, without its stop."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -168,6 +168,15 @@ def _without_params(state: PyTree) -> PyTree:
     return {k: v for k, v in state.items() if k != "params"}
 
 
+def _shared(leaf):
+    """State as one value for all data shards, where its type does not say so yet.
+
+    It is the same on all: it follows from the weights alone, or there is one shard
+    (`check_run` refuses what does not).
+    """
+    return jax.lax.pmax(leaf, DATA) if DATA in varying_axes(leaf) else leaf
+
+
 def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     """`(LossOutput, gradients, gradients are finite)` of one replica; no R axis."""
     batch, key, dropout = _batch(program, state, inputs, images, labels)
@@ -206,6 +215,7 @@ def replica_gradients(program: Program, state, inputs, teacher, images, labels):
     bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(gradients))
     finite = jax.lax.psum(bad, MEMBER) == 0
     new_state = _stacked([_without_params(s) for s in out.model_state])
+    new_state = jax.tree.map(_shared, new_state)
     memory = checked_memory(method, state.memory, out.memory)
     out = LossOutput(out.loss, dict(out.terms), new_state, memory)
     return out, gradients, finite

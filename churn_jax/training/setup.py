@@ -16,7 +16,12 @@ from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.examples import check_examples, example_of
+from churn_jax.training.examples import (
+    check_run,
+    check_teacher_classes,
+    example_of,
+    split_example,
+)
 from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.identity import identity_of
 from churn_jax.training.initialize import (
@@ -222,15 +227,16 @@ def open_session(
             f"batch_size {config.batch_size} is larger than the training set, "
             f"{len(train.labels)} examples"
         )
-    streamed = isinstance(train, StreamedSplit)
-    image_shape = train.image_shape if streamed else tuple(train.images.shape[1:])
-    tokens = not streamed and is_tokens(train.images)
+    shape = split_example(train)
+    image_shape, tokens = shape.shape[1:], is_tokens(shape)
+    check_run(run, dataset)
+    if teacher is not None:
+        for trained in teacher.trained:
+            check_teacher_classes(run, trained.run, shape, dataset.num_classes)
     feed = None
-    if streamed:
+    if isinstance(train, StreamedSplit):
         mesh = make_mesh(config.mesh)
         feed = Feed(train, config, mesh, dataset.reading)
-    else:
-        check_examples(run, train.images)
     program, steps_per_call = make_program(
         run,
         image_shape,
@@ -255,7 +261,7 @@ def open_session(
         (images, labels), held_out = replicate(
             tuple((flat_examples(p.images, image_shape), p.labels) for p in parts), mesh
         )
-    example = jnp.zeros_like(example_of(image_shape, tokens=tokens))
+    example = jnp.zeros_like(shape)
     variables = init_variables(
         run.groups,
         config.seeds,

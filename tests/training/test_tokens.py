@@ -4,16 +4,20 @@ import numpy as np
 import pytest
 
 from churn_jax.data.augment import Augmentation
+from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MLP, create
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.examples import check_examples
+from churn_jax.training.examples import check_run
 from churn_jax.training.run import Run
 from churn_jax.training.seeds import Seeds
 from tests.training.tiny_texts import Bag
 
 TOKENS = np.array([[3, 4, 0], [19, 0, 0]], np.int32)
+
+_SPLIT = Split(TOKENS, np.arange(2), np.array(["a", "b"]))
+TEXTS = Dataset("texts", _SPLIT, _SPLIT, _SPLIT, 3, "")
 
 
 def run(module, method=ERM(), **options):
@@ -26,9 +30,9 @@ def test_heads_of_attention_are_no_members():
 
 
 def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
-    check_examples(run(Bag()), TOKENS)
+    check_run(run(Bag()), TEXTS)
     off = {"augmentation": Augmentation(flip=True), "seeds": Seeds(augment="off")}
-    check_examples(run(Bag(), **off), TOKENS)
+    check_run(run(Bag(), **off), TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
         ),
         (
             run(MLP(num_classes=3, features=(4,))),
-            "row: MLP does not take token ids .*got int32",
+            "row: MLP cannot be applied to token ids .*got int32",
         ),
         (
             run(Bag(vocabulary=19)),
@@ -51,4 +55,4 @@ def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
 )
 def test_what_would_move_texts_or_not_know_them_is_refused(refused, message):
     with pytest.raises(ValueError, match=message):
-        check_examples(refused, TOKENS)
+        check_run(refused, TEXTS)

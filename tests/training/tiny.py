@@ -13,6 +13,7 @@ from flax import linen as nn
 from jax import monitoring
 
 from churn_jax.data.augment import Augmentation
+from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import Group, from_function, from_linen
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
@@ -121,8 +122,8 @@ def dataset():
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (EXAMPLES, 8, 8, 1)).astype(np.uint8)
     labels = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
-    part = SimpleNamespace(images=images, labels=labels)
-    return SimpleNamespace(train=part, validation=part, fingerprint="tiny")
+    part = Split(images, labels, np.arange(len(labels)))
+    return Dataset("tiny", part, part, part, CLASSES, fingerprint="tiny")
 
 
 def teacher(networks: int, replicas: int = 4, network=NETWORK):

@@ -1,0 +1,156 @@
+"""NNX modules as networks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from churn_jax.ensembles import modes
+from churn_jax.ensembles.adapters import Network, NetworkError, as_outputs
+from churn_jax.typing import PRNGKey, PyTree
+
+__all__ = ["from_nnx"]
+
+
+def from_nnx(
+    construct: Callable[[nnx.Rngs], nnx.Module],
+    *,
+    heads: int = 1,
+    name: str | None = None,
+) -> Network:
+    """Wraps an NNX module through `nnx.split` and `nnx.merge`.
+
+    `.train()` and `.eval()` switch between training and evaluation, and so do arguments
+    `train`, `training`, `is_training`, `deterministic` and `use_running_average` of
+    `__call__` and attributes `training` and `is_training`. In training, batch norm
+    averages over the global batch, whatever its `axis_name`, and an argument `rngs` is
+    given streams of the step's key.
+
+    Args:
+        construct: `nnx.Rngs -> module`, for example `lambda rngs: Net(64, rngs=rngs)`.
+        heads: members per set of weights.
+        name: default is the class name.
+
+    Returns:
+        A `Network`. Its variables are pure dicts: `{"params": ..., "state": ...}`,
+        where `state` holds everything that is neither a parameter nor an RNG
+        (batch statistics). Dropout is reseeded from the step's key. Its `apply` raises
+        `NetworkError` where dropout or batch norm does not follow the switch.
+    """
+    template = construct(nnx.Rngs(0))
+    graph = nnx.graphdef(template)
+    label = name or type(template).__name__
+    parameters = modes.arguments(type(template).__call__)
+    called_with = modes.switches(parameters)
+
+    def init(key, x):
+        del x
+        params, state, _ = _parts(construct(nnx.Rngs(key)))
+        return {
+            "params": nnx.to_pure_dict(params),
+            "state": nnx.to_pure_dict(state),
+        }
+
+    def apply(variables, x, *, train=False, key=None, axis_name=None):
+        params, state, rngs = _parts(template)
+        nnx.replace_by_pure_dict(params, variables["params"])
+        nnx.replace_by_pure_dict(state, variables["state"])
+        nnx.replace_by_pure_dict(rngs, _reseeded(nnx.to_pure_dict(rngs), key))
+        module = nnx.merge(graph, params, state, rngs)
+        (module.train if train else module.eval)()
+        own = modes.mode(("training", "is_training"), train)
+        module.set_attributes(**own, raise_if_not_found=False)
+        options: dict[str, Any] = dict(modes.mode(called_with, train))
+        if train:
+            for _, layer in _with_statistics(module):
+                if hasattr(layer, "axis_name"):
+                    setattr(layer, "axis_name", axis_name)  # noqa: B010
+            if "rngs" in parameters and key is not None:
+                # Apart from the keys of the streams that the module holds.
+                options["rngs"] = nnx.Rngs(jax.random.fold_in(key, 2**32 - 1))
+        watched = _watched(module, train, given="rngs" in options)
+        outputs = as_outputs(module(x, **options), label)
+        _check_modes(label, called_with, watched, train)
+        return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
+
+    named = tuple(getattr(template, "input_params", ()))
+    return Network(init, apply, heads, label, input_params=named)
+
+
+def _parts(module: nnx.Module):
+    """`(parameters, other state, random streams)` of a module."""
+    _, params, rngs, state = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    return params, state, rngs
+
+
+def _reseeded(rngs: PyTree, key: PRNGKey | None) -> PyTree:
+    """The random streams with every key derived from this step's key."""
+    if key is None:
+        return rngs
+    leaves, treedef = jax.tree.flatten(rngs)
+    fresh = [
+        jax.random.fold_in(key, i)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else leaf
+        for i, leaf in enumerate(leaves)
+    ]
+    return treedef.unflatten(fresh)
+
+
+def _modules(module: nnx.Module):
+    """`(path, module)` of all modules; flax 0.10 has no `nnx.iter_modules`."""
+    for path, part in nnx.iter_graph(module):
+        if isinstance(part, nnx.Module):
+            yield path, part
+
+
+def _with_statistics(module: nnx.Module):
+    """`(path, layer)` of the layers that keep batch statistics."""
+    for path, layer in _modules(module):
+        if any(isinstance(value, nnx.BatchStat) for value in vars(layer).values()):
+            yield path, layer
+
+
+def _values(module: nnx.Module, kind: type) -> list[Any]:
+    return jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, kind)))
+
+
+def _watched(module: nnx.Module, train: bool, *, given: bool) -> list[tuple]:
+    """Layers, with values that they change in training only and such as they keep."""
+    found: list[tuple] = [
+        (path, layer, nnx.BatchStat, nnx.Param)
+        for path, layer in _with_statistics(module)
+    ]
+    if not train:  # whatever draws
+        found.append(((), module, nnx.RngCount, nnx.RngKey))
+    # Layers that draw from streams given in the call leave their own alone.
+    for path, layer in () if given else _modules(module):
+        field = "dropout_rate" if isinstance(layer, nnx.MultiHeadAttention) else "rate"
+        drops = isinstance(layer, (nnx.Dropout, nnx.MultiHeadAttention))
+        if drops and getattr(layer, field) and _values(layer, nnx.RngCount):
+            found.append((path, layer, nnx.RngCount, nnx.RngKey))
+    return [
+        (path, layer, changed, _values(layer, changed), kept, _values(layer, kept))
+        for path, layer, changed, kept in found
+    ]
+
+
+def _check_modes(label: str, names, watched: list[tuple], train: bool) -> None:
+    """Refuses layers that have changed nothing in training, or something outside it."""
+    for path, layer, changed, before, kept, reference in watched:
+
+        def moved(kind: type, values: list[Any], layer=layer) -> bool:
+            pairs = zip(values, _values(layer, kind), strict=True)
+            return any(was is not now for was, now in pairs)
+
+        # Transformations such as `nnx.scan` renew every value, also those that are only
+        # read; then there is no telling.
+        renewed = not reference or moved(kept, reference)
+        if moved(changed, before) != train and (train or not renewed):
+            layer_name = "/".join(map(str, path)) or "itself"
+            raise NetworkError(
+                f"{label}: the layer {layer_name} ({type(layer).__name__}) "
+                f"{modes.stuck(train, (*names, 'train() and eval()'))}"
+            )

@@ -1,0 +1,206 @@
+"""Networks of other people on data of other people: computed rightly, or refused."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from churn_jax.data.splits import Dataset, Split
+from churn_jax.ensembles import (
+    from_function,
+    from_linen,
+    from_nnx,
+    with_classes,
+)
+from churn_jax.methods import ERM, EnsembleDistillation
+from churn_jax.training.examples import check_run, check_teacher_classes, split_example
+from churn_jax.training.loop import train
+from churn_jax.training.partition import MeshShape
+from tests.training import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+class Subclass(nn.BatchNorm):
+    """Batch norm with another momentum, and the axis name of another trainer."""
+
+    axis_name: str | None = "batch"
+    momentum: float = 0.8
+
+
+class Normalised(nn.Module):
+    """Batch norm as everybody writes it, and state that follows from the weights."""
+
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.Conv(4, (3, 3), strides=2)(x)
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
+        x = nn.remat(Subclass)(use_running_average=not train)(nn.relu(x))
+        x = nn.LayerNorm(epsilon=0.1)(x).reshape(x.shape[0], -1)
+        return nn.SpectralNorm(nn.Dense(tiny.CLASSES))(x, update_stats=train)
+
+
+class NnxNormalised(nnx.Module):
+    def __init__(self, rngs):
+        self.conv = nnx.Conv(1, 4, (3, 3), strides=2, rngs=rngs)
+        self.norm = nnx.BatchNorm(4, momentum=0.9, rngs=rngs)
+        self.layer = nnx.LayerNorm(4, epsilon=0.1, rngs=rngs)
+        self.head = nnx.Linear(64, tiny.CLASSES, rngs=rngs)
+
+    def __call__(self, x):
+        x = self.layer(nnx.relu(self.norm(self.conv(x))))
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+class LocalNorm(nn.Module):
+    """Keeps the mean of the examples that it sees, and cannot average over devices."""
+
+    @nn.compact
+    def __call__(self, x, train):
+        mean = self.variable("batch_stats", "mean", jnp.zeros, x.shape[-1:])
+        if train and not self.is_initializing():
+            mean.value = 0.9 * mean.value + 0.1 * jnp.mean(x, axis=(0, 1, 2))
+        return x - mean.value[None, None, None]
+
+
+class Local(nn.Module):
+    classes: int = tiny.CLASSES
+
+    @nn.compact
+    def __call__(self, x, train):
+        x = LocalNorm(name="norm")(x, train)
+        return nn.Dense(self.classes)(x.reshape(x.shape[0], -1))
+
+
+class Convolved(nn.Module):
+    classes: int = tiny.CLASSES
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Conv(4, (3, 3))(x)
+        return nn.Dense(self.classes)(x.reshape(x.shape[0], -1))
+
+
+def after(network, mesh=MeshShape(), steps=3, replicas=2):
+    """The state after a few updates of two networks, and where it started."""
+    run = tiny.make_run(ERM(members=2), network=network, mesh=mesh, replicas=replicas)
+    stepper = tiny.stepper(run)
+    return stepper.now(), stepper.advance(steps)
+
+
+@pytest.mark.parametrize("network", [Normalised(), NnxNormalised], ids=["linen", "nnx"])
+def test_statistics_are_those_of_the_global_batch_on_every_mesh(network):
+    linen = isinstance(network, nn.Module)
+    network = from_linen(network) if linen else from_nnx(network)
+    start, one = after(network)
+    _, mesh = after(network, MeshShape(2, 2, 2))
+    moved = zip(*(jax.tree.leaves(s.model_state) for s in (start, one)), strict=True)
+    assert all(np.max(np.abs(a - b)) > 1e-4 for a, b in moved)
+    for a, b in ((one.model_state, mesh.model_state), (one.params, mesh.params)):
+        assert tiny.largest_difference(a, b) < 1e-5
+
+
+def test_state_of_the_examples_is_right_on_one_device_and_refused_on_two():
+    start, moved = after(from_linen(Local()), steps=1)
+    mean = moved.model_state[0]["batch_stats"]["norm"]["mean"]
+    assert (
+        np.max(np.abs(mean - start.model_state[0]["batch_stats"]["norm"]["mean"])) > 0
+    )
+    message = "Local keeps batch_stats/norm/mean from the examples of one device, of 2"
+    with pytest.raises(ValueError, match=message):
+        after(from_linen(Local()), MeshShape(data=2))
+
+
+def one_layer(classes):
+    return from_function(
+        lambda key, x: {"w": jnp.zeros((x[0].size, classes))},
+        lambda params, x: x.reshape(x.shape[0], -1) @ params["w"],
+        name="linear",
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (one_layer(7), "linear returns 7 logits, but the data has 5 classes"),
+        (
+            from_linen(Convolved(4)),
+            "Convolved returns 4 logits, .*last layer 5 outputs",
+        ),
+        (from_linen(nn.Dense(5)), r"Dense returns logits \[7, 8, 8, 5\] .* \[B, C\]"),
+        (
+            from_linen(nn.Embed(9, 5)),
+            r"Embed cannot be applied to examples \[8, 8, 1\]",
+        ),
+        (
+            from_function(lambda k, x: {}, lambda params, x: (x, x), name="pair"),
+            "pair returns a tuple",
+        ),
+    ],
+)
+def test_answers_that_do_not_fit_the_classes_are_refused(network, message):
+    run = tiny.make_run(ERM(), network=network)
+    with pytest.raises(ValueError, match=f"tiny: .*{message}") as caught:
+        train(run, tiny.dataset())
+    assert "\n" not in str(caught.value)
+
+
+def with_images(change):
+    data = tiny.dataset()
+    part = dataclasses.replace(data.train, images=change(data.train.images))
+    return dataclasses.replace(data, train=part, validation=part, test=part)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            from_linen(Convolved()),
+            r"tiny: Convolved convolves .* images\[\.\.\., None\]",
+        ),
+        (from_nnx(NnxNormalised), r"tiny: NnxNormalised .*given \[B, H, W, C\]"),
+    ],
+)
+def test_images_without_channels_are_refused_by_what_convolves(network, message):
+    data = with_images(lambda images: images[..., 0])
+    with pytest.raises(ValueError, match=message):
+        check_run(tiny.make_run(ERM(), network=network), data)
+    check_run(tiny.make_run(ERM(), network=one_layer(tiny.CLASSES)), data)
+
+
+def test_channels_first_are_refused():
+    data = with_images(lambda images: images.transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"tiny: .* channels last"):
+        check_run(tiny.make_run(ERM(), network=from_linen(Convolved())), data)
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+def test_labels_that_are_no_classes_are_refused(shift):
+    data = tiny.dataset()
+    part = dataclasses.replace(data.train, labels=data.train.labels + shift)
+    with pytest.raises(ValueError, match=r"tiny: validation labels must lie in 0\.\.4"):
+        check_run(tiny.make_run(ERM()), dataclasses.replace(data, validation=part))
+
+
+def test_teachers_of_some_classes_say_which():
+    example = split_example(tiny.dataset().train)
+    student = tiny.make_run(EnsembleDistillation())
+    few = from_linen(Convolved(3))
+    teacher = tiny.make_run(ERM(), network=few)
+    with pytest.raises(ValueError, match="teacher Convolved returns 3 logits, not 5"):
+        check_teacher_classes(student, teacher, example, tiny.CLASSES)
+    known = tiny.make_run(ERM(), network=with_classes(few, (0, 2, 4), tiny.CLASSES))
+    check_teacher_classes(student, known, example, tiny.CLASSES)
+    with pytest.raises(ValueError, match="tiny: its teacher linear returns 7 logits"):
+        tiny.session_of(student, taught_by=tiny.teacher(2, network=one_layer(7)))
+
+
+def test_an_empty_validation_split_has_no_labels_to_check():
+    data = tiny.dataset()
+    none = Split(data.train.images[:0], data.train.labels[:0], data.train.ids[:0])
+    empty = Dataset("tiny", data.train, none, data.test, tiny.CLASSES, "tiny")
+    check_run(tiny.make_run(ERM()), empty)
