@@ -32,7 +32,8 @@ _SHIFT = 14  # one pixel of shift for so many of the side, at most _MOST_SHIFT
 _MOST_SHIFT = 4
 # Epochs from which images are shifted. Accuracy on the validation split with shifts and
 # without: LeNet5 on Fashion-MNIST, 54,000 images and 12 epochs 90.8 and 91.6 %, 2,000
-# images and 60 epochs 85.0 and 84.3 %; an MLP on 700 digits, 100 epochs, 95.0 and 97.7 %.
+# images and 60 epochs 85.0 and 84.3 %; an MLP on 700 digits, 100 epochs, 95.0 and
+# 97.7 %.
 _SHIFTED_FROM = 20
 _BATCHES = ((4000, 128), (1000, 64), (1, 32))  # from so many examples on
 _RUNS = 5
