@@ -3,20 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
-.PHONY: demo test bench-check test-all test-fast test-slow test-oracles lint format types clean
+CONSTRAINTS ?= constraints.txt
+.PHONY: demo test test-lowest dist bench-check test-all test-fast test-slow test-oracles lint format types clean
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e .
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	touch $@
 
 demo: $(VENV)/.installed
@@ -25,6 +26,24 @@ demo: $(VENV)/.installed
 test: test-fast
 
 test-all: test-fast test-slow
+
+# With the lowest versions that pyproject.toml allows, on Python 3.11.
+test-lowest:
+	$(MAKE) test-fast VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+
+# An empty environment gets the wheel that was built from the sdist.
+dist:
+	rm -rf dist .venv-dist
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build
+	.venv-dist/bin/python -m build --outdir dist .
+	rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) dist/*.whl
+	cd dist && ../.venv-dist/bin/churn-jax --version
+	printf 'id,prediction,label\na,1,1\nb,0,0\nc,1,0\n' > .venv-dist/old.csv
+	printf 'id,prediction,label\na,1,1\nb,0,0\nc,0,0\n' > .venv-dist/new.csv
+	cd .venv-dist && bin/churn-jax compare old.csv new.csv --max-nfr 2%
+	ls -l dist
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu
 
@@ -43,9 +62,9 @@ test-slow: $(VENV)/.installed-test
 
 # Public torch models beside ours, in an environment of their own. timm asks for
 # torchvision, which chooses another torch; timm's networks need neither.
-$(ORACLES)/.installed: pyproject.toml constraints.txt
+$(ORACLES)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(ORACLES)
-	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracles]'
+	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[oracles]'
 	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31
 	touch $@
 
@@ -67,4 +86,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(ORACLES) runs
+	rm -rf $(VENV) $(ORACLES) .venv-lowest .venv-dist dist runs
