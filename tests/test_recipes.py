@@ -108,6 +108,15 @@ def test_processes_of_a_node_see_all_of_its_gpus():
     assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(RECIPES[1])
 
 
+def test_a_wheel_is_copied_to_every_host_before_it_is_installed():
+    recipe = next(r for r in RECIPES if r.name == "tpu_vm.sh")
+    lines = dry(recipe, SOURCE="dist/churn_jax-1-py3-none-any.whl").splitlines()
+    (copied,) = [i for i, line in enumerate(lines) if " scp dist/churn_jax-1" in line]
+    assert "--worker=all" in lines[copied]
+    (installed,) = [i for i, s in enumerate(lines) if "./churn_jax-1-py3" in s]
+    assert copied < installed and "any.whl[tpu]" in lines[installed]
+
+
 # A cloud in place of the real one: answers with `states`, one by one, and ends studies
 # with `codes`, where "hang" keeps one running; the commands it got are in `asked`.
 CLOUD = """#!/bin/bash

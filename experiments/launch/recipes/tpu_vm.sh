@@ -21,7 +21,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
-SOURCE="${SOURCE:-churn-jax[tpu]}"
+SOURCE="${SOURCE:-churn-jax[tpu] @ git+https://github.com/churn-jax/churn_jax}" # or a wheel that `make dist` built
 CREATE="${CREATE:-yes}" # no: it is there already
 
 dry=false
@@ -67,6 +67,10 @@ if [[ "$CREATE" != no ]] && ! there; then
     --accelerator-type "$ACCELERATOR" --version "$RUNTIME"
 fi
 on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
+if [[ "$SOURCE" == *.whl ]]; then # installed from a copy on every host
+  run gcloud compute tpus tpu-vm scp "$SOURCE" "$NAME:" --zone "$ZONE" --worker=all
+  SOURCE="./${SOURCE##*/}[tpu]"
+fi
 # The hosts' own Python is 3.10, and 3.11 is needed: uv brings one.
 on_all "python3 -m pip install --quiet --user uv && ~/.local/bin/uv venv --quiet \
 --allow-existing --python 3.12 ~/churn && ~/.local/bin/uv pip install --quiet \

@@ -10,7 +10,7 @@ PRESET="${PRESET:-cifar10-resnet32}"
 OUT="${OUT:-runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-$HOME/tensorflow_datasets}"
 ENVIRONMENT="${ENVIRONMENT:-$HOME/churn}"
-SOURCE="${SOURCE:-churn-jax[cuda]}"
+SOURCE="${SOURCE:-churn-jax[cuda] @ git+https://github.com/churn-jax/churn_jax}" # or a wheel: dist/NAME.whl[cuda]
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
