@@ -6,7 +6,6 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 """
 
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from churn_jax._plugins import misfits as _misfits
@@ -14,10 +13,7 @@ from churn_jax._plugins import misfits as _misfits
 if TYPE_CHECKING:
     from churn_jax.comparison.compare import compare
 
-try:
-    __version__ = version("churn-jax")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
+    __version__: str
 
 for _sentence in _misfits():
     warnings.warn(_sentence, stacklevel=2)
@@ -26,11 +22,18 @@ __all__ = ["__version__", "compare"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `compare` when it is first used, so that the package stays light."""
+    """Loads a name when it is first used, so that the package stays light."""
     if name == "compare":
         from churn_jax.comparison.compare import compare
 
         return compare
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("churn-jax")
+        except PackageNotFoundError:  # a source tree that was never installed
+            return "0.0.0"
     raise AttributeError(f"module 'churn_jax' has no attribute {name!r}")
 
 

@@ -71,13 +71,18 @@ def _usage() -> str:
 
 def _enable_compilation_cache() -> None:
     """Compiled programs outlive the process, so that a second run starts at once."""
-    import jax
-
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    jax.config.update("jax_compilation_cache_dir", str(base / "churn_jax" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    settings = {
+        "jax_compilation_cache_dir": str(base / "churn_jax" / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }
+    for name, value in settings.items():
+        if "jax" in sys.modules:
+            sys.modules["jax"].config.update(name, value)
+        else:  # JAX reads them when it is imported; most mistakes are found before
+            os.environ[name.upper()] = str(value)
 
 
 def _quiet_libraries() -> None:

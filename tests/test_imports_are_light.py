@@ -47,6 +47,74 @@ def test_the_package_itself_does_not_even_load_jax():
     assert loaded_by("import churn_jax\nassert 'jax' not in sys.modules") == []
 
 
+ASKED = (
+    "-h",
+    *(f"{name} -h" for name in ("study", "sweep", "stream", "plan", "report")),
+    *(f"{name} -h" for name in ("compare", "diversity", "displacement", "doctor")),
+    "study --list",
+    "study elodi-fashion:tiny -h",
+    "stream clicks:gated -h",
+    "studdy",
+    "study digit",
+    "study digits --epoch 3",
+    "study digits --only baselin",
+    "study digits --set baselin.beta=1",
+    "sweep digits baselin.beta",
+    "plan digits --row baselin",
+    "doctor digit",
+    "stream click",
+)
+
+
+def test_help_lists_and_mistakes_load_no_jax():
+    codes = loaded_by(
+        "import contextlib, io\n"
+        "from churn_jax.cli import main\n"
+        "def run(words):\n"
+        "    said = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):\n"
+        "        try:\n"
+        "            main(words.split())\n"
+        "        except SystemExit:\n"
+        "            pass\n"
+        "    assert said.getvalue(), words\n"
+        "    for name in ('jax', 'flax', 'optax', 'orbax', 'matplotlib'):\n"
+        "        assert name not in sys.modules, (words, name)\n"
+        f"for words in {ASKED!r}:\n"
+        "    run(words)\n"
+    )
+    assert "churn_jax.reports.html" not in codes
+
+
+def test_every_preset_is_made_without_jax():
+    loaded_by(
+        "from churn_jax.studies import PRESETS, preset\n"
+        "from churn_jax.studies.streams import STREAM_PRESETS, stream_preset\n"
+        "for name in PRESETS: preset(name), preset(f'{name}:tiny')\n"
+        "for name in STREAM_PRESETS: stream_preset(name)\n"
+        "assert not {'jax', 'flax', 'optax'} & set(sys.modules)"
+    )
+
+
+def test_methods_made_before_jax_are_pytrees():
+    loaded_by(
+        "from churn_jax.studies import preset\n"
+        "method = preset('digits').spec('codistill_skl').method\n"
+        "from churn_jax.methods import Method\n"
+        "import jax\n"
+        "assert isinstance(method, Method) and 0.6 in jax.tree.leaves(method)"
+    )
+
+
+@pytest.mark.parametrize("package", ["ensembles", "losses", "methods", "models"])
+def test_packages_whose_names_load_on_use_have_them_all(package):
+    loaded_by(
+        f"import churn_jax.{package} as package\n"
+        "assert set(package.__all__) <= set(dir(package))\n"
+        "for name in package.__all__: getattr(package, name)"
+    )
+
+
 @pytest.mark.parametrize("name", ["rich", "matplotlib"])
 def test_the_probe_sees_what_is_loaded(name):
     assert loaded_by(f"import {name}") == [name]

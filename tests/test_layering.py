@@ -23,18 +23,20 @@ BELOW = {
     "equations": (),
     "class_sets": (),
     "escaping": (),
-    "losses": ("divergences", "class_sets"),
+    "lazy": (),
+    "losses": ("lazy", "divergences", "class_sets"),
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
-    "models": ("typing", "_checks"),
+    "models": ("lazy", "typing", "_checks"),
     # log_probs of averaged members
-    "ensembles": ("typing", "_checks", "_jax", "class_sets", "divergences"),
+    "ensembles": ("lazy", "typing", "_checks", "_jax", "class_sets", "divergences"),
     "data": (
+        "lazy",
         "typing",
         "_checks",
         "array_files",
     ),  # augmentation runs in the jitted step, see JAX_FREE
-    "methods": ("losses", "perturbations", "ensembles"),
+    "methods": ("lazy", "losses", "perturbations", "ensembles"),
     "training": (
         "methods",
         "ensembles",
@@ -46,7 +48,14 @@ BELOW = {
     ),
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     # tests of significance
-    "reports": ("metrics", "predictions", "prediction_shards", "analysis", "escaping"),
+    "reports": (
+        "lazy",
+        "metrics",
+        "predictions",
+        "prediction_shards",
+        "analysis",
+        "escaping",
+    ),
     "comparison": (
         "reports",  # pages
         "analysis",

@@ -91,7 +91,6 @@ class _Launched:
 def _parse(argv: Sequence[str]):
     """The options, whose defaults for the data are those of the study's record."""
     from churn_jax.studies import StudyConfig, preset
-    from churn_jax.studies.recorded import read_config
 
     argv = list(argv)
     config: StudyConfig = preset("digits")
@@ -99,6 +98,8 @@ def _parse(argv: Sequence[str]):
     if not folders and not {"-h", "--help"} & set(argv):
         raise ValueError("diversity needs the folder of a finished study first")
     if folders:
+        from churn_jax.studies.recorded import read_config
+
         config = read_config(Path(folders[0]))
     short = {k: v for k, v in SHORT_FORMS.items() if v.startswith("--data.")}
     options = read_options(

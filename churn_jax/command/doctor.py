@@ -64,6 +64,11 @@ def doctor(argv: Sequence[str]) -> int:
     parsed = read_options(Arguments, argv, prog="churn-jax doctor")
     if parsed.launches < 2 or parsed.updates < 1:
         raise ValueError("doctor needs at least two launches and one update")
+    from churn_jax.studies.presets import preset
+
+    config = preset(parsed.preset)  # a wrong name is refused before JAX is loaded
+    if parsed.method:
+        config.spec(parsed.method)
     from rich.console import Console
 
     from churn_jax.studies.launches import measure, write

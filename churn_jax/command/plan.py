@@ -167,6 +167,8 @@ def _slices(topology: str):
 def plan(argv: Sequence[str]) -> int:
     """Prints the plan; 0 where it fits and every rule holds, else 1."""
     config, options, meshed = read_plan(argv)
+    if options.row:
+        config.spec(options.row)
     import jax
 
     from churn_jax.planning import check_compiler, default_row
@@ -189,7 +191,6 @@ def plan(argv: Sequence[str]) -> int:
     for option, path in (("--json", options.json), ("--svg", options.svg)):
         _check_file(option, path)  # now, and not after minutes of compiling
     row = options.row or default_row(config)
-    config.spec(row)
     check_compiler()
     with Display(quiet=options.quiet, stderr=True) as shown:
         if len(slices) > 1:

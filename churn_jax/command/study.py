@@ -98,6 +98,7 @@ def _parse(argv: Sequence[str]):
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
     config, options = _parse(argv)
+    config.select(options.only)  # an unknown row is refused before JAX is loaded
     if options.dry_run:
         return _costs(config, options.only)
 

@@ -12,13 +12,16 @@ division by 255 included, milliseconds for 8x8x1 / 28x28x1 / 32x32x3 images: thi
 static shifts 0.24 / 2.0 / 134.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from churn_jax.data.splits import is_tokens
-from churn_jax.typing import Array
+from churn_jax.lazy import jax, jnp
+
+if TYPE_CHECKING:
+    from churn_jax.typing import Array
 
 __all__ = ["Augmentation", "augment", "normalize"]
 

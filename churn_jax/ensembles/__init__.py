@@ -1,27 +1,33 @@
 """Members of an ensemble as stacked trees, and what to make of their outputs."""
 
-from churn_jax.ensembles.adapters import (
-    Network,
-    NetworkError,
-    Outputs,
-    from_function,
-    with_classes,
-    with_inputs,
-    with_temperature,
-)
-from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
-from churn_jax.ensembles.interpolation import interpolate_weights
-from churn_jax.ensembles.linen import from_linen
-from churn_jax.ensembles.members import (
-    Group,
-    apply_committee,
-    apply_members,
-    init_members,
-    stack,
-    take_member,
-)
-from churn_jax.ensembles.nnx import from_nnx
-from churn_jax.ensembles.starting import StartingFrom, starting_from
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.ensembles.adapters import (
+        Network,
+        NetworkError,
+        Outputs,
+        from_function,
+        with_classes,
+        with_inputs,
+        with_temperature,
+    )
+    from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
+    from churn_jax.ensembles.interpolation import interpolate_weights
+    from churn_jax.ensembles.linen import from_linen
+    from churn_jax.ensembles.members import (
+        Group,
+        apply_committee,
+        apply_members,
+        init_members,
+        stack,
+        take_member,
+    )
+    from churn_jax.ensembles.nnx import from_nnx
+    from churn_jax.ensembles.starting import StartingFrom, starting_from
+
 
 __all__ = [
     "Group",
@@ -46,3 +52,15 @@ __all__ = [
     "with_inputs",
     "with_temperature",
 ]
+
+_FILES = (
+    "adapters",
+    "aggregate",
+    "interpolation",
+    "members",
+    "starting",
+    "linen",
+    "nnx",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

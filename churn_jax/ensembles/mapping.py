@@ -6,12 +6,16 @@ after another into one program; `scan` (forward passes only) writes one and repe
 fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `plan_cycles.py`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
+from churn_jax.lazy import jax, jnp
 
-from churn_jax.typing import PyTree
+if TYPE_CHECKING:
+    from churn_jax.typing import PyTree
+
 
 __all__ = [
     "LANES",

@@ -6,48 +6,54 @@ a batch, so they take the mask and return one float32 scalar over the global bat
 Nothing heavier than JAX and optax is imported.
 """
 
-from churn_jax.losses.bayesian_update import (
-    bayesian_posterior,
-    bayesian_update_targets,
-    confusion_counts,
-    confusion_matrix,
-)
-from churn_jax.losses.classification import binary_logits, cross_entropy
-from churn_jax.losses.codistillation import cross_entropy_between, l1, symmetric_kl
-from churn_jax.losses.compatibility import backward_compatible, ract
-from churn_jax.losses.decorrelation import (
-    correlation_penalty,
-    covariance_penalty,
-    residual_correlation_penalty,
-)
-from churn_jax.losses.differences import (
-    cross_entropy_difference_penalty,
-    difference_penalty,
-    inverse_difference_penalty,
-)
-from churn_jax.losses.dirichlet import dirichlet_nll
-from churn_jax.losses.distillation import distillation_kl
-from churn_jax.losses.focal_distillation import (
-    focal_kl,
-    focal_logit_matching,
-    focal_weights,
-)
-from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
-from churn_jax.losses.logit_difference import (
-    logit_difference_inhibition,
-    released_logit_difference,
-)
-from churn_jax.losses.moments import MomentState, running_correlation_penalty
-from churn_jax.losses.orthogonalization import (
-    orthogonalize,
-    orthogonalized_correlation_penalty,
-)
-from churn_jax.losses.regularizers import (
-    entropy,
-    renormalized_entropy,
-    renormalized_uniform_symmetric_kl,
-    uniform_symmetric_kl,
-)
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.losses.bayesian_update import (
+        bayesian_posterior,
+        bayesian_update_targets,
+        confusion_counts,
+        confusion_matrix,
+    )
+    from churn_jax.losses.classification import binary_logits, cross_entropy
+    from churn_jax.losses.codistillation import cross_entropy_between, l1, symmetric_kl
+    from churn_jax.losses.compatibility import backward_compatible, ract
+    from churn_jax.losses.decorrelation import (
+        correlation_penalty,
+        covariance_penalty,
+        residual_correlation_penalty,
+    )
+    from churn_jax.losses.differences import (
+        cross_entropy_difference_penalty,
+        difference_penalty,
+        inverse_difference_penalty,
+    )
+    from churn_jax.losses.dirichlet import dirichlet_nll
+    from churn_jax.losses.distillation import distillation_kl
+    from churn_jax.losses.focal_distillation import (
+        focal_kl,
+        focal_logit_matching,
+        focal_weights,
+    )
+    from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
+    from churn_jax.losses.logit_difference import (
+        logit_difference_inhibition,
+        released_logit_difference,
+    )
+    from churn_jax.losses.moments import MomentState, running_correlation_penalty
+    from churn_jax.losses.orthogonalization import (
+        orthogonalize,
+        orthogonalized_correlation_penalty,
+    )
+    from churn_jax.losses.regularizers import (
+        entropy,
+        renormalized_entropy,
+        renormalized_uniform_symmetric_kl,
+        uniform_symmetric_kl,
+    )
+
 
 __all__ = [
     "MomentState",
@@ -86,3 +92,22 @@ __all__ = [
     "symmetric_kl",
     "uniform_symmetric_kl",
 ]
+
+_FILES = (
+    "bayesian_update",
+    "classification",
+    "codistillation",
+    "compatibility",
+    "decorrelation",
+    "differences",
+    "dirichlet",
+    "distillation",
+    "focal_distillation",
+    "label_losses",
+    "logit_difference",
+    "moments",
+    "orthogonalization",
+    "regularizers",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -1,14 +1,14 @@
 """Anti-distillation: components of an ensemble that are pushed apart in training."""
 
-import math
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import math
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from flax import struct
 
 from churn_jax import losses
+from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import (
     Batch,
     LossOutput,
@@ -17,9 +17,13 @@ from churn_jax.methods.base import (
     coefficient,
     deploy,
     forward_outputs,
+    pytree,
     static,
 )
-from churn_jax.typing import Logits
+
+if TYPE_CHECKING:
+    from churn_jax.typing import Logits
+
 
 __all__ = [
     "GATES",
@@ -45,7 +49,7 @@ GATES = ("input", "constant")
 LABEL_LOSSES = ("cross_entropy", "label_smoothing", "squared_error", "focal")
 
 
-@struct.dataclass
+@pytree
 class AntiDistillation(Method):
     r"""An ensemble whose components are trained apart from each other.
 

@@ -1,14 +1,15 @@
 """Backward-compatible training: an old classifier must understand new features."""
 
-from flax import struct
+from __future__ import annotations
 
 from churn_jax import losses
+from churn_jax.methods.base import pytree
 from churn_jax.methods.updating import Compatible
 
 __all__ = ["BackwardCompatible"]
 
 
-@struct.dataclass
+@pytree
 class BackwardCompatible(Compatible):
     r"""Cross-entropy of the new classifier, and of the frozen old one (BCT).
 

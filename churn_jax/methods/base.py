@@ -5,18 +5,30 @@ between replicas (a grid is just more replicas); static fields are structure. Th
 engine calls `loss` for one replica, so no leaf has a replica axis in there.
 """
 
+from __future__ import annotations
+
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    dataclass_transform,
+)
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import struct
-from jax.typing import ArrayLike
 
-from churn_jax.ensembles import Outputs, average_logits, average_probs, gate
-from churn_jax.typing import Logits, PyTree
+from churn_jax import ensembles
+from churn_jax.lazy import jax, jnp
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
+    from churn_jax.typing import Logits, PyTree
+
 
 __all__ = [
     "DEPLOYMENTS",
@@ -29,10 +41,13 @@ __all__ = [
     "Passes",
     "Ramp",
     "at_rest",
+    "check_teacher",
     "coefficient",
     "deploy",
     "forward",
     "forward_outputs",
+    "pytree",
+    "register",
     "static",
     "with_state",
 ]
@@ -53,17 +68,45 @@ def at_rest(record: Any, field: dataclasses.Field) -> bool:
 
 def coefficient(default: float, **kwargs) -> Any:
     """A sweepable field: a number, or an array with one entry per replica."""
-    return struct.field(default=default, **kwargs)
+    return dataclasses.field(default=default, **kwargs)
 
 
-def static(default: Any = dataclasses.MISSING, **kwargs) -> Any:
+def static(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
     """A structural field: part of the program, not of the data."""
-    if default is dataclasses.MISSING:
-        return struct.field(pytree_node=False, **kwargs)
-    return struct.field(pytree_node=False, default=default, **kwargs)
+    own = {**(metadata or {}), "pytree_node": False}
+    return dataclasses.field(default=default, metadata=own)
 
 
-@struct.dataclass
+T = TypeVar("T")
+_UNREGISTERED: list[type] = []  # classes made while JAX is not loaded
+
+
+@dataclass_transform()
+def pytree(cls: type[T]) -> type[T]:
+    """A frozen dataclass that is a pytree, as of `flax.struct.dataclass`.
+
+    Presets are made without JAX. While it is not loaded, classes wait until a name of
+    `churn_jax.methods` is used, as the engine does.
+    """
+    made = dataclasses.dataclass(frozen=True)(cls)
+    made.replace = dataclasses.replace  # pyrefly: ignore[missing-attribute]
+    _UNREGISTERED.append(made)
+    if "jax" in sys.modules:
+        register()
+    return made
+
+
+def register() -> None:
+    """Makes pytrees of the classes that wait for JAX."""
+    while _UNREGISTERED:
+        cls: Any = _UNREGISTERED.pop()
+        names: dict[bool, list[str]] = {True: [], False: []}
+        for field in dataclasses.fields(cls):
+            names[field.metadata.get("pytree_node", True)].append(field.name)
+        jax.tree_util.register_dataclass(cls, names[True], names[False])
+
+
+@pytree
 class Batch:
     """One replica's share of a batch on one device.
 
@@ -89,11 +132,11 @@ class Batch:
     labels: jax.Array
     mask: jax.Array
     keys: jax.Array
-    axis_name: str | None = struct.field(pytree_node=False, default=None)
+    axis_name: str | None = static(None)
     member_weights: jax.Array | None = None
     memory: PyTree = ()
-    pixel_mean: float | tuple[float, ...] = struct.field(pytree_node=False, default=0.0)
-    pixel_std: float | tuple[float, ...] = struct.field(pytree_node=False, default=1.0)
+    pixel_mean: float | tuple[float, ...] = static(0.0)
+    pixel_std: float | tuple[float, ...] = static(1.0)
     rows: jax.Array | None = None
 
     def to_pixels(self, images: jax.Array) -> jax.Array:
@@ -152,7 +195,7 @@ class Batch:
         return jnp.broadcast_to(self.mask.reshape(*lead, -1) > 0, values.shape)
 
 
-@struct.dataclass
+@pytree
 class LossOutput:
     """Result of `Method.loss`.
 
@@ -182,7 +225,7 @@ class Apply(Protocol):
         images: jax.Array,
         train: bool = True,
         extras: tuple[str, ...] = (),
-    ) -> tuple[Outputs, PyTree]:
+    ) -> tuple[ensembles.Outputs, PyTree]:
         """Applies all members of the replica; `extras` are `features` or `part`."""
 
 
@@ -205,7 +248,7 @@ def forward(
 
 def forward_outputs(
     apply: Apply, variables: PyTree, batch: Batch, extras: tuple[str, ...] = ()
-) -> tuple[Outputs, jax.Array, PyTree]:
+) -> tuple[ensembles.Outputs, jax.Array, PyTree]:
     """Like `forward`, with everything that members return besides logits.
 
     A masked mean keeps padding out of the value, not out of the gradient: where a
@@ -245,10 +288,10 @@ def with_state(variables: PyTree, model_state: PyTree) -> PyTree:
     return {**variables, **model_state}
 
 
-Teacher = Callable[..., Logits]
+Teacher = Callable[..., "Logits"]
 
 
-@struct.dataclass
+@pytree
 class Ramp:
     r"""How a coefficient grows from 0 during training.
 
@@ -307,7 +350,7 @@ class Passes(NamedTuple):
     teachers_input_gradients: int = 0
 
 
-@struct.dataclass
+@pytree
 class Method:
     """Base of all methods; the fields that every method has.
 
@@ -448,14 +491,32 @@ def deploy(
         ValueError: a gate is deployed and the committee has none.
     """
     if method.deploy == "mean_probs":
-        return average_probs(logits)
+        return ensembles.average_probs(logits)
     if method.deploy == "mean_logits":
-        return average_logits(logits)
+        return ensembles.average_logits(logits)
     if method.deploy == "gate":
         if log_weights is None:
             raise ValueError(
                 "deploy='gate' needs a gate in the committee: a Group(..., gate=True), "
                 "or networks whose outputs have .gate"
             )
-        return gate(logits, log_weights)
+        return ensembles.gate(logits, log_weights)
     return logits[method.deployed_member].astype(jnp.float32)
+
+
+def check_teacher(method: Method, student: str) -> None:
+    """Refuses a teacher that its students would not see as it is deployed.
+
+    Args:
+        method: of the teacher.
+        student: shown in the message.
+
+    Raises:
+        ValueError: the teacher weights its members by a learned gate.
+    """
+    if method.deploy == "gate":
+        raise ValueError(
+            f"{student}: an ensemble with a gate cannot teach, since students see its "
+            "members and not their weights; deploy the teacher by mean_probs or "
+            "mean_logits"
+        )

@@ -1,19 +1,20 @@
 """A new model learns what old models' and its own predictions make most likely."""
 
-import jax
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
 from churn_jax import losses
 from churn_jax.class_sets import known_classes
-from churn_jax.losses.bayesian_update import UPDATE_RULES
-from churn_jax.methods.base import LossOutput, coefficient, forward, static
+from churn_jax.lazy import jax, jnp
+from churn_jax.methods.base import LossOutput, coefficient, forward, pytree, static
 from churn_jax.methods.updating import Updating, old_logits
 
 __all__ = ["BayesianUpdate"]
 
+# Those of `losses.bayesian_update_targets`, whose file needs JAX.
+UPDATE_RULES = ("mb", "mbme", "cr")
 
-@struct.dataclass
+
+@pytree
 class BayesianUpdate(Updating):
     r"""Cross-entropy with the prediction that a Bayesian update would keep in use (BU).
 

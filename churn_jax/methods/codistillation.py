@@ -1,21 +1,27 @@
 """Co-distillation: members that train together and are pulled towards each other."""
 
-import jax
-import jax.numpy as jnp
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-from flax import struct
 
 from churn_jax import losses
+from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import (
     LossOutput,
     Method,
     Ramp,
     coefficient,
     forward,
+    pytree,
     static,
 )
 from churn_jax.methods.erm import REGULARIZERS, regularizer
-from churn_jax.typing import Logits, PerExample
+
+if TYPE_CHECKING:
+    from churn_jax.typing import Logits, PerExample
+
 
 __all__ = [
     "DISAGREEMENTS",
@@ -89,7 +95,7 @@ def _distance(kind: str, target: Logits, logits: Logits) -> PerExample:
     return losses.cross_entropy_between(target_logits=target, logits=logits)
 
 
-@struct.dataclass
+@pytree
 class Codistillation(Method):
     r"""Training of M peers that penalises their disagreement.
 

@@ -1,17 +1,16 @@
 """ELODI: a network learns its own ensemble's logits, and those of an old model."""
 
-import jax
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
-from churn_jax import losses
+from churn_jax import ensembles, losses
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_jax.ensembles import average_logits
+from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import (
     LossOutput,
     Method,
     coefficient,
     forward,
+    pytree,
     static,
 )
 
@@ -20,7 +19,7 @@ __all__ = ["ELODI"]
 FORMS = ("paper", "release")
 
 
-@struct.dataclass
+@pytree
 class ELODI(Method):
     r"""Cross-entropy, and the logits of a reference ensemble on its highest classes.
 
@@ -103,7 +102,7 @@ class ELODI(Method):
         total = jnp.zeros((), jnp.float32)
         old = teacher.old(images) if teacher.olds else None
         if teacher.size:
-            ensemble = difference(average_logits(teacher(images)))
+            ensemble = difference(ensembles.average_logits(teacher(images)))
             terms["ldi_ensemble"] = ensemble
             total = ensemble if old is None else self.mix * ensemble
         if old is not None:

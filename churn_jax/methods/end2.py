@@ -1,20 +1,22 @@
 """Distillation of the distribution of an ensemble's predictions (END^2)."""
 
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from flax import struct
-from jax.typing import ArrayLike
+from typing import TYPE_CHECKING, Any
 
 from churn_jax import losses
-from churn_jax.methods.base import LossOutput, coefficient
+from churn_jax.lazy import jax, jnp
+from churn_jax.methods.base import LossOutput, coefficient, pytree
 from churn_jax.methods.perturbing import Perturbing
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
 
 __all__ = ["EnsembleDistributionDistillation"]
 
 
-@struct.dataclass
+@pytree
 class EnsembleDistributionDistillation(Perturbing):
     r"""A student's Dirichlet follows the predictions of a trained ensemble.
 

@@ -1,17 +1,16 @@
 """Distillation of a trained ensemble into students."""
 
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
-from churn_jax import losses
-from churn_jax.ensembles import average_logits, average_probs
-from churn_jax.methods.base import LossOutput, coefficient, static
+from churn_jax import ensembles, losses
+from churn_jax.lazy import jnp
+from churn_jax.methods.base import LossOutput, coefficient, pytree, static
 from churn_jax.methods.perturbing import Perturbing
 
 __all__ = ["EnsembleDistillation"]
 
 
-@struct.dataclass
+@pytree
 class EnsembleDistillation(Perturbing):
     r"""A student follows the averaged prediction of a trained ensemble.
 
@@ -60,7 +59,11 @@ class EnsembleDistillation(Perturbing):
             temperature=self.temperature,
             key=key,
         )
-        average = average_probs if self.average == "probs" else average_logits
+        average = (
+            ensembles.average_probs
+            if self.average == "probs"
+            else ensembles.average_logits
+        )
         target = average(found.teachers)
         cross_entropy = jnp.sum(
             batch.mean(losses.cross_entropy(found.clean, found.labels))

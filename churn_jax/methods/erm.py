@@ -1,9 +1,9 @@
 """Plain training and the minimum-entropy regularisers; also plain ensembles."""
 
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
 from churn_jax import losses
+from churn_jax.lazy import jnp
 from churn_jax.methods.base import (
     QUIET,
     LossOutput,
@@ -11,6 +11,7 @@ from churn_jax.methods.base import (
     Ramp,
     coefficient,
     forward,
+    pytree,
     static,
 )
 
@@ -35,7 +36,7 @@ def regularizer(kind: str, logits, top_k: int | None):
     return -losses.uniform_symmetric_kl(logits, top_k=top_k)
 
 
-@struct.dataclass
+@pytree
 class ERM(Method):
     r"""Plain cross-entropy training of M independent members.
 
@@ -99,7 +100,7 @@ class ERM(Method):
         return LossOutput(cross_entropy, {"cross_entropy": cross_entropy}, model_state)
 
 
-@struct.dataclass
+@pytree
 class MinimumEntropy(Method):
     r"""Cross-entropy with a minimum-entropy regulariser, as a convex combination.
 

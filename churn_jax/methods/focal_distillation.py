@@ -1,12 +1,17 @@
 """Focal distillation: a new model follows an old one most where that is right."""
 
-import jax
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
-from churn_jax import losses
-from churn_jax.ensembles import average_logits
-from churn_jax.methods.base import LossOutput, Method, coefficient, forward, static
+from churn_jax import ensembles, losses
+from churn_jax.lazy import jax, jnp
+from churn_jax.methods.base import (
+    LossOutput,
+    Method,
+    coefficient,
+    forward,
+    pytree,
+    static,
+)
 from churn_jax.methods.updating import old_logits
 
 __all__ = ["FocalDistillation"]
@@ -14,7 +19,7 @@ __all__ = ["FocalDistillation"]
 DIVERGENCES = ("kl", "logits")
 
 
-@struct.dataclass
+@pytree
 class FocalDistillation(Method):
     r"""Cross-entropy, and old models' predictions, weighted by whether they are right.
 
@@ -78,7 +83,7 @@ class FocalDistillation(Method):
             followed.append(old_logits(teacher, batch))
         if teacher.size:
             answers = teacher(batch.hide(batch.images, axis=0))
-            average = average_logits(batch.hide(answers, axis=-2))
+            average = ensembles.average_logits(batch.hide(answers, axis=-2))
             # The ensemble is trained and stays as it is.
             followed.append(jax.lax.stop_gradient(average)[None])
         old = jnp.concatenate(followed)[:, None]

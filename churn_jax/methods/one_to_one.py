@@ -1,16 +1,16 @@
 """One-to-one distillation: teacher m teaches member m of a network with many heads."""
 
-import jax.numpy as jnp
-from flax import struct
+from __future__ import annotations
 
 from churn_jax import losses
-from churn_jax.methods.base import LossOutput, coefficient, static
+from churn_jax.lazy import jnp
+from churn_jax.methods.base import LossOutput, coefficient, pytree, static
 from churn_jax.methods.perturbing import Perturbing
 
 __all__ = ["OneToOneDistillation"]
 
 
-@struct.dataclass
+@pytree
 class OneToOneDistillation(Perturbing):
     r"""Every member follows one member of a trained deep ensemble.
 

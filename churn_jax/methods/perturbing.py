@@ -1,13 +1,13 @@
 """Methods that learn from a teacher on perturbed images."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
-from flax import struct
 
-from churn_jax import perturbations
+from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import (
     QUIET,
     Apply,
@@ -17,10 +17,15 @@ from churn_jax.methods.base import (
     Teacher,
     coefficient,
     forward,
+    pytree,
     static,
     with_state,
 )
-from churn_jax.typing import Array, Logits, PyTree
+
+if TYPE_CHECKING:
+    from churn_jax.typing import Array, Logits, PyTree
+
+perturbations = lazy("churn_jax.perturbations")
 
 __all__ = ["PERTURBATIONS", "Answers", "Perturbing", "check_pixels"]
 
@@ -47,7 +52,7 @@ class Answers(NamedTuple):
     model_state: PyTree
 
 
-@struct.dataclass
+@pytree
 class Perturbing(Method):
     """Base of the methods that distil on images moved by a small step.
 

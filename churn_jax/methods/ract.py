@@ -1,14 +1,15 @@
 """Regression-alleviating compatible training, in its form for classification."""
 
-from flax import struct
+from __future__ import annotations
 
 from churn_jax import losses
+from churn_jax.methods.base import pytree
 from churn_jax.methods.updating import Compatible
 
 __all__ = ["RACT"]
 
 
-@struct.dataclass
+@pytree
 class RACT(Compatible):
     r"""Cross-entropy, and the old classifier's against both classifiers' negatives.
 

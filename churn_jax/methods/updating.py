@@ -1,12 +1,11 @@
 """Methods that learn from the models which they are to replace."""
 
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from flax import struct
+from typing import TYPE_CHECKING, Any
 
 from churn_jax import losses
+from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import (
     Batch,
     LossOutput,
@@ -14,13 +13,17 @@ from churn_jax.methods.base import (
     Passes,
     coefficient,
     forward_outputs,
+    pytree,
 )
-from churn_jax.typing import Array, Labels, Logits
+
+if TYPE_CHECKING:
+    from churn_jax.typing import Array, Labels, Logits
+
 
 __all__ = ["Compatible", "Updating", "old_head_logits", "old_logits"]
 
 
-@struct.dataclass
+@pytree
 class Updating(Method):
     """Base of the methods that learn from old models and from nobody else."""
 
@@ -46,7 +49,7 @@ class Updating(Method):
         return teacher.olds
 
 
-@struct.dataclass
+@pytree
 class Compatible(Updating):
     """Base of the methods whose features an old model's last layer must understand.
 

@@ -1,42 +1,48 @@
 """Linen networks: `(images, train) -> ModelOutput(logits, features)`."""
 
-from churn_jax.models.banded import banded_convolution
-from churn_jax.models.base import ModelOutput
-from churn_jax.models.batch_ensemble import (
-    BatchEnsemble,
-    BatchEnsembleConv,
-    BatchEnsembleDense,
-    MemberBatchNorm,
-    check_fast_weights,
-)
-from churn_jax.models.bert import Bert, BertLayer
-from churn_jax.models.click import ClickModel
-from churn_jax.models.cnn import LeNet5
-from churn_jax.models.convert import (
-    from_hugging_face,
-    from_timm,
-    to_hugging_face,
-    to_timm,
-)
-from churn_jax.models.convert_transformers import (
-    bert_from_hugging_face,
-    bert_to_hugging_face,
-    swin_from_hugging_face,
-    swin_to_hugging_face,
-)
-from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
-from churn_jax.models.gate import Gate
-from churn_jax.models.layers import PLAIN, Layers
-from churn_jax.models.mimo import MIMO
-from churn_jax.models.mlp import MLP
-from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
-from churn_jax.models.resnet import BasicBlock, ResNet
-from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
-from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
-from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
-from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
-from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
-from churn_jax.models.zoo import available, create
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.models.banded import banded_convolution
+    from churn_jax.models.base import ModelOutput
+    from churn_jax.models.batch_ensemble import (
+        BatchEnsemble,
+        BatchEnsembleConv,
+        BatchEnsembleDense,
+        MemberBatchNorm,
+        check_fast_weights,
+    )
+    from churn_jax.models.bert import Bert, BertLayer
+    from churn_jax.models.click import ClickModel
+    from churn_jax.models.cnn import LeNet5
+    from churn_jax.models.convert import (
+        from_hugging_face,
+        from_timm,
+        to_hugging_face,
+        to_timm,
+    )
+    from churn_jax.models.convert_transformers import (
+        bert_from_hugging_face,
+        bert_to_hugging_face,
+        swin_from_hugging_face,
+        swin_to_hugging_face,
+    )
+    from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
+    from churn_jax.models.gate import Gate
+    from churn_jax.models.layers import PLAIN, Layers
+    from churn_jax.models.mimo import MIMO
+    from churn_jax.models.mlp import MLP
+    from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
+    from churn_jax.models.resnet import BasicBlock, ResNet
+    from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
+    from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
+    from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
+    from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
+    from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
+    from churn_jax.models.zoo import available, create
+
 
 __all__ = [
     "MIMO",
@@ -86,3 +92,29 @@ __all__ = [
     "to_hugging_face",
     "to_timm",
 ]
+
+_FILES = (
+    "banded",
+    "base",
+    "batch_ensemble",
+    "bert",
+    "click",
+    "cnn",
+    "convert",
+    "convert_transformers",
+    "densenet",
+    "gate",
+    "layers",
+    "mimo",
+    "mlp",
+    "pretrained",
+    "resnet",
+    "resnet_imagenet",
+    "resnet_v2",
+    "swin",
+    "vgg",
+    "wide_resnet",
+    "zoo",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -4,21 +4,28 @@ Studies of model updates have `updates.md` and `updates.csv`, too. `write(run_di
 everything; `print_report` shows the result in a terminal.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
 from churn_jax.predictions import replace_file
-from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.compare import Comparison, compare_with_baseline
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.html import render, write_report
-from churn_jax.reports.report import Missing, Report, Row, check_readable, collect
-from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
-from churn_jax.reports.stream_html import write_stream
-from churn_jax.reports.stream_tables import print_stream
-from churn_jax.reports.summary import MethodSummary, summarize
-from churn_jax.reports.sweep import SweepResult, collect_sweep
-from churn_jax.reports.sweep_html import write_sweep
-from churn_jax.reports.sweep_tables import print_sweep
-from churn_jax.reports.tables import csv_table, markdown_table, print_report
-from churn_jax.reports.updates_files import updates_csv, updates_markdown
+
+if TYPE_CHECKING:
+    from churn_jax.reports.artefacts import ReportError
+    from churn_jax.reports.compare import Comparison, compare_with_baseline
+    from churn_jax.reports.estimates import Estimate
+    from churn_jax.reports.html import render, write_report
+    from churn_jax.reports.report import Missing, Report, Row, collect
+    from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
+    from churn_jax.reports.stream_html import write_stream
+    from churn_jax.reports.stream_tables import print_stream
+    from churn_jax.reports.summary import MethodSummary, summarize
+    from churn_jax.reports.sweep import SweepResult, collect_sweep
+    from churn_jax.reports.sweep_html import write_sweep
+    from churn_jax.reports.sweep_tables import print_sweep
+    from churn_jax.reports.tables import csv_table, markdown_table, print_report
+
 
 __all__ = [
     "Comparison",
@@ -47,6 +54,24 @@ __all__ = [
     "write_stream",
     "write_sweep",
 ]
+
+_FILES = (
+    "artefacts",
+    "compare",
+    "estimates",
+    "html",
+    "report",
+    "stream",
+    "stream_html",
+    "stream_tables",
+    "summary",
+    "sweep",
+    "sweep_html",
+    "sweep_tables",
+    "tables",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
 
 
 def write(run_dir) -> Report:
@@ -85,6 +110,11 @@ def write(run_dir) -> Report:
         >>> round(report.rows[0].summary.churn.mean, 3)
         0.5
     """
+    from churn_jax.reports.html import render
+    from churn_jax.reports.report import check_readable, collect
+    from churn_jax.reports.tables import csv_table, markdown_table
+    from churn_jax.reports.updates_files import updates_csv, updates_markdown
+
     report = collect(run_dir)
     check_readable(report)
     texts = {

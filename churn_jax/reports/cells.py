@@ -1,8 +1,13 @@
 """Numbers as the cells of a table show them."""
 
-import math
+from __future__ import annotations
 
-from churn_jax.reports.estimates import Estimate
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from churn_jax.reports.estimates import Estimate
+
 
 __all__ = ["equivalent", "millions", "number", "of_set", "percent", "rate", "times"]
 

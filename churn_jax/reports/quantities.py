@@ -1,11 +1,15 @@
 """The numbers that tables and figures show: headings, units, which a study chooses."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from churn_jax.reports.cells import equivalent, millions, number, of_set, percent
-from churn_jax.reports.estimates import Estimate
+
+if TYPE_CHECKING:
+    from churn_jax.reports.estimates import Estimate
 
 __all__ = [
     "DEFAULT_COLUMNS",

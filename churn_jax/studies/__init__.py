@@ -1,15 +1,26 @@
 """Many methods times many replicas: studies and their presets."""
 
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.evaluation import EvaluationConfig
-from churn_jax.studies.grid import Axis
-from churn_jax.studies.network import Sharing
-from churn_jax.studies.own_data import own_study
-from churn_jax.studies.presets import PRESETS, preset
-from churn_jax.studies.selection import run_selection
-from churn_jax.studies.study import StudyError, run_study
-from churn_jax.studies.sweep import run_sweep
-from churn_jax.studies.teaching import Teaching, Update
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.studies.config import (
+        DataConfig,
+        MethodSpec,
+        ModelConfig,
+        StudyConfig,
+    )
+    from churn_jax.studies.evaluation import EvaluationConfig
+    from churn_jax.studies.grid import Axis
+    from churn_jax.studies.network import Sharing
+    from churn_jax.studies.own_data import own_study
+    from churn_jax.studies.presets import PRESETS, preset
+    from churn_jax.studies.selection import run_selection
+    from churn_jax.studies.study import StudyError, run_study
+    from churn_jax.studies.sweep import run_sweep
+    from churn_jax.studies.teaching import Teaching, Update
+
 
 __all__ = [
     "PRESETS",
@@ -29,3 +40,19 @@ __all__ = [
     "run_study",
     "run_sweep",
 ]
+
+# Those that need no JAX first.
+_FILES = (
+    "config",
+    "evaluation",
+    "network",
+    "teaching",
+    "presets",
+    "own_data",
+    "grid",
+    "selection",
+    "study",
+    "sweep",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

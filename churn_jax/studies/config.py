@@ -1,24 +1,22 @@
 """A study as data: which data, which network, which methods, how trained."""
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
 from typing import Any
 
-import jax
 import numpy as np
 
-from churn_jax import models
+from churn_jax import ensembles, models
 from churn_jax.data import TextOptions
-from churn_jax.ensembles import Group, from_linen, with_classes
-from churn_jax.methods import Method
-from churn_jax.methods.base import QUIET, at_rest
+from churn_jax.methods.base import QUIET, Method, at_rest, check_teacher
 from churn_jax.reports.quantities import check_columns
 from churn_jax.studies.evaluation import EvaluationConfig
 from churn_jax.studies.named import named, with_coefficient
 from churn_jax.studies.network import ModelConfig, Sharing
 from churn_jax.studies.teaching import Teaching, Update
 from churn_jax.training.config import TrainConfig
-from churn_jax.training.tutors import check_teacher
 
 __all__ = [
     "DataConfig",
@@ -201,7 +199,9 @@ class MethodSpec:
                 raise ValueError(f"{self.name}: {error}") from error
         return train
 
-    def groups(self, model: ModelConfig, num_classes: int) -> tuple[Group, ...]:
+    def groups(
+        self, model: ModelConfig, num_classes: int
+    ) -> tuple[ensembles.Group, ...]:
         """The committee of one replica; `model` is the study's.
 
         A method that deploys a gate gets one: linear in the flattened input, or
@@ -226,8 +226,8 @@ class MethodSpec:
         if self.method.deploy == "gate":
             kind = self.method.gate
             module = models.Gate(1, constant=kind == "constant")
-            network = from_linen(module, name=f"{kind} gate")
-            gate = (Group(network, self.method.members, gate=True),)
+            network = ensembles.from_linen(module, name=f"{kind} gate")
+            gate = (ensembles.Group(network, self.method.members, gate=True),)
         parts = self.models or ((model, self.method.members),)
         built = []
         for part, size in parts:
@@ -238,10 +238,10 @@ class MethodSpec:
             try:
                 network = own.build(outputs, size)
                 if self.classes:
-                    network = with_classes(network, self.classes, num_classes)
+                    network = ensembles.with_classes(network, self.classes, num_classes)
             except ValueError as error:
                 raise ValueError(f"{self.name}: {error}") from error
-            built.append(Group(network, size // own.heads(size)))
+            built.append(ensembles.Group(network, size // own.heads(size)))
         return (*built, *gate)
 
 
@@ -448,7 +448,7 @@ def resolved(value: Any) -> Any:
 
     Settings that came later and are at their defaults (`QUIET`) are left out.
     """
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+    if hasattr(value, "__array__"):  # of NumPy or JAX, which may not be loaded
         return np.asarray(value).tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {

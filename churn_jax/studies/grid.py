@@ -5,16 +5,20 @@ differ by numbers alone become one method whose coefficients are arrays `[R]`, w
 R = points x seeds, which the engine trains as one program.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
-from churn_jax.methods import ERM, Codistillation, Method, MinimumEntropy
+from churn_jax.lazy import jax
+from churn_jax.methods.base import Method
+from churn_jax.methods.codistillation import Codistillation
+from churn_jax.methods.erm import ERM, MinimumEntropy
 from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.training.config import TrainConfig
 

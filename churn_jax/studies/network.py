@@ -1,14 +1,14 @@
 """Which network a study trains, and whether its members share weights."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-
-from churn_jax import models
-from churn_jax.ensembles import Network, from_linen, starting_from, with_inputs
+from churn_jax import ensembles, models
+from churn_jax.lazy import jnp
 from churn_jax.methods.base import QUIET
 
 __all__ = ["ModelConfig", "Sharing"]
@@ -143,7 +143,7 @@ class ModelConfig:
             )
         return heads
 
-    def build(self, num_classes: int, members: int = 1) -> Network:
+    def build(self, num_classes: int, members: int = 1) -> ensembles.Network:
         """The `Network`.
 
         Args:
@@ -185,19 +185,21 @@ class ModelConfig:
         network = _wrapped(module, name)
         if self.pretrained:
             network = _from_folder(network, self.pretrained, module)
-        return with_inputs(network, self.inputs) if self.inputs else network
+        return ensembles.with_inputs(network, self.inputs) if self.inputs else network
 
 
 # Equal networks are one object, so that what is traced of one is known of all.
 @functools.lru_cache(maxsize=16)
-def _wrapped(module: Any, name: str) -> Network:
-    return from_linen(module, name=name)
+def _wrapped(module: Any, name: str) -> ensembles.Network:
+    return ensembles.from_linen(module, name=name)
 
 
-def _from_folder(network: Network, folder: str, module: Any) -> Network:
+def _from_folder(
+    network: ensembles.Network, folder: str, module: Any
+) -> ensembles.Network:
     """The network with a folder's weights in place of initial ones."""
     loaded = _loaded(folder, _stamps(folder), module)
-    return starting_from(
+    return ensembles.starting_from(
         network,
         loaded.variables,
         name=f"{network.name}-pretrained_{loaded.fingerprint}",

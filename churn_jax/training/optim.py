@@ -1,16 +1,19 @@
 """Optimisers and schedules, built inside the step from traced coefficients."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
-import optax
-from jax.typing import ArrayLike
-
+from churn_jax.lazy import jax, jnp, optax
 from churn_jax.methods.base import QUIET
-from churn_jax.typing import PyTree
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
+    from churn_jax.typing import PyTree
 
 __all__ = [
     "OptimizerConfig",

@@ -5,18 +5,21 @@ Automatic partitioning is not used there: with three mesh axes it returns wrong
 gradients of vmapped convolutions, silently (`tests/training/test_sharding.py`).
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from churn_jax.typing import PyTree
+from churn_jax.lazy import jax, jnp
+
+if TYPE_CHECKING:
+    from churn_jax.typing import PyTree
+
 
 __all__ = [
     "DATA",
@@ -34,7 +37,6 @@ __all__ = [
 ]
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
-P = PartitionSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,9 @@ class MeshShape:
             ) from error
 
 
-def make_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
+def make_mesh(
+    shape: MeshShape, devices: Sequence[Any] | None = None
+) -> jax.sharding.Mesh:
     """A mesh over the first `shape.size` devices.
 
     Raises:
@@ -86,7 +90,7 @@ def make_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
             f"{len(devices)} are present"
         )
     grid = np.array(devices[: shape.size]).reshape(dataclasses.astuple(shape))
-    return Mesh(grid, (REPLICA, MEMBER, DATA))
+    return jax.sharding.Mesh(grid, (REPLICA, MEMBER, DATA))
 
 
 def any_process(flag: bool) -> bool:
@@ -108,14 +112,16 @@ def greatest(values: Sequence[float]) -> list[float]:
     return np.max(gathered, axis=0).tolist()
 
 
-def place(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
+def place(
+    tree: PyTree, mesh: jax.sharding.Mesh, spec: jax.sharding.PartitionSpec
+) -> PyTree:
     """Puts host arrays on the mesh; every process passes the same values."""
-    return jax.device_put(tree, NamedSharding(mesh, spec))
+    return jax.device_put(tree, jax.sharding.NamedSharding(mesh, spec))
 
 
-def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+def replicate(tree: PyTree, mesh: jax.sharding.Mesh) -> PyTree:
     """One copy per device."""
-    return place(tree, mesh, P())
+    return place(tree, mesh, jax.sharding.PartitionSpec())
 
 
 def fetch(tree: PyTree) -> PyTree:
@@ -135,7 +141,7 @@ def fetch(tree: PyTree) -> PyTree:
 
 
 @functools.lru_cache(maxsize=256)
-def _chunk_taker(shardings: tuple[NamedSharding, ...], chunks: int):
+def _chunk_taker(shardings: tuple[jax.sharding.NamedSharding, ...], chunks: int):
     """`(leaves, index) -> leaves`, compiled once per kind of tree."""
 
     def take(leaves, index):
@@ -145,7 +151,7 @@ def _chunk_taker(shardings: tuple[NamedSharding, ...], chunks: int):
 
 
 @functools.lru_cache(maxsize=256)
-def _chunk_joiner(shardings: tuple[NamedSharding, ...]):
+def _chunk_joiner(shardings: tuple[jax.sharding.NamedSharding, ...]):
     """The inverse of `_chunk_taker`: lists of leaves to leaves `[R, ...]`."""
 
     def interleave(chunks):

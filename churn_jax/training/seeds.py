@@ -1,12 +1,17 @@
 """Randomness as an experimental factor: what differs between replicas, and what not."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+
+from churn_jax.lazy import jax, jnp
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
 
 __all__ = [
     "SAMPLES",

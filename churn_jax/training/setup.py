@@ -15,6 +15,7 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
+from churn_jax.methods.base import check_teacher
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.examples import (
     check_run,
@@ -42,7 +43,7 @@ from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.state import BestState, ReplicaInputs, TrainState, joined
 from churn_jax.training.steps import term_names
 from churn_jax.training.teachers import teacher_program
-from churn_jax.training.tutors import Tutors, check_teacher, tutors_of
+from churn_jax.training.tutors import Tutors, tutors_of
 from churn_jax.typing import PyTree
 
 __all__ = ["Session", "make_program", "open_session"]

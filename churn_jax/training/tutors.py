@@ -10,29 +10,10 @@ import jax
 import numpy as np
 
 from churn_jax.ensembles import Group, with_temperature
-from churn_jax.methods import Method
 from churn_jax.training.run import Trained
 from churn_jax.typing import PyTree
 
-__all__ = ["Tutors", "check_teacher", "tutors_of"]
-
-
-def check_teacher(method: Method, student: str) -> None:
-    """Refuses a teacher that its students would not see as it is deployed.
-
-    Args:
-        method: of the teacher.
-        student: shown in the message.
-
-    Raises:
-        ValueError: the teacher weights its members by a learned gate.
-    """
-    if method.deploy == "gate":
-        raise ValueError(
-            f"{student}: an ensemble with a gate cannot teach, since students see its "
-            "members and not their weights; deploy the teacher by mean_probs or "
-            "mean_logits"
-        )
+__all__ = ["Tutors", "tutors_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,6 +1,5 @@
 """A finished study opened for the analyses: its rows, its networks, its examples."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -12,50 +11,11 @@ from churn_jax.data import Dataset, Split
 from churn_jax.methods import OneToOneDistillation
 from churn_jax.studies.config import MethodSpec, resolved
 from churn_jax.studies.diversity.networks import RowNetworks, Structure
+from churn_jax.studies.diversity.options import DiversityOptions
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.restoring import FinishedStudy
 
-__all__ = ["DiversityOptions", "Opened", "Part", "evenly", "spaced"]
-
-
-@dataclasses.dataclass(frozen=True)
-class DiversityOptions:
-    """What is asked of a finished study.
-
-    Attributes:
-        rows: names of rows; empty is all that have finished.
-        examples: of the training split, the test split, a foreign or a corrupted set
-            that are looked at, evenly spaced; all where there are fewer.
-        jacobian_examples: likewise, of the Jacobians.
-        bins: of confidence.
-        draws: S, of a perturbation for a signal-to-noise ratio.
-        batch: examples whose gradient that is of.
-        ood: a data set whose test images are foreign; empty is none.
-        types: kinds of corruption; empty is all.
-        severities: of corruptions; empty is all.
-        seed: of guides and noise.
-    """
-
-    rows: tuple[str, ...] = ()
-    examples: int = 2000
-    jacobian_examples: int = 500
-    bins: int = 10
-    draws: int = 50
-    batch: int = 64
-    ood: str = ""
-    types: tuple[str, ...] = ()
-    severities: tuple[int, ...] = ()
-    seed: int = 0
-
-    def __post_init__(self):
-        """Checks the counts."""
-        for name in ("examples", "jacobian_examples", "bins", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
-        if self.draws < 2:
-            raise ValueError(f"draws must be at least 2; got {self.draws}")
+__all__ = ["Opened", "Part", "evenly", "spaced"]
 
 
 class Part(NamedTuple):

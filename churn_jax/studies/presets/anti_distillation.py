@@ -12,7 +12,8 @@ import dataclasses
 import math
 from typing import Any
 
-from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.methods.anti_distillation import AntiDistillation
+from churn_jax.methods.erm import ERM
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.config import TrainConfig
 from churn_jax.training.optim import OptimizerConfig

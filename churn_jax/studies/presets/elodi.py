@@ -12,7 +12,7 @@ Fine-tuned networks start from Hugging Face folders, `pretrained/resnet-18`,
 
 import dataclasses
 
-from churn_jax.methods import ERM
+from churn_jax.methods.erm import ERM
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets.elodi_rows import (
     COLUMNS,

@@ -3,16 +3,14 @@
 import dataclasses
 from typing import Any
 
-from churn_jax.methods import (
-    ELODI,
-    ERM,
-    RACT,
-    BackwardCompatible,
-    BayesianUpdate,
-    EnsembleDistillation,
-    FocalDistillation,
-    Method,
-)
+from churn_jax.methods.backward_compatible import BackwardCompatible
+from churn_jax.methods.base import Method
+from churn_jax.methods.bayesian_update import BayesianUpdate
+from churn_jax.methods.elodi import ELODI
+from churn_jax.methods.ensemble_distillation import EnsembleDistillation
+from churn_jax.methods.erm import ERM
+from churn_jax.methods.focal_distillation import FocalDistillation
+from churn_jax.methods.ract import RACT
 from churn_jax.studies.config import MethodSpec, ModelConfig
 from churn_jax.studies.teaching import Teaching, Update
 

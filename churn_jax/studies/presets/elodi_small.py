@@ -11,7 +11,7 @@ treatment, the ensemble and ELODI with two runs; nothing was chosen by flips.
 import dataclasses
 
 from churn_jax.data.augment import Augmentation
-from churn_jax.methods import ERM
+from churn_jax.methods.erm import ERM
 from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets.elodi_rows import (
     COLUMNS,

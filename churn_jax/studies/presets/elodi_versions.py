@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from churn_jax.methods import ERM
+from churn_jax.methods.erm import ERM
 from churn_jax.studies.config import MethodSpec, ModelConfig
 from churn_jax.studies.presets.elodi_rows import Rows, Setting, joined, pair
 from churn_jax.studies.teaching import Teaching, Update

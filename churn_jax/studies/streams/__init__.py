@@ -1,13 +1,19 @@
 """Many rows over one stream of clicks: progressive validation and its presets."""
 
-from churn_jax.studies.streams.config import (
-    StreamData,
-    StreamSpec,
-    StreamStudyConfig,
-    TowerConfig,
-)
-from churn_jax.studies.streams.presets import STREAM_PRESETS, stream_preset
-from churn_jax.studies.streams.run import run_stream_study
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.studies.streams.config import (
+        StreamData,
+        StreamSpec,
+        StreamStudyConfig,
+        TowerConfig,
+    )
+    from churn_jax.studies.streams.presets import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams.run import run_stream_study
+
 
 __all__ = [
     "STREAM_PRESETS",
@@ -18,3 +24,11 @@ __all__ = [
     "run_stream_study",
     "stream_preset",
 ]
+
+_FILES = (
+    "config",
+    "presets",
+    "run",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -1,10 +1,12 @@
 """A stream study as data: which stream, which click model, which rows, how trained."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
-from churn_jax.methods import Method
-from churn_jax.models.click import ClickModel
+from churn_jax import models
+from churn_jax.methods.base import Method
 from churn_jax.studies.config import MethodSpec
 from churn_jax.studies.named import named, with_coefficient
 from churn_jax.training.progressive import StreamConfig
@@ -107,7 +109,7 @@ class TowerConfig:
             >>> TowerConfig(features=(8,)).build((10, 4), 2, 3).rows
             14
         """
-        return ClickModel(
+        return models.ClickModel(
             sizes=sizes,
             numeric=numeric,
             components=components,

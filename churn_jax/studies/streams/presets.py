@@ -34,7 +34,8 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 
-from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.methods.anti_distillation import AntiDistillation
+from churn_jax.methods.erm import ERM
 from churn_jax.studies.streams.config import (
     SYNTHETIC,
     StreamData,

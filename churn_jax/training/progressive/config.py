@@ -1,13 +1,15 @@
 """What is trained on a stream, and how: plain records."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import sys
 
 import numpy as np
 
-from churn_jax.methods import Method
-from churn_jax.models.click import ClickModel
+from churn_jax import models
+from churn_jax.methods.base import Method
 from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import MeshShape
 from churn_jax.training.seeds import Seeds
@@ -164,7 +166,7 @@ class StreamRun:
 
     name: str
     method: Method
-    model: ClickModel
+    model: models.ClickModel
     config: StreamConfig = StreamConfig()
 
     def __post_init__(self):
