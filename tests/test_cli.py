@@ -9,6 +9,7 @@ import pytest
 from churn_jax import cli
 from churn_jax.cli import main
 from churn_jax.command.stopping import NOT_FINISHED
+from churn_jax.studies import PRESETS
 
 
 def test_help_lists_every_exit_code(capsys):
@@ -92,3 +93,14 @@ def test_libtpu_is_silent_before_a_sentence(tmp_path):
     done = run(*argv, JAX_PLATFORMS="")
     assert done.returncode == 2
     assert done.stderr == "churn-jax: there is no file missing.npz\n"
+
+
+def test_studies_and_their_methods_are_listed_one_a_line(capsys):
+    assert main(["study", "--list"]) == 0
+    studies = capsys.readouterr().out.splitlines()
+    assert studies[0].split() == "digits Churn on the UCI hand-written digits".split()
+    assert len(studies) == len(PRESETS) + 1  # and `own`
+    assert main(["study", "digits:tiny", "--list"]) == 0
+    methods = capsys.readouterr().out
+    assert "codistill_skl          Co-distill SKL\n" in methods
+    assert len(methods.splitlines()) == len(PRESETS["digits"]().methods)

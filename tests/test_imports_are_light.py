@@ -52,6 +52,7 @@ ASKED = (
     *(f"{name} -h" for name in ("study", "sweep", "stream", "plan", "report")),
     *(f"{name} -h" for name in ("compare", "diversity", "displacement", "doctor")),
     "study --list",
+    "study own -h",
     "study elodi-fashion:tiny -h",
     "stream clicks:gated -h",
     "studdy",

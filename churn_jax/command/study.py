@@ -77,7 +77,8 @@ def _parse(argv: Sequence[str]):
         argv = [next(iter(PRESETS)), *argv]
     if not argv or argv[0].startswith("-"):
         raise ValueError(
-            f"study needs the name of a preset, or {OWN} for your own data: {names}"
+            f"study needs the name of a preset, or {OWN} for your own data (study "
+            f"--list says more): {names}"
         )
     rest = written_out(argv[1:])
 
@@ -87,7 +88,8 @@ def _parse(argv: Sequence[str]):
             rest,
             prog=f"churn-jax study {argv[0]}",
             description=f"{config.title}. Presets: {names}; `study {OWN} --data FILE` "
-            f"chooses a recipe for your own data. {SHORT_FORMS_HELP}",
+            f"chooses a recipe for your own data. `study --list` says what they are, "
+            f"`study {argv[0]} --list` its methods. {SHORT_FORMS_HELP}",
         )
 
     config, options = chosen(argv[0], rest, read)
@@ -95,8 +97,25 @@ def _parse(argv: Sequence[str]):
     return dataclasses.replace(config, evaluation=options.evaluation), options
 
 
+def _list(names: Sequence[str]) -> int:
+    """Prints the presets, or the methods of those that are named, one a line."""
+    from churn_jax.studies import PRESETS, preset
+
+    listed = [(name, PRESETS[name]().title) for name in PRESETS]
+    listed.append((OWN, "Your own data, with a recipe for their kind and size"))
+    if names:
+        methods = [method for name in names for method in preset(name).methods]
+        listed = [(method.name, method.label) for method in methods]
+    width = max(len(name) for name, _ in listed)
+    for name, line in listed:
+        print(f"{name:{width}}  {line}")
+    return 0
+
+
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
+    if "--list" in argv:
+        return _list([word for word in argv if word != "--list"])
     config, options = _parse(argv)
     config.select(options.only)  # an unknown row is refused before JAX is loaded
     if options.dry_run:

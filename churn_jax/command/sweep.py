@@ -31,6 +31,13 @@ def _arguments(config, folder: Path):
     from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
+    class Training(TrainConfig):
+        __doc__ = TrainConfig.__doc__
+        # A sweep's replicas are its seeds x values.
+        replicas: tyro.conf.Suppress[int] = config.train.replicas
+        seed_numbers: tyro.conf.Suppress[tuple[int, ...]] = config.train.seed_numbers
+
+    @dataclasses.dataclass(frozen=True)
     class Arguments:
         """Options of a sweep.
 
@@ -55,7 +62,7 @@ def _arguments(config, folder: Path):
             launch: several processes.
             data: which examples.
             model: which network.
-            train: how all values are trained; --seeds counts, not the replicas.
+            train: how all values are trained.
         """
 
         values: str = ""
@@ -75,7 +82,7 @@ def _arguments(config, folder: Path):
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
-        train: TrainConfig = config.train
+        train: Training = Training(**vars(config.train))
 
     return Arguments
 
@@ -90,6 +97,7 @@ def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def read_sweep(argv: Sequence[str]):
     """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
     from churn_jax.studies import PRESETS
+    from churn_jax.training.config import TrainConfig
 
     names, rest = ", ".join(PRESETS), written_out(argv)
     words, rest = _words(rest)
@@ -105,7 +113,7 @@ def read_sweep(argv: Sequence[str]):
 
     def read(config, rest):
         folder = Path("runs") / "sweeps" / f"{config.name}-{said}"
-        return read_options(
+        options = read_options(
             _arguments(config, folder),
             [*rest, *_for_any_mesh(rest, config.train.replicas)],
             prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
@@ -113,8 +121,9 @@ def read_sweep(argv: Sequence[str]):
             f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
             f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
             f"--select` picks beta, then alpha. Presets: {names}, and {OWN} for your "
-            f"own data. {SHORT_FORMS_HELP}",
+            f"own data. {SHORT_FORMS_HELP.replace('--replicas, ', '')}",
         )
+        return dataclasses.replace(options, train=TrainConfig(**vars(options.train)))
 
     config, options = chosen(words[0], rest, read)
     return config, words[1:], options

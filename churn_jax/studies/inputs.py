@@ -1,13 +1,15 @@
 """What a study trains on: a data set, resident or streamed, and its pixels' moments."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from churn_jax import data
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig
-from churn_jax.training.run import Trained
+
+if TYPE_CHECKING:
+    from churn_jax.training.run import Trained
 
 __all__ = ["Inputs", "deployed_logits", "inputs_key", "load_inputs", "row_inputs"]
 
@@ -89,7 +91,7 @@ def row_inputs(config: StudyConfig, spec: MethodSpec, whole: Inputs) -> Inputs:
 
 
 def deployed_logits(
-    trained: Trained,
+    trained: "Trained",
     dataset: Dataset | StreamingDataset,
     split: str,
     weights: str = "config",

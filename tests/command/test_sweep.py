@@ -60,6 +60,15 @@ def test_the_folder_is_named_after_what_is_swept():
     assert options.out.as_posix() == f"runs/sweeps/{name}"
 
 
+def test_the_help_lists_no_option_that_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        read_sweep(["digits", "-h"])
+    said = capsys.readouterr().out
+    assert "--train.epochs" in said and "--seeds" in said
+    assert "replicas," not in said and "--train.replicas" not in said
+    assert "seed-numbers" not in said
+
+
 def test_the_replicas_of_the_preset_refuse_no_mesh():
     """A sweep's replicas are its seeds x values, and --replicas is no option of it."""
     for mesh in (["--mesh", "replica=3"], ["--train.mesh.replica=3"]):
