@@ -113,7 +113,7 @@ def read_sweep(argv: Sequence[str]):
 
     def read(config, rest):
         folder = Path("runs") / "sweeps" / f"{config.name}-{said}"
-        options = read_options(
+        options: Any = read_options(
             _arguments(config, folder),
             [*rest, *_for_any_mesh(rest, config.train.replicas)],
             prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
