@@ -25,7 +25,7 @@ from churn_jax.training.progress import Display
 __all__ = ["read_sweep", "sweep"]
 
 
-def _arguments(config, folder: Path):
+def _arguments(config, folder: Path, mesh_replicas: int):
     """The options as a dataclass whose defaults are the preset's."""
     from churn_jax.studies import DataConfig, ModelConfig
     from churn_jax.training.config import TrainConfig
@@ -33,9 +33,9 @@ def _arguments(config, folder: Path):
     @dataclasses.dataclass(frozen=True)
     class Training(TrainConfig):
         __doc__ = TrainConfig.__doc__
-        # A sweep's replicas are its seeds x values.
-        replicas: tyro.conf.Suppress[int] = config.train.replicas
-        seed_numbers: tyro.conf.Suppress[tuple[int, ...]] = config.train.seed_numbers
+        # A mesh shards the sweep's seeds x values: the preset's replicas refuse none.
+        replicas: tyro.conf.Suppress[int] = 1
+        seed_numbers: tyro.conf.Suppress[tuple[int, ...]] = ()
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:
@@ -82,7 +82,10 @@ def _arguments(config, folder: Path):
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
-        train: Training = Training(**vars(config.train))
+        train: Training = dataclasses.replace(
+            Training(**vars(config.train)),
+            replicas=mesh_replicas * config.train.replicas,
+        )
 
     return Arguments
 
@@ -114,8 +117,8 @@ def read_sweep(argv: Sequence[str]):
     def read(config, rest):
         folder = Path("runs") / "sweeps" / f"{config.name}-{said}"
         options: Any = read_options(
-            _arguments(config, folder),
-            [*rest, *_for_any_mesh(rest, config.train.replicas)],
+            _arguments(config, folder, _mesh_replicas(rest)),
+            rest,
             prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
             description=f"Trains a grid of one or more coefficients as one program and "
             f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
@@ -129,17 +132,12 @@ def read_sweep(argv: Sequence[str]):
     return config, words[1:], options
 
 
-def _for_any_mesh(rest: Sequence[str], replicas: int) -> list[str]:
-    """An option for replicas that the mesh divides: seeds x values are what it shards.
-
-    Those of the preset say nothing about a sweep, so they refuse no mesh here.
-    """
+def _mesh_replicas(words: Sequence[str]) -> int:
+    """The mesh's replica axis as the options name it, 1 where they do not."""
     name = "--train.mesh.replica"
-    after = [b for a, b in itertools.pairwise(rest) if a == name]
-    after += [word.partition("=")[2] for word in rest if word.startswith(f"{name}=")]
-    if not after or not after[-1].isdecimal():
-        return []
-    return ["--train.replicas", str(replicas * max(int(after[-1]), 1))]
+    after = [b for a, b in itertools.pairwise(words) if a == name]
+    after += [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return max(int(after[-1]), 1) if after and after[-1].isdecimal() else 1
 
 
 class _SweepProgress(Display):
