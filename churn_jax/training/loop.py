@@ -227,7 +227,7 @@ class _Loop:
         self.finished = session.done  # updates that the devices have done
         self.ahead = collections.deque()  # blocks that they have not
         self.unmarked = 0  # updates that are in no block yet
-        self.block, self.looked = _FIRST_BLOCK, time.perf_counter()
+        self.size, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
         self.writer = None
         if directory is not None and jax.process_index() == 0:
@@ -251,7 +251,7 @@ class _Loop:
             end = (epoch + 1) * per_epoch
             while self.done < end:
                 self._tell("training" if self.compile_seconds else COMPILING)
-                self._dispatch(inputs, end - self.done)
+                self._block(inputs, end - self.done)
                 self._wait(1)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
                 if self.done < end:
@@ -278,8 +278,8 @@ class _Loop:
     def _look(self, stop: threading.Event) -> tuple[bool, bool]:
         """Whether to stop and whether to save; all processes find the same."""
         due = self.clock.due(self.evaluation_seconds + 2 * _BLOCK_SECONDS)
-        stopping, due, shortest = greatest([stop.is_set(), due, -self.block])
-        self.block = int(-shortest)
+        stopping, due, shortest = greatest([stop.is_set(), due, -self.size])
+        self.size = int(-shortest)
         return bool(stopping), bool(due)
 
     def _interrupt(self, total: int) -> None:
@@ -295,13 +295,13 @@ class _Loop:
             jax.block_until_ready(steps)
             self.finished += updates
             before, self.looked = self.looked, time.perf_counter()
-            self.block = _next_block(updates, self.looked - before)
+            self.size = _next_block(updates, self.looked - before)
 
-    def _dispatch(self, inputs, left: int) -> None:
+    def _block(self, inputs, left: int) -> None:
         """Dispatches the updates of a block, or those `left`, replica by replica."""
         per_call = self.session.steps_per_call
         feed = self.session.feed
-        updates = max(self.block, self.run.config.steps_per_call)
+        updates = max(self.size, self.run.config.steps_per_call)
         if updates > per_call:
             updates -= updates % per_call
         updates = min(left, updates)
@@ -323,7 +323,7 @@ class _Loop:
                         self.compile_seconds = self.looked - before
             self.done += sum(turn)
         self.unmarked += updates
-        if self.unmarked >= self.block:
+        if self.unmarked >= self.size:
             self._mark()
 
     def _mark(self) -> None:
