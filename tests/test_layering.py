@@ -38,6 +38,7 @@ BELOW = {
     ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("lazy", "losses", "perturbations", "ensembles"),
     "training": (
+        "escaping",
         "methods",
         "ensembles",
         "metrics",

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from churn_jax.command.stopping import NOT_FINISHED, Stopping
+from churn_jax.escaping import printable
 
 __all__ = ["continuation", "set_aside", "tell_how_to_go_on"]
 
@@ -38,4 +39,4 @@ def tell_how_to_go_on(error: BaseException, asked: Stopping, command: str) -> No
     said = str(error) or "stopped at once; the last checkpoint is kept"
     if asked.exit_code == NOT_FINISHED:
         said = f"{said}, as --minutes {asked.minutes:g} are over"
-    print(f"\n{said}. To go on: {continuation(command)}")
+    print(f"\n{printable(said)}. To go on: {continuation(command)}")

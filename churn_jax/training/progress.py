@@ -18,6 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from churn_jax.escaping import terminal_text
+
 if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
     from churn_jax.training.run import Progress, Stopped
 
@@ -252,12 +254,10 @@ class Display:
                 "not finite; the others go on"
             )
 
-    def _print(self, sentence: str, style: str | None = None) -> None:
+    def _print(self, sentence: str, style: str = "") -> None:
         if self._writer is not None:
             sentence = f"{time.strftime('%H:%M:%S')} {sentence}"
-        self.console.print(
-            sentence, style=style, markup=False, highlight=False, soft_wrap=True
-        )
+        self.console.print(terminal_text(sentence, style), soft_wrap=True)
 
     def _write_lines(self) -> None:
         while not self._over.wait(line_interval(time.monotonic() - self._began)):
@@ -295,13 +295,15 @@ class Display:
         table.add_column(overflow="fold")
         rows: list[RenderableType] = [table]
         bar = ProgressBar(total=1.0, completed=task.share, pulse=not task.total)
-        table.add_row(Text(task.label), bar, Text(f"{task.share:.0%}"))
+        table.add_row(terminal_text(task.label), bar, Text(f"{task.share:.0%}"))
         if share is not None:
             said = f"{share:.0%}"
             said += "" if left is None else f", about {_clock(left)} left"
             bar = ProgressBar(total=1.0, completed=share)
             table.add_row(Text(self._everything), bar, Text(said))
-        rows.append(Text(f"  {task}", overflow="fold"))
+        doing = terminal_text(str(task))
+        doing.overflow, doing.plain = "fold", f"  {doing.plain}"
+        rows.append(doing)
         return Group(*rows)
 
 

@@ -106,3 +106,13 @@ def test_details_are_for_debugging(capsys):
 
 def test_lines_become_rarer_but_never_rare():
     assert [line_interval(60.0 * m) for m in (0, 5, 10, 600)] == [5, 5, 10, 30]
+
+
+def test_names_cannot_steer_the_terminal_or_a_log(capsys):
+    shown = Display()
+    with shown:
+        shown.begin("a", "::error::a\x1b[2J")
+        shown.note("::error::b\nc [red]d")
+    said = capsys.readouterr().out
+    assert "::" not in said and "\x1b[2J" not in said
+    assert ": :error: :b c [red]d" in said
