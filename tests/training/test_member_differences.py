@@ -21,7 +21,7 @@ from tests.training import tiny
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RATES = (0.5, 0.0, 2.0, 1.0)
-MLP = from_linen(models.create("mlp", num_classes=3, features=(6,)))
+MLP = from_linen(models.create("mlp", num_classes=tiny.CLASSES, features=(6,)))
 
 
 @functools.cache

@@ -4,6 +4,7 @@ Four teachers with convolutions, sharded over the member axis; their students ar
 network of four members, on every device of that axis, or two networks of two.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -122,8 +123,11 @@ def test_without_teachers_weight_it_is_plain_training_of_the_mean():
 
 
 def test_the_engine_refuses_features_that_would_be_clipped():
-    features = tiny.dataset()
-    features.train.images = features.train.images / np.float32(64) - 2
+    images = tiny.dataset()
+    part = dataclasses.replace(
+        images.train, images=images.train.images / np.float32(64) - 2
+    )
+    features = dataclasses.replace(images, train=part)
     run = tiny.make_run(ODS, network=STUDENTS["one of four"])
     with pytest.raises(ValueError, match=r"from -2 to 1\.98.*outside of pixel_range"):
         open_session(
