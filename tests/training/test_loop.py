@@ -244,7 +244,7 @@ def slow_updates(monkeypatch):
 
     @jax.jit
     def delayed(steps):
-        return jax.pure_callback(sleep, jax.ShapeDtypeStruct.like(steps), steps)
+        return jax.pure_callback(sleep, jax.eval_shape(lambda: steps), steps)
 
     def make_step(program, original=loop.make_step, **options):
         step = original(program, **options)
