@@ -31,8 +31,8 @@ def lazy(name: str) -> Any:
 
     Example:
         >>> colours = lazy("colorsys")
-        >>> colours.rgb_to_hsv(0.0, 0.0, 1.0)
-        (0.0, 0.0, 1.0)
+        >>> colours.rgb_to_hsv(0.0, 0.0, 0.5)
+        (0.6666666666666666, 1.0, 0.5)
     """
     return _Lazy(name)
 
