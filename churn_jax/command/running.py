@@ -22,7 +22,7 @@ def run_command(
     *,
     progress: Callable[..., Any],
     train: Callable[..., Any],
-    show: Callable[..., None],
+    show: Callable[..., Any],
 ) -> int:
     """Trains into `options.out` and reports; returns the exit code.
 

@@ -70,6 +70,7 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
             yield
         finally:
             _locked.discard(path)
+            file.truncate(0)
 
 
 def _in_use(folder: Path, file) -> str:
