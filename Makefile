@@ -47,12 +47,10 @@ dist:
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu
 
-# These compile for longer than they run, so XLA hardly optimises, and its older emitters
-# and one part per program save a third of what is left. Tests that need optimisations
-# ask for them (the fixture fully_optimized); whole commands run as users run them
-# (tests/environment.py).
+# These compile for longer than they run, so XLA hardly optimises (tests/conftest.py sets
+# its flags). Tests that need optimisations ask for them (the fixture fully_optimized);
+# whole commands run as users run them (tests/environment.py).
 test-fast test-slow: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
-test-fast test-slow: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"

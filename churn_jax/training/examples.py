@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from churn_jax._jax import varying_axes
@@ -191,7 +191,7 @@ def _traced(
 
     sharded = jax.shard_map(
         trial,
-        mesh=AbstractMesh((shards,), (DATA,)),
+        mesh=AbstractMesh((shards,), (DATA,), axis_types=(AxisType.Auto,)),
         in_specs=(P(), P(DATA)),
         out_specs=(),
     )
