@@ -71,7 +71,7 @@ test-oracles: export JAX_PLATFORMS ?= cpu
 test-oracles: $(ORACLES)/.installed
 	$(ORACLES)/bin/python -m pytest -q -s -m oracle tests/oracles
 
-# The key ratios of benchmarks/README.md, in two minutes of an idle machine.
+# The key ratios of benchmarks/README.md, in three minutes of an idle machine.
 bench-check: export JAX_PLATFORMS ?= cpu
 
 bench-check: $(VENV)/.installed
