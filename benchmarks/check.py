@@ -1,4 +1,4 @@
-"""The key ratios of `benchmarks/README.md` in three minutes; exit code 1 if one is lost.
+"""The key ratios of `benchmarks/README.md` in three minutes, or exit code 1.
 
     make bench-check
 
