@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 
@@ -11,9 +12,9 @@ from churn_jax._plugins import misfits
 
 JAX = importlib.metadata.version("jax")
 LIBTPU = next(
-    line.split("==")[1].split(".*")[0]
+    found[1]
     for line in importlib.metadata.requires("jax")
-    if line.startswith("libtpu==")
+    if (found := re.match(r"libtpu==([\d.]*\d)", line))
 )
 
 

@@ -167,7 +167,9 @@ def test_headlines_are_cut_into_word_pieces(folder, vocabulary):
         "[CLS] new phone the new phone ' [UNK] price . [SEP]",
         "[CLS] rain rain over the [UNK] cafe [UNK] . [SEP]",
     ]
-    library = tokenizers.BertWordPieceTokenizer(str(vocabulary / "vocab.txt"))
+    library = tokenizers.BertWordPieceTokenizer(
+        tokenizers.models.WordPiece.read_file(str(vocabulary / "vocab.txt"))
+    )
     library.enable_truncation(16)
     library.enable_padding(length=16)
     texts = [f"{t} {d}".replace("\\", " ") for _, t, d in HEADLINES[4:]]

@@ -176,7 +176,8 @@ class Pair(nnx.Module):
 def train_nnx_pair(train, beta, steps=120):
     """The pair and its history of risks (without the distance)."""
     pair = Pair((0, 1))
-    optimizer = nnx.Optimizer(pair, optax.adam(5e-3), wrt=nnx.Param)
+    optimizer = optax.adam(5e-3)
+    opt_state = optimizer.init(nnx.state(pair, nnx.Param))
 
     def objective(pair, x, y):
         a, b = pair.a(x), pair.b(x)
@@ -185,14 +186,17 @@ def train_nnx_pair(train, beta, steps=120):
         return jnp.mean(risk + beta * distance), jnp.mean(risk)
 
     @nnx.jit
-    def step(pair, optimizer, x, y):
+    def step(pair, opt_state, x, y):
         (_, risk), grads = nnx.value_and_grad(objective, has_aux=True)(pair, x, y)
-        optimizer.update(pair, grads)
-        return risk
+        params = nnx.state(pair, nnx.Param)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        nnx.update(pair, optax.apply_updates(params, updates))
+        return opt_state, risk
 
-    history = [
-        float(step(pair, optimizer, x, y)) for x, y in batches(train, 64, steps, 3)
-    ]
+    history = []
+    for x, y in batches(train, 64, steps, 3):
+        opt_state, risk = step(pair, opt_state, x, y)
+        history.append(float(risk))
     return pair, history
 
 
