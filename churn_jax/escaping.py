@@ -9,12 +9,20 @@ that starts with `=` for a formula.
 import html
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["escape", "markdown_text", "printable", "terminal_text"]
+__all__ = [
+    "escape",
+    "markdown_text",
+    "printable",
+    "terminal_text",
+    "with_ends",
+    "without_controls",
+]
 
 
 def printable(text: str) -> str:
@@ -28,8 +36,24 @@ def printable(text: str) -> str:
         >>> printable("cat\x1b[2J dog\n::error::no")
         'cat [2J dog : :error: :no'
     """
-    text = _without_controls(text, keep="").strip()
+    text = without_controls(text, keep="").strip()
     return re.sub(r"#(?=#(\[|vso\[))", "# ", re.sub(":(?=:)", ": ", text))
+
+
+def with_ends(text: str, escaped: Callable[[str], str] = printable) -> str:
+    r"""A part of a line, escaped; the spaces at either end stay, unlike in `printable`.
+
+    Args:
+        text: the part.
+        escaped: `printable` or `markdown_text`.
+
+    Example:
+        >>> with_ends(" a*b: ", markdown_text)
+        ' a\\*b: '
+    """
+    words = text.strip(" ")
+    start = text[: len(text) - len(text.lstrip(" "))]
+    return start + escaped(words) + (text[len(start) + len(words) :])
 
 
 def terminal_text(text: str, style: str = "") -> "Text":
@@ -58,11 +82,18 @@ def escape(text: str) -> str:
         >>> escape("<b>\x1b[2J\u202e & co")
         '&lt;b&gt; [2J  &amp; co'
     """
-    return html.escape(_without_controls(text, keep="\n\t"))
+    return html.escape(without_controls(text, keep="\n\t"))
 
 
-def _without_controls(text: str, *, keep: str) -> str:
-    """Spaces of all kinds stay: they are not printable, but harmless."""
+def without_controls(text: str, *, keep: str) -> str:
+    r"""Text whose control characters and direction overrides are spaces.
+
+    Spaces of all kinds stay: they are not printable, but harmless.
+
+    Args:
+        text: any.
+        keep: characters that stay, for example `"\n"`.
+    """
     if text.isprintable():
         return text
     return "".join(

@@ -23,6 +23,7 @@ BELOW = {
     "equations": (),
     "class_sets": (),
     "escaping": (),
+    "documents": ("escaping", "predictions"),  # files are replaced as those are
     "lazy": (),
     "losses": ("lazy", "divergences", "class_sets"),
     "metrics": ("divergences", "class_sets"),
@@ -55,9 +56,11 @@ BELOW = {
         "predictions",
         "prediction_shards",
         "analysis",
+        "documents",
         "escaping",
     ),
     "comparison": (
+        "documents",
         "reports",  # pages
         "analysis",
         "predictions",
@@ -107,6 +110,7 @@ JAX_FREE = (
     "prediction_shards/",
     "equations.py",
     "escaping.py",
+    "documents/",
 )
 EXCEPT = ("data/augment.py",)
 

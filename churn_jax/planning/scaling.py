@@ -151,7 +151,7 @@ def scaling_svg(series: dict[str, Sequence[Point]]) -> str:
     Args:
         series: label to points.
     """
-    from churn_jax.reports.figure import colour, dash, drawing, legend, marker
+    from churn_jax.documents.plotting import colour, dash, drawing, legend, marker
 
     with drawing(6.0, 3.6) as (figure, done):
         axes = figure.subplots()

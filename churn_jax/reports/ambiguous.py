@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
+from churn_jax.documents.plotting import COLOURS, drawing, legend, short_label
 from churn_jax.escaping import escape
 from churn_jax.reports.examples import load_examples, png_data_uri
-from churn_jax.reports.figure import COLOURS, drawing, legend, short_label
 from churn_jax.reports.page import scrolling_table
 from churn_jax.reports.report import Report, Row
 

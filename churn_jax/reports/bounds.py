@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     drawing,

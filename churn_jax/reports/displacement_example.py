@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from churn_jax.analysis.displacement_draws import drawn_weights, generator, two_sides
+from churn_jax.documents.plotting import INK, drawing
 from churn_jax.reports.displacement_features import FeatureSpace
 from churn_jax.reports.displacement_numbers import Networks
 from churn_jax.reports.displacement_plots import Picture, picture
-from churn_jax.reports.figure import INK, drawing
 
 __all__ = [
     "Plane",

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from churn_jax.analysis import UpdatesBySize
-from churn_jax.reports.displacement_norms import Norms
-from churn_jax.reports.displacement_numbers import Comparison
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,
@@ -21,6 +19,8 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.displacement_norms import Norms
+from churn_jax.reports.displacement_numbers import Comparison
 
 __all__ = [
     "Picture",

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from churn_jax.analysis.jacobians import SimilarityROC
-from churn_jax.reports.diversity_numbers import Spread
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,
@@ -19,6 +18,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.diversity_numbers import Spread
 
 __all__ = [
     "boxes",

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     drawing,
@@ -12,6 +11,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, Row
 

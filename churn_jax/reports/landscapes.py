@@ -15,7 +15,7 @@ from churn_jax.analysis.landscapes import (
     entropy_regularized_logistic_loss,
     tempered_logistic_loss,
 )
-from churn_jax.reports.figure import colour, dash
+from churn_jax.documents.plotting import colour, dash
 
 __all__ = ["ALPHAS", "TEMPERATURES", "main", "save_landscapes"]
 

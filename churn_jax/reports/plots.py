@@ -5,7 +5,7 @@ How they look is in `figure.py`.
 
 import numpy as np
 
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     COLOURS,
     INK,
     colour,

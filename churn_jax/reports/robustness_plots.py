@@ -9,7 +9,7 @@ import numpy as np
 
 from churn_jax.analysis.corruption import CorruptionSummary
 from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,

@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     colour,
     dash,
     drawing,
@@ -15,6 +14,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.report import Report, Row
 
 __all__ = ["SizeSeries", "churn_against_training_size", "size_series"]

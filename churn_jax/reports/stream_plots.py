@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,

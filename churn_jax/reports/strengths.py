@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,
@@ -18,6 +17,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
 
 __all__ = ["Figure", "sweep_figures"]

@@ -3,9 +3,9 @@
 import dataclasses
 import textwrap
 
+from churn_jax.documents.plotting import INK, drawing, short_label
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.figure import INK, drawing, short_label
 from churn_jax.reports.updates import Updates
 
 __all__ = ["Chain", "chains", "find_chains"]

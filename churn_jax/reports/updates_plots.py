@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.figure import (
+from churn_jax.documents.plotting import (
     COLOURS,
     colour,
     dash,
@@ -17,6 +16,7 @@ from churn_jax.reports.figure import (
     marker,
     short_label,
 )
+from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.updates import UpdateResult, Updates
 from churn_jax.reports.updates_chains import chains
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports import figure, plots
+from churn_jax.documents import plotting as figure
+from churn_jax.reports import plots
 from churn_jax.reports.ambiguous import ambiguity_histogram
 from churn_jax.reports.bounds import bounds_against_churn
 from churn_jax.reports.html import FIGURES, FIRST

@@ -8,7 +8,7 @@ import numpy as np
 
 from churn_jax.comparison.result import Curve, Interval, Noise, Points
 from churn_jax.comparison.showing.wording import count_text, has_range, value_text
-from churn_jax.reports.figure import COLOURS, INK, drawing, legend
+from churn_jax.documents.plotting import COLOURS, INK, drawing, legend
 
 __all__ = ["churn_bars", "confidence_and_displacement", "reliability"]
 

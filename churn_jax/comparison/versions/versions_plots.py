@@ -8,7 +8,7 @@ import numpy as np
 from churn_jax.comparison.result import Interval
 from churn_jax.comparison.showing.wording import has_range
 from churn_jax.comparison.versions.versions_result import VersionsResult
-from churn_jax.reports.figure import COLOURS, INK, drawing, legend, short_label
+from churn_jax.documents.plotting import COLOURS, INK, drawing, legend, short_label
 
 __all__ = ["accuracy_line", "flips_on_the_way", "heat_map"]
 

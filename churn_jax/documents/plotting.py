@@ -1,4 +1,4 @@
-"""How every figure of a report looks, and how it becomes SVG inside an HTML page.
+"""How every figure looks, and how it becomes SVG inside an HTML page.
 
 Colours are the Okabe-Ito palette, repeated with other markers and dashes, so no method
 is told apart by colour alone. Text and axes take the colour of the surrounding page
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from churn_jax.documents.blocks import Figure
 from churn_jax.escaping import escape
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "colour",
     "dash",
     "drawing",
+    "element",
     "error_bar",
     "legend",
     "marker",
+    "picture",
     "short_label",
 ]
 
@@ -87,7 +90,7 @@ def legend(figure, axes, columns: int = 2) -> None:
 def drawing(width: float, height: float):
     """A figure and the function that turns it into inline SVG with a description."""
     import matplotlib
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
     style = {
         "font.size": 10,
@@ -103,7 +106,7 @@ def drawing(width: float, height: float):
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")
     style |= dict.fromkeys((*ink, "ytick.color"), INK)
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Canvas(figsize=(width, height), layout="constrained")
 
     def done(description: str) -> str:
         matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
@@ -134,3 +137,47 @@ def _inline(svg: str, description: str) -> str:
     )
     svg = re.sub(r"<svg\b[^>]*>", lambda _: opening, svg, count=1)
     return svg.replace(INK, "currentColor")
+
+
+def picture(figure, done, *, name: str, title: str, caption: str) -> Figure:
+    """A figure of `drawing` as SVG for the page and as PNG for a file.
+
+    Args:
+        figure: of Matplotlib.
+        done: what `drawing` gave with it.
+        name: of the file, without ending.
+        title: above it, and what it shows in words.
+        caption: below it.
+    """
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=120, facecolor="white")
+    figure.set_layout_engine("none")  # everything has its place, which takes a while
+    svg = done(title)
+    return Figure(svg, title, caption, png=out.getvalue(), name=name)
+
+
+def element(tag: str, *inside: str, text: str = "", **attributes) -> str:
+    """An element of an SVG that no plotting library draws.
+
+    Args:
+        tag: its name.
+        inside: elements, from this function.
+        text: its words, which are escaped here.
+        attributes: by name, `stroke_width` for `stroke-width`; a float has one
+            decimal, None is left out.
+
+    Example:
+        >>> element("g", element("text", text="a<b"), x=1.25, class_="bar")
+        '<g x="1.2" class="bar"><text>a&lt;b</text></g>'
+    """
+    out = [f"<{tag}"]
+    for name, value in attributes.items():
+        if value is None:
+            continue
+        if isinstance(value, float):
+            value = f"{value:.1f}"
+        name = name.rstrip("_").replace("_", "-") if name != "viewBox" else name
+        out.append(f' {name}="{escape(str(value))}"')
+    body = escape(text) + "".join(inside)
+    out.append(f">{body}</{tag}>" if body else "/>")
+    return "".join(out)

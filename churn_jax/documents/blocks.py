@@ -1,0 +1,454 @@
+"""What a report says, as plain data that any writer can show."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+__all__ = [
+    "HTML",
+    "MARKDOWN",
+    "TERMINAL",
+    "Block",
+    "Card",
+    "Cell",
+    "Code",
+    "Column",
+    "Document",
+    "Facts",
+    "Figure",
+    "Fold",
+    "Grid",
+    "Inline",
+    "Only",
+    "Records",
+    "Rows",
+    "Section",
+    "Strong",
+    "Table",
+    "Term",
+    "Terms",
+    "Text",
+    "bullets",
+    "plain",
+    "shown",
+]
+
+Writer = Literal["html", "markdown", "terminal"]
+HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Strong:
+    """Words of a text that stand out.
+
+    Attributes:
+        text: the words.
+        tone: `"good"` or `"bad"` colours them; empty does not.
+    """
+
+    text: str
+    tone: str = ""
+
+
+Inline = str | Sequence[str | Strong]
+
+
+def plain(text: Inline) -> str:
+    """The words of a text without emphasis.
+
+    Example:
+        >>> plain((Strong("ERM"), ": no effect."))
+        'ERM: no effect.'
+    """
+    if isinstance(text, str):
+        return text
+    return "".join(part.text if isinstance(part, Strong) else part for part in text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A paragraph.
+
+    Attributes:
+        text: the words; some may be `Strong`.
+        kind: any of `"soft"` (a caption), `"note"` (a remark that must be seen),
+            `"lead"`, `"best"` and `"outcome"` (larger), `"good"`, `"bad"`, `"mixed"`,
+            `"even"` (how a finding is coloured), separated by spaces. A word that a
+            writer does not know is a class of the page.
+    """
+
+    text: Inline
+    kind: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A list of texts.
+
+    Attributes:
+        items: one per line; the `kind` of an item colours its line.
+        ordered: whether they are numbered, from 1.
+        kind: class of the page; `"verdicts"` has a coloured bar before each line.
+    """
+
+    items: Sequence[Text]
+    ordered: bool = False
+    kind: str = "verdicts"
+
+
+def bullets(texts: Sequence[Inline], kind: str = "verdicts") -> Rows:
+    """A list of texts that are all alike.
+
+    Args:
+        texts: one per line.
+        kind: class of the page.
+    """
+    return Rows([Text(text) for text in texts], kind=kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a table, where a plain string does not suffice.
+
+    Attributes:
+        text: what it shows.
+        value: what a reader sorts it by; None sorts by the text, NaN comes last.
+        below: a second line in small print, for example an interval.
+        mark: a last word of its own line, for example `"doubtful [1]"`.
+        tone: class of the mark, `"better"`, `"worse"` or `"doubt"`; of the text
+            where there is no mark.
+        link: id of the section of this document that it leads to.
+        drawing: SVG below it, from `svg.element` or Matplotlib.
+    """
+
+    text: str
+    value: float | None = None
+    below: str = ""
+    mark: str = ""
+    tone: str = ""
+    link: str = ""
+    drawing: str = ""
+
+    @property
+    def sorted_by(self) -> str | None:
+        """The value as the page's script reads it; None where there is none."""
+        if self.value is None:
+            return None
+        if math.isnan(self.value):
+            return ""
+        if math.isinf(self.value):
+            return "-Infinity" if self.value < 0 else "Infinity"
+        return f"{self.value:.12g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        heading: above it.
+        align: `"left"` for words, `"right"` for numbers, `"center"` for marks. The
+            first column holds the heads of the rows and is on the left by default.
+        group: heading that columns next to each other share; columns without one
+            come first.
+        from_width: columns of a terminal from which it is shown.
+        first: the order that the first click of a reader gives.
+    """
+
+    heading: str
+    align: Literal["left", "right", "center", ""] = ""
+    group: str = ""
+    from_width: int = 0
+    first: Literal["ascending", "descending"] = "descending"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: their heads, as `Column` or as text.
+        rows: cells, as `Cell` or as text; the first is the head of its row.
+        title: above it.
+        caption: what its numbers are.
+        kind: class of the page: `"main"`, `"plain"`, `"words"`, `"beside"`,
+            `"compare"`; one with `compare` has no frame in a terminal.
+        sortable: whether a reader of the page can sort it.
+    """
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell | str]]
+    title: str = ""
+    caption: Inline = ""
+    kind: str = "plain"
+    sortable: bool = False
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """All columns as `Column`, each with its alignment."""
+        found = []
+        for i, column in enumerate(self.columns):
+            column = Column(column) if isinstance(column, str) else column
+            align = column.align or ("right" if i else "left")
+            found.append(dataclasses.replace(column, align=align))
+        return tuple(found)
+
+    @property
+    def cells(self) -> tuple[tuple[Cell, ...], ...]:
+        """All rows as `Cell`."""
+        return tuple(
+            tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row)
+            for row in self.rows
+        )
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings of groups, each with how many columns it has; empty without."""
+        found: list[tuple[str, int]] = []
+        for column in self.heads:
+            if found and found[-1][0] == column.group:
+                found[-1] = (column.group, found[-1][1] + 1)
+            else:
+                found.append((column.group, 1))
+        return tuple(found) if any(name for name, _ in found) else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Names and values, one per line; those without a value are left out.
+
+    Attributes:
+        facts: name to value.
+    """
+
+    facts: Mapping[str, str]
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """Those with a value."""
+        return {name: value for name, value in self.facts.items() if value}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A drawing or an image. One without either is not shown.
+
+    Attributes:
+        svg: text of an SVG, from `drawing` or `svg.element`.
+        title: above it.
+        caption: below it.
+        image: bytes of a PNG instead of `svg` on the page.
+        png: bytes of a PNG for a file of its own.
+        name: of that file, without ending.
+        words: what an image shows, for those who cannot see it.
+        wide: whether it has a line of a grid to itself.
+    """
+
+    svg: str = ""
+    title: str = ""
+    caption: Inline = ""
+    image: bytes = b""
+    png: bytes = b""
+    name: str = ""
+    words: str = ""
+    wide: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """Text that keeps its lines, for example a command or a configuration."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """An entry of a glossary.
+
+    Attributes:
+        name: the term.
+        meaning: a sentence.
+        formula: above the meaning.
+        source: where it is defined.
+    """
+
+    name: str
+    meaning: str
+    formula: str = ""
+    source: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """A glossary."""
+
+    terms: Sequence[Term]
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """Blocks under a heading; one without any is not shown.
+
+    Attributes:
+        title: the heading; may be empty.
+        blocks: what it holds.
+        id: what a `Cell.link` leads to.
+        kind: class of the page.
+    """
+
+    title: str
+    blocks: "Sequence[Block]"
+    id: str = ""
+    kind: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Blocks next to each other where there is room; all of them in one column if not.
+
+    Attributes:
+        blocks: what it holds.
+        kind: another class of the page, as `"inputs"` for small images.
+    """
+
+    blocks: "Sequence[Block]"
+    kind: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """Blocks on a card with a title.
+
+    Attributes:
+        title: above them; may be empty.
+        blocks: what it holds.
+        kind: class of the page instead of `"card"`.
+    """
+
+    title: str
+    blocks: "Sequence[Block]"
+    kind: str = "card"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Blocks behind a line that opens them.
+
+    Attributes:
+        summary: the line.
+        blocks: what it holds.
+        open: whether it is open at first.
+        heading: whether the line is the heading of a section.
+    """
+
+    summary: Inline
+    blocks: "Sequence[Block]"
+    open: bool = False
+    heading: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Only:
+    """Blocks that only some writers show, where forms differ in content or order.
+
+    Attributes:
+        writers: any of `HTML`, `MARKDOWN` and `TERMINAL`.
+        blocks: what they show.
+        from_width: columns of a terminal from which they are shown.
+        below_width: columns from which they are not shown any more; 0 is never.
+    """
+
+    writers: Sequence[str]
+    blocks: "Sequence[Block]"
+    from_width: int = 0
+    below_width: int = 0
+
+
+def shown(blocks: Sequence["Block"], writer: str, width: int = 0) -> list["Block"]:
+    """The blocks that a writer shows, without those that hold nothing.
+
+    Args:
+        blocks: of a document.
+        writer: one of `HTML`, `MARKDOWN` and `TERMINAL`.
+        width: columns of the terminal.
+
+    Returns:
+        No `Only`, and no section, grid, card or fold without a block in it.
+    """
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Only):
+            fits = block.from_width <= width and not 0 < block.below_width <= width
+            if writer in block.writers and (fits or writer != TERMINAL):
+                found += shown(block.blocks, writer, width)
+        elif isinstance(block, Section | Grid | Card | Fold):
+            if inside := shown(block.blocks, writer, width):
+                found.append(dataclasses.replace(block, blocks=inside))
+        elif not _is_empty(block):
+            found.append(block)
+    return found
+
+
+def _is_empty(block: "Block") -> bool:
+    match block:
+        case Text(text):
+            return not plain(text)
+        case Rows(items):
+            return not items
+        case Facts():
+            return not block.shown
+        case Figure(svg=svg, image=image):
+            return not svg and not image
+        case Terms(terms):
+            return not terms
+    return False
+
+
+Block = (
+    Text
+    | Rows
+    | Table
+    | Facts
+    | Figure
+    | Code
+    | Terms
+    | Section
+    | Grid
+    | Card
+    | Fold
+    | Only
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Numbers for programs at full precision: the lines of a CSV.
+
+    Attributes:
+        fields: names of the columns.
+        rows: field to value; an absent field, None, NaN and infinity are empty.
+    """
+
+    fields: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A report.
+
+    Attributes:
+        title: its heading.
+        facts: what it is about, in a line under the title of the page; empty ones are
+            left out.
+        blocks: what it says.
+        command: what made it, under the facts of the page.
+        data: the same numbers for programs: `Records` or anything that JSON takes.
+    """
+
+    title: str
+    facts: Sequence[str] = ()
+    blocks: Sequence[Block] = ()
+    command: str = ""
+    data: Any = None
