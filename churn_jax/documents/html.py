@@ -40,6 +40,7 @@ def html_page(document: Document) -> str:
         The text of a file.
 
     Example:
+        >>> from churn_jax.documents import Text
         >>> page = html_page(Document("A & B", blocks=[Text("x < y")]))
         >>> "<h1>A &amp; B</h1>" in page, "<p>x &lt; y</p>" in page
         (True, True)
