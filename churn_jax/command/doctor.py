@@ -8,6 +8,7 @@ import tyro
 
 from churn_jax._plugins import misfits
 from churn_jax.command.options import read_options
+from churn_jax.documents import Column, Document, Facts, Table, Text, print_document
 
 __all__ = ["doctor"]
 
@@ -74,7 +75,6 @@ def doctor(argv: Sequence[str]) -> int:
     from churn_jax.studies.launches import measure, write
     from churn_jax.studies.repeatability import Launch
 
-    console = Console()
     launch = Launch(
         preset=parsed.preset,
         method=parsed.method,
@@ -85,7 +85,7 @@ def doctor(argv: Sequence[str]) -> int:
         batch_size=parsed.batch_size,
     )
     out = parsed.folder()
-    with console.status("starting") as status:
+    with Console().status("starting") as status:
         drift = measure(
             launch,
             parsed.launches,
@@ -96,48 +96,41 @@ def doctor(argv: Sequence[str]) -> int:
                 f"launch {number + 1} of {parsed.launches}: {parsed.updates:,} updates"
             ),
         )
-    console.print(_machine())  # only now: a TPU serves one process at a time
+    machine = _machine()  # only now: a TPU serves one process at a time
     paths = write(drift, out)
-    console.print(_distances(drift))
-    console.print(_verdict(drift), soft_wrap=True, highlight=False)
-    console.print(f"Plot: {paths['distance.png']}", soft_wrap=True, highlight=False)
+    print_document(doctor_document(drift, machine, paths["distance.png"]))
     return 0 if drift.repeats or drift.perturbed else 1
 
 
-def _machine():
-    """Versions and devices as a table."""
+def doctor_document(drift, machine: Facts, plot: Path) -> Document:
+    """What this machine is, how far launches are from each other, and the verdict."""
+    from churn_jax.studies.launches import table
+
+    heads = (Column("update", align="right"), "smallest", "median", "largest")
+    title = "relative L2 distance of the weights, all pairs of launches"
+    verdict = Text(_verdict(drift), "line")
+    blocks = [machine, Table(heads, table(drift), title), verdict]
+    return Document("doctor", blocks=[*blocks, Text(f"Plot: {plot}", "line")])
+
+
+def _machine() -> Facts:
+    """Versions and devices."""
     import jax
-    from rich.table import Table
 
     from churn_jax.studies.study import hardware, versions
 
-    rows = Table(show_header=False, box=None)
-    for name, version in versions().items():
-        rows.add_row(name, version)
-    for sentence in misfits():
-        rows.add_row("plugin", sentence)
     count = jax.device_count()
-    rows.add_row("hardware", hardware())
-    rows.add_row("backend", jax.default_backend())
-    rows.add_row("devices", ", ".join(map(str, jax.devices())))
-    rows.add_row("mesh", f"up to replica={count},member=1,data=1 (--train.mesh.*)")
-    cache = str(jax.config.values["jax_compilation_cache_dir"])
-    rows.add_row("compilation cache", cache)
-    return rows
-
-
-def _distances(drift):
-    """Weight distance over updates as a table."""
-    from rich.table import Table
-
-    from churn_jax.studies.launches import table
-
-    rows = Table(title="relative L2 distance of the weights, all pairs of launches")
-    for name in ("update", "smallest", "median", "largest"):
-        rows.add_column(name, justify="right")
-    for row in table(drift):
-        rows.add_row(*row)
-    return rows
+    return Facts(
+        {
+            **versions(),
+            "plugin": " ".join(misfits()),
+            "hardware": hardware(),
+            "backend": jax.default_backend(),
+            "devices": ", ".join(map(str, jax.devices())),
+            "mesh": f"up to replica={count},member=1,data=1 (--train.mesh.*)",
+            "compilation cache": str(jax.config.values["jax_compilation_cache_dir"]),
+        }
+    )
 
 
 def _verdict(drift) -> str:

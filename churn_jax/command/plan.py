@@ -18,6 +18,7 @@ from churn_jax.command.configured import (
 )
 from churn_jax.command.options import read_options
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
+from churn_jax.documents import Document, Text
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["plan", "read_plan"]
@@ -171,7 +172,7 @@ def plan(argv: Sequence[str]) -> int:
         config.spec(options.row)
     import jax
 
-    from churn_jax.planning import check_compiler, default_row
+    from churn_jax.planning import as_text, check_compiler, default_row
     from churn_jax.planning.scaling import GROW
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
@@ -194,12 +195,12 @@ def plan(argv: Sequence[str]) -> int:
     check_compiler()
     with Display(quiet=options.quiet, stderr=True) as shown:
         if len(slices) > 1:
-            text, found, fits = _scaling(config, row, slices, options, shown)
+            said, found, fits = _scaling(config, row, slices, options, shown)
         elif meshed:
-            text, found, fits = _one(config, row, slices[0], shown)
+            said, found, fits = _one(config, row, slices[0], shown)
         else:
-            text, found, fits = _several(config, row, slices[0], options, shown)
-    print(text)
+            said, found, fits = _several(config, row, slices[0], options, shown)
+    print(as_text(said))
     _write(options.json, found)
     return 0 if fits else 1
 
@@ -219,21 +220,23 @@ def _write(path: Path | None, found: Any) -> None:
         print(f"written: {path}", file=sys.stderr)
 
 
-def _one(config: Any, row: str, part: Any, shown: Display) -> tuple[str, Any, bool]:
-    """The text, the same as JSON, and whether it fits and every rule holds."""
-    from churn_jax.planning import check_mesh, plan_apart, plan_text
+def _one(
+    config: Any, row: str, part: Any, shown: Display
+) -> tuple[Document, Any, bool]:
+    """The plan, the same as JSON, and whether it fits and every rule holds."""
+    from churn_jax.planning import check_mesh, plan_apart, plan_document
 
     mesh = config.train.mesh
     check_mesh(mesh, part)
     shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
     found = plan_apart(config, row, part, mesh)
-    return plan_text(found), found.to_json(), found.fits and found.passed
+    return plan_document(found), found.to_json(), found.fits and found.passed
 
 
 def _several(
     config: Any, row: str, part: Any, options: Any, shown: Display
-) -> tuple[str, Any, bool]:
-    from churn_jax.planning import comparison, mesh_name, plan_text, search
+) -> tuple[Document, Any, bool]:
+    from churn_jax.planning import comparison_table, mesh_name, plan_document, search
 
     found = search(
         config,
@@ -250,17 +253,18 @@ def _several(
             )
         ),
     )
-    text = f"{comparison(found.plans)}\n\nRecommended: {found.why}."
-    if found.best is not None:
-        text = f"{plan_text(found.best)}\n\n{text}"
+    best = plan_document(found.best).blocks if found.best is not None else ()
+    why = Text(f"Recommended: {found.why}.")
+    blocks = [*best, comparison_table(found.plans), why]
     record = {"plans": [one.to_json() for one in found.plans], "why": found.why}
-    return text, record, found.best is not None and found.best.passed
+    fits = found.best is not None and found.best.passed
+    return Document("", blocks=blocks), record, fits
 
 
 def _scaling(
     config: Any, row: str, slices: Any, options: Any, shown: Display
-) -> tuple[str, Any, bool]:
-    from churn_jax.planning import scaling, scaling_svg, scaling_text
+) -> tuple[Document, Any, bool]:
+    from churn_jax.planning import scaling, scaling_document, scaling_svg
 
     points = scaling(
         config,
@@ -277,7 +281,7 @@ def _scaling(
             )
         ),
     )
-    head = f"{config.name}, row {row}, {options.grow} grow with the chips"
+    head = Text(f"{config.name}, row {row}, {options.grow} grow with the chips")
     if options.svg is not None:
         options.svg.write_text(scaling_svg({f"more {options.grow}": points}))
         shown.say(f"written: {options.svg}")
@@ -291,4 +295,5 @@ def _scaling(
         for point in points
     ]
     fits = all(point.plan.fits and point.plan.passed for point in points)
-    return f"{head}\n\n{scaling_text(points)}", entries, fits
+    blocks = [head, *scaling_document(points).blocks]
+    return Document("", blocks=blocks), entries, fits

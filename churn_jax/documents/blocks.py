@@ -89,7 +89,8 @@ class Rows:
     Attributes:
         items: one per line; the `kind` of an item colours its line.
         ordered: whether they are numbered, from 1.
-        kind: class of the page; `"verdicts"` has a coloured bar before each line.
+        kind: class of the page; `"verdicts"` has a coloured bar before each line,
+            `"list"` a mark, in a terminal, too.
     """
 
     items: Sequence[Text]

@@ -5,11 +5,10 @@ import dataclasses
 import io
 import json
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from churn_jax.documents.blocks import Records
 
@@ -39,7 +38,8 @@ def csv_text(records: Records) -> str:
 
 
 def _field(value: Any) -> Any:
-    if isinstance(value, float | np.floating):
+    whole = isinstance(value, numbers.Integral)
+    if isinstance(value, numbers.Real) and not whole:  # NumPy's, too
         return repr(float(value)) if math.isfinite(value) else ""
     return value
 
@@ -69,8 +69,8 @@ def plain_values(value: Any) -> Any:
         that is not finite.
 
     Example:
-        >>> plain_values({"a": (math.nan, np.arange(2))})
-        {'a': [None, [0, 1]]}
+        >>> plain_values({"a": (math.nan, 1), 2: "b"})
+        {'a': [None, 1], '2': 'b'}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
@@ -81,7 +81,7 @@ def plain_values(value: Any) -> Any:
         return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [plain_values(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # of NumPy
         return plain_values(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

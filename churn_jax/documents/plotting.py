@@ -7,11 +7,10 @@ when a figure is drawn, not when this module is.
 """
 
 import io
+import math
 import re
 import warnings
 from contextlib import contextmanager
-
-import numpy as np
 
 from churn_jax.documents.blocks import Figure
 from churn_jax.escaping import escape
@@ -75,7 +74,7 @@ def short_label(text: str) -> str:
 
 def error_bar(stderr: float):
     """An error for `errorbar`, or None where there is none."""
-    return stderr if np.isfinite(stderr) else None
+    return stderr if math.isfinite(stderr) else None
 
 
 def legend(figure, axes, columns: int = 2) -> None:

@@ -41,7 +41,9 @@ _STYLES = {
 _NAME = 8  # columns that a name has, however narrow the terminal is
 
 
-def print_document(document: Document, console: "Console | None" = None) -> None:
+def print_document(
+    document: Document, console: "Console | None" = None, *, spaced: bool = False
+) -> None:
     """Prints the blocks of a document; title and facts are for the other writers.
 
     Args:
@@ -49,21 +51,25 @@ def print_document(document: Document, console: "Console | None" = None) -> None
             out, as are figures.
         console: where to; the standard output by default. The log of a machine has
             every line of kind `line` on a line of its own, however long it is.
+        spaced: whether a blank line stands between blocks.
     """
     from rich.console import Console
 
     of_machine = console is None and not Console().is_terminal
     console = console or Console()
-    for block in shown(document.blocks, TERMINAL, console.width):
+    for i, block in enumerate(shown(document.blocks, TERMINAL, console.width)):
+        if spaced and i:
+            console.print()
         _print(block, console, of_machine)
 
 
-def plain_text(document: Document, width: int = 80) -> str:
+def plain_text(document: Document, width: int = 80, *, spaced: bool = False) -> str:
     """What `print_document` prints, without colours.
 
     Args:
         document: what to show.
         width: columns.
+        spaced: whether a blank line stands between blocks.
 
     Returns:
         Lines of at most `width` characters, without trailing spaces.
@@ -83,7 +89,7 @@ def plain_text(document: Document, width: int = 80) -> str:
         force_terminal=False,
         force_jupyter=False,
     )
-    print_document(document, console)
+    print_document(document, console, spaced=spaced)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
@@ -92,9 +98,10 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         case Text():
             unbroken = of_machine and "line" in block.kind.split()
             console.print(_text(block), soft_wrap=unbroken)
-        case Rows(items):
-            for item in items:
-                _print(item, console, of_machine)
+        case Rows(items, ordered, kind):
+            for i, item in enumerate(items, 1):
+                mark = f"{i}. " if ordered else "- " if kind == "list" else ""
+                _print(_marked(item, mark), console, of_machine)
         case Table():
             kinds = block.kind.split()
             if "aligned" in kinds:
@@ -114,6 +121,13 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
                 _print(Text((Strong(term.name), ": ", term.meaning)), console, False)
     for inner in getattr(block, "blocks", ()):
         _print(inner, console, of_machine)
+
+
+def _marked(item: Text, mark: str) -> Text:
+    if not mark:
+        return item
+    words = (item.text,) if isinstance(item.text, str) else item.text
+    return Text((mark, *words), item.kind)
 
 
 def _text(block: Text) -> "RichText":

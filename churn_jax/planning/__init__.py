@@ -5,10 +5,22 @@ from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice, check_
 from churn_jax.planning.estimate import Communication, Plan
 from churn_jax.planning.meshes import mesh_name
 from churn_jax.planning.planned import check_mesh, default_row, plan
+from churn_jax.planning.report import (
+    as_text,
+    comparison,
+    comparison_table,
+    plan_document,
+    plan_text,
+)
 from churn_jax.planning.rules import Check
-from churn_jax.planning.scaling import Point, scaling, scaling_svg, scaling_text
+from churn_jax.planning.scaling import (
+    Point,
+    scaling,
+    scaling_document,
+    scaling_svg,
+    scaling_text,
+)
 from churn_jax.planning.search import Search, likely_meshes, search
-from churn_jax.planning.shown import comparison, plan_text
 
 __all__ = [
     "CHIPS",
@@ -21,16 +33,20 @@ __all__ = [
     "Point",
     "Search",
     "Slice",
+    "as_text",
     "check_compiler",
     "check_mesh",
     "comparison",
+    "comparison_table",
     "default_row",
     "likely_meshes",
     "mesh_name",
     "plan",
     "plan_apart",
+    "plan_document",
     "plan_text",
     "scaling",
+    "scaling_document",
     "scaling_svg",
     "scaling_text",
     "search",

@@ -5,13 +5,28 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from churn_jax.documents import Document, Text
 from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
 from churn_jax.planning.estimate import Plan
-from churn_jax.planning.shown import ESTIMATE, markdown_table, mesh_text, time_text
+from churn_jax.planning.report import (
+    ESTIMATE,
+    aligned_table,
+    as_text,
+    mesh_text,
+    time_text,
+)
 from churn_jax.training.partition import MeshShape
 
-__all__ = ["GROW", "Point", "grown", "scaling", "scaling_svg", "scaling_text"]
+__all__ = [
+    "GROW",
+    "Point",
+    "grown",
+    "scaling",
+    "scaling_document",
+    "scaling_svg",
+    "scaling_text",
+]
 
 GROW = ("replicas", "batch")
 
@@ -124,6 +139,11 @@ def _limit(point: Point) -> str:
 
 def scaling_text(points: Sequence[Point]) -> str:
     """The table, as Markdown."""
+    return as_text(scaling_document(points))
+
+
+def scaling_document(points: Sequence[Point]) -> Document:
+    """Speed and efficiency of every slice."""
     rows = []
     for point in points:
         plan = point.plan
@@ -140,9 +160,9 @@ def scaling_text(points: Sequence[Point]) -> str:
                 _limit(point),
             )
         )
-    head = ("slice", "mesh", "replicas x batch", "arithmetic", "communication")
-    head += ("examples/s", "efficiency", "per doubling", "limited by")
-    return "\n".join([ESTIMATE, "", *markdown_table(head, rows)])
+    heads = ("slice", "mesh", "replicas x batch", "arithmetic", "communication")
+    heads += ("examples/s", "efficiency", "per doubling", "limited by")
+    return Document("", blocks=[Text(ESTIMATE), aligned_table(heads, rows)])
 
 
 def scaling_svg(series: dict[str, Sequence[Point]]) -> str:

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.planning import CHIPS, Check, Communication, Plan, Slice
 from churn_jax.planning.estimate import _no_room, estimate, ring_seconds
-from churn_jax.planning.shown import plan_text
+from churn_jax.planning.report import plan_text
 from churn_jax.planning.steps import Step
 from tests.planning.test_hlo import PROGRAM
 

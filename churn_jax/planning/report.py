@@ -1,14 +1,26 @@
-"""A plan as text: what fits, how long a step takes, what moves, which rules hold."""
+"""A plan as a document: what fits, how long a step takes, what moves, which rules."""
 
 from collections.abc import Sequence
 
+from churn_jax.documents import (
+    Block,
+    Document,
+    Section,
+    Table,
+    Text,
+    bullets,
+    plain_text,
+)
 from churn_jax.planning.estimate import Plan
 
 __all__ = [
     "ESTIMATE",
+    "aligned_table",
+    "as_text",
     "comparison",
-    "markdown_table",
+    "comparison_table",
     "mesh_text",
+    "plan_document",
     "plan_text",
     "size",
     "time_text",
@@ -52,53 +64,47 @@ def mesh_text(plan: Plan) -> str:
     return ",".join(f"{axis}={count}" for axis, count in plan.mesh.items())
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table whose columns are aligned, the first to the left.
+def aligned_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table that a terminal shows as Markdown, to be copied into an issue."""
+    return Table(heads, rows, kind="aligned")
 
-    Args:
-        head: of the columns.
-        rows: of cells.
-    """
-    cells = [list(head), *map(list, rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
 
-    def line(row: Sequence[str]) -> str:
-        parts = [row[0].ljust(widths[0])]
-        parts += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-        return f"| {' | '.join(parts)} |"
-
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return [line(head), line(rule), *map(line, rows)]
+def as_text(document: Document) -> str:
+    """A document with a blank line between its blocks; long lines stay whole."""
+    return plain_text(document, width=100_000, spaced=True).rstrip("\n")
 
 
 def plan_text(plan: Plan) -> str:
     """Everything about one mesh, as Markdown."""
+    return as_text(plan_document(plan))
+
+
+def plan_document(plan: Plan) -> Document:
+    """Everything about one mesh."""
     versions = ", ".join(f"{name} {text}" for name, text in plan.versions.items())
-    lines = [
+    about = [
         f"{plan.preset}, row {plan.row}: {plan.network}; {plan.replicas} replicas, "
         f"batch {plan.batch_size}",
         f"{plan.topology}, {plan.devices} devices, mesh {mesh_text(plan)}; {versions}, "
         f"compiled in {plan.compile_seconds:.0f} s",
-        *_turns(plan),
-        "",
-        *_memory(plan),
     ]
-    if plan.refusal:
-        return "\n".join(lines)
-    lines += ["", *_speed(plan), "", *_moved(plan), "", "Placement:"]
-    for check in plan.checks:
-        lines.append(f"- {'ok' if check.holds else 'NO'}: {check.rule} ({check.seen})")
-    return "\n".join(lines)
+    if plan.calls > 1:
+        each = plan.replicas // (plan.mesh["replica"] * plan.calls)
+        about.append(
+            f"replicas take turns on a device, {each} at a time; all turns count"
+        )
+    blocks: list[Block] = [bullets(about), *_memory(plan)]
+    if not plan.refusal:
+        checks = [
+            f"{'ok' if check.holds else 'NO'}: {check.rule} ({check.seen})"
+            for check in plan.checks
+        ]
+        placement = [Text("Placement:"), bullets(checks, kind="list")]
+        blocks += [_speed(plan), _moved(plan), Section("", placement)]
+    return Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
 
 
-def _turns(plan: Plan) -> list[str]:
-    if plan.calls == 1:
-        return []
-    each = plan.replicas // (plan.mesh["replica"] * plan.calls)
-    return [f"replicas take turns on a device, {each} at a time; all turns count"]
-
-
-def _memory(plan: Plan) -> list[str]:
+def _memory(plan: Plan) -> list[Block]:
     rows = [(name, size(count)) for name, count in plan.memory.items() if count]
     rows += [
         (f"{name} (beside the step)", size(count))
@@ -106,33 +112,30 @@ def _memory(plan: Plan) -> list[str]:
         if count
     ]
     if plan.refusal:
-        table = markdown_table(("one device holds", "bytes"), rows)
-        return [f"Does not fit: {plan.refusal}.", "", *table]
-    rows.append(("together", size(plan.used)))
-    verdict = "Fits" if plan.fits else "Does not fit"
-    share = plan.used / plan.hbm
-    return [
-        f"{verdict}: {size(plan.used)} of {size(plan.hbm)} per device ({share:.0%}).",
-        "",
-        *markdown_table(("one device holds", "bytes"), rows),
-    ]
+        verdict = f"Does not fit: {plan.refusal}."
+    else:
+        rows.append(("together", size(plan.used)))
+        verdict = (
+            f"{'Fits' if plan.fits else 'Does not fit'}: {size(plan.used)} of "
+            f"{size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
+        )
+    return [Text(verdict), aligned_table(("one device holds", "bytes"), rows)]
 
 
-def _speed(plan: Plan) -> list[str]:
+def _speed(plan: Plan) -> Section:
     done = plan.useful or plan.flops * plan.devices
     unknown = sum(plan.unknown.values())
     lines = [
-        f"{ESTIMATE} Per update:",
-        f"- arithmetic {time_text(plan.compute_seconds)} ({plan.cycles:,.0f} cycles of "
+        f"arithmetic {time_text(plan.compute_seconds)} ({plan.cycles:,.0f} cycles of "
         f"one device; {unknown:,} small instructions have no estimate)",
-        f"- communication {time_text(plan.communication_seconds)} (bytes over links in "
+        f"communication {time_text(plan.communication_seconds)} (bytes over links in "
         "rings, 1 us from chip to chip: ours)",
-        f"- a step takes {time_text(plan.overlapped_seconds)} if both overlap, "
+        f"a step takes {time_text(plan.overlapped_seconds)} if both overlap, "
         f"{time_text(plan.step_seconds)} if not; below is the latter",
-        f"- {plan.rate:,.0f} examples per second, over all replicas",
-        f"- {plan.flops:.3g} operations and {plan.bytes:.3g} bytes per device (on-chip "
+        f"{plan.rate:,.0f} examples per second, over all replicas",
+        f"{plan.flops:.3g} operations and {plan.bytes:.3g} bytes per device (on-chip "
         "memory included), as the compiler counts them",
-        f"- {done:.3g} operations of all networks: {plan.utilisation:.1%} of the "
+        f"{done:.3g} operations of all networks: {plan.utilisation:.1%} of the "
         "chips' bfloat16 peak",
     ]
     if plan.open_loops:
@@ -140,16 +143,16 @@ def _speed(plan: Plan) -> list[str]:
         if plan.open_turns == 1:
             turns = "once (a step is repeated only beside a replica that diverges)"
         lines.append(
-            f"- loops of a length that the compiler does not know: {plan.open_loops}, "
+            f"loops of a length that the compiler does not know: {plan.open_loops}, "
             f"taken to turn {turns}"
         )
-    return lines
+    heading = Text(f"{ESTIMATE} Per update:")
+    return Section("", [heading, bullets(lines, kind="list")])
 
 
-def _moved(plan: Plan) -> list[str]:
+def _moved(plan: Plan) -> Block:
     if not plan.communication:
-        return ["Nothing moves between devices."]
-    head = ("axis", "collective", "count per update", "bytes", "largest", "estimate")
+        return Text("Nothing moves between devices.")
     rows = [
         (
             row.axes,
@@ -161,11 +164,17 @@ def _moved(plan: Plan) -> list[str]:
         )
         for row in plan.communication
     ]
-    return markdown_table(head, rows)
+    heads = ("axis", "collective", "count per update", "bytes", "largest", "estimate")
+    return aligned_table(heads, rows)
 
 
 def comparison(plans: Sequence[Plan]) -> str:
-    """The meshes that were compiled beside each other, as Markdown."""
+    """The meshes that were compiled, next to each other, as Markdown."""
+    return as_text(Document("", blocks=[comparison_table(plans)]))
+
+
+def comparison_table(plans: Sequence[Plan]) -> Table:
+    """The meshes that were compiled, next to each other."""
     rows = []
     for plan in plans:
         if plan.refusal:
@@ -182,5 +191,5 @@ def comparison(plans: Sequence[Plan]) -> str:
                 f"{plan.utilisation:.1%}",
             )
         )
-    head = ("mesh", "fits", "memory", "arithmetic", "communication")
-    return "\n".join(markdown_table((*head, "examples/s", "of the peak"), rows))
+    heads = ("mesh", "fits", "memory", "arithmetic", "communication", "examples/s")
+    return aligned_table((*heads, "of the peak"), rows)
