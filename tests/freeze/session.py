@@ -18,19 +18,14 @@ import numpy as np
 __all__ = ["Session", "words_of_page"]
 
 _INLINE = set("a abbr b code em i mark small span strong sub sup tspan var".split())
-_NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
-_VARYING = [
-    (
-        re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[+-]\d\d:\d\d|Z)?"),
-        "<date>",
-    ),
-    (re.compile(r"\b\d?\d:\d\d(?::\d\d)?\b"), "<clock>"),
-    (
-        re.compile(rf"(?<![\w.]){_NUMBER} ?(?:s|ms|µs|min|h|seconds|minutes)\b"),
-        "<time>",
-    ),
-    (re.compile(r"\.before\.\d+|\.\d{8}-\d{6}"), "<aside>"),
-]
+_NUMBER = r"(?<![\w.])\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?"
+_UNIT = r"(?:s|ms|µs|min|h|seconds|minutes|(?:examples|updates|steps)/s)"
+_VARYING = {
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[+-]\d\d:\d\d|Z)?": "<date>",
+    r"\b\d?\d:\d\d(?::\d\d)?\b": "<clock>",
+    rf"{_NUMBER} ?{_UNIT}\b": "<time>",
+    r"\.before\.\d+|\.\d{8}-\d{6}": "<aside>",
+}
 _TIMED = re.compile(r"seconds|_time$|^time$|per_second|date$|hardware|versions|devices")
 
 
@@ -124,8 +119,8 @@ class Session:
     def keep(self, name: str, text: str, *, varies: bool = False) -> None:
         """Keeps a text; `varies` says that times in it are to be left out."""
         text = text.replace(str(self.work), "<work>")
-        for pattern, word in _VARYING if varies else ():
-            text = pattern.sub(word, text)
+        for pattern, word in _VARYING.items() if varies else ():
+            text = re.sub(pattern, word, text)
         path = self.kept / self.area / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -174,6 +169,8 @@ class Session:
                 self.keep(f"{target}.words", words, varies=varies)
                 self.keep(f"{target}.pre", blocks, varies=varies)
                 self.keep(f"{target}.facts", facts)
+            elif path.suffix == ".svg":  # lines' ends depend on fonts
+                self.keep(f"{target}.words", words_of_page(text)[0])
             elif path.suffix == ".csv" and varies:
                 self.keep(target, _table(text))
             elif path.suffix == ".jsonl":
