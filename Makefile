@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
 CONSTRAINTS ?= constraints.txt
-.PHONY: demo test test-lowest dist bench-check test-all test-fast test-slow test-oracles lint format types clean
+CHROMIUM ?= chromium
+.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles lint format types clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -22,6 +23,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 
 demo: $(VENV)/.installed
 	$(BIN)/churn-jax study digits
+
+# The top of the demo's report, with a palette so that it is small.
+picture: $(VENV)/.installed
+	$(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
+		--user-data-dir=$$(mktemp -d) --window-size=1280,1230 \
+		--screenshot=docs/report.png file://$(CURDIR)/runs/digits/report.html
+	$(BIN)/python -c "from PIL import Image; path = 'docs/report.png'; \
+		Image.open(path).convert('RGB').quantize(256, method=1).save(path, optimize=True)"
 
 test: test-fast
 

@@ -2,8 +2,8 @@
 
 The source tree is parsed, not imported, so this needs nothing but the standard library:
 
-    python -m churn_jax.equations                    # the table, in Markdown
-    python -m churn_jax.equations --write README.md  # refresh it between its markers
+    python -m churn_jax.equations                            # the table, in Markdown
+    python -m churn_jax.equations --write docs/equations.md  # refresh it in its page
 """
 
 import argparse
@@ -252,20 +252,23 @@ def untagged(root: Path | None = None) -> list[str]:
     ]
 
 
-def markdown_table(entries: Sequence[Equation] | None = None) -> str:
+def markdown_table(entries: Sequence[Equation] | None = None, *, root: str = "") -> str:
     """The index as a Markdown table that links papers and files.
 
     Lines are left out, so that the table changes only when an equation does.
 
     Args:
         entries: what to list; None for `equation_index()`.
+        root: put before the links to files, such as `../` for a page in a folder of
+            the repository.
 
     Returns:
         The table, ending in a newline.
     """
     rows = ["| Paper | Where | Function | File |", "|---|---|---|---|"]
     rows += [
-        f"| [{e.paper}]({e.url}) | {e.label} | `{e.name}` | [{e.file}]({e.file}) |"
+        f"| [{e.paper}]({e.url}) | {e.label} | `{e.name}` | "
+        f"[{e.file}]({root}{e.file}) |"
         for e in (equation_index() if entries is None else entries)
     ]
     return "\n".join(rows) + "\n"
@@ -276,7 +279,7 @@ def write_table(path: Path, table: str | None = None) -> bool:
 
     Args:
         path: a text file that has `BEGIN` and, after it, `END`.
-        table: what to write; None for `markdown_table()`.
+        table: what to write; None for `markdown_table` with links from this file.
 
     Returns:
         Whether the file changed.
@@ -290,7 +293,11 @@ def write_table(path: Path, table: str | None = None) -> bool:
     _, end, tail = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{path} must have the lines {BEGIN} and, after it, {END}")
-    table = markdown_table() if table is None else table
+    if table is None:
+        repository, folder = _package_root(None).parent, path.resolve().parent
+        inside = folder.is_relative_to(repository)
+        depth = len(folder.relative_to(repository).parts) if inside else 0
+        table = markdown_table(root="../" * depth)
     updated = f"{head}{BEGIN}\n{table}{END}{tail}"
     if updated != text:
         path.write_text(updated, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""README, notebooks, recipes and workflow install from what pyproject.toml says."""
+"""README, docs, notebooks, recipes and workflow install from what pyproject says."""
 
 import re
 import tomllib
@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["churn-jax"]
 PLACES = [
     ROOT / "README.md",
+    ROOT / "docs" / "compare.md",
+    ROOT / "docs" / "install.md",
     ROOT / "experiments" / "compare" / "github-actions.yml",
     ROOT / "experiments" / "launch" / "recipes" / "tpu_vm.sh",
     ROOT / "experiments" / "launch" / "recipes" / "workstation_gpu.sh",

@@ -1,0 +1,162 @@
+"""README and docs/: code runs, commands parse, links lead somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+
+from churn_jax.cli import main
+from churn_jax.comparison import read_gates
+from churn_jax.data.tables.schema import TableSchema
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "experiments").rglob("*.md")),
+]
+SLOW = ("own_networks", "studies", "training")  # they train
+
+
+def blocks(page, language):
+    """The blocks of a language on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def run(page):
+    """The names that a page's Python blocks leave, run in order."""
+    names: dict = {}
+    for block in blocks(page, "python"):
+        exec(block, names)
+    return names
+
+
+def pages_with(language):
+    return [
+        pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ())
+        for page in PAGES
+        if blocks(page, language)
+    ]
+
+
+def readme_measures(names, folder):
+    churn = names["metrics"].churn(names["old_logits"], names["new_logits"])
+    matrix = names["metrics"].pairwise(names["metrics"].churn, names["runs"])
+    assert matrix.shape == (2, 2) and 0.8 < float(churn) < 1
+    assert float(matrix[0, 1]) == pytest.approx(float(churn))
+
+
+def metrics_stream(names, folder):
+    assert float(names["streamed"]) == float(names["churn"])
+
+
+def comparison_passes(names, folder):
+    assert "Churn" in str(names["result"])
+
+
+def predictions_are_read(names, folder):
+    assert names["load_predictions"]("mine.npz").shape == (3, 100, 10)
+    assert names["stored"].values.shape == (3, 100, 10)
+
+
+def data_are_split(names, folder):
+    dataset = names["dataset"]
+    sizes = len(dataset.train), len(dataset.validation), len(dataset.test)
+    assert sizes == (360, 40, 100)
+
+
+def networks_train(names, folder):
+    assert names["trained"].predict(names["digits"].test.images).shape == (2, 897, 10)
+    assert len(names["shapes"]["params"]) > 3 and "vgg13" in names["available"]()
+
+
+def study_reports(names, folder):
+    assert {"table.md", "table.csv", "report.html"} <= {
+        path.name for path in names["folder"].iterdir()
+    }
+
+
+def training_trains_ten_pairs(names, folder):
+    dataset, logits = names["dataset"], names["logits"]
+    assert logits.shape == (10, len(dataset.test), dataset.num_classes)
+    assert (np.asarray(logits).argmax(-1) == dataset.test.labels).mean() > 0.85
+    assert list(folder.iterdir()) == []  # nothing is written without a folder
+
+
+CHECKS = {
+    "README": readme_measures,
+    "compare": comparison_passes,
+    "data": data_are_split,
+    "determinism": lambda names, folder: None,
+    "metrics": metrics_stream,
+    "own_networks": networks_train,
+    "predictions": predictions_are_read,
+    "studies": study_reports,
+    "training": training_trains_ten_pairs,
+}
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    CHECKS[page.stem](run(page), tmp_path)
+
+
+class Parsed(BaseException):
+    """The options of a command have been read."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_have_real_options(page, monkeypatch):
+    cli = tyro.cli
+
+    def parse(*args, **options):
+        raise Parsed(cli(*args, **options))
+
+    monkeypatch.setattr(tyro, "cli", parse)
+    for block in blocks(page, "sh"):
+        for command in re.findall(r"^(?:srun )?churn-jax (.*)$", block, re.M):
+            if command.startswith("diversity"):
+                continue  # its defaults are in the study's folder, which is not here
+            with pytest.raises(Parsed):
+                main(shlex.split(command))
+
+
+def test_the_toml_of_the_pages_is_read(tmp_path):
+    (gates,) = blocks(ROOT / "docs" / "compare.md", "toml")
+    (tmp_path / "gates.toml").write_text(gates)
+    assert len(read_gates(tmp_path / "gates.toml")) == 3
+    (schema,) = blocks(ROOT / "docs" / "streams.md", "toml")
+    (tmp_path / "schema.toml").write_text(schema)
+    assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"
+
+
+def anchors(page):
+    """What GitHub calls a page's headings."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", h).lower().replace(" ", "-") for h in heads}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_files_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_is_short_and_links_every_page():
+    readme = ROOT / "README.md"
+    assert len(readme.read_bytes()) <= 8192
+    assert "`make test`" in readme.read_text()  # what .ci/run runs
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in PAGES[1:]:
+        assert page.name == "index.md" or f"]({page.name})" in index
