@@ -67,10 +67,8 @@ def _uniform(bits: Array, radius: int) -> Array:
 
 
 def _sources(size: int, policy: Augmentation, crop: Array, shift: Array, mirror):
-    """Which input pixel feeds each output pixel along one axis, and whether any does.
-
-    The image is cropped, then shifted, then mirrored, so the map is read backwards.
-    """
+    """Which input pixel feeds each output pixel along an axis, and whether any does."""
+    # Images are cropped, then shifted, then mirrored, so the map is read backwards.
     index = jnp.arange(size, dtype=jnp.int32)
     if mirror is not None:
         index = jnp.where(mirror, size - 1 - index, index)

@@ -44,11 +44,7 @@ MNIST_CORRUPTIONS = (
 def find_folder(
     name: str, manual_dir: str | pathlib.Path | None
 ) -> pathlib.Path | None:
-    """The folder of a set's corrupted images: `manual_dir` or one in it, or None.
-
-    Raises:
-        DataError: `manual_dir` is no folder, or that of another set.
-    """
+    """The folder of a set's corrupted images: `manual_dir`, one in it, or None."""
     if manual_dir is None:
         return None
     manual_dir = pathlib.Path(manual_dir)
@@ -64,12 +60,7 @@ def find_folder(
 
 @dataclass(frozen=True, eq=False)
 class CorruptedFolder:
-    """A folder of `.npy` files, memory-mapped.
-
-    Attributes:
-        folder: where the files lie.
-        labels: `[n]` int32.
-    """
+    """A folder of `.npy` files, memory-mapped."""
 
     folder: pathlib.Path
     labels: np.ndarray
@@ -78,11 +69,7 @@ class CorruptedFolder:
     def open(
         cls, name: str, folder: pathlib.Path, corruptions: Sequence[str]
     ) -> "CorruptedFolder":
-        """Checks every file that will be read, before any is.
-
-        Raises:
-            DataError: a file is missing, cut off or of another shape.
-        """
+        """Opens a folder once every file that will be read has been checked."""
         labels = _mapped(folder / "labels.npy")
         count, rest = divmod(len(labels) if labels.ndim == 1 else 1, 5)
         if rest or not count:
@@ -132,12 +119,7 @@ def _mapped(path: pathlib.Path) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class CorruptedTfds:
-    """A prepared TFDS set with one configuration per corruption and severity.
-
-    Attributes:
-        name: of the TFDS set.
-        data_dir: where it is prepared.
-    """
+    """A prepared TFDS set with one configuration per corruption and severity."""
 
     name: str
     data_dir: str | pathlib.Path | None
@@ -166,11 +148,7 @@ class CorruptedTfds:
         return f"{self.name}/{_TFDS_NAMES.get(corruption, corruption)}_{severity}"
 
     def check(self, corruptions: Sequence[str], severities: Sequence[int]) -> None:
-        """Every set that will be read is prepared.
-
-        Raises:
-            DataError: one is not.
-        """
+        """Raises a `DataError` unless every set that will be read is prepared."""
         from churn_jax.data.tfds_source import prepared_builder
 
         for corruption in corruptions:

@@ -17,15 +17,7 @@ _ASPECT = (3 / 4, 4 / 3)
 
 
 class Crop(NamedTuple):
-    """A box of an image in pixels of the whole image, and whether it is mirrored.
-
-    Attributes:
-        left: first column.
-        upper: first row.
-        right: one past the last column.
-        lower: one past the last row.
-        flip: mirror left and right after cutting.
-    """
+    """A box in pixels of the whole image, ends excluded, and whether it is mirrored."""
 
     left: float
     upper: float
@@ -41,28 +33,9 @@ def _uniforms(key: tuple[int, ...], count: int) -> list[float]:
 
 
 def random_crop(width: int, height: int, key: tuple[int, ...]) -> Crop:
-    """The Inception-style crop: a box of random area and aspect, mirrored or not.
-
-    The area is uniform in 8 % .. 100 % of the image and the logarithm of the aspect
-    (width over height) uniform between those of 3/4 and 4/3. A box that does not fit is
-    drawn again; after ten, the largest centred box with an aspect in that range is
-    taken. The crop is mirrored with probability one half.
-
-    Args:
-        width: of the image, in pixels.
-        height: of the image, in pixels.
-        key: non-negative integers; the crop is a pure function of them and the size.
-
-    Returns:
-        A box on whole pixels, inside the image.
-
-    Raises:
-        ValueError: the image has no pixels.
-
-    Example:
-        >>> random_crop(500, 375, (1, 2)) == random_crop(500, 375, (1, 2))
-        True
-    """
+    """The Inception-style crop: a box of random area and aspect, mirrored or not."""
+    # Area and logarithm of the aspect are uniform; a box that does not fit is drawn
+    # again, and after ten the largest centred box of such an aspect is taken.
     if width < 1 or height < 1:
         raise ValueError(f"an image needs pixels; got {width} x {height}")
     draws = _uniforms(key, 4 * _TRIES + 1)
@@ -83,26 +56,9 @@ def random_crop(width: int, height: int, key: tuple[int, ...]) -> Crop:
 
 
 def centre_crop(width: int, height: int, share: float = 224 / 256) -> Crop:
-    """The centred square whose side is `share` of the short side.
-
-    Resized to 224 pixels this is the usual evaluation of 224-pixel networks, resizing
-    the short side to 256 and cutting out the middle 224 x 224, in one resampling.
-
-    Args:
-        width: of the image, in pixels.
-        height: of the image, in pixels.
-        share: side of the square over the short side, in (0, 1].
-
-    Returns:
-        A box that may lie between pixels; never mirrored.
-
-    Raises:
-        ValueError: the image has no pixels.
-
-    Example:
-        >>> centre_crop(512, 256)
-        Crop(left=144.0, upper=16.0, right=368.0, lower=240.0, flip=False)
-    """
+    """The centred square whose side is `share` of the short side."""
+    # Resized to 224 pixels this is the usual evaluation of 224-pixel networks (short
+    # side to 256, then the middle 224 x 224) in one resampling.
     if width < 1 or height < 1:
         raise ValueError(f"an image needs pixels; got {width} x {height}")
     side = share * min(width, height)

@@ -18,30 +18,9 @@ __all__ = ["decode_crop", "resize_crop"]
 def decode_crop(
     encoded: bytes, choose: Callable[[int, int], Crop], size: int
 ) -> np.ndarray:
-    """The part of an encoded image that `choose` names, as `size` x `size` RGB.
-
-    JPEG, PNG and whatever else Pillow reads, whatever the name of the file says;
-    greyscale, palette, CMYK and transparent images become RGB. An orientation noted in
-    EXIF is ignored, as the usual ImageNet pipelines do.
-
-    Args:
-        encoded: the bytes of a file.
-        choose: `(width, height)` of the whole image to a crop.
-        size: side of the result in pixels.
-
-    Returns:
-        `[size, size, 3]` uint8, resampled with an antialiased bilinear filter.
-
-    Raises:
-        OSError: the bytes are not an image, or end too early.
-
-    Example:
-        >>> from PIL import Image
-        >>> file = io.BytesIO()
-        >>> Image.new("RGB", (40, 30), (200, 0, 0)).save(file, "PNG")
-        >>> decode_crop(file.getvalue(), lambda w, h: Crop(0, 0, w, h), 2)[0, 0]
-        array([200,   0,   0], dtype=uint8)
-    """
+    """The part of an encoded image that `choose` names, `[size, size, 3]` uint8."""
+    # Whatever Pillow reads; grey, palette, CMYK and transparent images become RGB. EXIF
+    # orientation is ignored, as the usual ImageNet pipelines do.
     # Pillow takes a moment to import, which data in memory need not pay.
     from PIL import Image
 
@@ -59,16 +38,7 @@ def decode_crop(
 
 
 def resize_crop(pixels: np.ndarray, crop: Crop, size: int) -> np.ndarray:
-    """Like `decode_crop`, of an image that is decoded already.
-
-    Args:
-        pixels: `[H, W]`, `[H, W, 1]` or `[H, W, 3]` uint8.
-        crop: in pixels of the image.
-        size: side of the result in pixels.
-
-    Returns:
-        `[size, size, 3]` uint8.
-    """
+    """Like `decode_crop`, of pixels `[H, W]`, `[H, W, 1]` or `[H, W, 3]` uint8."""
     from PIL import Image
 
     if pixels.ndim == 3 and pixels.shape[-1] == 1:

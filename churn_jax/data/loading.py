@@ -124,18 +124,7 @@ def cut(
     validation: int | float | None,
     train_size: int | None,
 ) -> tuple[S, S]:
-    """Training and validation examples; both keep the order of the source.
-
-    Args:
-        name: for messages.
-        splits: with `train` and perhaps `validation`, of any kind that has a length
-            and `take`.
-        validation: as for `load`.
-        train_size: as for `load`.
-
-    Raises:
-        DataError: there are not that many training examples.
-    """
+    """Training and validation examples, in the order of the source."""
     train = splits["train"]
     own = splits.get("validation") if validation is None else None
     held = 0 if own is not None else _held_count(name, len(train), validation)

@@ -24,26 +24,9 @@ _LAYOUTS = (
 def read_npz(
     path: str | pathlib.Path, text: TextOptions = TextOptions()
 ) -> tuple[dict[str, Split], int | None]:
-    """Splits of a file and its `num_classes` entry, if it has one.
-
-    Three layouts, singular or plural keys: `{train,test}_{image,label}` with optional
-    `{train,test}_id` and `validation_*`; or one pool `images`, `labels` with optional
-    `ids` and `split` (a string `train`, `validation` or `test` per example). A pool
-    without `split` gives the last fifth of the fixed permutation, rounded, to the test.
-    Or token ids of texts, see `churn_jax.data.text.token_splits`.
-
-    Args:
-        path: the file.
-        text: length and vocabulary of texts.
-
-    Returns:
-        The splits by name, `train` and `test` at least, and the number of classes or
-        None.
-
-    Raises:
-        DataError: the file is missing, is no intact `.npz`, holds pickled objects or
-            other keys, or its arrays do not fit together.
-    """
+    """The splits of a file and its `num_classes`, if it has one."""
+    # Layouts: {train,test}_{image,label} with optional ids and validation; one pool
+    # (without `split` the last fifth of the fixed order is the test); or token ids.
     path = pathlib.Path(path)
     if not path.is_file():
         raise DataError(f"there is no file {path}")

@@ -53,11 +53,7 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Images in an array, such as a memory-mapped file: nothing is drawn.
-
-    Attributes:
-        images: `[N, H, W, C]` uint8 or float32.
-    """
+    """Images `[N, H, W, C]` in an array, such as a memory map: nothing is drawn."""
 
     images: np.ndarray
 
@@ -84,17 +80,12 @@ class StoredImages:
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Files of any size, decoded, cropped and resized to RGB.
+    """Files of any size, decoded, cropped and resized to RGB."""
 
-    With a key: `random_crop`, mirrored or not. Without: `centre_crop`.
+    # With a key: `random_crop`. Without: `centre_crop`.
 
-    Attributes:
-        records: `records[row]["image"]` is the bytes of a file, or uint8 pixels.
-        size: side of the images in pixels.
-    """
-
-    records: Any
-    size: int
+    records: Any  # records[row]["image"] is the bytes of a file, or uint8 pixels
+    size: int  # side of the images in pixels
 
     @property
     def shape(self) -> tuple[int, ...]:

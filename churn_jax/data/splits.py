@@ -149,10 +149,8 @@ def channel_statistics(images: np.ndarray) -> ChannelStatistics:
 
 
 def _byte_moments(images: np.ndarray):
-    """`(1, mean)` and `(2, variance)` of uint8 channels, by histogram.
-
-    Ten times faster than float arithmetic, and without a float copy of the images.
-    """
+    """`(1, mean)` and `(2, variance)` of uint8 channels, by histogram."""
+    # Ten times faster than float arithmetic, and without a float copy of the images.
     pixels = images.reshape(-1, images.shape[-1])
     counts = np.zeros((pixels.shape[-1], 256), np.int64)
     for start in range(0, len(pixels), 2**20):
@@ -165,40 +163,21 @@ def _byte_moments(images: np.ndarray):
 
 
 def fixed_order(count: int) -> np.ndarray:
-    """The one permutation of `range(count)` that decides every split.
-
-    Sorted raw PCG64 words: NumPy keeps those the same between versions, which it does
-    not promise for `Generator.permutation`.
-
-    Example:
-        >>> fixed_order(5)
-        array([3, 2, 1, 0, 4])
-    """
+    """The one permutation of `range(count)` that decides every split."""
+    # Sorted raw PCG64 words: NumPy keeps those the same between versions, which it does
+    # not promise for `Generator.permutation`.
     return np.argsort(np.random.PCG64(0).random_raw(count), kind="stable")
 
 
 def hold_out(count: int, held: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions to keep, in `fixed_order`, and the positions of its last `held`.
-
-    The kept ones stay in `fixed_order`, so that their first n are the training set of
-    size n, inside every larger one; the held ones are sorted.
-    """
+    """Positions to keep, in `fixed_order`, and the positions of its last `held`."""
+    # The first n kept ones are the training set of size n, inside every larger one.
     order = fixed_order(count)
     return order[: count - held], np.sort(order[count - held :])
 
 
 def check_split(where: str, images, labels, ids) -> Split:
-    """A `Split` of the documented dtypes from raw arrays.
-
-    Args:
-        where: names the split in messages.
-        images: `[N, H, W, C]` or `[N, D]`.
-        labels: `[N]` integers.
-        ids: `[N]` strings, bytes or integers, or None for `<where>/<index>`.
-
-    Raises:
-        DataError: any of them cannot be used as such.
-    """
+    """A `Split` of the documented dtypes from raw arrays; `where` is for messages."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim not in (2, 4):
         hint = "; add a channel axis with images[..., None]" if images.ndim == 3 else ""
@@ -221,11 +200,7 @@ def check_split(where: str, images, labels, ids) -> Split:
 
 
 def check_layout(where: str, images: np.ndarray) -> None:
-    """Refuses images that have their channels before the rows.
-
-    Raises:
-        DataError: `images` are `[N, C, H, W]`.
-    """
+    """Refuses images that have their channels before the rows."""
     if images.ndim != 4:
         return
     _, first, rows, last = images.shape
@@ -240,11 +215,7 @@ def check_layout(where: str, images: np.ndarray) -> None:
 
 
 def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
-    """`labels [N]` as int32.
-
-    Raises:
-        DataError: there are none, or they are not integers from 0 on.
-    """
+    """`labels [N]` as int32, refused unless they are integers from 0 on."""
     if not len(labels):
         raise DataError(f"{where}: the split is empty")
     if not np.issubdtype(labels.dtype, np.integer):
@@ -284,11 +255,7 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
 
 
 def check_ids(where: str, ids, count: int) -> np.ndarray:
-    """Unique ids `[count]`, str or int64; `<where>/<index>` if they are None.
-
-    Raises:
-        DataError: they are of another number or kind, or repeat.
-    """
+    """Unique ids `[count]`, str or int64; `<where>/<index>` if they are None."""
     if ids is None:
         return np.array([f"{where}/{i}" for i in range(count)])
     ids = np.asarray(ids)
@@ -315,12 +282,7 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
 
 
 def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> int:
-    """`num_classes`, or the largest training label plus one if it is None.
-
-    Raises:
-        DataError: labels lie outside the classes, count from 1, or are too large to
-            number classes; or there are fewer than two classes.
-    """
+    """`num_classes`, or the largest training label plus one if it is None."""
     declared = num_classes is not None
     labels = {name: split.labels for name, split in splits.items() if len(split)}
     largest = {name: int(values.max()) for name, values in labels.items()}
@@ -357,11 +319,7 @@ def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> in
 
 
 def check_same_kind(splits: dict[str, Split]) -> None:
-    """All splits hold examples of one shape and dtype.
-
-    Raises:
-        DataError: two splits differ.
-    """
+    """Refuses splits whose examples differ in shape or dtype."""
     (first, x), *rest = splits.items()
     for name, y in rest:
         for what, a, b in (

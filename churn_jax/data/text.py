@@ -57,21 +57,7 @@ class TextOptions:
 
 
 def pad_tokens(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:
-    """Texts of various lengths as one array.
-
-    Args:
-        tokens: all texts joined; text i is `tokens[offsets[i]:offsets[i + 1]]`.
-        offsets: `[N + 1]`, not decreasing.
-        length: L; what a text has beyond is cut off.
-
-    Returns:
-        `[N, L]` int32, filled up with `PADDING`.
-
-    Example:
-        >>> pad_tokens(np.array([5, 6, 7, 8]), np.array([0, 1, 4]), 2)
-        array([[5, 0],
-               [6, 7]], dtype=int32)
-    """
+    """Texts `tokens[offsets[i]:offsets[i + 1]]` as `[N, L]` int32, cut or padded."""
     starts = np.asarray(offsets[:-1], np.int64)
     kept = np.minimum(np.asarray(offsets[1:], np.int64) - starts, length)
     padded = np.full((len(starts), length), PADDING, np.int32)
@@ -84,17 +70,7 @@ def pad_tokens(tokens: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarr
 
 
 def text_split(where: str, tokens: np.ndarray, labels, ids) -> Split:
-    """A `Split` of padded texts.
-
-    Args:
-        where: names the split in messages.
-        tokens: `[N, L]` int32.
-        labels: `[N]` integers.
-        ids: `[N]` of the examples, or None for `<where>/<index>`.
-
-    Raises:
-        DataError: labels or ids cannot be used, or a text is empty.
-    """
+    """A `Split` of padded texts `[N, L]`; `where` is for messages."""
     labels = np.asarray(labels)
     if labels.shape != tokens.shape[:1]:
         raise DataError(
@@ -114,19 +90,9 @@ def text_split(where: str, tokens: np.ndarray, labels, ids) -> Split:
 def token_splits(
     arrays: Mapping[str, np.ndarray], options: TextOptions
 ) -> dict[str, Split]:
-    """The splits of a file that holds token ids.
-
-    `{train,test}_tokens` are all texts joined, with `{train,test}_offsets [N + 1]`, or
-    are `[N, L']` and padded with 0; `{train,test}_label`, optional `{train,test}_id`
-    and `validation_*`.
-
-    Args:
-        arrays: of the file.
-        options: length and size of the vocabulary.
-
-    Raises:
-        DataError: an array is missing or cannot be used.
-    """
+    """The splits of a file that holds token ids."""
+    # {train,test}_tokens are all texts joined, with offsets [N + 1], or [N, L'] padded
+    # with 0; {train,test}_label, optional ids and validation.
     if options.vocabulary is not None:
         raise DataError(
             f"texts that are token ids already need no vocabulary; got "

@@ -26,18 +26,9 @@ def is_text_folder(name: str | pathlib.Path) -> bool:
 def read_text_folder(
     folder: str | pathlib.Path, options: TextOptions
 ) -> dict[str, Split]:
-    """The splits of a folder with `train.csv` and `test.csv`, as AG News has them.
-
-    A line is a class, counted from 1, and one or more columns of text. Backslashes,
-    which stand for line breaks in AG News, become spaces.
-
-    Args:
-        folder: of the files.
-        options: length and vocabulary.
-
-    Raises:
-        DataError: a file is missing or damaged, or there is no vocabulary.
-    """
+    """The splits of a folder with `train.csv` and `test.csv`, as AG News has."""
+    # A line is a class, counted from 1, and columns of text. Backslashes, which stand
+    # for line breaks in AG News, become spaces.
     splits = {}
     for split in ("train", "test"):
         path = pathlib.Path(folder) / f"{split}.csv"
@@ -74,17 +65,7 @@ def read_text_records(
     label: str,
     options: TextOptions,
 ) -> dict[str, Split]:
-    """The splits of a prepared TFDS set of texts.
-
-    Args:
-        sources: our name of a split to TFDS's and its random-access source.
-        fields: the features that are joined to a text.
-        label: the feature of the class.
-        options: length and vocabulary.
-
-    Raises:
-        DataError: there is no vocabulary, or a split cannot be used.
-    """
+    """The splits of a prepared TFDS set of texts, its `fields` joined."""
     splits = {}
     for ours, (theirs, source) in sources.items():
         texts, labels = [], []

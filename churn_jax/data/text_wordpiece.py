@@ -16,22 +16,9 @@ _CHUNK = 4096  # texts at once; the library keeps kilobytes of each
 
 
 def encode_texts(texts: Sequence[str], options: TextOptions) -> np.ndarray:
-    """Token ids of texts, `[CLS] ... [SEP]`, cut and padded to one length.
-
-    Texts are lower-cased and lose their accents, unless a `tokenizer_config.json`
-    beside the vocabulary says `"do_lower_case": false`.
-
-    Args:
-        texts: N of them.
-        options: the vocabulary and the length.
-
-    Returns:
-        `[N, L]` int32; 0 is padding.
-
-    Raises:
-        DataError: there is no usable vocabulary, L has no room for a word, or the
-            library that cuts words is not installed.
-    """
+    """Token ids `[N, L]` int32 of texts, `[CLS] ... [SEP]`, cut and padded with 0."""
+    # Texts are lower-cased and lose their accents, unless a `tokenizer_config.json`
+    # next to the vocabulary says `"do_lower_case": false`.
     if options.vocabulary is None:
         raise DataError(
             "texts need a vocabulary of WordPieces: the vocab.txt of a local BERT "

@@ -47,11 +47,10 @@ _CHUNK = 1024
 
 
 class ChurnDigits(tfds.core.GeneratorBasedBuilder):
-    """The embedded digits as a TFDS builder, `churn_digits`.
+    """The embedded digits as a TFDS builder, `churn_digits`."""
 
-    Its image feature is a tensor, not an encoded image, so it is prepared and read
-    without TensorFlow. Pixels, splits and ids are those of `load_digits`.
-    """
+    # Its image feature is a tensor, not an encoded image, so it is prepared and read
+    # without TensorFlow.
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "Pixels times 16, clipped to 255; 900 train, 897 test."}  # noqa: RUF012
@@ -92,16 +91,7 @@ class ChurnDigits(tfds.core.GeneratorBasedBuilder):
 
 
 def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
-    """The TFDS builder of `name`, without touching the network.
-
-    Args:
-        name: as TFDS has it, `name[/config][:version]`.
-        data_dir: where sets are prepared; None for the TFDS default.
-
-    Raises:
-        DataError: TFDS has no such name or configuration, or the builder needs
-            something that is not installed.
-    """
+    """The TFDS builder of `name[/config][:version]`, without using the network."""
     try:
         return tfds.builder(
             name, data_dir=None if data_dir is None else str(data_dir), try_gcs=False
@@ -125,13 +115,10 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
 
 
 class TfdsRecords:
-    """Random access to one prepared split: `{"image", "label", "id"}` per index.
+    """Random access to one prepared split: `{"image", "label", "id"}` per index."""
 
-    The image is an array, or the bytes of its file where it is left encoded.
-
-    The id is the set's own (`id`, else `file_name`), or `<split>/<index>` with the
-    index in the prepared files, whose order TFDS fixes per version of the set.
-    """
+    # Without an id of the set's own it is `<split>/<index>` in the prepared files,
+    # whose order TFDS fixes per version of the set.
 
     def __init__(self, source, split: str, image: str, label: str, identity):
         self._source, self._split = source, split
@@ -168,27 +155,12 @@ def open_records(
     data_dir: str | pathlib.Path | None = None,
     encoded: bool = False,
 ) -> TfdsRecords:
-    """Random access to a split of a prepared set, for `grain_batches` or by hand.
-
-    Args:
-        name: as TFDS has it.
-        split: a split of the set, such as `train`.
-        data_dir: where the set is prepared; None for the TFDS default.
-        encoded: leave images as the bytes of their files, where they are files.
-
-    Raises:
-        DataError: the set is unknown or not prepared as array_record, has no such
-            split, or has no image with an integer label.
-    """
+    """Random access to a split of a prepared set, for `grain_batches` or by hand."""
     return _open(prepared_builder(name, data_dir), name, split, encoded=encoded)
 
 
 def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
-    """The builder of a set that is prepared.
-
-    Raises:
-        DataError: the set is unknown or not prepared.
-    """
+    """The builder of a set, refused unless it is prepared."""
     builder = make_builder(name, data_dir)
     if not builder.is_prepared():
         where = "" if data_dir is None else f" --data-dir {data_dir}"
@@ -213,10 +185,7 @@ def _keys(builder) -> tuple[str, str]:
 
 
 def image_size(builder) -> tuple[int | None, ...] | None:
-    """The shape of a set's images, `None` where it varies, or None without images.
-
-    A feature that holds the bytes of files counts as an image of any size.
-    """
+    """The shape of a set's images, `None` where it varies, or None without images."""
     features, key = builder.info.features, _keys(builder)[0]
     if not hasattr(features, "keys") or key not in features:
         return None
@@ -233,10 +202,7 @@ def _holds_bytes(feature) -> bool:
 
 
 def text_fields(builder) -> tuple[str, ...]:
-    """The features that make up the text of a set of texts with class labels.
-
-    A title comes first. Empty for sets of anything else.
-    """
+    """The features that make up a text, the title first; empty for other sets."""
     features, (key, label) = builder.info.features, _keys(builder)
     if not hasattr(features, "keys") or not {key, label} <= set(features.keys()):
         return ()
@@ -247,11 +213,8 @@ def text_fields(builder) -> tuple[str, ...]:
 
 
 def split_names(builder, name: str) -> dict[str, str]:
-    """Our `train`, `test` and perhaps `validation` to the names of a set's splits.
-
-    Where a set has no `test`, or one without labels, its `validation` is the test, as
-    is usual for it.
-    """
+    """Our `train`, `test` and perhaps `validation` to the names of a set's splits."""
+    # Without a test split, or with an unlabelled one, the validation split is the test.
     available = set(builder.info.splits)
     unlabelled = name.split("/")[0].startswith(("imagenet2012", "i_naturalist"))
     if "test" not in available or unlabelled:
@@ -312,22 +275,7 @@ def read_tfds(
     data_dir: str | pathlib.Path | None = None,
     text: TextOptions = TextOptions(),
 ) -> tuple[dict[str, Split], int]:
-    """The splits of a prepared set in memory, and its number of classes.
-
-    `train` and `test` are the set's own, but see `split_names`.
-
-    Args:
-        name: as TFDS has it.
-        data_dir: where the set is prepared; None for the TFDS default.
-        text: of texts, their length and their vocabulary.
-
-    Returns:
-        `train`, `test` and, where the set has one more, `validation`; the class count.
-
-    Raises:
-        DataError: see `open_records`; or images differ in size, which does not fit one
-            array.
-    """
+    """The splits of a prepared set in memory, and its number of classes."""
     builder = prepared_builder(name, data_dir)
     if fields := text_fields(builder):
         return _read_texts(builder, name, fields, text), class_count(builder)

@@ -24,22 +24,16 @@ FOLDER = "tiny-imagenet-200"
 
 
 class ImageFile(NamedTuple):
-    """Where an image lies and what it shows.
-
-    Attributes:
-        path: of the file.
-        label: place of its class in `wnids.txt`.
-    """
+    """Where an image lies and what it shows."""
 
     path: pathlib.Path
-    label: int
+    label: int  # place of its class in wnids.txt
 
 
 class TinyImagenet(tfds.core.GeneratorBasedBuilder):
-    """TinyImageNet as a TFDS builder, `tiny_imagenet`, over a folder of the user's.
+    """TinyImageNet as a TFDS builder, `tiny_imagenet`, over a folder of the user's."""
 
-    Pixels are stored as a tensor, so it is prepared and read without TensorFlow.
-    """
+    # Pixels are stored as a tensor, so it is prepared and read without TensorFlow.
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "Train 450 and validation 50 a class; test = val."}  # noqa: RUF012
@@ -79,21 +73,8 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
 
 
 def tiny_imagenet_files(folder: pathlib.Path) -> dict[str, list[ImageFile]]:
-    """The files of every split, in a fixed order.
-
-    Labels are the places of the classes in `wnids.txt`. A class's training images are
-    in the order of the numbers in their names, `<wnid>_<number>.JPEG`.
-
-    Args:
-        folder: `tiny-imagenet-200`, or the folder that holds it.
-
-    Returns:
-        `train` and `validation`, by class, and `test`, by the number of the image.
-
-    Raises:
-        DataError: a folder or file is missing, a class is unknown, or classes differ
-            in their number of images, as after an archive that was cut off.
-    """
+    """The files of every split in a fixed order, labels as in `wnids.txt`."""
+    # A class's training images follow the numbers in their names.
     if not (folder / "wnids.txt").is_file():
         folder = folder / FOLDER
     wnids = _lines(folder / "wnids.txt")
@@ -171,11 +152,7 @@ def _numbered(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def read_image(path: pathlib.Path) -> np.ndarray:
-    """`[64, 64, 3]` uint8; the few grey images become RGB.
-
-    Raises:
-        DataError: the file is no whole image, or of another size.
-    """
+    """`[64, 64, 3]` uint8; the few grey images become RGB."""
     from PIL import Image
 
     try:

@@ -35,17 +35,7 @@ def _unit(x: np.ndarray) -> float:
 
 
 def read_at(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Images read between their pixels, by bilinear interpolation.
-
-    Args:
-        x: `[n, H, W, C]`.
-        rows: `[n, h, w]` or something that broadcasts to it, in pixels; 0 is the
-            middle of the first row.
-        columns: alike.
-
-    Returns:
-        `[n, h, w, C]`.
-    """
+    """`x [n, H, W, C]` at rows and columns `[n, h, w]`; 0 is the first one's middle."""
     height, width = x.shape[1:3]
     rows, columns = np.broadcast_arrays(
         np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
@@ -121,10 +111,8 @@ def zoom_blur(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
 
 
 def elastic_transform(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
-    """The image is stretched and squeezed by a smooth random field.
-
-    In each image and along each axis the field's root mean square is the reach.
-    """
+    """The image is stretched and squeezed by a smooth random field."""
+    # In each image and along each axis the field's root mean square is the reach.
     field = draws.normal(2, *x.shape[1:3])
     smoothness = ELASTIC_SMOOTHNESS * _unit(x)
     field = ndimage.gaussian_filter(field, (0, 0, smoothness, smoothness))

@@ -11,23 +11,14 @@ __all__ = ["Draws", "seed_of"]
 
 
 def seed_of(key: str) -> int:
-    """A seed of 128 bits that a text decides, the same on every machine.
-
-    Example:
-        >>> seed_of("fog/1/a") == seed_of("fog/1/a") != seed_of("fog/2/a")
-        True
-    """
+    """A seed of 128 bits that a text decides, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=16).digest())
 
 
 class Draws:
-    """One stream of random numbers for each of n images.
+    """One stream of random numbers per image, by its key."""
 
-    Raw PCG64 words, which NumPy keeps the same between versions.
-
-    Args:
-        keys: one text per image; equal texts give equal streams.
-    """
+    # Raw PCG64 words, which NumPy keeps the same between versions.
 
     def __init__(self, keys: Sequence[str]):
         self._streams = [np.random.PCG64(seed_of(key)) for key in keys]

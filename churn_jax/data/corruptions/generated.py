@@ -18,30 +18,18 @@ __all__ = ["Generated"]
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """Test images with a function that corrupts them.
+    """Test images with a function that corrupts them."""
 
-    Attributes:
-        test: the clean images.
-        name: of the function and its version, which files are kept by.
-        corrupt: `(images, ids, corruption, severity)` to images.
-        folder: where corrupted sets are kept; None to make them anew each time.
-    """
-
-    test: Split
-    name: str
-    corrupt: Callable[..., np.ndarray]
-    folder: pathlib.Path | None
+    test: Split  # the clean images
+    name: str  # of the function and its version, part of the files' names
+    corrupt: Callable[..., np.ndarray]  # (images, ids, corruption, severity) -> images
+    folder: pathlib.Path | None  # keeps what was made; None makes it anew each time
 
     @classmethod
     def by(
         cls, source: str, test: Split, cache_dir: str | pathlib.Path | None
     ) -> "Generated":
-        """By the `library`, or by our `own` corruptions.
-
-        Raises:
-            DataError: the images are not uint8 `[N, H, W, C]` with one or three
-                channels, or the library is not installed.
-        """
+        """Corrupts `test` with the `library`, or with our `own` corruptions."""
         images = test.images
         if images.ndim != 4 or images.shape[-1] not in (1, 3):
             raise DataError(
@@ -88,11 +76,7 @@ class Generated:
 
 
 def _keep(path: pathlib.Path, images: np.ndarray) -> None:
-    """Writes the file whole or not at all.
-
-    Raises:
-        DataError: it cannot be written.
-    """
+    """Writes the file whole or not at all."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

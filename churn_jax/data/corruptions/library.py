@@ -23,11 +23,7 @@ _SEEDED = ("glass_blur", "impulse_noise")
 
 
 def library_version() -> str:
-    """Which version of the library is installed.
-
-    Raises:
-        DataError: none is.
-    """
+    """Which version of the library is installed."""
     try:
         return importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
@@ -40,21 +36,8 @@ def library_version() -> str:
 def library_corrupt(
     images: np.ndarray, ids: Sequence, corruption: str, severity: int
 ) -> np.ndarray:
-    """Like `corrupt_images`, by the library; one image after the other.
-
-    Args:
-        images: `[N, H, W, C]` uint8 with one or three channels and sides of at least
-            32 pixels. A grey image is corrupted as colour and averaged over channels.
-        ids: `[N]`; the draws are a function of corruption, severity and id alone.
-        corruption: a name of the library.
-        severity: 1 to 5.
-
-    Returns:
-        `[N, H, W, C]` uint8.
-
-    Raises:
-        DataError: the library is not installed, or the images are too small.
-    """
+    """Like `corrupt_images`, by the library; one image after the other."""
+    # A grey image is corrupted as colour and averaged over channels.
     library_version()
     if min(images.shape[1:3]) < SMALLEST_SIDE:
         raise DataError(

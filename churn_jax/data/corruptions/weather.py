@@ -18,10 +18,7 @@ _FLAKE_LIGHT = 0.9
 
 
 def _clouds(draws: Draws, height: int, width: int) -> np.ndarray:
-    """`[n, H, W]` in 0 .. 1: smooth random fields added up, finer ones weaker.
-
-    Each image's darkest point is 0 and its brightest is 1.
-    """
+    """`[n, H, W]`, 0 to 1 in each image: random fields added up, finer ones weaker."""
     rows = np.linspace(0, 1, height)[None, :, None]
     columns = np.linspace(0, 1, width)[None, None, :]
     total, cells = 0.0, 1

@@ -25,19 +25,12 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Chunk(NamedTuple):
-    """Some successive examples.
+    """Some successive examples."""
 
-    Attributes:
-        ids: `[N, F]` int32, rows within each field's own table.
-        numeric: `[N, D]` float32.
-        labels: `[N]` int32, 0 or 1.
-        keys: `[N]` int64, the examples' ids.
-    """
-
-    ids: np.ndarray
-    numeric: np.ndarray
-    labels: np.ndarray
-    keys: np.ndarray
+    ids: np.ndarray  # [N, F] int32, rows within each field's own table
+    numeric: np.ndarray  # [N, D] float32
+    labels: np.ndarray  # [N] int32, 0 or 1
+    keys: np.ndarray  # [N] int64, the examples' ids
 
     def take(self, rows) -> "Chunk":
         """Some of the examples: a mask `[N]`, or a slice."""
@@ -45,18 +38,8 @@ class Chunk(NamedTuple):
 
 
 def words_of(block: Block, column: str) -> tuple[list[str | None], np.ndarray]:
-    """The different words of a column, and where each row's word is among them.
-
-    Args:
-        block: N rows.
-        column: of any plain type; 1, 1.0 and "1" are the same word.
-
-    Returns:
-        Words, the last of which is None for a missing value; `[N]` places.
-
-    Raises:
-        DataError: the column holds lists, structures or bytes that are no UTF-8.
-    """
+    """A column's different words, None for a missing one last, and each row's place."""
+    # 1, 1.0 and "1" are the same word.
     array = block.columns[column]
     kind = array.type
     try:
@@ -117,11 +100,7 @@ def _refuse(block: Block, field: Numeric, values, wrong, why: str) -> None:
 
 
 def numbers_of(block: Block, column: str, missing: tuple[str, ...]) -> np.ndarray:
-    """A column as float64 `[N]`, NaN where it is missing.
-
-    Raises:
-        DataError: a word of it is not a number.
-    """
+    """A column as float64 `[N]`, NaN where it is missing."""
     array = block.columns[column]
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
@@ -197,11 +176,7 @@ class Labels:
         return labels
 
     def check(self, where: str) -> None:
-        """To be called at the end of the stream.
-
-        Raises:
-            DataError: no label was positive.
-        """
+        """Raises a `DataError` if, at the end of the stream, no label was positive."""
         if not self.any_positive:
             raise DataError(
                 f"{where}: no row has a positive label: column {self._schema.label!r} "
@@ -272,10 +247,7 @@ def _as_numbers(texts: pa.Array) -> pa.Array:
 
 
 class HoldOut:
-    """Which rows are held out: a share of the groups, or of the rows without one.
-
-    A row without a value of its group is a group of its own.
-    """
+    """Which rows are held out: a share of the groups, or of rows without a group."""
 
     def __init__(self, schema: TableSchema, share: float):
         if not 0 <= share < 1:
@@ -285,12 +257,7 @@ class HoldOut:
         self._known: dict[str, int] = {}
 
     def mask(self, block: Block, keys: np.ndarray) -> np.ndarray:
-        """Bool `[N]`.
-
-        Args:
-            block: has the group's column if there is one.
-            keys: `[N]` numbers of the rows in the stream.
-        """
+        """Bool `[N]`, for a block whose rows have the numbers `keys [N]`."""
         if not self.share:
             return np.zeros(len(keys), bool)
         hashes = mix(keys)

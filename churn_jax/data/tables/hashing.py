@@ -16,31 +16,14 @@ _CACHED = 2**15  # words per field: some 4 MB
 
 
 def stable_hash(field: str, word: str) -> int:
-    """64 bits of BLAKE2b of a field's name and a word.
-
-    The field's name is hashed too, so that two fields do not collide alike.
-
-    Example:
-        >>> stable_hash("site", "a") % 1000, stable_hash("page", "a") % 1000
-        (479, 884)
-    """
+    """64 bits of BLAKE2b of a field's name and a word."""
+    # With the field's name, so that two fields do not collide alike.
     text = f"{field}\0{word}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
-    """Integers to 64 random-looking bits each, one to one (SplitMix64's finalizer).
-
-    Args:
-        numbers: `[N]` integers.
-
-    Returns:
-        `[N]` uint64.
-
-    Example:
-        >>> len(np.unique(mix(np.arange(1000))))
-        1000
-    """
+    """`[N]` integers to random-looking uint64, one to one (SplitMix64's finalizer)."""
     z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -53,16 +36,10 @@ def share_of(hashes: np.ndarray, share: float) -> np.ndarray:
 
 
 class WordRows:
-    """Rows of the table of one categorical field, of words as they come.
+    """Rows of one categorical field's table, of words as they come."""
 
-    Hashes of the words seen last are kept, at most 32,768, so that memory does not grow
-    with the stream.
-
-    Example:
-        >>> words = WordRows(Categorical("colour", vocabulary=("red",)), missing=("?",))
-        >>> words.rows(["red", "blue", "?"]).tolist()
-        [1, 0, 0]
-    """
+    # Only the hashes of the words seen last are kept, so memory does not grow with the
+    # stream.
 
     def __init__(self, field: Categorical, missing: Sequence[str]):
         self._field, self._missing = field, frozenset(missing)
@@ -70,14 +47,7 @@ class WordRows:
         self._vocabulary = {w: i + 1 for i, w in enumerate(field.vocabulary)}
 
     def rows(self, words: Sequence[str | None]) -> np.ndarray:
-        """The row of every word; a missing word has one of its own, or row 0.
-
-        Args:
-            words: N words, best each once.
-
-        Returns:
-            `[N]` int32.
-        """
+        """`[N]` int32, the row of every word; a missing word has its own, or row 0."""
         known = self._known
         found = [known.get(word, -1) for word in words]
         for i, row in enumerate(found):

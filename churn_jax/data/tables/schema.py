@@ -242,11 +242,7 @@ def packaged_schemas() -> list[str]:
 
 
 def from_table(table: dict[str, Any]) -> TableSchema:
-    """A schema from plain values, checked.
-
-    Raises:
-        DataError: a key is unknown or lacking, or a value is of another kind.
-    """
+    """A schema from plain values, checked."""
     _check_keys("the schema", TableSchema, table)
     values: dict[str, Any] = dict(table)
     for key, kind in (("categorical", Categorical), ("numeric", Numeric)):
@@ -296,11 +292,7 @@ def _value(key: str, kind: type, value: Any) -> Any:
 
 
 def check_columns(schema: TableSchema, available, where: str) -> None:
-    """All columns that the schema needs are there.
-
-    Raises:
-        DataError: one is not.
-    """
+    """Refuses a table that lacks a column of the schema."""
     for column in schema.needed:
         if column not in available:
             close = difflib.get_close_matches(column, list(available), n=1)

@@ -33,17 +33,10 @@ _WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 class Block(NamedTuple):
-    """Some successive rows.
+    """Some successive rows."""
 
-    Attributes:
-        where: the file, for messages.
-        row: number of the first row in its file, as an editor counts a CSV file's:
-            from 1, the header included.
-        columns: Arrow arrays of one length by name.
-    """
-
-    where: str
-    row: int
+    where: str  # the file, for messages
+    row: int  # of the first row, as an editor counts: from 1, the header included
     columns: dict[str, pa.Array]
 
     def __len__(self) -> int:
@@ -236,12 +229,10 @@ class ParquetFile:
 
 @dataclass(frozen=True, eq=False)
 class TfdsSplit:
-    """A split of a TFDS set that is prepared as array_record, without TensorFlow.
+    """A split of a TFDS set that is prepared as array_record, without TensorFlow."""
 
-    Records come in the order of the prepared files, which is the generated one only
-    for sets that disable shuffling; a schema's time column finds out. Class labels
-    count by their names.
-    """
+    # Records come in the order of the prepared files, which is the generated one only
+    # for sets that disable shuffling; a schema's time column finds out.
 
     where: str
     split: str
@@ -297,10 +288,8 @@ def _tfds_column(feature: Any, values: list) -> pa.Array:
 
 
 def file_fingerprint(path: pathlib.Path) -> str:
-    """sha256 over a file's length and its first and last MiB.
-
-    Reading all of a stream of many gigabytes would take as long as using it.
-    """
+    """sha256 over a file's length and its first and last MiB."""
+    # Reading all of a stream of many gigabytes would take as long as using it.
     length = path.stat().st_size
     digest = hashlib.sha256(str(length).encode())
     with path.open("rb") as file:
@@ -315,20 +304,7 @@ def find_sources(
     schema: TableSchema,
     data_dir: str | pathlib.Path | None = None,
 ) -> list[Source]:
-    """What to read, one after the other.
-
-    Args:
-        source: a file, a folder of files, whose names sort as time does, or
-            `tfds:NAME/SPLIT`.
-        schema: of every file.
-        data_dir: where TFDS sets are prepared.
-
-    Returns:
-        At least one source.
-
-    Raises:
-        DataError: there is nothing there that can be read.
-    """
+    """The files or TFDS split to read, one after the other; at least one."""
     if str(source).startswith("tfds:"):
         return [_tfds(str(source), schema, data_dir)]
     path = pathlib.Path(source)
