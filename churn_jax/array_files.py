@@ -26,17 +26,7 @@ class ArrayFileError(ValueError):
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array of a `.npy` file, read only when it is used.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A memory-mapped array; of bfloat16 where another library saved that.
-
-    Raises:
-        ArrayFileError: it is no such file, is truncated or holds pickled objects.
-    """
+    """The memory-mapped array of a `.npy` file; bfloat16 where that was saved."""
     with open(path, "rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise ArrayFileError("it is no NumPy .npy file")
@@ -49,29 +39,11 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 class NpzArrays(Mapping[str, np.ndarray]):
-    """The arrays of a `.npz` file by name; each is read when it is looked up.
+    """The arrays of a `.npz` file by name; each is read when it is looked up."""
 
-    An array that is looked up may take half of the free memory at most, so that a small
-    file cannot claim all of it.
-
-    Args:
-        path: the file.
-        mapped: whether large arrays that are not compressed are mapped into memory,
-            which takes none; they are read-only then.
-
-    Raises:
-        ArrayFileError: it is no such file, or is truncated. Looking up an array raises
-            it where that is damaged, too large, or holds pickled objects.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "a.npz"
-        ...     np.savez(path, ids=np.arange(3), unused=np.zeros(9))
-        ...     arrays = NpzArrays(path)
-        ...     list(arrays), arrays["ids"]
-        (['ids', 'unused'], array([0, 1, 2]))
-    """
+    # An array may take half of the free memory at most, so that a small file cannot
+    # claim all of it. With `mapped`, large ones that are not compressed are
+    # memory-mapped.
 
     def __init__(self, path: Path, mapped: bool = False):
         self._path, self._mapped = path, mapped
@@ -136,12 +108,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
 
 
 def as_real(array: np.ndarray) -> np.ndarray:
-    r"""Two bytes without a type are bfloat16, the way `numpy.save` writes that.
-
-    Example:
-        >>> as_real(np.array([b"\x80\x3f"], "V2")).astype(np.float32)
-        array([1.], dtype=float32)
-    """
+    """Two bytes without a type are bfloat16, the way `numpy.save` writes that."""
     if array.dtype.kind != "V" or array.dtype.itemsize != 2 or array.dtype.names:
         return array
     import ml_dtypes

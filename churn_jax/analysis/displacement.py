@@ -113,11 +113,9 @@ def displacement_distribution(
 def mean_and_root(
     a: ArrayLike, b: ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean `[..., C]` and a root `[..., R, C]` of the covariance, `root^T root`.
-
-    With a thousand classes and a hundred networks the root is a tenth of the
-    covariance, and its singular values are those that are not zero.
-    """
+    """Mean `[..., C]` and a root `[..., R, C]` of the covariance, `root^T root`."""
+    # With a thousand classes and a hundred networks the root is a tenth of the
+    # covariance, and its singular values are those that are not zero.
     sides = [networks_of(a, "a")]
     if b is not None:
         sides = list(two_sides(a, b))
@@ -196,15 +194,7 @@ def drawn_norms(
     second_weights: NDArray[np.float64],
     order: float = 2,
 ) -> NDArray[np.float64]:
-    """`[N, draws]` norms of ensembles whose members are given by weights.
-
-    Args:
-        first: `[R1, ..., C]`, N images.
-        second: `[R2, ..., C]`.
-        first_weights: `[draws, R1]`.
-        second_weights: `[draws, R2]`.
-        order: p.
-    """
+    """`[N, draws]` norms of ensembles whose members are given by weights."""
     classes, draws = first.shape[-1], len(first_weights)
     # Both sides are one product: [N, C, R1 + R2] @ [R1 + R2, draws].
     networks = np.concatenate([first, -second])

@@ -17,11 +17,7 @@ _BLOCK = 2**23  # numbers that are averaged at a time
 
 
 def generator(key: jax.Array) -> np.random.Generator:
-    """NumPy's generator of a typed JAX key.
-
-    Raises:
-        TypeError: not one key of `jax.random.key`.
-    """
+    """NumPy's generator of a typed JAX key."""
     typed = hasattr(key, "dtype") and jax.dtypes.issubdtype(
         key.dtype, jax.dtypes.prng_key
     )
@@ -31,12 +27,7 @@ def generator(key: jax.Array) -> np.random.Generator:
 
 
 def networks_of(outputs: ArrayLike, name: str) -> NDArray[np.float64]:
-    """`[R, ..., C]` as float64.
-
-    Raises:
-        ValueError: no axis of networks and of classes, or none of either.
-        TypeError: not real numbers.
-    """
+    """`[R, ..., C]` as float64, refused if there is no network or class."""
     outputs = np.asarray(outputs)
     if outputs.dtype.kind not in "fiu" and outputs.dtype.name != "bfloat16":
         raise TypeError(f"{name} must be real numbers; got {outputs.dtype}")
@@ -48,16 +39,7 @@ def networks_of(outputs: ArrayLike, name: str) -> NDArray[np.float64]:
 def two_sides(
     a: ArrayLike, b: ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Networks that old ensembles and networks that new ensembles are drawn from.
-
-    Args:
-        a: `[R1, ..., C]`.
-        b: `[R2, ..., C]`; None splits `a` into halves that share no network.
-
-    Raises:
-        ValueError: the shapes differ in more than the networks, or there is one network
-            to split.
-    """
+    """The networks of old and of new ensembles; halves of `a` if `b` is None."""
     first = networks_of(a, "a")
     if b is None:
         if len(first) < 2:
@@ -76,11 +58,7 @@ def two_sides(
 def drawn_weights(
     networks: int, size: int, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """`[draws, networks]`: each row `1 / size` at members drawn without replacement.
-
-    Raises:
-        ValueError: there are fewer networks than members, or nothing is drawn.
-    """
+    """`[draws, networks]`: each row `1 / size` at members drawn without replacement."""
     if draws < 1:
         raise ValueError(f"draws must be at least 1; got {draws}")
     if not 1 <= size <= networks:

@@ -107,11 +107,8 @@ def simulate_displacement_norms(
 
 
 def _simulated(spread, along, mean, size: int, normals) -> NDArray[np.float64]:
-    """`[N, draws]` norms from `[..., K]` along the axes that vary.
-
-    `normals` are `[K, draws]`; `mean [..., C]` may have parts outside those axes, which
-    all draws share.
-    """
+    """`[N, draws]` norms from `[..., K]` along the axes that vary."""
+    # `mean [..., C]` may have parts outside those axes, which all draws share.
     spread, along = (x.reshape(-1, x.shape[-1]) for x in (spread, along))
     mean = mean.reshape(len(spread), -1)
     fixed = np.maximum(np.sum(mean**2, axis=1) - np.sum(along**2, axis=1), 0.0)
@@ -281,11 +278,9 @@ def _compared(sides, weights, size: int, normals):
 
 
 def _normal_networks(networks, count: int, rng) -> NDArray[np.float64]:
-    """`[R, count * N, C]`: sets of normal networks with the moments of `networks`.
-
-    `mean + G (networks - mean) / sqrt(R - 1)` with independent standard normal G has
-    exactly their covariance, across images too, and needs no matrix as large as that.
-    """
+    """`[R, count * N, C]`: sets of normal networks with the moments of `networks`."""
+    # `mean + G (networks - mean) / sqrt(R - 1)` with independent standard normal G has
+    # exactly their covariance, across images too, and needs no matrix as large as that.
     runs, images, classes = networks.shape
     mean = networks.mean(axis=0)
     flat = (networks - mean).reshape(runs, -1) / np.sqrt(runs - 1)

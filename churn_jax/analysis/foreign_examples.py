@@ -162,11 +162,9 @@ def _checked(logits, name: str, axes: str, fewest: int) -> np.ndarray:
 
 
 def _entropy_and_doubt(logits: np.ndarray):
-    """Entropy, and 1 minus the top probability, each `[..., N]` float64.
-
-    The doubt is the sum of the other probabilities, which stays exact where the top
-    probability rounds to 1 and would tie.
-    """
+    """Entropy, and 1 minus the top probability, each `[..., N]` float64."""
+    # The doubt is the sum of the other probabilities, which stays exact where the top
+    # probability rounds to 1 and would tie.
     with np.errstate(invalid="ignore"):  # logits of a run that stopped
         log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
         p = np.exp(log_p)
@@ -193,10 +191,8 @@ def _histogram(entropies: np.ndarray, classes: int, bins: int) -> EntropyHistogr
 
 
 def _areas(score_in: np.ndarray, score_out: np.ndarray) -> NDArray[np.float64]:
-    """`[R]` areas; foreign examples are the positives.
-
-    `churn_jax.metrics.roc_auc` in float64, and without compiling for every size.
-    """
+    """`[R]` areas under the ROC curve; foreign examples are the positives."""
+    # As `churn_jax.metrics.roc_auc`, in float64 and without compiling for every size.
     areas = np.full(len(score_in), np.nan)
     for run, (own, foreign) in enumerate(zip(score_in, score_out, strict=True)):
         if np.isnan(own).any() or np.isnan(foreign).any():

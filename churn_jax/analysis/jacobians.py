@@ -28,11 +28,9 @@ __all__ = [
 def _by_chunks(
     function: Callable[[Array], Array], images: Array, chunk_size: int
 ) -> Array:
-    """`function` of all examples, `chunk_size` of them in memory at a time.
-
-    A loop outside of the compiled program: convolutions inside of a compiled loop are
-    many times slower on CPU.
-    """
+    """`function` of all examples, `chunk_size` of them in memory at a time."""
+    # A loop outside of the compiled program: convolutions inside of a compiled loop are
+    # many times slower on CPU.
     check_batch(images)
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1; got {chunk_size}")

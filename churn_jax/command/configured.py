@@ -36,17 +36,7 @@ SHORT_FORMS_HELP = (
 def written_out(
     argv: Sequence[str], short_forms: Mapping[str, str] = SHORT_FORMS
 ) -> list[str]:
-    """Short options written out, `--mesh replica=4,data=2` as one option per axis.
-
-    Args:
-        argv: the words after the preset.
-        short_forms: what they stand for.
-
-    Example:
-        >>> written_out(["--epochs=3", "--mesh", "replica=2", "--fresh"])
-        ['--train.epochs=3', '--train.mesh.replica', '2', '--train.mesh.member', '1', \
-'--train.mesh.data', '1', '--fresh']
-    """
+    """Short options written out, `--mesh replica=4,data=2` as an option per axis."""
     words: list[str] = []
     rest = iter(argv)
     for word in rest:
@@ -63,16 +53,7 @@ def written_out(
 
 
 def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]], Any]):
-    """`(StudyConfig, options)` of a preset, or of a recipe for the data that are named.
-
-    Args:
-        name: of a preset, or `own`.
-        words: the options.
-        read: `(study, words)`, the options with the study's settings as defaults.
-
-    Raises:
-        ValueError: no such preset, options that cannot be, or no data.
-    """
+    """`(StudyConfig, options)` of a preset, or of a recipe for the data in `words`."""
     if name != OWN:
         from churn_jax.studies import preset
 
@@ -102,18 +83,7 @@ def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]],
 
 
 def configured(config, options: Any):
-    """The preset with the options' data, network, training and coefficients.
-
-    Its title names what it is trained on where that is not the preset's.
-
-    Args:
-        config: the preset, a `churn_jax.studies.StudyConfig`.
-        options: has `data`, `model`, `train` and `set`, texts such as
-            `codistill_skl.beta=0.2`.
-
-    Raises:
-        ValueError: a text of `set` is not a coefficient and a finite number.
-    """
+    """The preset with the options' data, network, training and coefficients."""
     from churn_jax.studies.provenance import derived
 
     model = options.model
@@ -131,15 +101,7 @@ def configured(config, options: Any):
 
 
 def with_coefficients(config, assignments: Sequence[str]):
-    """The preset with the coefficients that `--set` names.
-
-    Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
-        assignments: texts such as `codistill_ce.beta=0.2`.
-
-    Raises:
-        ValueError: a text is not a coefficient and a finite number.
-    """
+    """The preset with the coefficients of `--set`, such as `codistill_ce.beta=0.2`."""
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         if not equals:

@@ -55,19 +55,7 @@ class Launch:
 
 
 def cluster_of(environment=None) -> str | None:
-    """Which cluster started this process together with others, or None.
-
-    Args:
-        environment: variables; default this process's.
-
-    Returns:
-        "SLURM", "Open MPI" or "Cloud TPU"; None where this process is alone.
-
-    Example:
-        >>> cluster_of({"OMPI_COMM_WORLD_SIZE": "4"})
-        'Open MPI'
-        >>> cluster_of({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"})  # outside srun
-    """
+    """Which cluster started this process with others: a name, or None if alone."""
     found = os.environ if environment is None else environment
     in_step = "SLURM_STEP_NODELIST" in found and "SLURM_PROCID" in found
     if in_step and _number(found, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") > 1:
@@ -107,11 +95,7 @@ def _several_tpu_hosts() -> bool:
 
 
 def connect(launch: Launch) -> int:
-    """Joins the others where there are any; returns this process's number.
-
-    Raises:
-        ValueError: a flag is missing, or the others did not start in time.
-    """
+    """Joins the others where there are any; returns this process's number."""
     import jax
 
     arguments = _arguments(launch, cluster_of)
@@ -186,11 +170,9 @@ def _why(error: Exception, launch: Launch) -> str:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Lets an error of one of several processes end it at once, with its sentence.
-
-    A process that left in the usual way would wait for the others, which wait for it.
-    The others notice a closed connection, or nothing for `Launch.lost_seconds`.
-    """
+    """Lets an error of one of several processes end it at once, with a sentence."""
+    # A process that left in the usual way would wait for the others, which wait for it.
+    # They notice a closed connection, or nothing for `Launch.lost_seconds`.
     import jax
 
     try:

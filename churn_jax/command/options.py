@@ -15,17 +15,7 @@ T = TypeVar("T")
 def read_options(
     cls: type[T], argv: Sequence[str], *, prog: str, description: str | None = None
 ) -> T:
-    """An instance of the dataclass `cls` from the command line; `-h` prints and exits.
-
-    Args:
-        cls: fields are options, their docstring the help.
-        argv: the words after the command.
-        prog: the command, for the help.
-        description: above the options; None takes the docstring's.
-
-    Raises:
-        ValueError: an option is unknown, lacks its value or has a wrong one.
-    """
+    """An instance of `cls`, whose fields are options; `-h` prints its docstring."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -39,10 +29,8 @@ def read_options(
 
 
 def _first_sentence(box: str) -> str:
-    """The text under the title of tyro's box, down to its next rule.
-
-    Borders are lines, or dashes and spaces where the terminal has no Unicode.
-    """
+    """The text under the title of tyro's box, down to its next rule."""
+    # Borders are lines, or dashes and spaces where the terminal has no Unicode.
     sections: list[list[str]] = [[]]
     for line in box.splitlines():
         text = line.strip(" │|╰╯")

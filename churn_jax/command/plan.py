@@ -105,11 +105,7 @@ def _stream_arguments(config: Any):
 
 
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
-    """`(study, options, whether a mesh is named)` from the command line.
-
-    Raises:
-        ValueError: there is no such preset, or an option cannot be.
-    """
+    """`(study, options, whether a mesh is named)` from the command line."""
     from churn_jax.studies import PRESETS, preset
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 

@@ -25,12 +25,7 @@ def set_aside(out: Path) -> None:
 
 
 def continuation(command: str) -> str:
-    """The same command, without the flag that would start again.
-
-    Example:
-        >>> continuation("churn-jax study digits --fresh --epochs 3")
-        'churn-jax study digits --epochs 3'
-    """
+    """The same command, without the flag that would start again."""
     return shlex.join(w for w in shlex.split(command) if w != "--fresh")
 
 

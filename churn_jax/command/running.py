@@ -24,17 +24,9 @@ def run_command(
     train: Callable[..., Any],
     show: Callable[..., Any],
 ) -> int:
-    """Trains into `options.out` and reports; returns the exit code.
-
-    Args:
-        options: has `out`, `fresh`, `minutes`, `quiet` and `launch`.
-        command: what was typed, recorded and repeated where it was stopped.
-        progress: `(silent, quiet) -> Display` that has `start`, too.
-        train: `(progress, **told)`, where `told` are `command`, `on_start`,
-            `on_progress`, `on_work`, `on_note` and `stop`; called after the processes
-            are connected, so it may import what needs them.
-        show: `(folder, seconds)`, writes and prints the report; process 0 alone.
-    """
+    """Trains into `options.out` and reports; returns the exit code."""
+    # `train(progress, **told)` is called after the processes are connected, so it may
+    # import what needs them; `show(folder, seconds)` by process 0 alone.
     process = connect(options.launch)
     with ending_at_once():
         return _run(process, options, command, progress, train, show)

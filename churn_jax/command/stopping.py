@@ -27,10 +27,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def end_at_a_signal() -> None:
-    """Lets either signal end the process from now on, with a sentence.
-
-    Without an exception: the import of an extension would turn it into another one.
-    """
+    """Lets either signal end the process from now on, with a sentence."""
+    # Without an exception: the import of an extension would turn it into another one.
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -43,27 +41,13 @@ def _end(number: int, frame) -> None:
 
 
 def check_minutes(minutes: float | None) -> None:
-    """Refuses a time limit that is not a positive number.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Refuses a time limit that is not a positive number."""
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
         raise ValueError(f"--minutes must be a positive number; got {minutes:g}")
 
 
 class Stopping:
-    """What was asked for while something is trained.
-
-    Attributes:
-        event: set by the first signal and when the time is over; training looks at it
-            and saves.
-        signals: numbers of the signals that came.
-        minutes: the time limit; None is none.
-        unsaved: whether stopping at once would lose work; always among several
-            processes, which must stop together.
-        say: shows a sentence to the user.
-    """
+    """What was asked for while something is trained."""
 
     def __init__(
         self,
@@ -73,9 +57,11 @@ class Stopping:
     ):
         """Nothing was asked for yet; `go_on` is the command that goes on."""
         check_minutes(minutes)
-        self.event = threading.Event()
+        self.event = threading.Event()  # training looks at it, and saves
         self.signals: list[int] = []
         self.minutes = minutes
+        # Whether stopping at once would lose work; always true of several processes,
+        # which must stop together.
         self.unsaved = False
         self.say: Callable[[str], None] = print
         self._go_on = go_on
@@ -84,21 +70,17 @@ class Stopping:
 
     @property
     def exit_code(self) -> int:
-        """128 plus the signal's number, as shells have it; 3 when the time was over.
-
-        Among several processes the first clock stops them all, so a limit and no signal
-        are enough.
-        """
+        """128 plus the signal's number, as shells have it; 3 if the time was over."""
+        # Among several processes the first clock stops them all, so a limit and no
+        # signal are enough.
         if self.minutes is not None and not self.signals:
             return NOT_FINISHED
         return 128 + (self.signals[0] if self.signals else signal.SIGINT)
 
     def begin(self) -> None:
-        """Training begins: the time, counted from the start, may end it from now on.
-
-        Not before, or a limit shorter than the loading would leave nothing done and the
-        same command would never finish.
-        """
+        """Training begins: the time, counted from the start, may end it from now on."""
+        # Not before, or a limit shorter than the loading would leave nothing done and
+        # the same command would never finish.
         if self.minutes is None or self._clock is not None:
             return
         left = 60 * self.minutes - (time.monotonic() - self._opened)
@@ -132,18 +114,7 @@ class Stopping:
 def stopping(
     minutes: float | None = None, *, go_on: str = "the same command"
 ) -> Iterator[Stopping]:
-    """Catches both signals while the body runs; earlier handlers come back after it.
-
-    Args:
-        minutes: ask to stop after so many, once `begin` was called; None does not.
-        go_on: the command that goes on.
-
-    Yields:
-        The `Stopping`.
-
-    Raises:
-        ValueError: `minutes` is not a positive number.
-    """
+    """Catches both signals while the body runs; earlier handlers come back after it."""
     asked = Stopping(minutes, go_on=go_on)
     # Python runs handlers in the main thread, which hears nothing while XLA compiles or
     # a device is waited for. The number of a signal comes through a pipe at once.

@@ -70,11 +70,7 @@ def _arguments(config):
 
 
 def read_stream(argv: Sequence[str]):
-    """`(StreamStudyConfig, options)` from the command line, defaults of the preset.
-
-    Raises:
-        ValueError: there is no such preset, or an option cannot be.
-    """
+    """`(StreamStudyConfig, options)` from the command line."""
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
     from churn_jax.studies.streams.presets import FORMS
 

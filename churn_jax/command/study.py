@@ -163,11 +163,7 @@ def _show(out: Path, seconds: float):
 
 
 def report(argv: Sequence[str]) -> int:
-    """Writes `table.md`, `table.csv` and `report.html` of a finished study again.
-
-    Returns:
-        The exit code: 2 where a trained row is missing because its file is damaged.
-    """
+    """Writes a finished study's report again; 2 if a row's file is damaged."""
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:

@@ -42,11 +42,9 @@ def _plan(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
 
 
 def _quietly(answer: Connection, path: str, *work: Any) -> None:
-    """Sends a plan, or why there is none; what libtpu prints goes to a file.
-
-    In the other process. The compiler hears no signal for minutes: Ctrl-C is left to
-    the process that waits, and when that one ends, this one does.
-    """
+    """In the new process: sends a plan, or why there is none; libtpu logs to `path`."""
+    # The compiler hears no signal for minutes: Ctrl-C is left to the process that
+    # waits, and when that one ends, this one does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

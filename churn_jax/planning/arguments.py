@@ -23,13 +23,7 @@ __all__ = ["abstract_arguments", "placed"]
 
 
 def placed(mesh: Mesh, spec: Any, tree: PyTree) -> PyTree:
-    """The shapes of a tree, lying on the mesh as `spec` says.
-
-    Args:
-        mesh: where they would lie.
-        spec: a `PartitionSpec` for all of the tree, or a tree of them above it.
-        tree: of arrays or shapes.
-    """
+    """The shapes of a tree with shardings; `spec` is one for all, or a tree of them."""
 
     def place(spec, part):
         sharding = NamedSharding(mesh, spec)
@@ -62,19 +56,7 @@ def abstract_arguments(
     classes: int = 10,
     dtype: Any = np.uint8,
 ) -> tuple:
-    """The step's arguments as shapes with shardings; nothing is allocated.
-
-    Args:
-        run: what is trained.
-        program: of `make_program`.
-        image: shape of one example.
-        examples: N, of the training set.
-        classes: C, of what a method remembers and of cached logits.
-        dtype: of the examples on the devices; int32 for token ids.
-
-    Returns:
-        `(state, inputs, teacher, images, labels)`, as `make_step` takes them.
-    """
+    """The arguments of `make_step` as shapes with shardings; none is allocated."""
     config, mesh = run.config, program.mesh
     replicas, batch = config.replicas, program.batch_size
     example = example_of(image, tokens=np.dtype(dtype) == np.int32)

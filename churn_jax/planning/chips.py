@@ -200,12 +200,7 @@ def check_compiler() -> None:
 
 
 def devices_of(part: Slice) -> Sequence[Any]:
-    """The slice's devices, to compile for; none of them has to be there.
-
-    Raises:
-        NoCompilerError: libtpu is not installed.
-        ValueError: the compiler does not know the slice.
-    """
+    """The slice's devices, to compile for; none of them has to be there."""
     check_compiler()
     # Nothing is asked of a TPU machine, and no chip has to be locked.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")

@@ -14,23 +14,14 @@ __all__ = ["SIZES", "Sizes", "row_sizes"]
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What a compiled step depends on of a data set.
+    """What a compiled step depends on of a data set."""
 
-    Attributes:
-        shape: of one example, `(H, W, C)` or `(L,)`; `()` of images that are cropped.
-        classes: C.
-        train: training examples.
-        validation: of the set's own split, 0 where it has none.
-        tokens: whether examples are token ids.
-        streamed: whether batches are fed, else the training set lies on the devices.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of one example; () of images that are cropped
     classes: int
     train: int
-    validation: int = 0
+    validation: int = 0  # of the set's own split, 0 where it has none
     tokens: bool = False
-    streamed: bool = False
+    streamed: bool = False  # batches are fed, else the training set is on the devices
 
     @property
     def dtype(self) -> np.dtype:
@@ -39,10 +30,8 @@ class Sizes:
 
     @property
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and deviation of pixels as a study compiles them: one per channel.
-
-        Their values change no shape, so those of other sets than ImageNet are made up.
-        """
+        """Mean and deviation of pixels as a study compiles them: one per channel."""
+        # Values change no shape, so those of other sets than ImageNet are made up.
         if self.streamed:
             mean, std = IMAGENET_STATISTICS
             return tuple(map(float, mean)), tuple(map(float, std))
@@ -85,19 +74,7 @@ class _Counted:
 
 
 def row_sizes(config: DataConfig, spec: MethodSpec | None = None) -> Sizes:
-    """The sizes of what one row of a study is trained on, cut as the study cuts it.
-
-    Args:
-        config: the study's data.
-        spec: the row; None is one that takes all of it.
-
-    Raises:
-        ValueError: the set is not one of `SIZES`, or has fewer examples.
-
-    Example:
-        >>> row_sizes(DataConfig("cifar10", validation=1000)).train
-        49000
-    """
+    """The sizes of what one row of a study is trained on, cut as the study cuts it."""
     name = config.name.removeprefix("tfds:")
     if name not in SIZES:
         raise ValueError(

@@ -164,26 +164,13 @@ class Plan:
 def ring_seconds(
     kind: str, yielded: int, devices: int, link: float, dims: int = 1
 ) -> float:
-    """Estimated time of one collective on a ring of devices, both ways round.
-
-    `2 (g - 1) / g` of the bytes leave every one of g devices in a reduction that all
-    know the result of, `(g - 1) / g` in one of its halves, over two links; two devices
-    have but one. What all send to all passes a quarter of the ring, and what one sends
-    to another takes one way. Besides, a message passes half of the ring, twice or once,
-    a microsecond from chip to chip. Devices that fill a grid pass it along its sides,
-    one after another.
-
-    Args:
-        kind: of HLO.
-        yielded: bytes of the result on one device.
-        devices: g, that take part.
-        link: bytes per second of one link in one direction.
-        dims: of the grid that the devices fill.
-
-    Example:
-        >>> round(1e6 * ring_seconds("all-reduce", 8_000_000, 8, 50e9))
-        148
-    """
+    """Estimated time of one collective on a ring of devices, both ways round."""
+    # Of g devices 2 (g - 1) / g of the bytes leave each in a reduction that all know
+    # the result of, half of that in one of its halves, over two links; two devices have
+    # one. An all-to-all passes a quarter of the ring, a permutation takes one way. A
+    # message also passes half of the ring, twice or once, a microsecond from chip to
+    # chip; devices that fill a grid of `dims` pass it along its sides, one after
+    # another.
     if devices < 2:
         return 0.0
     share, links = (devices - 1) / devices, 1 if devices == 2 else 2
@@ -250,11 +237,9 @@ def _memory(step: Step, analysis: Any) -> dict[str, int]:
 
 
 def _reused(step: Step, analysis: Any) -> int:
-    """Bytes of the arguments in which results are written, less those of other results.
-
-    The compiler pads arrays, so that half of a small state in place can be more bytes
-    than all of it has; that the other half is not shows in the results.
-    """
+    """Bytes of arguments that results are written into, less those of other results."""
+    # The compiler pads arrays, so that half of a small state in place can be more bytes
+    # than all of it has; that the other half is not shows in the results.
     reused = analysis.alias_size_in_bytes
     fresh = analysis.output_size_in_bytes - reused
     # A table says where every result is.
@@ -281,18 +266,7 @@ def estimate(
     preset: str,
     useful: float = 0.0,
 ) -> Plan:
-    """Compiles a step and reads everything from the compiled program.
-
-    Args:
-        step: of `study_step` or `stream_step`.
-        part: the slice whose devices it is for; another backend's are taken to be it.
-        rules: `(step, collectives, reused bytes) -> checks`.
-        preset: shown.
-        useful: operations of all networks per update.
-
-    Returns:
-        A `Plan`, also where the compiler finds no room for the step.
-    """
+    """Compiles a step and reads a `Plan` from the program, or why it has no room."""
     chip, mesh = part.chip, dict(step.program.mesh.shape)
     config = step.run.config
     common = {

@@ -50,19 +50,12 @@ class Counted:
 
 @dataclasses.dataclass(frozen=True)
 class Cycles:
-    """The compiler's estimate of a program's cycles on one device.
+    """The compiler's estimate of a program's cycles on one device."""
 
-    Attributes:
-        total: over all kernels, loops counted as often as they turn.
-        kernels: how many have an estimate.
-        unknown: how many of each kind have none, collectives left out.
-        open_loops: loops whose length the compiler does not know.
-    """
-
-    total: int
-    kernels: int
-    unknown: dict[str, int]
-    open_loops: int
+    total: int  # over all kernels, loops counted as often as they turn
+    kernels: int  # that have an estimate
+    unknown: dict[str, int]  # how many of each kind have none, without collectives
+    open_loops: int  # whose length the compiler does not know
 
 
 def _computations(hlo: str) -> tuple[dict[str, list[str]], str]:
@@ -84,10 +77,8 @@ def _computations(hlo: str) -> tuple[dict[str, list[str]], str]:
 def _walk(
     hlo: str, trips: int, *, every: bool = False
 ) -> Iterator[tuple[list[str], int, int]]:
-    """`(lines, times, open loops)` of every computation that the program runs.
-
-    Of a condition's branches the dearest one stands for all, unless `every`.
-    """
+    """`(lines, times, open loops)` of every computation that the program runs."""
+    # Of a condition's branches the dearest one stands for all, unless `every`.
     computations, entry = _computations(hlo)
 
     def cost(name: str, depth: int) -> int:
@@ -136,12 +127,11 @@ def _one(key: str, line: str) -> str:
 
 
 def _turns(line: str, condition: list[str], body: list[str]) -> int | None:
-    """How often a loop turns, where the text says so.
-
-    The TPU compiler says it by a condition `counter < constant` and a body that adds to
-    the counter, which begins at 0: a `lax.scan`, also where two of its turns were made
-    one. A number that the body chooses, as where a step is repeated, is no counter.
-    """
+    """How often a loop turns, where the text says so."""
+    # The TPU compiler says it by a condition `counter < constant` and a body that adds
+    # to the counter, which begins at 0: a `lax.scan`, also where two of its turns were
+    # made one. A number that the body chooses, as where a step is repeated, is no
+    # counter.
     if known := _TRIPS.search(line):
         return int(known[1])
     defined = {m[1]: text for text in condition if (m := _NAME.match(text))}
@@ -180,15 +170,7 @@ def _own_cycles(lines: list[str]) -> int:
 
 
 def cycles_of(hlo: str, *, trips: int = 1) -> Cycles:
-    """Adds up the TPU compiler's estimates.
-
-    Args:
-        hlo: `compiled.as_text()`.
-        trips: how often an outermost loop turns whose length is not known.
-
-    Raises:
-        ValueError: the text is no program.
-    """
+    """Adds up the TPU compiler's estimates; `trips` is the turns of an unknown loop."""
     total = kernels = open_loops = 0
     unknown: collections.Counter[str] = collections.Counter()
     for lines, times, opened in _walk(hlo, trips):
@@ -208,15 +190,8 @@ def cycles_of(hlo: str, *, trips: int = 1) -> Cycles:
 
 
 def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
-    """Every collective that a call does, with the number of times.
-
-    Those of all branches of a condition are there, since each may be taken.
-
-    Args:
-        hlo: `compiled.as_text()`.
-        mesh: see `find_collectives`.
-        trips: see `cycles_of`.
-    """
+    """Every collective that a call does, with the number of times."""
+    # Those of all branches of a condition are there, since each may be taken.
     computations, _ = _computations(hlo)
     found = []
     for lines, times, _ in _walk(hlo, trips, every=True):

@@ -33,38 +33,20 @@ _REACHED = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What the cheap model knows of a row.
-
-    Attributes:
-        replicas: R.
-        slots: networks of one replica, own or teachers', that the member axis divides;
-            its sizes are among the divisors of these.
-        batch: B, of a replica.
-        flops: of an update of all replicas.
-        parameters: trained bytes of one replica.
-        logits: bytes of one example's logits of all members.
-        divided: share of the operations that the member axis shares out; the rest is
-            done by every device along it.
-    """
+    """What the cheap model knows of a row."""
 
     replicas: int
-    slots: tuple[int, ...]
-    batch: int
-    flops: float
-    parameters: int
-    logits: int
-    divided: float = 1.0
+    slots: tuple[int, ...]  # networks of a replica that the member axis divides
+    batch: int  # of a replica
+    flops: float  # of an update of all replicas
+    parameters: int  # trained bytes of one replica
+    logits: int  # bytes of one example's logits of all members
+    divided: float = 1.0  # share of the operations that the member axis shares out
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A mesh with what the cheap model expects of it.
-
-    Attributes:
-        mesh: devices along every axis.
-        seconds: of an update.
-        idle: devices of the slice that the mesh leaves out.
-    """
+    """A mesh with what the cheap model expects of it."""
 
     mesh: MeshShape
     seconds: float
@@ -88,15 +70,7 @@ def _divisors(number: int) -> list[int]:
 def row_load(
     config: StudyConfig, spec: MethodSpec, classes: int, *, flops: float, shape: Any
 ) -> Load:
-    """The load of a study's row.
-
-    Args:
-        config: the study.
-        spec: the row.
-        classes: C.
-        flops: of an update of all replicas.
-        shape: one example as networks meet it, `[1, ...]`.
-    """
+    """The load of a study's row, whose update takes `flops` over all replicas."""
     train = spec.config(config.train)
     own = [g for g in spec.groups(config.model, classes) if not g.gate]
     teachers, _, cached = taught_by(config, spec, classes)
@@ -129,20 +103,7 @@ def row_load(
 
 
 def candidates(load: Load, devices: int) -> list[MeshShape]:
-    """Every mesh with replica | R, member | networks and data | B, of most devices.
-
-    Those that leave out more devices than another one of equal replica and member axes
-    are not among them.
-
-    Args:
-        load: of the row.
-        devices: of the slice.
-
-    Example:
-        >>> pair = Load(10, (2,), 128, 1e12, 4_000_000, 80)
-        >>> [str(m.replica) + str(m.member) + str(m.data) for m in candidates(pair, 4)]
-        ['114', '122', '212', '221']
-    """
+    """Every mesh of most devices: replica | R, member | networks, data | B."""
     shared = math.gcd(*load.slots)
     found = []
     for replica in _divisors(load.replicas):
@@ -157,17 +118,10 @@ def candidates(load: Load, devices: int) -> list[MeshShape]:
 
 
 def ranked(load: Load, chip: Chip, devices: int) -> list[Candidate]:
-    """The candidates, the fastest of the cheap model first.
-
-    An update takes `flops / devices` at a tenth of the peak, and the time of summing
-    gradients over `data` and of gathering logits over `member`. Of equal ones that with
-    more replicas apart comes first, then that with more members.
-
-    Args:
-        load: of the row.
-        chip: of the slice.
-        devices: of the slice.
-    """
+    """The candidates, the fastest of the cheap model first."""
+    # An update takes `flops / devices` at a tenth of the peak, and the time of summing
+    # gradients over `data` and of gathering logits over `member`. Of equal ones that
+    # with more devices along replica comes first, then that with more along member.
     rows = []
     for mesh in candidates(load, devices):
         whole = load.flops / (mesh.replica * mesh.data) / (_REACHED * chip.flops)
@@ -188,15 +142,7 @@ def ranked(load: Load, chip: Chip, devices: int) -> list[Candidate]:
 def ranked_stream(
     replicas: int, batch: int, table: int, chip: Chip, devices: int
 ) -> list[Candidate]:
-    """The meshes of a stream: replicas apart first, if their tables fit there.
-
-    Args:
-        replicas: R.
-        batch: B.
-        table: bytes of one replica's tables and of their optimiser's.
-        chip: of the slice.
-        devices: of the slice.
-    """
+    """The meshes of a stream, most replica devices first if the tables fit."""
     rows = []
     for mesh in candidates(Load(replicas, (1,), batch, 0.0, 0, 0), devices):
         here = replicas // mesh.replica

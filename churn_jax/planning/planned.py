@@ -93,12 +93,7 @@ def plan(
 
 
 def useful_flops(config: StudyConfig, row: str) -> float:
-    """Operations of an update of all replicas, as `example_flops` counts them.
-
-    Args:
-        config: the study.
-        row: its name.
-    """
+    """Operations of an update of all replicas, as `example_flops` counts them."""
     spec = config.spec(row)
     sizes, train = row_sizes(config.data, spec), spec.config(config.train)
     example = example_of(sizes.shape, tokens=sizes.tokens)

@@ -30,12 +30,7 @@ ESTIMATE = "The compiler's estimate; no TPU ran it."
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that suits.
-
-    Example:
-        >>> size(16 * 2**30), size(3 * 2**20), size(1000)
-        ('16.00 GiB', '3.0 MiB', '1,000 B')
-    """
+    """Bytes in the unit that suits."""
     if count >= 2**30:
         return f"{count / 2**30:.2f} GiB"
     if count >= 2**20:
@@ -46,12 +41,7 @@ def size(count: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time in the unit that suits.
-
-    Example:
-        >>> time_text(0.0123), time_text(2.0), time_text(3e-6)
-        ('12.30 ms', '2.00 s', '3.0 us')
-    """
+    """A time in the unit that suits."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     if seconds >= 1e-3:

@@ -67,13 +67,7 @@ def _moved(found: Sequence[Counted]) -> int:
 
 
 def check_study(step: Step, found: Sequence[Counted], reused: int) -> list[Check]:
-    """The rules for a row of a study.
-
-    Args:
-        step: what was compiled.
-        found: its collectives.
-        reused: bytes of the arguments in which results are written.
-    """
+    """The rules for a row of a study; `reused` are bytes updated in place."""
     checks = [_replicas(found), _members(step, found), _data(step, found)]
     return [*checks, _one_axis(found), _sharded(step), _in_place(step, reused)]
 

@@ -50,16 +50,7 @@ class Point:
 
 
 def grown(config: Any, grow: str, devices: int) -> Any:
-    """The study with its replicas, or its batch, multiplied by the devices.
-
-    Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`, as it is on one device.
-        grow: `replicas`, each device its own, or `batch`, all devices on each replica.
-        devices: of the slice.
-
-    Raises:
-        ValueError: `grow` is neither, or a stream's window has no such batch.
-    """
+    """The study with its replicas, or its batch, multiplied by the devices."""
     if grow not in GROW:
         raise ValueError(f"--grow must be one of {', '.join(GROW)}; got {grow!r}")
     train = config.train

@@ -24,44 +24,24 @@ __all__ = ["Step", "study_step", "taught_by", "without_weights"]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step that can be compiled, and what its arguments are.
-
-    Attributes:
-        jitted: the step, of `jax.jit`.
-        arguments: shapes with shardings.
-        parts: by category, trees of the arguments' leaves.
-        beside: by category, what the devices hold besides while the study runs.
-        program: a `Program`, or a `StreamProgram`.
-        run: a `Run`, or a `StreamRun`.
-        classes: C.
-        network: its name.
-        updates: that one call makes.
-        calls: that every replica takes part in one of: more than one where not all
-            of a device's replicas are trained at a time.
-        open_turns: of the outermost loops whose length the compiler does not know: once
-            for the repetition of a step beside a replica that diverges.
-        streamed: whether batches come from the hosts.
-    """
+    """A step that can be compiled, and what its arguments are."""
 
     jitted: Any
     arguments: tuple
-    parts: dict[str, PyTree]
-    beside: dict[str, PyTree]
+    parts: dict[str, PyTree]  # by category, trees of the arguments' leaves
+    beside: dict[str, PyTree]  # by category, what else the devices hold meanwhile
     program: Any
     run: Any
     classes: int
     network: str
-    updates: int = 1
-    calls: int = 1
-    open_turns: int = 1
-    streamed: bool = False
+    updates: int = 1  # that one call makes
+    calls: int = 1  # until every replica took part, where some wait for the others
+    open_turns: int = 1  # of outermost loops of a length unknown to the compiler
+    streamed: bool = False  # batches come from the hosts
 
 
 def without_weights(config: StudyConfig) -> StudyConfig:
-    """The study with drawn weights in place of pretrained ones, whose folder is absent.
-
-    Shapes are the same.
-    """
+    """The study with drawn weights for pretrained ones, of the same shapes."""
 
     def plain(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, pretrained="")
@@ -82,15 +62,7 @@ def without_weights(config: StudyConfig) -> StudyConfig:
 def taught_by(
     config: StudyConfig, spec: MethodSpec, classes: int
 ) -> tuple[tuple[Group, ...], tuple[Group, ...], bool]:
-    """The teacher's groups, those of the old models, and whether logits are cached.
-
-    As `churn_jax.studies.tutoring.row_tutors` makes them of rows that are trained.
-
-    Args:
-        config: the study.
-        spec: the row that is taught.
-        classes: C.
-    """
+    """The teacher's groups, those of the old models, and whether logits are cached."""
     teaching, own = spec.teaching, ()
     old = tuple(
         group
@@ -153,16 +125,7 @@ def _first(calls: int, tree: PyTree) -> PyTree:
 
 
 def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
-    """The real step of one row, for devices that need not be there.
-
-    Args:
-        config: the study; its `train.mesh` says how devices are used.
-        name: of the row.
-        devices: to compile for.
-
-    Raises:
-        ValueError: no such row, or mesh and study do not fit.
-    """
+    """The real step of one row of a study, for devices that need not be there."""
     config = without_weights(config)
     spec = config.spec(name)
     sizes = row_sizes(config.data, spec)

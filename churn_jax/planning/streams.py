@@ -48,12 +48,7 @@ def _schema(data: StreamData) -> tuple[tuple[int, ...], int]:
 
 
 def table_bytes(config: StreamStudyConfig, name: str) -> int:
-    """Of one replica's tables and of what their optimiser keeps.
-
-    Args:
-        config: the study.
-        name: of the row.
-    """
+    """Bytes of one replica's tables and of what their optimiser keeps."""
     run = _run(config, name)
     copies = 2 if run.config.optimizer.name == "adagrad" else 1
     return copies * run.model.rows * run.model.width * _FLOAT
@@ -72,16 +67,7 @@ def _run(config: StreamStudyConfig, name: str) -> StreamRun:
 
 
 def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) -> Step:
-    """The real step of one row of a stream study: it scores and learns one window.
-
-    Args:
-        config: the study; its `train.mesh` says how devices are used.
-        name: of the row.
-        devices: to compile for.
-
-    Raises:
-        ValueError: no such row, unknown tables, or mesh and study do not fit.
-    """
+    """The real step of one row of a stream study: scores and learns one window."""
     run = _run(config, name)
     sizes, numeric = run.model.sizes, run.model.numeric
     program = make_program(run, devices)
@@ -143,16 +129,9 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
 
 
 def check_stream(step: Step, found: Sequence[Counted], reused: int) -> list[Check]:
-    """The rules for a row of a stream study.
-
-    Scores of a window are compared between replicas, once per window; tables are
-    looked up by `data`, which carries rows of the batch and no table.
-
-    Args:
-        step: of `stream_step`.
-        found: its collectives.
-        reused: bytes of the arguments in which results are written.
-    """
+    """The rules for a row of a stream study."""
+    # Scores of a window are compared between replicas, once per window; tables are
+    # looked up by `data`, which carries rows of the batch and no table.
     mesh, config = step.program.mesh.shape, step.run.config
     model, state = step.run.model, step.arguments[0]
     local = config.replicas // mesh[REPLICA]

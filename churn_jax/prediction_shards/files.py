@@ -25,21 +25,12 @@ ORDER = "order.npy"
 
 
 def shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:
-    """Where a part of a shard is.
-
-    Example:
-        >>> shard_path(Path("p"), "ids", 0, 2).name
-        'ids-00000-of-00002.npy'
-    """
+    """Where a part of a shard is."""
     return folder / f"{part}-{shard:05d}-of-{shards:05d}.npy"
 
 
 def stored_dtype(name: str) -> np.dtype:
-    """The type of stored logits.
-
-    Raises:
-        PredictionsError: logits are not stored so.
-    """
+    """The type of stored logits."""
     if name in ("float32", "float16"):
         return np.dtype(name)
     if name == "bfloat16":
@@ -52,11 +43,7 @@ def stored_dtype(name: str) -> np.dtype:
 
 
 def as_ids(ids: Any) -> np.ndarray:
-    """Ids as an array `[n]` of integers or strings.
-
-    Raises:
-        PredictionsError: they are something else.
-    """
+    """Ids as an array `[n]` of integers or strings."""
     ids = np.asarray(ids)
     if ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.flat):
         ids = ids.astype("U")
@@ -68,18 +55,7 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Ids of all shards, one after another; those of empty ones have no type.
-
-    Args:
-        parts: of `as_ids`, one at least.
-
-    Raises:
-        PredictionsError: no integer of 64 bits holds them all.
-
-    Example:
-        >>> joined_ids([np.array([2**53 + 1], np.uint64), np.array([-5])]).tolist()
-        [9007199254740993, -5]
-    """
+    """Ids of all shards, one after another; those of empty ones have no type."""
     parts = [part for part in parts if part.size] or list(parts[:1])
     ids = np.concatenate(parts)
     if ids.dtype.kind != "f":
@@ -96,11 +72,7 @@ def joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def as_labels(labels: Any) -> np.ndarray:
-    """Labels as an array `[n]` of int64.
-
-    Raises:
-        PredictionsError: they are no integers, or negative.
-    """
+    """Labels as an array `[n]` of int64."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise PredictionsError(
@@ -114,18 +86,7 @@ def as_labels(labels: Any) -> np.ndarray:
 
 
 def read_array(path: Path, mapped: bool = False) -> np.ndarray:
-    """The array of a `.npy` file that must hold all of it.
-
-    Args:
-        path: the file.
-        mapped: read the numbers when they are used.
-
-    Returns:
-        The array; two bytes without a type are bfloat16.
-
-    Raises:
-        PredictionsError: the file is truncated, damaged or no such file.
-    """
+    """The array of a `.npy` file, which must be whole; `mapped` reads it lazily."""
     try:
         with open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):

@@ -127,18 +127,7 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
 
 
 def read_order(folder: str | os.PathLike, examples: int) -> np.ndarray | None:
-    """What `write_order` has kept.
-
-    Args:
-        folder: of the shards.
-        examples: N.
-
-    Returns:
-        `[N]` integers; None where examples are in their order.
-
-    Raises:
-        PredictionsError: the file is damaged, or of other shards.
-    """
+    """`[N]` integers that `write_order` has kept; None where order was kept."""
     path = Path(folder) / ORDER
     if not path.is_file():
         return None

@@ -124,11 +124,7 @@ class ShardedRows:
 
 
 def mapped_file(values: np.ndarray) -> mmap.mmap | None:
-    """The file behind an array; None where its pages must not be dropped.
-
-    Args:
-        values: memory-mapped or not.
-    """
+    """The file behind an array; None where its pages must not be dropped."""
     base, file = values, False
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap):
