@@ -17,7 +17,13 @@ if TYPE_CHECKING:
         confusion_counts,
         confusion_matrix,
     )
-    from churn_jax.losses.classification import binary_logits, cross_entropy
+    from churn_jax.losses.classification import (
+        binary_logits,
+        cross_entropy,
+        focal,
+        label_smoothing,
+        squared_error,
+    )
     from churn_jax.losses.codistillation import cross_entropy_between, l1, symmetric_kl
     from churn_jax.losses.compatibility import backward_compatible, ract
     from churn_jax.losses.decorrelation import (
@@ -30,14 +36,12 @@ if TYPE_CHECKING:
         difference_penalty,
         inverse_difference_penalty,
     )
-    from churn_jax.losses.dirichlet import dirichlet_nll
-    from churn_jax.losses.distillation import distillation_kl
+    from churn_jax.losses.distillation import dirichlet_nll, distillation_kl
     from churn_jax.losses.focal_distillation import (
         focal_kl,
         focal_logit_matching,
         focal_weights,
     )
-    from churn_jax.losses.label_losses import focal, label_smoothing, squared_error
     from churn_jax.losses.logit_difference import (
         logit_difference_inhibition,
         released_logit_difference,
@@ -100,10 +104,8 @@ _FILES = (
     "compatibility",
     "decorrelation",
     "differences",
-    "dirichlet",
     "distillation",
     "focal_distillation",
-    "label_losses",
     "logit_difference",
     "moments",
     "orthogonalization",

@@ -1,8 +1,8 @@
-"""Prediction updates by Bayes' rule: which class successive models make most likely.
+"""Prediction updates by Bayes' rule: the most likely class given several models.
 
-A model is known by its confusions, the shares `P(predicted | true)`. Its prediction of
-an example is a vote that moves a belief about the example's class; a rule then decides
-whether the prediction that is in use changes.
+A model is described by its confusions, the shares `P(predicted | true)`. Its prediction
+of an example changes the belief about the example's class; a rule then decides whether
+the prediction in use changes.
 """
 
 import jax
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 UPDATE_RULES = ("mb", "mbme", "cr")
-# Stands for a share of 0, so that one vote rules a class out only until others differ.
+# Replaces a share of 0, so that one vote alone does not rule out a class for good.
 _SMALLEST = 1e-30
 
 
@@ -35,7 +35,7 @@ def _check_integers(**named) -> None:
 def confusion_counts(
     predictions: Labels, labels: Labels, num_classes: int, mask: Mask | None = None
 ) -> Array:
-    """How often each class was predicted where each class was right.
+    """How often each class was predicted, for each right class.
 
     `N_ck = sum_i [y_i = c] [p_i = k]`.
 
@@ -93,8 +93,7 @@ def confusion_matrix(
         predictions: `[B]` class ids, on examples that the model was not fitted to.
         labels: `[B]` class ids.
         num_classes: C.
-        smoothing: s, above 0: how many examples' worth of a uniform guess every row
-            has in addition.
+        smoothing: s, above 0: examples with a uniform prediction added to every row.
         mask: `[B]` valid examples.
 
     Returns:
@@ -130,7 +129,7 @@ def confusion_matrix(
 
 
 def _votes(predictions: Labels, confusions: Array) -> tuple[Array, Array]:
-    """Predictions `[T, N]` and `[T, C, C]` logarithms, by prediction, then label."""
+    """The predictions, and the logarithms `[T, C, C]` by prediction, then label."""
     _check_integers(predictions=predictions)
     shape = jnp.shape(confusions)
     if len(shape) != 3 or shape[1] != shape[2]:
@@ -239,11 +238,11 @@ def bayesian_update_targets(
         [0]
 
     Notes:
-        The belief takes every vote, also where the prediction in use stays. The public
-        code differs in three points: it takes the posterior's arg max for the first
-        model too, its `mbme` forgets a vote that was not accepted, and its `cr`
-        compares with the arg max of the belief before and not with the prediction in
-        use. With two models whose predictions are mostly right all agree but for ties.
+        Every vote changes the belief, also where the prediction in use stays. The
+        public code differs in three points: it takes the posterior's arg max for the
+        first model too, its `mbme` forgets a vote that was not accepted, and its `cr`
+        compares with the arg max of the previous belief and not with the prediction in
+        use. With two models that are mostly right all agree except for ties.
 
     References:
         [bayesian-update] Update rules -- Traeuble et al., Backward-Compatible

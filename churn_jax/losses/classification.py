@@ -1,13 +1,21 @@
-"""The classification risk and the logits of binary, single-score models."""
+"""Losses of labels, and the logits of binary models with one score."""
 
+import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
-__all__ = ["binary_logits", "cross_entropy"]
+__all__ = [
+    "binary_logits",
+    "cross_entropy",
+    "focal",
+    "label_smoothing",
+    "squared_error",
+]
 
 
 def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
@@ -34,9 +42,9 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
         '1.3863'
 
     Notes:
-        The mean over examples is the caller's. Values of labels are not checked, as
-        they are unknown under `jit`: as in optax, a label of `C` or more yields NaN and
-        a negative one counts from the end.
+        The caller takes the mean over examples. Values of labels are not checked, since
+        `jit` does not know them: as in optax, a label of `C` or more yields NaN and a
+        negative one counts from the end.
 
     References:
         [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of Neural
@@ -84,3 +92,118 @@ def binary_logits(scores: Array) -> Logits:
         )
     z = jnp.asarray(scores).astype(jnp.float32)
     return jnp.stack([jnp.zeros_like(z), z], axis=-1)
+
+
+def label_smoothing(
+    logits: Logits, labels: Labels, smoothing: ArrayLike = 0.1
+) -> PerExample:
+    """Cross-entropy with a smoothed label, in nats.
+
+    `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+        smoothing: s, in [0, 1]; 0 is plain cross-entropy.
+
+    Returns:
+        `[...]` float32, at least the entropy of the smoothed label.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{label_smoothing(logits, jnp.array([1]), 0.3)[0]:.4f}"
+        '1.3170'
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    hard = cross_entropy(logits, labels)
+    smoothing = jnp.asarray(smoothing, jnp.float32)
+    return (1.0 - smoothing) * hard - smoothing * jnp.mean(log_probs(logits), axis=-1)
+
+
+def squared_error(logits: Logits, labels: Labels) -> PerExample:
+    """Squared distance of the predicted distribution from the label (Brier).
+
+    `sum_c (f(c) - onehot(label)(c))^2` with `f = softmax(logits)`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+
+    Returns:
+        `[...]` float32, from 0 to 2.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{squared_error(logits, jnp.array([0]))[0]:.4f}"
+        '0.3750'
+
+    Notes:
+        Summed over classes, as the Brier score is; with two classes twice the squared
+        error of the positive probability. It is bounded, and so is its gradient.
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    check_logits(logits=logits)
+    check_labels(labels, logits)
+    probs = jnp.exp(log_probs(logits))
+    target = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.float32)
+    return jnp.sum(jnp.square(probs - target), axis=-1)
+
+
+def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
+    """Cross-entropy that weighs an example less, the surer its right prediction is.
+
+    `-(1 - f_y)^gamma log f_y` with `f = softmax(logits)`.
+
+    Args:
+        logits: `[..., C]`, floating point.
+        labels: `[...]`, integers from 0 to `C - 1`.
+        gamma: static, 0 for cross-entropy, else at least 1.
+
+    Returns:
+        `[...]` float32, at least 0.
+
+    Raises:
+        ValueError: the shapes do not fit, or gamma is between 0 and 1 or negative.
+        TypeError: logits are not floating point, or labels are not integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> f"{focal(logits, jnp.array([0]))[0]:.4f}"
+        '0.1733'
+
+    Notes:
+        `1 - f_y` is the sum of the other classes' probabilities, not a difference, so
+        it keeps its digits near a sure prediction. With gamma below 1 the derivative
+        of the weight is unbounded there, so it is refused.
+
+    References:
+        [focal] Eq. 4 -- Lin et al., Focal Loss for Dense Object Detection, 2017.
+        https://arxiv.org/abs/1708.02002
+    """
+    if not (gamma == 0 or gamma >= 1):
+        raise ValueError(f"gamma must be 0 or at least 1; got {gamma}")
+    hard = cross_entropy(logits, labels)
+    if gamma == 0:
+        return hard
+    mine = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.bool_)
+    others = jnp.sum(jnp.where(mine, 0.0, jnp.exp(log_probs(logits))), axis=-1)
+    return hard * others**gamma

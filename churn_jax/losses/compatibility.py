@@ -12,7 +12,7 @@ __all__ = ["backward_compatible", "ract"]
 
 
 def _knows_label(logits: Logits, labels: Labels) -> Array:
-    """Whether the label's class is known, `[...]` bool."""
+    """Whether the label's class is among the known ones, `[...]` bool."""
     known = known_classes(jnp.asarray(logits))
     labels = jnp.asarray(labels)[..., None]
     return jnp.take_along_axis(known, labels, axis=-1)[..., 0]
@@ -44,9 +44,9 @@ def backward_compatible(old_head_logits: Logits, labels: Labels) -> PerExample:
         ['0.6931', '0.0000']
 
     Notes:
-        The sum with the new model's own cross-entropy, and the weight, are the
-        method's. Examples of new classes teach the old classifier's view nothing; in
-        the paper a synthesised classifier is one way of having one for them.
+        The method adds the new model's own cross-entropy and sets the weight. Examples
+        of new classes add nothing; the paper's synthesised classifier, which would
+        cover them, is not implemented.
 
     References:
         [bct] Influence loss -- Shen et al., Towards Backward-Compatible Representation

@@ -1,4 +1,4 @@
-"""Anti-distillation by decorrelation: members' outputs pushed apart over the batch.
+"""Anti-distillation by decorrelation of the members' outputs over the batch.
 
 Batch-coupled: one float32 scalar over the *global* batch, one penalty per class,
 summed. Under `jit` with sharded arrays nothing is needed; in `shard_map`, `pmap` or

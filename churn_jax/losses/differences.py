@@ -1,4 +1,4 @@
-"""Anti-distillation by differences: members' outputs pushed apart on each example.
+"""Anti-distillation by differences of the members' outputs on each example.
 
 One float32 scalar over the *global* batch, with masks and `axis_name` as in
 `decorrelation.py`. Being means over examples they do not couple them; the reciprocal
@@ -170,8 +170,8 @@ def cross_entropy_difference_penalty(
 
     Notes:
         The paper names cross-entropy and gives no formula; this is ours, with gradients
-        into both members. `H(p, q) = KL(p || q) + H(p)`, so besides pushing members
-        apart it rewards uncertain ones. Where it is -inf (a member excludes a class
+        into both members. `H(p, q) = KL(p || q) + H(p)`, so it also rewards
+        uncertain members. Where it is -inf (a member excludes a class
         that another allows) the replica stops.
 
     References:

@@ -1,4 +1,4 @@
-"""Focal distillation: an old model teaches most where it is right."""
+"""Focal distillation: an old model's weight is largest where it is right."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,7 +17,7 @@ def focal_weights(
     alpha: ArrayLike = 1.0,
     beta: ArrayLike = 5.0,
 ) -> PerExample:
-    """How much an old model's prediction counts, from whether it is right.
+    """The weight of an old model's prediction, from whether it is right.
 
     `alpha + beta [argmax_c o_c = y]`.
 
@@ -25,7 +25,7 @@ def focal_weights(
         old_logits: o, `[..., C]`, floating point.
         labels: y, `[...]`, integers.
         alpha: weight of every example (public code: 1).
-        beta: what an example that the old model gets right counts in addition (5).
+        beta: added weight of an example that the old model gets right (5).
 
     Returns:
         `[...]` float32.
@@ -126,8 +126,8 @@ def focal_kl(
     """
     student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
-    # Both leave out the same classes, so what the student says of them is free. Low
-    # enough at any temperature; finite, for rows without a known class.
+    # Both sides leave out the same classes, so the student's logits of them are free.
+    # Low enough at any temperature; finite, for rows without a known class.
     excluded = -1e30
     divergence = distillation_kl(
         student_logits=jnp.where(known, student, excluded),
@@ -184,7 +184,7 @@ def focal_logit_matching(
     """
     student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
-    apart = student - old
-    total = jnp.sum(jnp.square(jnp.where(known, apart, 0.0)), axis=-1)
+    difference = jnp.where(known, student - old, 0.0)
+    total = jnp.sum(jnp.square(difference), axis=-1)
     count = jnp.sum(known, axis=-1, dtype=jnp.float32)
     return weights * total / jnp.maximum(count, 1.0)

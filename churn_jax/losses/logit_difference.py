@@ -84,7 +84,7 @@ def logit_difference_inhibition(
         9.0
 
     Notes:
-        The text gives two sets: Eq. 5 ranks by the ensemble, the code by the student.
+        The paper gives two sets: Eq. 5 ranks by the ensemble, its code by the student.
         The first is the default. Of equal logits the class with the lowest number comes
         first, and the ranking carries no gradient. Classes that the teacher does not
         know (`churn_jax.class_sets`) never count; the ranking passes over them.

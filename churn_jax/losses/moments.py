@@ -1,9 +1,9 @@
 """Second moments of the members' outputs over the global batch, and running ones.
 
-What the batch-coupled losses share: padding is zeroed before anything is computed, sums
-are added over the devices (`axis_name`) before they are divided by the number of valid
-examples of the *global* batch, and the off-diagonal entries are selected, never found
-by subtracting the diagonal (`inf - inf` would hide which term diverged).
+The batch-coupled losses share these: padding is zeroed before anything is computed,
+sums are added over the devices (`axis_name`) before they are divided by the number of
+valid examples of the *global* batch, and the off-diagonal entries are selected, never
+found by subtracting the diagonal (`inf - inf` would hide which term diverged).
 """
 
 import dataclasses
@@ -42,19 +42,12 @@ AxisName = str | tuple[str, ...] | None
 
 
 class Examples(NamedTuple):
-    """The valid examples of a batch.
+    """The valid examples of a batch; K is the number of classes."""
 
-    Attributes:
-        values: `[M, B, K]` float32, 0 in padded rows; K is the number of classes.
-        valid: `[1, B, 1]` bool.
-        count: float32 scalar, valid examples of the global batch, at least 1.
-        any_valid: bool scalar, whether there is one at all.
-    """
-
-    values: Array
-    valid: Array
-    count: Scalar
-    any_valid: Scalar
+    values: Array  # [M, B, K] float32, 0 in padded rows
+    valid: Array  # [1, B, 1] bool
+    count: Scalar  # valid examples of the global batch, at least 1, float32
+    any_valid: Scalar  # bool
 
 
 def sum_over_devices(x: Array, axis_name: AxisName) -> Array:
@@ -65,21 +58,7 @@ def sum_over_devices(x: Array, axis_name: AxisName) -> Array:
 def gather_examples(
     outputs: MemberOutputs, mask: Mask | None, axis_name: AxisName, *, least: int = 2
 ) -> Examples:
-    """Checks the arguments of a batch-coupled loss and hides the padding.
-
-    Args:
-        outputs: `[M, B, ...]` floating point.
-        mask: `[B]` valid examples; None for all.
-        axis_name: mapped axes that share the batch.
-        least: smallest number of members.
-
-    Returns:
-        The examples, classes flattened to one axis.
-
-    Raises:
-        ValueError: rank, number of members or mask do not fit.
-        TypeError: the dtype is not floating point.
-    """
+    """The checked outputs of at least `least` members, without the padding."""
     shape = tuple(jnp.shape(outputs))
     if len(shape) < 2 or shape[0] < least:
         raise ValueError(
@@ -115,8 +94,8 @@ def inner_products(a: Array, b: Array, axis_name: AxisName) -> Array:
     """`sum_t a_it b_jt` over the global batch per class; `[M, B, K]` to `[K, M, M]`."""
     whole, sharding = None, jax.typeof(a).sharding
     if any(axis is not None for axis in sharding.spec):
-        # Only meshes with explicit axes put into the type how the batch lies on the
-        # devices; then a product over it must say how its result does.
+        # On meshes with explicit axes the type says how the batch is sharded; then a
+        # product over the batch must say how its result is.
         everywhere = jax.sharding.PartitionSpec(None, None, None)
         whole = jax.sharding.NamedSharding(sharding.mesh, everywhere)
     local = jnp.einsum(
@@ -135,11 +114,9 @@ def second_moments(values: Array, count: Scalar, axis_name: AxisName) -> Array:
 
 
 def covariances(examples: Examples, mean: Array, axis_name: AxisName) -> Array:
-    """Second moments around `mean [M, 1, K]`, in two passes; `[K, M, M]`.
-
-    The mean is subtracted from the outputs, not its square from their second moment:
-    no digits are lost where the mean is large against the spread.
-    """
+    """Second moments around `mean [M, 1, K]`, in two passes; `[K, M, M]`."""
+    # The mean is subtracted from the outputs, not its square from their second moment:
+    # no digits are lost where the mean is large compared with the spread.
     centred = jnp.where(examples.valid, examples.values - mean, 0.0)
     return second_moments(centred, examples.count, axis_name)
 
@@ -246,8 +223,8 @@ class MomentState:
         share = jnp.where(examples.any_valid, (1.0 - decay) / weight, 0.0)
 
         def blend(before, now):
-            # A share of exactly 1 (decay 0, or the first batch) is the batch itself,
-            # not `0 * before + 1 * now`: what was lost to inf is not brought back.
+            # A share of exactly 1 (decay 0, or the first batch) is the batch itself:
+            # `0 * before + 1 * now` is nan where `before` is infinite.
             mixed = (1.0 - share) * before + share * now
             return jnp.where(share == 1.0, now, mixed)
 
@@ -323,8 +300,8 @@ def running_correlation_penalty(
         `1 - d`: it is `sum E_ij dC_ij`, of the size of the plain penalty's, so that
         lambda means the same for every decay. For the derivative of the value as
         written multiply it by `a`. The paper expects gains only for small batches and
-        warns that the estimate lags behind: what was decorrelated long ago still
-        counts. The first batch's estimate is that batch alone, for any decay.
+        warns that the estimate lags behind: members that are decorrelated by now still
+        pay for old batches. The first estimate is the first batch alone, for any decay.
 
     References:
         [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving

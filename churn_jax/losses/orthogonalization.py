@@ -25,11 +25,9 @@ _DEPENDENT = 1e-5
 
 
 def _sizes(values: Array, axis_name: AxisName) -> Array:
-    """The power of two below the largest entry per member and class, `[M, 1, K]`.
-
-    Constants for the gradient. Vectors divided by them have squares that neither
-    overflow nor vanish, and a power of two costs no digits.
-    """
+    """The power of two below the largest entry per member and class, `[M, 1, K]`."""
+    # Constants for the gradient. Vectors divided by them have squares that neither
+    # overflow nor vanish, and a power of two costs no digits.
     values = jax.lax.stop_gradient(values)
     largest = jnp.max(jnp.abs(values), axis=1, keepdims=True, initial=0.0)
     if axis_name is not None:
@@ -148,7 +146,7 @@ def orthogonalized_correlation_penalty(
         The paper applies Gram-Schmidt "before applying the loss". Read literally the
         loss is zero for any outputs: orthogonalised vectors have no off-diagonal
         correlation left. Its aim, that correlated components are not counted more than
-        once, is kept by this reading (ours): the raw vector of each member against the
+        once, is kept by our reading: the raw vector of each member against the
         residuals of those before it, so a direction that several members share counts
         once per later member and not once per pair. Equal to `correlation_penalty` for
         two members and for orthogonal ones (both 0). The value depends on the order

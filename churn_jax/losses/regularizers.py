@@ -1,7 +1,7 @@
 """Minimum-entropy regularisers: how far a prediction is from uniform.
 
 Both grow the gap between the two most likely classes. `entropy` is minimised and
-`uniform_symmetric_kl` is maximised; the signs and the weights are the method's.
+`uniform_symmetric_kl` is maximised; the method sets the signs and the weights.
 """
 
 import jax
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def _check_top_k(top_k, num_classes: int, smallest: int) -> None:
-    """`top_k` is a Python integer from `smallest` to the number of classes."""
+    """Refuses a `top_k` that is not an integer from `smallest` to `num_classes`."""
     if isinstance(top_k, bool) or not isinstance(top_k, int):
         raise TypeError(
             f"top_k must be a Python int (it sets a shape); got {type(top_k).__name__}"
