@@ -12,6 +12,7 @@ from churn_jax.metrics.calibrated import (
     calibrated_expected_calibration_error,
     calibrated_negative_log_likelihood,
     calibrated_scores,
+    fit_temperature,
     two_fold_calibrated_scores,
 )
 from churn_jax.metrics.calibration import ECEState, expected_calibration_error
@@ -70,14 +71,18 @@ from churn_jax.metrics.flips import (
     positive_flip_rate,
     relative_negative_flip_rate,
 )
-from churn_jax.metrics.leave_one_out import leave_one_model_out
 from churn_jax.metrics.members import (
     MemberDiversity,
     MemberDiversityState,
     member_diversity,
 )
 from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric
-from churn_jax.metrics.pairs import PairSummary, pairwise, summarize_pairs
+from churn_jax.metrics.pairs import (
+    PairSummary,
+    leave_one_model_out,
+    pairwise,
+    summarize_pairs,
+)
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
     LabelPredictionDifferenceState,
@@ -112,7 +117,6 @@ from churn_jax.metrics.scoring import (
     negative_log_likelihood,
 )
 from churn_jax.metrics.state import LongSum, MeanState, RateState
-from churn_jax.metrics.temperature import fit_temperature
 
 __all__ = [
     "AUCState",

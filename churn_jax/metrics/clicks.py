@@ -1,4 +1,4 @@
-"""Figures of click models, two classes with class 1 the click.
+"""Metrics of click models, two classes with class 1 the click.
 
 Log loss, area under the ROC curve and calibration, of arrays and of streams. For one
 score z per example pass the logits `[0, z]`.
@@ -38,11 +38,8 @@ def _check(logits, labels):
 
 
 def _scored(logits, labels, mask):
-    """Score, is positive, is negative and is neither, each `[...]`.
-
-    The score is the log-odds of class 1. A valid example without a score (nan) or with
-    a label that is neither 0 nor 1 is the last of the four.
-    """
+    """Log-odds of class 1, positive, negative, and valid but unusable, each `[...]`."""
+    # Unusable: the score is nan, or the label is neither 0 nor 1.
     _check(logits, labels)
     valid = valid_examples(mask, jnp.shape(labels))
     logits, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
@@ -53,11 +50,9 @@ def _scored(logits, labels, mask):
 
 
 def gathered(x):
-    """`x`, replicated if its type is sharded: neither sort nor scatter work across.
-
-    Only meshes with explicit axes put the sharding into the type; elsewhere the
-    compiler gathers by itself.
-    """
+    """`x`, replicated if its type is sharded: sort and scatter need the whole array."""
+    # Only meshes with explicit axes put the sharding into the type; elsewhere the
+    # compiler gathers by itself.
     sharding = jax.typeof(x).sharding
     if all(axis is None for axis in sharding.spec):
         return x
@@ -152,11 +147,8 @@ def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
 
 
 def _area(positive, below, not_above, unusable, negatives):
-    """Mean over positives of the share of negatives below, ties half.
-
-    `positive [K]` counts positives, `below` the negatives with a lower score and
-    `not_above` those with at most the same; all int32.
-    """
+    """Mean over positives of the share of negatives below, ties half; int32 `[K]`."""
+    # `below` counts the negatives with a lower score, `not_above` also equal ones.
     beaten = 0.5 * below.astype(jnp.float32) + 0.5 * not_above.astype(jnp.float32)
     share = beaten / negatives.astype(jnp.float32)
     positives = jnp.sum(positive, dtype=jnp.int32).astype(jnp.float32)
@@ -299,7 +291,7 @@ def calibration_ratio(
 ) -> Scalar:
     """Predicted clicks over clicks, `sum_n P_n(1) / sum_n [l_n = 1]`.
 
-    Above one the model promises more clicks than come.
+    Above one the model predicts more clicks than there are.
 
     Args:
         logits: `[..., 2]`, class 1 positive.
@@ -314,8 +306,8 @@ def calibration_ratio(
         ValueError: not two classes, or labels or mask that do not fit.
 
     Notes:
-        The paper does not report it; without it a log loss may be bad for a shift of
-        all predictions or for a wrong order, and nothing tells which.
+        The paper does not report it. It tells whether a high log loss comes from a
+        shift of all predictions or from their order.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A metric for every old run against every new run: model updates, honestly averaged.
+"""A metric for every old run against every new run: model updates, averaged over pairs.
 
 One old and one new model are one draw of each; retraining either changes every number
 that compares them. So an update is measured over all pairs of an old and a new run. The
@@ -25,17 +25,13 @@ EXAMPLES = ("all", "known")
 
 
 class _Classes(NamedTuple):
-    """Two class sets on one axis; hashable, so that compiled programs are found again.
+    """Two class sets on one axis; hashable, so that compiled programs are reused."""
 
-    `old`, `new`: for every class of the union, its column on that side, or -1; empty
-    where the side is on that axis already. `ids`: of the union, ascending; empty where
-    they are 0, 1, ... `known`: only examples whose class the old model knows count.
-    """
-
+    # Column of every class of the union on that side, or -1; empty where equal.
     old: tuple[int, ...]
     new: tuple[int, ...]
-    ids: tuple[int, ...]
-    known: bool
+    ids: tuple[int, ...]  # of the union, ascending; empty for 0, 1, ...
+    known: bool  # whether only examples count whose class the old model knows
 
 
 def cross_pairs(
@@ -74,7 +70,7 @@ def cross_pairs(
         mask: `[N]` valid examples.
         old_classes: `[C1]` class ids of the columns of `old`, known when the program is
             compiled; 0, 1, ... by default.
-        new_classes: `[C2]`, likewise of `new`.
+        new_classes: `[C2]`, the same for `new`.
         examples: "all", or "known": those whose class every old run knows. A class is
             known that has a column above `UNKNOWN_LOGIT`.
         block_bytes: memory for the scores of one block of both sides, in bytes.
@@ -283,8 +279,8 @@ def summarize_cross(matrix: Array) -> CrossSummary:
         V_pair = sum_ij e_ij^2 / (R1 R2 (R1 - 1) (R2 - 1))
         stderr^2 = max(V_old + V_new - V_pair, (V_old + V_new) / 2)
 
-    What is peculiar to single pairs is in both jackknife variances, so once too often;
-    `V_pair` is its share. Where it is all there is, half of the sum is right.
+    The variance of single pairs is in both jackknife variances, so once too often;
+    `V_pair` is its share. Where there is no other variance, half of the sum is right.
 
     Args:
         matrix: `[R1, R2]`, from `cross_pairs`: old runs in rows, new ones in columns.

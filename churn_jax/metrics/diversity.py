@@ -24,7 +24,7 @@ _QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class ConfidenceBins(NamedTuple):
-    """What a stream knows of the diversity: `DiversityByConfidence` but the quartiles.
+    """`DiversityByConfidence` without the quartiles, which do not stream.
 
     `edges [num_bins + 1]`, `counts [num_bins]`, `bin_mean_kl [num_bins]`, `mean_kl`.
     """

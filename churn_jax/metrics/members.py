@@ -25,7 +25,7 @@ __all__ = ["MemberDiversity", "MemberDiversityState", "member_diversity"]
 
 
 class MemberDiversity(NamedTuple):
-    """What an ensemble's members have apart, and what their mean gains by it."""
+    """Differences between an ensemble's members, and what averaging them gains."""
 
     mean_kl: Scalar
     disagreement: Scalar
@@ -37,7 +37,7 @@ class MemberDiversity(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Per example, then summed: all that `MemberDiversity` is made of."""
+    """The terms of `MemberDiversity`, per example or summed."""
 
     kl: Array
     disagreement: Array
@@ -139,7 +139,7 @@ def member_diversity(
         * `mean_member_nll` and `ensemble_nll`: of one member on average, and of the
           mean of their probabilities, nats. The ensemble's is never the larger one;
           equal members make them equal;
-        * `mean_member_accuracy` and `ensemble_accuracy`: likewise.
+        * `mean_member_accuracy` and `ensemble_accuracy`: the same for accuracy.
 
     Raises:
         ValueError: fewer than two members, or labels or mask that do not fit.

@@ -1,4 +1,4 @@
-"""A metric for every pair of runs, in bounded memory, and its honest summary.
+"""A metric for every pair of runs in bounded memory, its summary, and leaving one out.
 
 How `pairwise` knows that a metric streams, and how to add one, is in `pair_metrics`.
 """
@@ -15,7 +15,14 @@ from churn_jax.metrics.pair_metrics import PairMetric, streaming
 from churn_jax.metrics.state import LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = ["PairSummary", "check_scalars", "pairwise", "sum_blocks", "summarize_pairs"]
+__all__ = [
+    "PairSummary",
+    "check_scalars",
+    "leave_one_model_out",
+    "pairwise",
+    "sum_blocks",
+    "summarize_pairs",
+]
 
 
 def pairwise(
@@ -102,19 +109,10 @@ def _stream(metric, size, logits, labels, mask):
 def sum_blocks(
     block: Callable, size: int, examples: int, mask: Mask | None
 ) -> tuple[Any, Scalar]:
-    """Adds up what blocks of examples contribute; traceable, in bounded memory.
-
-    Args:
-        block: `(cut, valid) -> (sums, counted)`. `cut(x, axis)` are the examples of the
-            block, `valid [size]` those that count; `counted [size]` may be fewer. Sums
-            are any tree: integers are added up as int32, floats as `LongSum`.
-        size: of a block.
-        examples: N, at least `size` unless there is none.
-        mask: `[N]` bool, or None.
-
-    Returns:
-        The sums, and the number of examples counted as an int32 scalar.
-    """
+    """Adds up `block(cut, valid) -> (sums, counted)` over blocks of `size` examples."""
+    # `cut(x, axis)` are the examples of the block, `valid [size]` those that count;
+    # `counted [size]` may be fewer. Sums are any tree: integers are added up as int32,
+    # floats as `LongSum`. Returned are the sums and the number of counted examples.
     if examples == 0:
         sums, _ = block(lambda x, axis: x, jnp.ones(0, jnp.bool_))
         return sums, jnp.int32(0)
@@ -173,11 +171,7 @@ def _every_pair(metric, logits, labels, mask):
 
 
 def check_scalars(value: Any, shape: tuple[int, ...], where: str) -> None:
-    """Refuses a metric that returns one number per example.
-
-    Raises:
-        ValueError: with the shape found and that of one run's logits.
-    """
+    """Refuses a metric that returns one number per example."""
     for leaf in jax.tree.leaves(value):
         if jnp.ndim(leaf):
             raise ValueError(
@@ -247,3 +241,55 @@ def summarize_pairs(matrix: Array) -> PairSummary:
     left_out = (jnp.sum(centred) - with_run) / ((R - 1) * (R - 2))
     spread = jnp.sum(jnp.square(left_out - jnp.mean(left_out)))
     return PairSummary(mean, std, jnp.sqrt((R - 1) / R * spread), R)
+
+
+def leave_one_model_out(metric: Callable, logits: Array, **inputs: Any) -> Any:
+    """`metric(logits without model m, **inputs)` for every m.
+
+    With `t_m` these values and `t` their mean, `sqrt((M - 1) / M sum_m (t_m - t)^2)` is
+    the jackknife standard error of `metric(logits)` over models.
+
+    Args:
+        metric: a function of M - 1 models that JAX can trace, such as
+            `prediction_difference` or `functools.partial(prediction_difference,
+            order=2)`. It may return a tree, a State among them: then the result is a
+            stack of States, whose `merge` and `compute` work on all M at once.
+        logits: `[M, ...]`, M at least 3; or scores.
+        **inputs: what else the metric takes, by name; the same for every model.
+
+    Returns:
+        The metric's result with a leading axis `M`; `[M]` for a scalar.
+
+    Raises:
+        ValueError: fewer than three models, of which one less is no set to compare.
+
+    Notes:
+        One model after another, so memory is that of one call and one copy of the
+        logits. Works under `jit`. A subset of models is plain indexing,
+        `metric(logits[[0, 2, 3]])`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from churn_jax.metrics import hamming_prediction_difference
+        >>> models = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])
+        >>> leave_one_model_out(hamming_prediction_difference, models).tolist()
+        [1.0, 0.0, 1.0]
+
+    References:
+        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
+        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+    """
+    logits = jnp.asarray(logits)
+    M = logits.shape[0] if logits.ndim else 0
+    if M < 3:
+        raise ValueError(
+            "leaving one model out needs at least three on the first axis; got shape "
+            f"{tuple(logits.shape)}"
+        )
+
+    def without(m):
+        others = jnp.arange(M - 1, dtype=jnp.int32)
+        others = others + (others >= m).astype(jnp.int32)
+        return metric(jnp.take(logits, others, axis=0), **inputs)
+
+    return jax.lax.map(without, jnp.arange(M, dtype=jnp.int32))

@@ -55,15 +55,13 @@ def norm_over_classes(x, order):
 
 def from_mean(values):
     """`x_m - xbar` over the models; exactly 0 where all of them are equal."""
-    apart = values - values[:1]
-    return apart - jnp.mean(apart, axis=0, keepdims=True)
+    differences = values - values[:1]
+    return differences - jnp.mean(differences, axis=0, keepdims=True)
 
 
 def log_mean_probs(log_p):
-    """`log Pbar [1, ...]` from log-probabilities; exactly `log_p` where they are equal.
-
-    In log space, so that it is right for probabilities that underflow float32.
-    """
+    """`log Pbar [1, ...]`; exactly `log_p` where the models are equal."""
+    # In log space, so that it is right for probabilities that underflow float32.
     top = jax.lax.stop_gradient(jnp.max(log_p, axis=0, keepdims=True))
     top = jnp.where(top > -jnp.inf, top, 0.0)
     below = jnp.mean(jnp.expm1(log_p - top), axis=0, keepdims=True)

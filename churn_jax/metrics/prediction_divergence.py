@@ -38,7 +38,7 @@ def pairwise_kl(logits: Logits) -> PerExample:
 
     Args:
         logits: `[M, N, C]` (or `[M, ..., C]`), M at least 2: the members of an
-            ensemble, or models that were trained apart.
+            ensemble, or models that were trained independently.
 
     Returns:
         `[N]` float32 in nats, at least 0; infinite where one model excludes a class
@@ -75,11 +75,9 @@ def pairwise_kl(logits: Logits) -> PerExample:
 
 
 def _excess(log_ratio):
-    """`r log r - r + 1` at `r = exp(log_ratio)`: at least 0, quadratic around r = 1.
-
-    Near one the terms cancel to second order, so there it is the series
-    `sum_k (k - 1) / k! log_ratio^k`; ten terms are good to float32 below one half.
-    """
+    """`r log r - r + 1` at `r = exp(log_ratio)`: at least 0, quadratic around r = 1."""
+    # Near one the terms cancel to second order, so there it is the series
+    # `sum_k (k - 1) / k! log_ratio^k`; ten terms are good to float32 below one half.
     near = jnp.abs(log_ratio) < 0.5
     small = jnp.where(near, log_ratio, 0.0)
     series, factorial = jnp.zeros_like(small), 3628800.0  # 10!
@@ -92,10 +90,8 @@ def _excess(log_ratio):
 
 
 def _jensen_shannon(logits):
-    """`1/M sum_m KL(P_m || Pbar)` as `sum_l Pbar 1/M sum_m excess(P_m / Pbar)`.
-
-    The same, since probabilities sum to one, but a sum of terms that are all positive.
-    """
+    """`1/M sum_m KL(P_m || Pbar)` as `sum_l Pbar 1/M sum_m excess(P_m / Pbar)`."""
+    # Equal, since probabilities sum to one, but a sum of positive terms.
     log_p = _checked_log_probs(logits)
     log_mean = log_mean_probs(log_p)
     possible = log_mean > -jnp.inf

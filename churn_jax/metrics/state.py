@@ -34,11 +34,7 @@ _UNITS_PER_BLOCK = 2**20
 
 
 def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
-    """The mask as bool, `[...]`; every example is valid when `mask` is None.
-
-    Raises:
-        ValueError: the mask is not shaped like the examples.
-    """
+    """The mask as bool, `[...]`; all examples are valid where it is None."""
     check_mask(mask, shape)
     if mask is None:
         return jnp.ones(shape, jnp.bool_)
@@ -46,15 +42,8 @@ def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
 
 
 def masked_mean(values: PerExample, mask: Mask | None = None) -> Scalar:
-    """Mean of the valid values; nan when there is none.
-
-    Args:
-        values: `[...]`; bool and integers are counted exactly.
-        mask: `[...]` valid examples. What a padded row holds, nan included, is ignored.
-
-    Returns:
-        A float32 scalar.
-    """
+    """Mean of the valid values `[...]`, float32; nan when there is none."""
+    # Bools and integers are counted exactly; padded rows are ignored, nan included.
     values = jnp.asarray(values)
     valid = valid_examples(mask, values.shape)
     if not jnp.issubdtype(values.dtype, jnp.floating):
@@ -125,14 +114,10 @@ class LongSum:
 
 
 class AdditiveState:
-    """What every State of this package can do."""
+    """Base of all States: sums of which two can be merged."""
 
     def merge(self, other):
-        """The state of both sets of examples together.
-
-        Raises:
-            ValueError: the states differ in a setting (alpha, bins, order) or shape.
-        """
+        """The state of both sets of examples; both need equal settings and shapes."""
         if jax.tree.structure(self) != jax.tree.structure(other):
             raise ValueError(
                 f"only states of one kind and setting add up; got {self!r} and "
