@@ -36,7 +36,7 @@ import numpy as np
 import optax
 
 from churn_jax import models
-from churn_jax.models.backend import compiling_for
+from churn_jax.models.layers import compiling_for
 
 _CLASSES = 10
 # The estimate of an elementwise kernel on a few hundred numbers, in cycles.

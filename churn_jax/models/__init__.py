@@ -6,7 +6,6 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.models.banded import banded_convolution
-    from churn_jax.models.base import ModelOutput
     from churn_jax.models.batch_ensemble import (
         BatchEnsemble,
         BatchEnsembleConv,
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
         swin_to_hugging_face,
     )
     from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
-    from churn_jax.models.gate import Gate
-    from churn_jax.models.layers import PLAIN, Layers
+    from churn_jax.models.layers import PLAIN, Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
-    from churn_jax.models.mlp import MLP
+    from churn_jax.models.mlp import MLP, Gate
     from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
     from churn_jax.models.resnet import BasicBlock, ResNet
     from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
@@ -95,7 +93,6 @@ __all__ = [
 
 _FILES = (
     "banded",
-    "base",
     "batch_ensemble",
     "bert",
     "click",
@@ -103,7 +100,6 @@ _FILES = (
     "convert",
     "convert_transformers",
     "densenet",
-    "gate",
     "layers",
     "mimo",
     "mlp",

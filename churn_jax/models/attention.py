@@ -13,34 +13,17 @@ from churn_jax.typing import Array
 
 __all__ = ["MASKED", "Attention", "FeedForward", "small_normal"]
 
-# Added to scores of positions that must not be seen. Finite, so that a row that sees
-# nothing has equal weights and not NaN.
+# Added to the scores of hidden positions. Finite, so that a row of hidden positions
+# alone has equal weights and not NaN.
 MASKED = -1e9
 
 small_normal = nn.initializers.truncated_normal(0.02)
 
 
 class Attention(nn.Module):
-    r"""Scaled dot-product self-attention with several heads.
+    """`softmax(Q K^T / sqrt(D / h) + b) V` for each of h heads, then a dense layer.
 
-    $$ \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{D / h}} + b\right) V $$
-
-    for each of h heads, then a dense layer over all of them. Scores and their softmax
-    are float32 whatever the layer computes in.
-
-    Attributes:
-        heads: h, which divides the number of features.
-        dropout: share of the attention weights that are dropped in training.
-        kernel_init: of the four kernels.
-        dtype: what it computes in.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> layer = Attention(heads=2)
-        >>> x, bias = jnp.ones((3, 5, 8)), jnp.zeros((1, 1, 1, 5))
-        >>> variables = layer.init(jax.random.key(0), x, bias, False)
-        >>> layer.apply(variables, x, bias, False).shape
-        (3, 5, 8)
+    Scores and their softmax are float32 whatever the layer computes in.
 
     References:
         [vaswani2017] Sec. 3.2 -- Vaswani et al., Attention Is All You Need,
@@ -54,13 +37,7 @@ class Attention(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, bias: Array, train: bool) -> Array:
-        """`[..., L, D]` to `[..., L, D]`.
-
-        Args:
-            x: L positions.
-            bias: added to the scores `[..., heads, L, L]`, of the same rank.
-            train: whether attention weights are dropped.
-        """
+        """`[..., L, D]` to `[..., L, D]`; `bias` is added to `[..., heads, L, L]`."""
         width = x.shape[-1]
         dense = partial(nn.Dense, width, kernel_init=self.kernel_init, dtype=self.dtype)
 
@@ -80,13 +57,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two dense layers with the exact GELU between them.
-
-    Attributes:
-        hidden: width between the two.
-        kernel_init: of both kernels.
-        dtype: what it computes in.
-    """
+    """Two dense layers with the exact GELU between them."""
 
     hidden: int
     kernel_init: Callable = small_normal

@@ -9,8 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.backend import backend
-from churn_jax.models.layers import Layers, split_members, tile
+from churn_jax.models.layers import Layers, backend, split_members, tile
 from churn_jax.models.rank_one import between, rank_one_matmul
 from churn_jax.typing import Array, PyTree
 
@@ -29,11 +28,7 @@ BATCHES = ("tiled", "split")
 
 
 def fast_init(kind: str, std: float = 0.5) -> Callable:
-    """How fast weights start: `Normal(1, std)`, or 1 and -1 with equal probability.
-
-    Raises:
-        ValueError: unknown kind.
-    """
+    """Initial fast weights: `Normal(1, std)`, or 1 and -1 with equal probability."""
     if kind not in FAST_INITS:
         raise ValueError(
             f"fast weights start as one of {', '.join(FAST_INITS)}; got {kind!r}"
@@ -190,10 +185,10 @@ class MemberBatchNorm(nn.Module):
     Attributes:
         members: K.
         use_running_average: as in `flax.linen.BatchNorm`.
-        momentum: likewise.
-        epsilon: likewise.
-        axis_name: likewise.
-        dtype: likewise.
+        momentum: as there.
+        epsilon: as there.
+        axis_name: as there.
+        dtype: as there.
     """
 
     members: int
@@ -364,11 +359,11 @@ class BatchEnsemble(Layers):
 
 
 def check_fast_weights(params: PyTree, members: int) -> None:
-    """Every kernel has the fast weights of every member beside it.
+    """Refuses parameters in which a kernel lacks the fast weights of the members.
 
     A network that was meant to be a BatchEnsemble and is made of ordinary layers
-    trains without complaint and yields K equal members; public code has had that
-    defect. Only shapes are looked at.
+    trains without an error and yields K equal members; public code has had that
+    defect. Only shapes are checked.
 
     Args:
         params: of one network.

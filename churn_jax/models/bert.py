@@ -1,4 +1,4 @@
-"""Text classifiers over token ids: BERT and a small encoder in its manner."""
+"""Text classifiers over token ids: BERT, also in small forms."""
 
 from typing import Any, Literal
 
@@ -6,8 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
-from churn_jax.models.base import ModelOutput
-from churn_jax.models.layers import check_dropout, drop
+from churn_jax.models.layers import ModelOutput, check_dropout, drop
 from churn_jax.typing import Array
 
 __all__ = ["Bert", "BertLayer", "check_tokens"]
@@ -16,12 +15,7 @@ _POOLINGS = ("first", "mean")
 
 
 def check_tokens(tokens, positions: int) -> None:
-    """`tokens` are integers `[B, L]` with at most `positions` columns.
-
-    Raises:
-        ValueError: another rank, or too many columns.
-        TypeError: the dtype is not an integer one.
-    """
+    """Refuses tokens that are not integers `[B, L]` with L up to `positions`."""
     shape, dtype = jnp.shape(tokens), jnp.result_type(tokens)
     if len(shape) != 2:
         raise ValueError(f"tokens must be [B, L]; got shape {shape}")

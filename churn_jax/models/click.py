@@ -143,20 +143,12 @@ class ClickModel:
 
 
 class ClickOutput(NamedTuple):
-    """What a click model says about a batch.
+    """The output of a click model for a batch."""
 
-    Attributes:
-        logits: `[K, B, 2]` float32, `[0, score]` of every component.
-        part: `[K, B, 2]` float32, likewise of the deep towers alone; None without a
-            wide part, where it would be the same.
-        gate: `[K, B]` float32 log-weights of the components; None without a gate.
-        features: `[K, B, D]`, the input of every tower's last layer.
-    """
-
-    logits: Array
-    part: Array | None = None
-    gate: Array | None = None
-    features: Array | None = None
+    logits: Array  # [K, B, 2] float32, `[0, score]` of every component
+    part: Array | None = None  # of the deep towers alone; None without a wide part
+    gate: Array | None = None  # [K, B] float32 log-weights of the components
+    features: Array | None = None  # [K, B, D], inputs of the towers' last layers
 
 
 def _two_classes(scores: Array) -> Array:
@@ -197,25 +189,9 @@ class ClickNetwork(nn.Module):
     Kernels are truncated normal with variance 1 / fan-in and biases zero: "truncated
     normal initialization with a standard variance normalized by the layer width". The
     weights of the wide part and of the gate start at zero, so that at first the deep
-    towers predict alone and weigh the same.
-
-    Attributes:
-        model: the configuration.
-
-    Notes:
-        The gate reads the embeddings (averaged over the sets of tables) and the
-        numbers but does not train them: its gradient stops there, as the paper stops
-        the ensemble's gradient before the components.
-
-    Example:
-        >>> import jax
-        >>> model = ClickModel(sizes=(10, 4), numeric=2, components=3)
-        >>> table = init_table(model, jax.random.key(0))
-        >>> rows = model.split_rows(table[jnp.array([[3, 10], [0, 13]])])
-        >>> network = ClickNetwork(model)
-        >>> variables = network.init(jax.random.key(1), rows, jnp.zeros((2, 2)))
-        >>> network.apply(variables, rows, jnp.zeros((2, 2))).logits.shape
-        (3, 2, 2)
+    towers predict alone and weigh the same. The gate reads the embeddings (averaged
+    over the sets of tables) and the numbers but does not train them, as the paper stops
+    the ensemble's gradient before the components.
 
     References:
         [anti-distillation] Sec. 2 -- Shamir and Coviello, Anti-Distillation: Improving
@@ -226,15 +202,7 @@ class ClickNetwork(nn.Module):
 
     @nn.compact
     def __call__(self, rows: Array, numeric: Array) -> ClickOutput:
-        """Applies the towers.
-
-        Args:
-            rows: `[T, B, F, D (+ 1)]`, of `ClickModel.split_rows`.
-            numeric: `[B, numeric]`.
-
-        Raises:
-            ValueError: the rows have another shape.
-        """
+        """The output for rows `[T, B, F, D (+ 1)]` and numbers `[B, numeric]`."""
         model = self.model
         last = model.embedding_dim + model.wide
         expected = (model.tables, rows.shape[1], len(model.sizes), last)
@@ -280,23 +248,12 @@ def init_table(
     *,
     rows: int | None = None,
 ) -> Array:
-    r"""The fused table before training.
+    """The fused table of a replica before training, `[rows, width]`, padded to `rows`.
 
     Embeddings are drawn like hidden weights, truncated normal, and their variance is
-    scaled: `v ~ sqrt(s / D) N`. Linear weights of a wide part start at zero. A
-    component's numbers do not depend on how many components or padding rows there are.
-
-    Args:
-        model: the configuration.
-        key: of one replica.
-        input_scale: s, may be traced.
-        rows: at least `model.rows`, what the table is padded to; None does not pad.
-
-    Returns:
-        `[rows, width]` float32.
-
-    Notes:
-        "Normalised by the layer width" is read as 1 / D: the embedding's own width.
+    scaled: `v ~ sqrt(s / D) N`; "normalised by the layer width" is read as 1 / D.
+    Linear weights of a wide part start at zero. A component's numbers do not depend on
+    the number of components or of padding rows.
 
     References:
         [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving

@@ -7,10 +7,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.backend import backend
 from churn_jax.models.banded import banded_convolution
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout, drop
+from churn_jax.models.layers import (
+    PLAIN,
+    Layered,
+    Layers,
+    ModelOutput,
+    backend,
+    check_dropout,
+    check_images,
+    drop,
+)
 from churn_jax.typing import Array
 
 __all__ = ["LeNet5"]

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.models.convert import read_weights, write_weights
-from churn_jax.models.public_names import PublicNames
+from churn_jax.models.convert import PublicNames, read_weights, write_weights
 
 __all__ = [
     "bert_from_hugging_face",
@@ -117,14 +116,10 @@ def swin_file_name(name: str) -> str:
 
 
 class _Names(PublicNames):
-    """Of a network of which all variables are parameters."""
+    """The names of a network without model state."""
 
     def name(self, path: tuple[str, ...]) -> str:
-        """The name in a file.
-
-        Raises:
-            ValueError: the network has no such variable.
-        """
+        """The name in a file; refuses the variables of another network."""
         name = self.module(*path[1:]) if path[0] == "params" else None
         if name is None:
             raise ValueError(

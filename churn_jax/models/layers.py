@@ -1,20 +1,80 @@
-"""Which layers a network is made of: plain ones, or ones that several members share.
+"""What every network takes and returns, and its layers: plain, or shared by members.
 
-A zoo network asks its `layers` for every dense layer, convolution and batch norm, so
-one piece of code is a single network, a BatchEnsemble or a MIMO network.
+A zoo network makes every dense layer, convolution and batch norm through its `layers`,
+so the same code is a single network, a BatchEnsemble or a MIMO network.
 """
 
+import contextlib
+import contextvars
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput
 from churn_jax.typing import Array, PyTree
 
-__all__ = ["PLAIN", "Layered", "Layers", "check_dropout", "drop"]
+__all__ = [
+    "PLAIN",
+    "Layered",
+    "Layers",
+    "ModelOutput",
+    "backend",
+    "check_dropout",
+    "check_images",
+    "compiling_for",
+    "drop",
+]
+
+
+class ModelOutput(NamedTuple):
+    """The output of a network for a batch.
+
+    Attributes:
+        logits: `[B, C]`, float32 whatever the network computes in.
+        features: `[B, D]`, float32: the input of the last dense layer.
+    """
+
+    logits: Array
+    features: Array
+
+
+def check_images(images, *, min_rank: int, max_rank: int, min_size: int = 1) -> None:
+    """Refuses images of another rank or dtype, or smaller than the network can take."""
+    shape = jnp.shape(images)
+    if not min_rank <= len(shape) <= max_rank:
+        expected = "[B, H, W, C]" if min_rank == 4 else "[B, D] or [B, H, W, C]"
+        raise ValueError(f"images must be {expected}; got shape {shape}")
+    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
+        raise TypeError(
+            "images must be floating point, already normalised; got "
+            f"{jnp.result_type(images)}"
+        )
+    if len(shape) == 4 and min(shape[1:3]) < min_size:
+        raise ValueError(
+            f"images must be at least {min_size} x {min_size} pixels for this network; "
+            f"got shape {shape}"
+        )
+
+
+_TARGET: contextvars.ContextVar[str] = contextvars.ContextVar("_TARGET", default="")
+
+
+def backend() -> str:
+    """`cpu`, `gpu` or `tpu`, by which layers with several forms choose theirs."""
+    return _TARGET.get() or jax.default_backend()
+
+
+@contextlib.contextmanager
+def compiling_for(platform: str) -> Iterator[None]:
+    """Networks traced inside are compiled for `cpu`, `gpu` or `tpu`."""
+    before = _TARGET.set(platform)
+    try:
+        yield
+    finally:
+        _TARGET.reset(before)
 
 
 class ConvolutionBy(nn.Module):
@@ -40,7 +100,7 @@ class ConvolutionBy(nn.Module):
 class Layers:
     """Plain layers: one network, one member.
 
-    Its methods are called inside a module's compact method, which owns what they make.
+    Its methods are called inside a module's compact method, which owns the layers.
     Subclasses yield K members from one set of weights.
     """
 
@@ -55,10 +115,10 @@ class Layers:
         return False
 
     def enter(self, module: nn.Module, x: Array, train: bool) -> tuple[Array, Any]:
-        """The batch as the first layer sees it, and what `leave` has to know.
+        """The batch as the first layer sees it, and an argument for `leave`.
 
         Args:
-            module: the network; it may be asked for random numbers.
+            module: the network, from which random numbers may be drawn.
             x: `[B, ...]`.
             train: whether the network trains.
         """
@@ -140,11 +200,7 @@ class Layers:
         return nn.BatchNorm(use_running_average=not train, name=name, **options)
 
     def check(self, params: PyTree) -> None:
-        """Refuses parameters without what the members differ in.
-
-        Raises:
-            ValueError: a layer lacks it.
-        """
+        """Refuses parameters in which a layer lacks the members' own weights."""
         del params
 
 
@@ -152,7 +208,7 @@ PLAIN = Layers()
 
 
 class Layered:
-    """What networks with a field `layers` say of it."""
+    """Base of networks with a field `layers`."""
 
     layers: Layers
 
@@ -167,16 +223,12 @@ class Layered:
         return self.layers.splits_batch
 
     def check_params(self, params: Mapping[str, Any]) -> None:
-        """Refuses parameters that lack what the members differ in."""
+        """Refuses parameters in which a layer lacks the members' own weights."""
         self.layers.check(params)
 
 
 def check_dropout(dropout: float) -> None:
-    """`dropout` is a share of which something is left.
-
-    Raises:
-        ValueError: it is below 0, or 1 and more.
-    """
+    """Refuses a share of dropped values that is below 0, or 1 and more."""
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1; got {dropout}")
 
@@ -184,20 +236,13 @@ def check_dropout(dropout: float) -> None:
 def drop(x: Array, dropout: float, train: bool) -> Array:
     """In training a share of `x` becomes zero and the rest grows by 1 / (1 - share).
 
-    Call it inside a module's compact method: what is dropped is drawn from the module's
-    `dropout` stream, for every entry of `x` alone, and a module without such a stream
-    cannot train. With a share of 0 nothing is drawn.
-
-    Args:
-        x: any array.
-        dropout: the share, at least 0 and below 1.
-        train: whether the network trains; otherwise `x` stays as it is.
-
     References:
         [srivastava2014] Sec. 4 -- Srivastava et al., Dropout: A Simple Way to Prevent
             Neural Networks from Overfitting, JMLR 2014.
             https://jmlr.org/papers/v15/srivastava14a.html
     """
+    # Drawn from the module's `dropout` stream, for every entry of `x` alone: call it in
+    # a compact method. Nothing is drawn for a share of 0.
     if not dropout:
         return x
     return nn.Dropout(dropout, deterministic=not train)(x)

@@ -1,4 +1,4 @@
-"""MIMO: one network that takes K images at once and answers for each of them."""
+"""MIMO: one network that takes K images at once and classifies each of them."""
 
 import dataclasses
 from typing import Any
@@ -7,33 +7,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput
-from churn_jax.models.layers import Layers
+from churn_jax.models.layers import Layers, ModelOutput
 from churn_jax.typing import Array, PRNGKey
 
 __all__ = ["MIMO", "draw_orders"]
 
 
 def draw_orders(key: PRNGKey, members: int, rows: int, repetition: float) -> Array:
-    """K orders of a batch's rows that agree in some places, at random elsewhere.
-
-    Args:
-        key: one PRNG key.
-        members: K.
-        rows: B.
-        repetition: probability that a place has the same row in all orders.
-
-    Returns:
-        `[K, B]` int32, every row of which has each of `0 ... B - 1` once.
-
-    Example:
-        >>> import jax
-        >>> orders = draw_orders(jax.random.key(0), 2, 4, repetition=0.0)
-        >>> orders.sort(axis=1).tolist()
-        [[0, 1, 2, 3], [0, 1, 2, 3]]
-        >>> draw_orders(jax.random.key(0), 2, 4, repetition=1.0).tolist()
-        [[0, 1, 2, 3], [0, 1, 2, 3]]
-    """
+    """K orders of B rows, `[K, B]`; a place is equal in all with `repetition`."""
     key_fixed, key_order = jax.random.split(key)
     fixed = jax.random.uniform(key_fixed, (rows,)) < repetition
     # Places of the rows that move come first, then those of the rows that stay.
@@ -52,7 +33,7 @@ class MIMO(Layers):
     the features); the last one has K C logits, C for each image. In training the K
     images of a row are different ones: member m sees the batch in an order of its
     own, drawn from the module's `dropout` stream, and its outputs are put back, so
-    that `logits[m, b]` is what member m says of image b, as with every other network.
+    that `logits[m, b]` are member m's of image b, as with every other network.
     In evaluation a row is one image K times.
 
     Attributes:
@@ -65,7 +46,7 @@ class MIMO(Layers):
     Notes:
         Without a `dropout` stream nothing is shuffled, so a row is one image K times
         in training too. On a mesh a device shuffles its own share of the batch. A
-        masked row (padding) enters as zeros beside other rows' images.
+        masked row (padding) enters as zeros next to other rows' images.
 
     Example:
         >>> import jax, jax.numpy as jnp

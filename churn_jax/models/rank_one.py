@@ -13,12 +13,7 @@ __all__ = ["between", "rank_one_matmul", "scale_members"]
 
 
 def scale_members(x: Array, weights: Array) -> Array:
-    """Every member's rows times its own weights.
-
-    Args:
-        x: `[K * B, ..., D]`, member by member.
-        weights: `[K, D]`.
-    """
+    """The rows `[K * B, ..., D]`, member by member, times weights `[K, D]`."""
     members, width = weights.shape
     lead = (members,) + (1,) * (x.ndim - 1)
     return (split_members(x, members) * weights.reshape(*lead, width)).reshape(x.shape)
@@ -31,45 +26,25 @@ def between(
     fast_in: Array,
     fast_out: Array,
 ) -> Array:
-    """`linear(x_m * r_m, W) * s_m`: one linear map for all members' rows.
-
-    Args:
-        linear: `(rows, kernel) -> rows`.
-        x: `[K * B, ..., D]`, member by member.
-        kernel: W, whatever `linear` takes.
-        fast_in: r, `[K, D]`.
-        fast_out: s, `[K, features]`.
-    """
+    """`linear(x_m * r_m, W) * s_m`: one linear map for all members' rows."""
     return scale_members(linear(scale_members(x, fast_in), kernel), fast_out)
 
 
 @jax.custom_jvp
 def rank_one_matmul(x: Array, kernel: Array, fast_in: Array, fast_out: Array) -> Array:
-    r"""`x_m (W * (r_m s_m^T))` for the rows of every member.
-
-    Args:
-        x: `[K * B, D]`, member by member.
-        kernel: W, `[D, features]`.
-        fast_in: r, `[K, D]`.
-        fast_out: s, `[K, features]`.
-
-    Returns:
-        `[K * B, features]`.
-
-    Notes:
-        The gradient in r needs `dy W^T`, the gradient in the inputs, which a plain
-        network's first layer never computes: a quarter of all arithmetic in a small
-        network. Where the inputs are not differentiated, r is moved to the kernel, so
-        that its gradient comes out of `x_m^T dy_m`, which the kernel's needs anyway.
-        That takes a product per member and more, smaller kernels: it pays on
-        processors, and `between` with `jnp.matmul` is the faster one on a TPU.
-    """
+    """`x_m (W * (r_m s_m^T))` of rows `[K * B, D]`, with r `[K, D]` and s `[K, O]`."""
+    # The gradient in r needs `dy W^T`, the gradient in the inputs, which the first
+    # layer of a plain network never computes: a quarter of all arithmetic in a small
+    # network. Where the inputs are not differentiated, r is moved to the kernel, so
+    # that its gradient comes out of `x_m^T dy_m`, which the kernel's needs anyway. That
+    # takes a product per member and more, smaller kernels: it pays on CPUs; on a TPU
+    # `between` with `jnp.matmul` is faster.
     return between(jnp.matmul, x, kernel, fast_in, fast_out)
 
 
 @partial(rank_one_matmul.defjvp, symbolic_zeros=True)
 def _rank_one_jvp(primals, tangents):
-    """Along what is differentiated only; a matrix per member if inputs are fixed."""
+    """Only along differentiated arguments; a matrix per member for fixed inputs."""
     moved = [
         i
         for i, tangent in enumerate(tangents)

@@ -1,12 +1,11 @@
-"""What the residual networks have in common."""
+"""Layers that the convolutional networks share."""
 
 from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput
-from churn_jax.models.layers import PLAIN, Layers, drop
+from churn_jax.models.layers import PLAIN, Layers, ModelOutput, drop
 from churn_jax.typing import Array
 
 __all__ = [
@@ -30,16 +29,7 @@ def convolution(
     name: str,
     layers: Layers = PLAIN,
 ):
-    """A convolution without bias, He-normal by fan out, padded by half its size.
-
-    Args:
-        width: channels out.
-        size: height and width of the kernel in pixels, odd.
-        stride: in pixels, along height and width.
-        dtype: what it computes in.
-        name: of its parameters.
-        layers: what kind of convolution.
-    """
+    """A convolution without bias, He-normal by fan out, padded by half its odd size."""
     # Half of the kernel on each side: "SAME" would shift a strided kernel.
     return layers.conv(
         width,
@@ -61,17 +51,7 @@ def batch_norm(
     epsilon: float = 1e-5,
     layers: Layers = PLAIN,
 ):
-    """Batch norm over batch and pixels, and over a mesh axis where one is named.
-
-    Args:
-        train: use the batch's moments and update the running ones.
-        axis_name: mesh axis over which the moments are averaged too, or None.
-        dtype: of the result; moments are float32.
-        name: of its parameters.
-        momentum: share of the old running value that stays.
-        epsilon: added to the variance.
-        layers: what kind of batch norm.
-    """
+    """Batch norm over batch and pixels, and over a mesh axis where one is named."""
     return layers.norm(
         train=train,
         momentum=momentum,
@@ -97,11 +77,7 @@ def classify(
     dropout: float = 0.0,
     train: bool = False,
 ) -> ModelOutput:
-    """Mean over pixels in float32, then the dense layer `head`; `x` is `[B, H, W, D]`.
-
-    In training a share `dropout` of the means is dropped. Call it inside a module's
-    compact method, which owns the layer.
-    """
+    """Mean over pixels `[B, H, W, D]` in float32, dropout, the dense layer `head`."""
     features = drop(jnp.mean(x, axis=(1, 2), dtype=jnp.float32), dropout, train)
     logits = layers.head(num_classes, dtype=dtype)(features)
     return layers.output(logits, features, entered)
@@ -110,17 +86,7 @@ def classify(
 def check_stages(
     stages: tuple[int, ...], width: int, name: str = "stages", of: str = "blocks"
 ) -> None:
-    """Every stage has a block, and there are channels.
-
-    Args:
-        stages: number of blocks of every stage.
-        width: channels.
-        name: what the network calls its stages.
-        of: what it calls its blocks.
-
-    Raises:
-        ValueError: no stage, an empty one, or no channels.
-    """
+    """Refuses no stage, an empty one, or no channels; the names are the network's."""
     if not stages or min(stages) < 1:
         raise ValueError(
             f"{name} must be numbers of {of}, each at least 1; got {stages}"

@@ -6,8 +6,14 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout
+from churn_jax.models.layers import (
+    PLAIN,
+    Layered,
+    Layers,
+    ModelOutput,
+    check_dropout,
+    check_images,
+)
 from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 

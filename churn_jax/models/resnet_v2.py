@@ -6,8 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import check_dropout
+from churn_jax.models.layers import ModelOutput, check_dropout, check_images
 from churn_jax.models.residual import (
     batch_norm,
     check_stages,

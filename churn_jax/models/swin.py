@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import check_dropout, drop
+from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
 from churn_jax.models.residual import check_stages
 from churn_jax.typing import Array
 
@@ -37,12 +36,10 @@ def _image(x: Array, window: int, height: int, width: int) -> Array:
     return x.swapaxes(2, 3).reshape(x.shape[0], height, width, x.shape[-1])
 
 
-def _apart(size: tuple[int, ...], window: int, shift: tuple[int, ...]) -> np.ndarray:
-    """What to add to scores so that pixels which the shift made neighbours are not.
-
-    Returns:
-        `[1, number of windows, 1, window ** 2, window ** 2]`.
-    """
+def _shift_mask(
+    size: tuple[int, ...], window: int, shift: tuple[int, ...]
+) -> np.ndarray:
+    """Added to scores, hides neighbours that only the shift made."""
     # Rows (columns) that came from the other side are a region of their own.
     rows, columns = (
         np.arange(n) >= n - s if s else np.zeros(n, bool) for n, s in zip(size, shift)
@@ -102,7 +99,7 @@ class SwinBlock(nn.Module):
         )
         bias = jnp.moveaxis(table[_relative(window)], -1, 0)[None, None]
         if any(shift):
-            bias = bias + _apart(size, window, shift)
+            bias = bias + _shift_mask(size, window, shift)
         attention = Attention(self.heads, dtype=self.dtype, name="attention")
         x = _image(attention(_windows(x, window), bias, train), window, *size)
         return jnp.roll(x, shift, (1, 2))[:, :height, :width]

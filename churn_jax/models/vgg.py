@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import check_dropout, drop
+from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
 from churn_jax.models.residual import batch_norm, check_stages, he_fan_out
 from churn_jax.typing import Array
 
@@ -51,11 +50,9 @@ def adaptive_average_pool(x: Array, size: int) -> Array:
 
 
 def _max_pool(x: Array) -> Array:
-    """2 x 2 maxima; a last odd row or column is dropped.
-
-    On a CPU `nn.max_pool` makes a training step of `vgg_tiny` take twice as long: its
-    gradient looks every window up again.
-    """
+    """2 x 2 maxima; a last odd row or column is dropped."""
+    # On a CPU `nn.max_pool` makes a training step of `vgg_tiny` take twice as long: its
+    # gradient searches every window again.
     batch, height, width, channels = x.shape
     rows, columns = height // 2, width // 2
     x = x[:, : 2 * rows, : 2 * columns]

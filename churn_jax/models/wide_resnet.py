@@ -6,8 +6,14 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
-from churn_jax.models.base import ModelOutput, check_images
-from churn_jax.models.layers import PLAIN, Layered, Layers, check_dropout
+from churn_jax.models.layers import (
+    PLAIN,
+    Layered,
+    Layers,
+    ModelOutput,
+    check_dropout,
+    check_images,
+)
 from churn_jax.models.residual import batch_norm, classify, convolution
 from churn_jax.typing import Array
 
@@ -81,9 +87,9 @@ class WideResNet(Layered, nn.Module):
         No convolution has a bias. A shortcut projects a block's input as it is, as the
         public code of Nam et al. 2021 does; the code of the wide networks' authors
         projects it after batch norm and ReLU (as `ResNetV2` does), which has the same
-        parameters and is another function. Its authors' dropout, between
-        the convolutions of a block, is another than ours. The running variance is that
-        of the batch (divided by n, not n - 1), as in every Flax network.
+        parameters and is another function. Their dropout is between the convolutions
+        of a block, ours before the last layer. The running variance is that of the
+        batch (divided by n, not n - 1), as in every Flax network.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from churn_jax.models.backend import compiling_for
+from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import Slice, devices_of
 from churn_jax.planning.datasets import row_sizes
 from churn_jax.planning.estimate import Plan, estimate

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from churn_jax.models.backend import compiling_for
+from churn_jax.models.layers import compiling_for
 from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
 from churn_jax.planning.datasets import row_sizes

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import OneToOneDistillation
 from churn_jax.models import MIMO, MLP, LeNet5, ResNet
-from churn_jax.models.base import ModelOutput
+from churn_jax.models.layers import ModelOutput
 from churn_jax.models.mimo import draw_orders
 from tests.training import tiny
 

@@ -13,7 +13,7 @@ pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed
 
 SCRIPT = """
 import dataclasses, json, sys
-from churn_jax.models.backend import compiling_for
+from churn_jax.models.layers import compiling_for
 from churn_jax.planning import Slice
 from churn_jax.planning.chips import devices_of
 from churn_jax.planning.hlo import cycles_of

@@ -8,7 +8,7 @@ import pytest
 
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.models.backend import compiling_for
+from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
 from churn_jax.training import setup
 from churn_jax.training.config import TrainConfig
