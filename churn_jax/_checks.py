@@ -20,12 +20,7 @@ def _shape(x) -> tuple[int, ...]:
 
 
 def check_batch(images, **per_example) -> None:
-    """`images` is a floating-point batch and every other argument has a row for each.
-
-    Raises:
-        ValueError: no axis after the batch axis, or another number of rows.
-        TypeError: the images are not floating point.
-    """
+    """Refuses images that are not floating-point rows, and other numbers of rows."""
     shape = _shape(images)
     if len(shape) < 2:
         raise ValueError(f"images must be a batch [B, ...]; got shape {shape}")
@@ -42,12 +37,7 @@ def check_batch(images, **per_example) -> None:
 
 
 def check_logits(**named) -> None:
-    """Each argument is floating point with a class axis of at least two.
-
-    Raises:
-        ValueError: the array has no class axis or fewer than two classes.
-        TypeError: the dtype is not floating point.
-    """
+    """Refuses arguments that are not floating point with two classes or more."""
     for name, x in named.items():
         shape = _shape(x)
         if not shape:
@@ -64,11 +54,7 @@ def check_logits(**named) -> None:
 
 
 def check_same_shape(**named) -> None:
-    """All arguments have one shape.
-
-    Raises:
-        ValueError: two shapes differ; both are in the message.
-    """
+    """Refuses arguments of different shapes."""
     (first, x), *rest = named.items()
     for name, y in rest:
         if _shape(x) != _shape(y):
@@ -79,12 +65,7 @@ def check_same_shape(**named) -> None:
 
 
 def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
-    """`labels` are integers shaped like `logits` without the class axis.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: labels are not integers.
-    """
+    """Refuses labels that are not integers shaped like logits without classes."""
     expected = _shape(logits)[:-1]
     if _shape(labels) != expected:
         raise ValueError(
@@ -96,12 +77,7 @@ def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
 
 
 def check_mask(mask, shape: tuple[int, ...]) -> None:
-    """`mask` is None or has exactly `shape`.
-
-    Raises:
-        ValueError: the shape differs; masks are never broadcast.
-        TypeError: the dtype is neither bool nor a number.
-    """
+    """Refuses a mask of another shape, since masks are never broadcast, or dtype."""
     if mask is None:
         return
     if _shape(mask) != tuple(shape):
@@ -115,11 +91,7 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
 
 
 def check_members(logits, *, name: str = "logits", axes: str = "[M, N, C]") -> None:
-    """`logits` has a leading member axis of at least two models.
-
-    Raises:
-        ValueError: rank or number of models does not fit.
-    """
+    """Refuses logits without a leading axis of at least two models."""
     shape = _shape(logits)
     if len(shape) < axes.count(",") + 1 or shape[0] < 2:
         raise ValueError(

@@ -13,11 +13,9 @@ _EXTRAS = {
 
 
 def misfits() -> list[str]:
-    """One sentence per installed plugin that JAX's own extras do not allow.
-
-    pip upgrades JAX without its plugin, which only extras name, and JAX then runs on
-    the CPU.
-    """
+    """One sentence per installed plugin that JAX's own extras do not allow."""
+    # pip upgrades JAX without its plugin, which only extras name, and JAX then runs on
+    # the CPU.
     try:
         jax, requirements = metadata.version("jax"), metadata.requires("jax") or ()
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Quantities of one or two predicted distributions, from logits, in log space.
+"""Quantities of one or two predicted distributions, from logits `[..., C]` to `[...]`.
 
 Losses and metrics share these; both re-export them under their own names with the
-paper's equation. Everything is float32, per example, without reduction.
+paper's equation. Everything is float32, in log space, per example, without reduction.
 """
 
 import jax
@@ -19,41 +19,23 @@ def log_probs(logits: Logits) -> Logits:
 
 
 def weighted(log_p, term):
-    """`exp(log_p) * term`, with 0 * inf = 0 so that impossible classes add nothing.
-
-    The test is on the probability, not on `log_p > -inf`: a class whose probability
-    underflows (below `e^-88` in float32) would otherwise meet an infinite `term`.
-    """
+    """`exp(log_p) * term`, with 0 * inf = 0 so that impossible classes add nothing."""
+    # The test is on the probability, not on `log_p > -inf`: a class whose probability
+    # underflows (below `e^-88` in float32) may have an infinite `term`.
     probability = jnp.exp(log_p)
     possible = probability > 0.0
     return jnp.where(possible, probability * jnp.where(possible, term, 0.0), 0.0)
 
 
 def entropy(logits: Logits) -> PerExample:
-    """Shannon entropy in nats, `-sum_j p_j log p_j`; `[..., C]` to `[...]`.
-
-    Args:
-        logits: `[..., C]`.
-
-    Returns:
-        `[...]` float32, between 0 and `log C`.
-    """
+    """Shannon entropy in nats, `-sum_j p_j log p_j`; `[..., C]` to `[...]`."""
     check_logits(logits=logits)
     log_p = log_probs(logits)
     return -jnp.sum(weighted(log_p, log_p), axis=-1)
 
 
 def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
-    """`KL(a || b) = sum_j a_j (log a_j - log b_j)`; the expectation is under `a`.
-
-    Args:
-        logits_a: `[..., C]`.
-        logits_b: `[..., C]`.
-
-    Returns:
-        `[...]` float32, at least 0 up to rounding; infinite where `b` excludes a class
-        that `a` allows.
-    """
+    """`KL(a || b) = sum_j a_j (log a_j - log b_j)`; the expectation is under `a`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
@@ -61,16 +43,7 @@ def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
 
 
 def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
-    """`KL(a || b) + KL(b || a) = sum_j (a_j - b_j)(log a_j - log b_j)`.
-
-    Args:
-        logits_a: `[..., C]`.
-        logits_b: `[..., C]`.
-
-    Returns:
-        `[...]` float32, at least 0, symmetric; infinite where one side excludes a
-        class (logit `-inf`) that the other allows.
-    """
+    """`KL(a || b) + KL(b || a) = sum_j (a_j - b_j)(log a_j - log b_j)`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
@@ -83,15 +56,7 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
 
 
 def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
-    """L1 distance of the predicted distributions, `sum_j |a_j - b_j|`.
-
-    Args:
-        logits_a: `[..., C]`.
-        logits_b: `[..., C]`.
-
-    Returns:
-        `[...]` float32, between 0 and 2.
-    """
+    """L1 distance of the predicted distributions, `sum_j |a_j - b_j|`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     difference = jnp.exp(log_probs(logits_a)) - jnp.exp(log_probs(logits_b))

@@ -41,23 +41,13 @@ _KINDS = ("Eq", "Def", "Lemma", "Theorem", "Sec", "App", "Alg", "Table", "Fig")
 
 @dataclasses.dataclass(frozen=True)
 class Equation:
-    """One reference of one public object.
+    """One reference of one public object."""
 
-    Attributes:
-        paper: key of the paper, such as `reproducibility`.
-        label: place in the paper, such as `Eq. 9`.
-        name: qualified public name, such as `churn_jax.losses.symmetric_kl`.
-        file: path from the repository's root, with forward slashes.
-        line: line of the definition, from 1.
-        citation: authors, title, venue and year.
-        url: where the paper is.
-    """
-
-    paper: str
-    label: str
-    name: str
-    file: str
-    line: int
+    paper: str  # its key, such as `reproducibility`
+    label: str  # place in the paper, such as `Eq. 9`
+    name: str  # such as `churn_jax.losses.symmetric_kl`
+    file: str  # from the repository's root, with forward slashes
+    line: int  # of the definition
     citation: str
     url: str
 
@@ -86,10 +76,7 @@ def _module_path(root: Path, module: str) -> Path:
 
 
 def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Local name -> (module, name there), for `from churn_jax... import ...`.
-
-    Also those under `if TYPE_CHECKING:`, of what is loaded when it is first used.
-    """
+    """Local name to (module, name there), also under `if TYPE_CHECKING:`."""
     lazy = [node for of in tree.body if isinstance(of, ast.If) for node in of.body]
     return {
         alias.asname or alias.name: (node.module, alias.name)
@@ -188,16 +175,7 @@ def _order(entry: Equation):
 def equation_index(root: Path | None = None) -> list[Equation]:
     """Every reference of every public loss, metric, perturbation and method.
 
-    Args:
-        root: folder of the package; None for the installed one.
-
-    Returns:
-        Entries sorted by paper and by number within it.
-
-    Raises:
-        ValueError: a reference does not have the form
-            `[key] Eq. N -- Author et al., Title, venue year. https://...`, or an
-            exported name cannot be followed to its definition.
+    Sorted by paper and by number within it.
 
     Example:
         >>> [e.name for e in equation_index() if e.label == "Eq. 9"][0]
@@ -227,22 +205,13 @@ def equation_index(root: Path | None = None) -> list[Equation]:
 
 
 def untagged(root: Path | None = None) -> list[str]:
-    """Qualified names of public objects that should have a reference and have none.
-
-    Functions of losses, metrics and perturbations, and classes of methods outside
-    `methods/base.py`. States and result types belong to a function that carries the
-    reference.
-
-    Args:
-        root: folder of the package; None for the installed one.
-
-    Returns:
-        Names in the order of each package's `__all__`.
-    """
+    """Qualified names of public objects that should have a reference and have none."""
+    # Functions of losses, metrics and perturbations, and classes of methods outside
+    # `methods/base.py`. States and result types belong to a function with a reference.
     return [
         public.qualified
         for public in _public_objects(_package_root(root))
-        if public.package != "analysis"  # statistics of ours beside the papers' figures
+        if public.package != "analysis"  # our statistics, not the papers'
         and (
             isinstance(public.node, ast.ClassDef) and public.path.name != "base.py"
             if public.package == "methods"
@@ -253,18 +222,8 @@ def untagged(root: Path | None = None) -> list[str]:
 
 
 def markdown_table(entries: Sequence[Equation] | None = None, *, root: str = "") -> str:
-    """The index as a Markdown table that links papers and files.
-
-    Lines are left out, so that the table changes only when an equation does.
-
-    Args:
-        entries: what to list; None for `equation_index()`.
-        root: put before the links to files, such as `../` for a page in a folder of
-            the repository.
-
-    Returns:
-        The table, ending in a newline.
-    """
+    """The index as a Markdown table; `root` is put before its links to files."""
+    # Without lines, so that the table changes only when an equation does.
     rows = ["| Paper | Where | Function | File |", "|---|---|---|---|"]
     rows += [
         f"| [{e.paper}]({e.url}) | {e.label} | `{e.name}` | "
@@ -275,18 +234,7 @@ def markdown_table(entries: Sequence[Equation] | None = None, *, root: str = "")
 
 
 def write_table(path: Path, table: str | None = None) -> bool:
-    """Replace what is between the markers of a file by the table.
-
-    Args:
-        path: a text file that has `BEGIN` and, after it, `END`.
-        table: what to write; None for `markdown_table` with links from this file.
-
-    Returns:
-        Whether the file changed.
-
-    Raises:
-        ValueError: a marker is missing.
-    """
+    """Writes the table between the markers of a file; whether that changed it."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     head, begin, rest = text.partition(BEGIN)
@@ -305,12 +253,7 @@ def write_table(path: Path, table: str | None = None) -> bool:
 
 
 def print_equations(console=None) -> None:
-    """Print equation, function and file:line as a table in the terminal.
-
-    Args:
-        console: a `rich.console.Console`; None for standard output, unwrapped where
-            that is not a terminal.
-    """
+    """Prints equation, function and file:line, unwrapped where it is no terminal."""
     from rich.console import Console
     from rich.table import Table
 

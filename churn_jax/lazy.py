@@ -27,7 +27,7 @@ class _Lazy:
 
 
 def lazy(name: str) -> Any:
-    """Stands for the module `name`, which is imported when an attribute is read.
+    """A stand-in for the module `name`, which is imported when an attribute is read.
 
     Example:
         >>> colours = lazy("colorsys")
