@@ -1,19 +1,22 @@
-"""Arrays in `.npy` and `.npz` files of any origin, read only where they are used.
+"""Arrays in `.npy` and `.npz` files of any origin; files written whole or not at all.
 
-The header of an array is checked before its numbers are read, and what has to be
-unpacked must fit into memory.
+Arrays are read only where they are used. The header of an array is checked before its
+numbers are read, and what has to be unpacked must fit into memory.
 """
 
 import io
+import os
+import secrets
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-__all__ = ["ArrayFileError", "NpzArrays", "as_real", "read_npy"]
+__all__ = ["ArrayFileError", "NpzArrays", "as_real", "read_npy", "replace_file"]
 
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
@@ -114,6 +117,43 @@ def as_real(array: np.ndarray) -> np.ndarray:
     import ml_dtypes
 
     return array.view(ml_dtypes.bfloat16)
+
+
+@contextmanager
+def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """Writes a file whole or not at all; its folder is created.
+
+    The body writes to a temporary file in the same folder, which takes the place of
+    `path` only after it has reached the disk. When anything fails -- a full disk, an
+    interrupt -- the temporary file is removed and an earlier `path` is left as it was.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replace_file(Path(folder) / "a.txt") as file:
+        ...         _ = file.write(b"whole")
+        ...     (Path(folder) / "a.txt").read_text()
+        'whole'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name != "posix":  # only there can a folder be opened and synced
+        return
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name must survive a crash too
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype, int]:

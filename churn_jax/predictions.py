@@ -8,16 +8,14 @@ needed here, so a comparison never has to import a trainer.
 import dataclasses
 import json
 import os
-import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import ArrayFileError, NpzArrays
+from churn_jax.array_files import ArrayFileError, NpzArrays, replace_file
 
 __all__ = [
     "Predictions",
@@ -197,52 +195,6 @@ def some(values: Any) -> str:
     """
     shown = ", ".join(str(v) for v in values[:_EXAMPLES])
     return shown + (", ..." if len(values) > _EXAMPLES else "")
-
-
-@contextmanager
-def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
-    """Write a file whole or not at all.
-
-    The body writes to a temporary file in the same folder, which takes the place of
-    `path` only after it has reached the disk. When anything fails -- a full disk, an
-    interrupt -- the temporary file is removed and an earlier `path` is left as it was.
-
-    Args:
-        path: where the finished file goes; its folder is created.
-
-    Yields:
-        A binary file open for writing.
-
-    Raises:
-        OSError: the file could not be written.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with replace_file(Path(folder) / "a.txt") as file:
-        ...         _ = file.write(b"whole")
-        ...     (Path(folder) / "a.txt").read_text()
-        'whole'
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if os.name != "posix":  # only there can a folder be opened and synced
-        return
-    folder = os.open(path.parent, os.O_RDONLY)  # the new name must survive a crash too
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:

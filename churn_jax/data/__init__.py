@@ -9,8 +9,7 @@ TensorFlow Datasets and Grain are imported only when asked for.
 from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.corrupted import CorruptedSet, CorruptedSets, corrupted_sets
 from churn_jax.data.digits import load_digits
-from churn_jax.data.loading import load
-from churn_jax.data.narrowing import narrow
+from churn_jax.data.loading import load, narrow
 from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
 from churn_jax.data.prepare import Prepared, prepare
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream

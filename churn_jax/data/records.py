@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from churn_jax.data.crop import Crop, centre_crop, random_crop
-from churn_jax.data.jpeg import decode_crop, resize_crop
+from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
 from churn_jax.data.splits import DataError, Dataset, Split, id_bytes
 
 __all__ = [

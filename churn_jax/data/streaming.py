@@ -1,13 +1,13 @@
 """`load_streaming`: a TFDS set of any size as streams of crops, without loading it."""
 
-import os
+import contextlib
 import pathlib
-import tempfile
 import zipfile
 from collections.abc import Callable
 
 import numpy as np
 
+from churn_jax.array_files import replace_file
 from churn_jax.data.loading import cut
 from churn_jax.data.records import (
     EncodedImages,
@@ -23,7 +23,7 @@ from churn_jax.data.splits import (
     check_ids,
     check_labels,
 )
-from churn_jax.data.text_files import is_text_folder
+from churn_jax.data.text import is_text_folder
 
 __all__ = ["IMAGENET_STATISTICS", "is_streaming", "load_streaming"]
 
@@ -182,14 +182,5 @@ def _labels_and_ids(
 
 def _keep(path: pathlib.Path, labels: np.ndarray, ids: np.ndarray) -> None:
     """Writes the file whole or not at all; a folder that cannot be written is fine."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, suffix=".tmp", delete=False
-        ) as file:
-            temporary = pathlib.Path(file.name)
-            np.savez_compressed(file, labels=labels, ids=ids)
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    with contextlib.suppress(OSError), replace_file(path) as file:
+        np.savez_compressed(file, labels=labels, ids=ids)

@@ -1,11 +1,15 @@
 """Texts as token ids: cut to one length, padded with 0 and checked.
 
 A split of texts is a `Split` whose images are int32 `[N, L]`, see `is_tokens`. Ids are
-neither normalised nor augmented.
+neither normalised nor augmented. They come from an `.npz` file, or from texts in CSV
+folders and TFDS sets, whose columns after the class (a title and a description, say)
+are joined by a space and cut into WordPieces.
 """
 
+import csv
+import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +19,20 @@ from churn_jax.data.splits import DataError, Split, check_ids, check_labels
 __all__ = [
     "PADDING",
     "TextOptions",
+    "encode_texts",
+    "is_text_folder",
     "pad_tokens",
+    "read_text_folder",
+    "read_text_records",
     "text_split",
     "token_splits",
 ]
 
 PADDING = 0
 _CHUNK = 8192  # texts that are padded at once
+_RECORDS = 1024  # that are read at once
+_WORDS = 4096  # texts that are cut at once; the library keeps kilobytes of each
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")  # of BERT's WordPieces
 _SPLITS = ("train", "validation", "test")
 
 
@@ -170,3 +181,152 @@ def _checked_offsets(where: str, offsets, tokens: np.ndarray) -> np.ndarray:
             f"{offsets[:3].tolist()} ... {offsets[-2:].tolist()}"
         )
     return offsets
+
+
+def is_text_folder(name: str | pathlib.Path) -> bool:
+    """Whether a folder holds `train.csv` or `test.csv`."""
+    folder = pathlib.Path(name)
+    return any((folder / f"{split}.csv").is_file() for split in ("train", "test"))
+
+
+def read_text_folder(
+    folder: str | pathlib.Path, options: TextOptions
+) -> dict[str, Split]:
+    """The splits of a folder with `train.csv` and `test.csv`, as AG News has."""
+    # A line is a class, counted from 1, and columns of text. Backslashes, which stand
+    # for line breaks in AG News, become spaces.
+    splits = {}
+    for split in ("train", "test"):
+        path = pathlib.Path(folder) / f"{split}.csv"
+        texts, labels = _read_csv(path)
+        splits[split] = text_split(split, encode_texts(texts, options), labels, None)
+    return splits
+
+
+def _read_csv(path: pathlib.Path) -> tuple[list[str], list[int]]:
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    texts, labels = [], []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            for row in lines:
+                if len(row) < 2 or not row[0].isdecimal() or row[0] == "0":
+                    raise DataError(
+                        f"{path}, line {lines.line_num}: expected a class, counted "
+                        f"from 1, and columns of text; got {','.join(row)[:40]!r}"
+                    )
+                labels.append(int(row[0]) - 1)
+                texts.append(" ".join(row[1:]).replace("\\", " "))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if not texts:
+        raise DataError(f"{path} is empty")
+    return texts, labels
+
+
+def read_text_records(
+    sources: Mapping[str, tuple],
+    fields: tuple[str, ...],
+    label: str,
+    options: TextOptions,
+) -> dict[str, Split]:
+    """The splits of a prepared TFDS set of texts, its `fields` joined."""
+    splits = {}
+    for ours, (theirs, source) in sources.items():
+        texts, labels = [], []
+        for start in range(0, len(source), _RECORDS):
+            rows = range(start, min(start + _RECORDS, len(source)))
+            for record in source.__getitems__(list(rows)):
+                parts = (record[field] for field in fields)
+                texts.append(b" ".join(parts).decode().replace("\\", " "))
+                labels.append(int(record[label]))
+        ids = [f"{theirs}/{i}" for i in range(len(labels))]
+        splits[ours] = text_split(ours, encode_texts(texts, options), labels, ids)
+    return splits
+
+
+def encode_texts(texts: Sequence[str], options: TextOptions) -> np.ndarray:
+    """Token ids `[N, L]` int32 of texts, `[CLS] ... [SEP]`, cut and padded with 0."""
+    # Texts are lower-cased and lose their accents, unless a `tokenizer_config.json`
+    # next to the vocabulary says `"do_lower_case": false`.
+    if options.vocabulary is None:
+        raise DataError(
+            "texts need a vocabulary of WordPieces: the vocab.txt of a local BERT "
+            "folder (--data.vocabulary FOLDER)"
+        )
+    if options.vocabulary_size is not None:
+        raise DataError(
+            "vocabulary_size cuts the token ids of a file; WordPieces are as many as "
+            f"their vocabulary has, got vocabulary_size={options.vocabulary_size}"
+        )
+    length = options.sequence_length
+    if length < 3:
+        raise DataError(f"[CLS] word [SEP] need a sequence_length of 3; got {length}")
+    tokenizer = _tokenizer(_vocabulary_file(options.vocabulary))
+    tokenizer.enable_truncation(length)
+    tokenizer.enable_padding(length=length, pad_id=PADDING, pad_token=_SPECIAL[0])
+    ids = np.empty((len(texts), length), np.int32)
+    for start in range(0, len(texts), _WORDS):
+        part = tokenizer.encode_batch_fast(list(texts[start : start + _WORDS]))
+        ids[start : start + len(part)] = [text.ids for text in part]
+    return ids
+
+
+def _vocabulary_file(vocabulary: str | pathlib.Path) -> pathlib.Path:
+    path = pathlib.Path(vocabulary)
+    path = path / "vocab.txt" if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(f"there is no vocabulary {path}")
+    return path
+
+
+def _tokenizer(path: pathlib.Path):
+    try:
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordPiece
+        from tokenizers.normalizers import BertNormalizer
+        from tokenizers.pre_tokenizers import BertPreTokenizer
+        from tokenizers.processors import BertProcessing
+    except ImportError as error:
+        raise DataError(
+            "cutting texts into WordPieces needs tokenizers: pip install "
+            "'churn-jax[text]'"
+        ) from error
+    try:
+        # Not splitlines: a vocabulary has lines that are other breaks of Unicode.
+        pieces = path.read_bytes().decode("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if pieces[-1] == "":  # after the end of the last line
+        pieces.pop()
+    pieces = [piece.rstrip("\r") for piece in pieces]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    missing = [piece for piece in _SPECIAL if piece not in vocabulary]
+    if missing:
+        raise DataError(
+            f"{path} is no vocabulary of WordPieces: it lacks {', '.join(missing)}"
+        )
+    if vocabulary[_SPECIAL[0]] != PADDING:
+        raise DataError(
+            f"{path}: {_SPECIAL[0]} must be on the first line, as in BERT's own; it is "
+            f"on line {vocabulary[_SPECIAL[0]] + 1}"
+        )
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=_lower_case(path.parent))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(
+        ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
+    )
+    return tokenizer
+
+
+def _lower_case(folder: pathlib.Path) -> bool:
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return True
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    return bool(settings.get("do_lower_case", True))

@@ -14,8 +14,7 @@ import numpy as np
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
-from churn_jax.data.text import TextOptions
-from churn_jax.data.text_files import read_text_records
+from churn_jax.data.text import TextOptions, read_text_records
 
 # TFDS only logs what it could not import, and fails later with an AttributeError.
 _NEEDED = ("tensorflow_datasets", "promise", "importlib_resources", "array_record")

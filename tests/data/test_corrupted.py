@@ -156,7 +156,7 @@ def test_the_folder_of_another_set_is_refused(folder):
 
 def test_prepared_tfds_sets_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "churn_jax.data.corrupted_files.TFDS",
+        "churn_jax.data.corrupted.TFDS",
         {"cifar10": "churn_corrupted", "mnist": "churn_corrupted_digits"},
     )
     for severity in (1, 3):
@@ -185,7 +185,7 @@ def test_prepared_tfds_sets_are_read(tmp_path, monkeypatch):
 
 
 def test_names_of_tfds_are_those_it_has():
-    from churn_jax.data.corrupted_files import TFDS, CorruptedTfds
+    from churn_jax.data.corrupted import TFDS, CorruptedTfds
 
     for name in TFDS.values():
         source = CorruptedTfds(name, None)

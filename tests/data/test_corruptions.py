@@ -9,14 +9,16 @@ from scipy import ndimage, stats
 
 from churn_jax.data import DataError, load_digits
 from churn_jax.data.corruptions import CORRUPTIONS, corrupt_images
-from churn_jax.data.corruptions.blur import DISK_RADIUS, _disk, read_at
-from churn_jax.data.corruptions.digital import CONTRAST_KEPT
-from churn_jax.data.corruptions.draws import Draws
-from churn_jax.data.corruptions.library import library_corrupt
-from churn_jax.data.corruptions.noise import (
+from churn_jax.data.corruptions.generated import library_corrupt
+from churn_jax.data.corruptions.kinds import (
     CHANGED_SHARE,
+    CONTRAST_KEPT,
+    DISK_RADIUS,
     PHOTONS,
     STANDARD_DEVIATION,
+    Draws,
+    _disk,
+    read_at,
 )
 from tests.data.jpegs import picture
 
@@ -180,7 +182,7 @@ def stand_in(monkeypatch):
     module.corrupt = corrupt
     monkeypatch.setitem(sys.modules, "imagecorruptions", module)
     monkeypatch.setattr(
-        "churn_jax.data.corruptions.library.library_version", lambda: "0"
+        "churn_jax.data.corruptions.generated.library_version", lambda: "0"
     )
     return calls
 
@@ -204,7 +206,9 @@ def test_small_images_and_a_missing_library_are_told_of(stand_in, monkeypatch):
     with pytest.raises(DataError, match=r"at least 32 pixels a side; got \(8, 8\)"):
         library_corrupt(DIGITS, IDS, "fog", 1)
     monkeypatch.undo()
-    monkeypatch.setattr("churn_jax.data.corruptions.library._PACKAGE", "no-such-thing")
+    monkeypatch.setattr(
+        "churn_jax.data.corruptions.generated._PACKAGE", "no-such-thing"
+    )
     with pytest.raises(DataError, match=r"churn-jax\[corruptions\].*source='own'"):
         library_corrupt(COLOUR, IDS, "fog", 1)
 

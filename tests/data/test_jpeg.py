@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from churn_jax.data.crop import Crop
-from churn_jax.data.jpeg import decode_crop, resize_crop
+from churn_jax.data.crop import Crop, decode_crop, resize_crop
 from tests.data.jpegs import encode, picture
 
 

@@ -4,29 +4,15 @@ Kinds and their names are those of Hendrycks and Dietterich, 2019. What a severi
 is ours: theirs are set for photographs of 224 pixels, and would leave nothing of a
 digit of 8 or 28. Lengths are given for an image of 32 pixels and scale with its shorter
 side. Frost and snow are drawn, not taken from photographs. So figures on these images
-do not compare with published ones; `library.py` applies a library's corruptions.
+do not compare with published ones; `generated.py` also applies a library's corruptions.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from churn_jax.data.corruptions.blur import (
-    defocus_blur,
-    elastic_transform,
-    glass_blur,
-    motion_blur,
-    zoom_blur,
-)
-from churn_jax.data.corruptions.digital import (
-    brightness,
-    contrast,
-    jpeg_compression,
-    pixelate,
-)
-from churn_jax.data.corruptions.draws import Draws
-from churn_jax.data.corruptions.noise import gaussian_noise, impulse_noise, shot_noise
-from churn_jax.data.corruptions.weather import fog, frost, snow
+from churn_jax.data.corruptions import kinds
+from churn_jax.data.corruptions.kinds import Draws
 
 __all__ = ["CORRUPTIONS", "FUNCTIONS", "VERSION", "corrupt_images"]
 
@@ -36,21 +22,21 @@ _CHUNK = 256  # images at once, so that memory stays bounded
 
 # In the order of the paper: noise, blur, weather, digital.
 FUNCTIONS: dict[str, Callable[[np.ndarray, Draws, int], np.ndarray]] = {
-    "gaussian_noise": gaussian_noise,
-    "shot_noise": shot_noise,
-    "impulse_noise": impulse_noise,
-    "defocus_blur": defocus_blur,
-    "glass_blur": glass_blur,
-    "motion_blur": motion_blur,
-    "zoom_blur": zoom_blur,
-    "snow": snow,
-    "frost": frost,
-    "fog": fog,
-    "brightness": brightness,
-    "contrast": contrast,
-    "elastic_transform": elastic_transform,
-    "pixelate": pixelate,
-    "jpeg_compression": jpeg_compression,
+    "gaussian_noise": kinds.gaussian_noise,
+    "shot_noise": kinds.shot_noise,
+    "impulse_noise": kinds.impulse_noise,
+    "defocus_blur": kinds.defocus_blur,
+    "glass_blur": kinds.glass_blur,
+    "motion_blur": kinds.motion_blur,
+    "zoom_blur": kinds.zoom_blur,
+    "snow": kinds.snow,
+    "frost": kinds.frost,
+    "fog": kinds.fog,
+    "brightness": kinds.brightness,
+    "contrast": kinds.contrast,
+    "elastic_transform": kinds.elastic_transform,
+    "pixelate": kinds.pixelate,
+    "jpeg_compression": kinds.jpeg_compression,
 }
 CORRUPTIONS = tuple(FUNCTIONS)
 

@@ -1,19 +1,24 @@
-"""Corrupted copies of our own test images, made when asked for and kept on request."""
+"""Corrupted copies of our own test images, made when asked for and kept on request.
 
-import contextlib
-import os
+By our own corruptions, or at ImageNet-C's own severities by `imagecorruptions-imaug`, a
+kept-up copy of the code behind the published ones (Apache 2.0; `pip install
+'churn-jax[corruptions]'`). Those severities are for 224 pixels: at 32 pixels they are
+harder than CIFAR-10-C's.
+"""
+
+import importlib.metadata
 import pathlib
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from churn_jax.array_files import replace_file
 from churn_jax.data.corruptions import VERSION, corrupt_images
-from churn_jax.data.corruptions.library import library_corrupt, library_version
+from churn_jax.data.corruptions.kinds import seed_of
 from churn_jax.data.splits import DataError, Split, fingerprint
 
-__all__ = ["Generated"]
+__all__ = ["SMALLEST_SIDE", "Generated", "library_corrupt", "library_version"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +82,60 @@ class Generated:
 
 def _keep(path: pathlib.Path, images: np.ndarray) -> None:
     """Writes the file whole or not at all."""
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, suffix=".tmp", delete=False
-        ) as file:
-            temporary = pathlib.Path(file.name)
+        with replace_file(path) as file:
             np.save(file, images)
-        os.replace(temporary, path)
-    except BaseException as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise DataError(f"{path} cannot be written ({error.strerror})") from error
-        raise
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror})") from error
+
+
+SMALLEST_SIDE = 32  # the library refuses smaller images
+
+_PACKAGE = "imagecorruptions-imaug"
+# These two take a seed; NumPy's global generator does not decide them.
+_SEEDED = ("glass_blur", "impulse_noise")
+
+
+def library_version() -> str:
+    """Which version of the library is installed."""
+    try:
+        return importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise DataError(
+            f"corrupting images needs {_PACKAGE}: pip install "
+            "'churn-jax[corruptions]', or pass source='own' for corruptions of our own"
+        ) from error
+
+
+def library_corrupt(
+    images: np.ndarray, ids: Sequence, corruption: str, severity: int
+) -> np.ndarray:
+    """Like `corrupt_images`, by the library; one image after the other."""
+    # A grey image is corrupted as colour and averaged over channels.
+    library_version()
+    if min(images.shape[1:3]) < SMALLEST_SIDE:
+        raise DataError(
+            f"{_PACKAGE} needs images of at least {SMALLEST_SIDE} pixels a side; got "
+            f"{images.shape[1:3]}: pass source='own'"
+        )
+    import imagecorruptions  # pyrefly: ignore[missing-import]
+
+    out = np.empty_like(images)
+    before = np.random.get_state()  # the library draws from NumPy's global generator
+    try:
+        for i, (image, name) in enumerate(zip(images, ids, strict=True)):
+            seed = seed_of(f"{corruption}/{severity}/{name}") % 2**32
+            np.random.seed(seed)
+            options = {"seed": seed} if corruption in _SEEDED else {}
+            corrupted = imagecorruptions.corrupt(
+                np.ascontiguousarray(image),
+                severity=severity,
+                corruption_name=corruption,
+                **options,
+            )
+            if image.shape[-1] == 1:
+                corrupted = np.rint(corrupted.mean(axis=-1, keepdims=True))
+            out[i] = corrupted
+    finally:
+        np.random.set_state(before)
+    return out

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from churn_jax.data.splits import DataError
-from churn_jax.data.tables.encoding import Chunk
-from churn_jax.data.tables.hashing import mix, share_of
+from churn_jax.data.tables.encoding import Chunk, mix, share_of
 from churn_jax.data.tables.schema import Categorical, Numeric, TableSchema
 from churn_jax.data.tables.stream import Part, TableStream
 

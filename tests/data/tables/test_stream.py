@@ -16,7 +16,7 @@ from churn_jax.data.tables import (
     open_table,
     sources,
 )
-from churn_jax.data.tables.hashing import stable_hash
+from churn_jax.data.tables.encoding import stable_hash
 
 SCHEMA = TableSchema(
     label="clicked",

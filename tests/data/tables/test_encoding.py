@@ -4,8 +4,8 @@ import hashlib
 
 import numpy as np
 
-from churn_jax.data.tables import Categorical, hashing
-from churn_jax.data.tables.hashing import WordRows, mix, share_of, stable_hash
+from churn_jax.data.tables import Categorical, encoding
+from churn_jax.data.tables.encoding import WordRows, mix, share_of, stable_hash
 
 
 def test_a_hash_is_blake2b_of_the_field_and_the_word():
@@ -22,7 +22,7 @@ def test_words_spread_over_all_buckets():
 
 
 def test_a_word_keeps_its_row_when_the_cache_is_full(monkeypatch):
-    monkeypatch.setattr(hashing, "_CACHED", 3)
+    monkeypatch.setattr(encoding, "_CACHED", 3)
     table, words = WordRows(Categorical("site", 10**6), ()), [str(i) for i in range(9)]
     once = table.rows(words)
     assert table.rows(words[::-1]).tolist() == once[::-1].tolist()
