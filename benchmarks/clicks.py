@@ -35,11 +35,12 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 from replicas import machine
 
+from churn_jax.configuration.streams import StreamConfig
 from churn_jax.data.tables import Window, synthetic_clicks
 from churn_jax.methods import AntiDistillation
 from churn_jax.models.click import ClickModel
 from churn_jax.training.partition import fetch, place, replicate
-from churn_jax.training.progressive import StreamConfig, StreamRun, run_stream
+from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.progressive.metrics import StreamMetrics
 from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
 from churn_jax.training.progressive.step import Examples, make_step, term_names

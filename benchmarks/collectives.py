@@ -22,14 +22,13 @@ os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
 import jax
 
+from churn_jax.configuration.training import MeshShape, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
 from churn_jax.planning.arguments import abstract_arguments
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.partition import MeshShape
 from churn_jax.training.run import Run
 from churn_jax.training.setup import make_program
 from churn_jax.training.steps import make_step

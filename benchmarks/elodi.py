@@ -27,8 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import data, ensembles, methods, models
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import fetch, split
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.setup import open_session

@@ -39,12 +39,12 @@ import jax
 import numpy as np
 from PIL import Image
 
+from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.crop import random_crop
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.feed import Feed
 from churn_jax.training.partition import make_mesh
-from churn_jax.training.seeds import Seeds, draw_sample, epoch_order
+from churn_jax.training.seeds import draw_sample, epoch_order
 
 _SIZE = 224
 _READY = 16  # more than any contender reads ahead

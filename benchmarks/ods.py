@@ -23,10 +23,9 @@ import jax
 import numpy as np
 
 from churn_jax import data, ensembles, methods, models
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.perturbing import PERTURBATIONS
 from churn_jax.studies.cost import input_gradient_flops, network_flops
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import fetch, split
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.setup import open_session

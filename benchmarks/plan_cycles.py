@@ -19,9 +19,9 @@ import datetime
 import json
 import platform
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, plan_apart
 from churn_jax.studies import ModelConfig, preset
-from churn_jax.training.partition import MeshShape
 
 # A study, its row and the network, with the batch of one replica.
 NETWORKS = {

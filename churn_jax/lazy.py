@@ -49,13 +49,14 @@ def load_on_use(
     Args:
         package: its `__name__`.
         names: its `__all__`.
-        files: of the package, searched in this order for the name in their `__all__`.
+        files: of the package, searched in this order for the name in their `__all__`;
+            one of another package is named relative to this one (`.other.file`).
     """
 
     def find(name: str) -> Any:
         if name in names:
             for file in files:
-                found = importlib.import_module(f"{package}.{file}")
+                found = importlib.import_module(f".{file}", package)
                 if name in found.__all__:
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)

@@ -38,7 +38,17 @@ BELOW = {
         "array_files",
     ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("lazy", "losses", "perturbations", "ensembles"),
+    # studies as data: what the trainer is told, and what the reports read
+    "configuration": (
+        "methods",
+        "ensembles",
+        "models",
+        "data",
+        "predictions",
+        "prediction_shards",
+    ),
     "training": (
+        "configuration",
         "escaping",
         "methods",
         "ensembles",
@@ -51,6 +61,7 @@ BELOW = {
     "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
     # tests of significance
     "reports": (
+        "configuration",
         "lazy",
         "metrics",
         "predictions",
@@ -69,6 +80,7 @@ BELOW = {
     ),
     "testing": ("comparison",),
     "studies": (
+        "configuration",
         "training",
         "reports",
         "analysis",
@@ -184,7 +196,7 @@ def test_files_import_only_what_is_below_them():
         ("data/splits.py", "import jax.numpy as jnp", "jax"),
         ("typing.py", "from churn_jax import _checks", "_checks"),
         ("studies/a.py", "from churn_jax.command import study", "command"),
-        ("__init__.py", "from churn_jax import losses", "losses"),
+        ("__init__.py", "from churn_jax import training", "training"),
         ("data/pipeline.py", "import tensorflow as tf", "tensorflow"),
         ("training/loop.py", "import orbax.checkpoint as ocp", "orbax"),
         ("elsewhere/a.py", "", "add 'elsewhere' to the table"),

@@ -42,7 +42,7 @@ def written_out(
     for word in rest:
         name, equals, value = word.partition("=")
         if name == "--mesh":
-            from churn_jax.training.partition import MeshShape
+            from churn_jax.configuration.training import MeshShape
 
             shape = MeshShape.parse(value if equals else next(rest, ""))
             for axis, size in dataclasses.asdict(shape).items():

@@ -98,9 +98,9 @@ def _parse(argv: Sequence[str]):
     if not folders and not {"-h", "--help"} & set(argv):
         raise ValueError("diversity needs the folder of a finished study first")
     if folders:
-        from churn_jax.studies.recorded import read_config
+        from churn_jax.studies.folder import read_study
 
-        config = read_config(Path(folders[0]))
+        config = read_study(Path(folders[0])).config
     short = {k: v for k, v in SHORT_FORMS.items() if v.startswith("--data.")}
     options = read_options(
         _arguments(config),

@@ -58,8 +58,8 @@ class _Shared:
 
 
 def _study_arguments(config: Any):
+    from churn_jax.configuration.training import TrainConfig
     from churn_jax.studies import DataConfig, ModelConfig
-    from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
     class Arguments(_Shared):
@@ -82,8 +82,8 @@ def _study_arguments(config: Any):
 
 
 def _stream_arguments(config: Any):
+    from churn_jax.configuration.streams import StreamConfig
     from churn_jax.studies.streams import StreamData, TowerConfig
-    from churn_jax.training.progressive import StreamConfig
 
     @dataclasses.dataclass(frozen=True)
     class Arguments(_Shared):

@@ -31,8 +31,8 @@ SHORT_FORMS = {
 
 def _arguments(config):
     """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.configuration.streams import StreamConfig
     from churn_jax.studies.streams import StreamData, TowerConfig
-    from churn_jax.training.progressive import StreamConfig
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:

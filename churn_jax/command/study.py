@@ -28,8 +28,8 @@ __all__ = ["report", "study"]
 
 def _arguments(config):
     """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.configuration.training import TrainConfig
     from churn_jax.studies import DataConfig, EvaluationConfig, ModelConfig
-    from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
     class Arguments:

@@ -27,8 +27,8 @@ __all__ = ["read_sweep", "sweep"]
 
 def _arguments(config, folder: Path, mesh_replicas: int):
     """The options as a dataclass whose defaults are the preset's."""
+    from churn_jax.configuration.training import TrainConfig
     from churn_jax.studies import DataConfig, ModelConfig
-    from churn_jax.training.config import TrainConfig
 
     @dataclasses.dataclass(frozen=True)
     class Training(TrainConfig):
@@ -99,8 +99,8 @@ def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def read_sweep(argv: Sequence[str]):
     """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
+    from churn_jax.configuration.training import TrainConfig
     from churn_jax.studies import PRESETS
-    from churn_jax.training.config import TrainConfig
 
     names, rest = ", ".join(PRESETS), written_out(argv)
     words, rest = _words(rest)

@@ -33,14 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DEPLOYMENTS",
     "MEMBER_SAMPLES",
-    "QUIET",
     "Apply",
     "Batch",
     "LossOutput",
     "Method",
     "Passes",
     "Ramp",
-    "at_rest",
     "check_teacher",
     "coefficient",
     "deploy",
@@ -54,16 +52,6 @@ __all__ = [
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
 MEMBER_SAMPLES = ("shared", "bootstrap", "subset", "split")
-# Metadata of a setting that came later and changes nothing at its default: records and
-# identities name it only where it is set, so that those from before still hold.
-QUIET = {"quiet": True}
-
-
-def at_rest(record: Any, field: dataclasses.Field) -> bool:
-    """Whether a record's field is a quiet one (`QUIET`) at its default."""
-    if not field.metadata.get("quiet"):
-        return False
-    return bool(np.all(np.asarray(getattr(record, field.name) == field.default)))
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -71,10 +59,9 @@ def coefficient(default: float, **kwargs) -> Any:
     return dataclasses.field(default=default, **kwargs)
 
 
-def static(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
+def static(default: Any) -> Any:
     """A structural field: part of the program, not of the data."""
-    own = {**(metadata or {}), "pytree_node": False}
-    return dataclasses.field(default=default, metadata=own)
+    return dataclasses.field(default=default, metadata={"pytree_node": False})
 
 
 T = TypeVar("T")

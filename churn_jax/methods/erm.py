@@ -5,7 +5,6 @@ from __future__ import annotations
 from churn_jax import losses
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import (
-    QUIET,
     LossOutput,
     Method,
     Ramp,
@@ -79,9 +78,9 @@ class ERM(Method):
     """
 
     member_sample: str = static("shared")
-    member_share: float = static(1.0, metadata=QUIET)
-    input_scale: float = coefficient(1.0, metadata=QUIET)
-    over_members: str = static("sum", metadata=QUIET)
+    member_share: float = static(1.0)
+    input_scale: float = coefficient(1.0)
+    over_members: str = static("sum")
 
     def __post_init__(self):
         """Checks structure."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import (
-    QUIET,
     Apply,
     Batch,
     Method,
@@ -71,10 +70,10 @@ class Perturbing(Method):
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
-    perturbation: str = static("none", metadata=QUIET)
-    step_size: float = coefficient(1 / 255, metadata=QUIET)
-    pixel_range: tuple[float, float] | None = static((0.0, 1.0), metadata=QUIET)
-    external_teachers: int = static(0, metadata=QUIET)
+    perturbation: str = static("none")
+    step_size: float = coefficient(1 / 255)
+    pixel_range: tuple[float, float] | None = static((0.0, 1.0))
+    external_teachers: int = static(0)
 
     def __post_init__(self):
         """Checks structure."""

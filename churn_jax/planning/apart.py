@@ -8,9 +8,9 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.chips import Slice
 from churn_jax.planning.estimate import Plan
-from churn_jax.training.partition import MeshShape
 
 __all__ = ["CompilerDiedError", "plan_apart"]
 

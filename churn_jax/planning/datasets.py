@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig
 from churn_jax.data import IMAGENET_STATISTICS
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.loading import cut
-from churn_jax.studies.config import DataConfig, MethodSpec
 
 __all__ = ["SIZES", "Sizes", "row_sizes"]
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import jax
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.chips import Chip
 from churn_jax.planning.estimate import HOP_SECONDS, ring_seconds
 from churn_jax.planning.steps import taught_by
-from churn_jax.studies.config import MethodSpec, StudyConfig
-from churn_jax.training.partition import MeshShape
 
 __all__ = [
     "Candidate",

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import MeshShape
 from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import Slice, devices_of
 from churn_jax.planning.datasets import row_sizes
@@ -11,10 +13,8 @@ from churn_jax.planning.estimate import Plan, estimate
 from churn_jax.planning.meshes import mesh_name
 from churn_jax.planning.rules import check_study
 from churn_jax.planning.steps import study_step, without_weights
-from churn_jax.studies.config import StudyConfig
 from churn_jax.studies.cost import example_flops
 from churn_jax.training.examples import example_of
-from churn_jax.training.partition import MeshShape
 
 __all__ = ["check_mesh", "default_row", "plan", "useful_flops"]
 

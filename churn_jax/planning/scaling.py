@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.documents import Document, Text
 from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
@@ -16,7 +17,6 @@ from churn_jax.planning.report import (
     mesh_text,
     time_text,
 )
-from churn_jax.training.partition import MeshShape
 
 __all__ = [
     "GROW",

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import MeshShape
 from churn_jax.models.layers import compiling_for
 from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
@@ -13,9 +15,7 @@ from churn_jax.planning.meshes import Candidate, ranked, ranked_stream, row_load
 from churn_jax.planning.planned import useful_flops
 from churn_jax.planning.steps import without_weights
 from churn_jax.planning.streams import table_bytes
-from churn_jax.studies.config import StudyConfig
 from churn_jax.training.examples import example_of
-from churn_jax.training.partition import MeshShape
 
 __all__ = ["Search", "likely_meshes", "search"]
 

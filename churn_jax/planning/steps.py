@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, with_temperature
 from churn_jax.planning.arguments import abstract_arguments
 from churn_jax.planning.datasets import Sizes, row_sizes
-from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.restoring import row_run
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.setup import make_program
 from churn_jax.training.steps import make_step

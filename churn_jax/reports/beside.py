@@ -10,13 +10,13 @@ number reaches a published one: a printed number is context, not a target.
 import dataclasses
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
+from churn_jax.configuration.names import data_stem, network_words
+from churn_jax.configuration.record import RowRecord
 from churn_jax.escaping import escape
-from churn_jax.reports.artefacts import MethodInfo, StudyInfo
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.factors import network, training
-from churn_jax.reports.page import mapping
+from churn_jax.reports.factors import training
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
@@ -132,7 +132,7 @@ def beside(report: Report) -> Beside | None:
     return assemble(report, found, metrics, rows, infos)
 
 
-def published_table(study: StudyInfo) -> PublishedTable | None:
+def published_table(study: Study) -> PublishedTable | None:
     """The table that a study names, where both are of one data set.
 
     A file counts as the data set that it is named after.
@@ -140,29 +140,23 @@ def published_table(study: StudyInfo) -> PublishedTable | None:
     if study.published not in published_keys():
         return None  # `Report.remarks` says so
     found = table(study.published)
-    name = str(mapping(study.facts.get("data")).get("name") or "")
-    plain = Path(name.removeprefix("tfds:")).name.removesuffix(".npz")
-    return found if plain == found.data else None
+    return found if data_stem(study.record.data.name) == found.data else None
 
 
-def _departures(
-    study: StudyInfo, found: PublishedTable, infos: Sequence[MethodInfo]
-) -> str:
+def _departures(study: Study, found: PublishedTable, infos: Sequence[RowRecord]) -> str:
     """In what the measured rows differ from the paper's, as a sentence."""
-    config = mapping(study.facts.get("config"))
-    data = mapping(study.facts.get("data"))
-    model = mapping(config.get("model"))
-    networks = {network(info.model or model) for info in infos if info.model or model}
+    data, model = study.record.data, study.config.model
+    networks = {network_words(info.spec.model or model) for info in infos}
     names = ", ".join(sorted(networks - {*found.networks}))
     said = []
     if names and found.networks:
         said.append(f"{names} instead of {' and '.join(found.networks)}")
-    lengths = {training(study, info).get("epochs") for info in infos}
-    sizes = {info.train_size or data.get("train") for info in infos}
+    lengths = {training(study, info).epochs for info in infos}
+    sizes = {info.spec.train_size or data.train for info in infos}
     for ours, theirs, what in (
         (lengths, found.epochs, "epochs"),
         (sizes, found.train, "training examples"),
-        ({data.get("test")}, found.test, "test examples"),
+        ({data.test}, found.test, "test examples"),
     ):
         others = sorted(n for n in ours if isinstance(n, int) and n != theirs)
         if theirs and others:
@@ -176,7 +170,7 @@ def assemble(
     found: PublishedTable,
     metrics: tuple[Quantity, ...],
     rows: Sequence[BesideRow],
-    infos: Sequence[MethodInfo],
+    infos: Sequence[RowRecord],
 ) -> Beside:
     """Measured rows, then those that only the paper has, with notes and caption.
 
@@ -202,7 +196,7 @@ def assemble(
         for q in metrics
         if q.name in row.paper and row.paper[q.name].mark
     )
-    ours = mapping(report.study.facts.get("data")).get("name")
+    ours = report.study.record.data.name
     spread = any(n.std is not None for row in found.rows.values() for n in row.values())
     runs = f"over {found.runs} runs" if found.runs else "over runs it does not count"
     caption = (

@@ -19,12 +19,12 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
+from churn_jax.configuration.record import RowRecord
 from churn_jax.prediction_shards import TooLargeError, load_whole
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.artefacts import (
     TEST,
     VALIDATION,
-    MethodInfo,
     ReportError,
     read_study,
 )
@@ -105,7 +105,7 @@ def _nll(logits, labels):
     return jax.vmap(metrics.negative_log_likelihood, (0, None))(logits, labels)
 
 
-def _row(method: MethodInfo, validation: Predictions, test: Predictions):
+def _row(method: RowRecord, validation: Predictions, test: Predictions):
     """The row without its change, and Delta_1 without each run, `[R]`."""
     stopped = method.stopped_replicas
     runs = [r for r in range(len(test.logits)) if r not in stopped]

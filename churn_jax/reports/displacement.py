@@ -30,7 +30,6 @@ from churn_jax.reports.displacement_tables import DisplacementReport, tables, te
 from churn_jax.reports.page import (
     figures_section,
     header,
-    mapping,
     page,
     run_section,
     scrolling_table,
@@ -164,10 +163,9 @@ def _title(report: DisplacementReport) -> str:
 
 
 def _page(report: DisplacementReport, command: str) -> str:
-    facts = report.study.facts
-    runs = f"{facts['replicas']} runs per method" if "replicas" in facts else None
-    name = mapping(facts.get("data")).get("name")
-    parts = (facts.get("date"), name, runs, facts.get("hardware"))
+    record, launch = report.study.record, report.study.record.launch
+    runs = f"{report.study.replicas} runs per method"
+    parts = (launch.date, record.data.name, runs, launch.hardware)
     numbers = ["<section><h2>Numbers</h2>"]
     numbers += [f'<p class="note">{escape(text)}</p>' for text in report.remarks]
     numbers += [f'<p class="soft">{escape(text)}</p>' for text in texts(report)]
@@ -180,7 +178,7 @@ def _page(report: DisplacementReport, command: str) -> str:
             header(_title(report), parts, command),
             "\n".join([*numbers, "</section>"]),
             figures_section((p.svg, p.title, p.caption) for p in report.pictures),
-            run_section(facts, {"Runs per method": facts.get("replicas")}),
+            run_section(record, {"Runs per method": report.study.replicas}),
         ),
     )
 

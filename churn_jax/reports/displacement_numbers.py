@@ -23,7 +23,7 @@ from churn_jax.analysis import (
 from churn_jax.class_sets import known_classes
 from churn_jax.prediction_shards import is_stored, load_whole
 from churn_jax.predictions import check_comparable
-from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.displacement_norms import (
     DisplacementOptions,
     Norms,
@@ -96,7 +96,7 @@ class Comparison:
     top: TopShares
 
 
-def read_networks(study: StudyInfo, rows: Sequence[str]) -> dict[str, Networks]:
+def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
     """Networks of rows on the same examples and classes.
 
     Args:
@@ -145,7 +145,7 @@ def read_networks(study: StudyInfo, rows: Sequence[str]) -> dict[str, Networks]:
     }
 
 
-def _file_of(study: StudyInfo, row: str) -> Path:
+def _file_of(study: Study, row: str) -> Path:
     if row.endswith(".npz"):
         return Path(row)
     names = [method.name for method in study.methods]

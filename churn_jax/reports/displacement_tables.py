@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from churn_jax.analysis import UpdatesBySize
-from churn_jax.reports.artefacts import StudyInfo
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.displacement_features import FeatureNumbers
 from churn_jax.reports.displacement_norms import (
     FEWEST_NETWORKS,
@@ -48,7 +48,7 @@ class DisplacementReport:
         pictures: figures; empty if none were drawn.
     """
 
-    study: StudyInfo
+    study: Study
     options: DisplacementOptions
     comparisons: tuple[Comparison, ...]
     mixture: UpdatesBySize | None

@@ -8,12 +8,11 @@ from rich.table import Table as RichTable
 
 from churn_jax.escaping import escape, markdown_text, terminal_text
 from churn_jax.predictions import replace_file
-from churn_jax.reports.artefacts import ReportError, StudyInfo, read_study
+from churn_jax.reports.artefacts import ReportError, Study, read_study
 from churn_jax.reports.diversity_record import FOLDER, SECTIONS, SectionRecord
 from churn_jax.reports.diversity_sections import BUILDERS, Section
 from churn_jax.reports.page import (
     header,
-    mapping,
     page,
     run_section,
     scrolling_table,
@@ -22,7 +21,7 @@ from churn_jax.reports.page import (
 __all__ = ["collect_diversity", "print_diversity", "write_diversity"]
 
 
-def collect_diversity(run_dir, *, draw: bool = True) -> tuple[StudyInfo, list[Section]]:
+def collect_diversity(run_dir, *, draw: bool = True) -> tuple[Study, list[Section]]:
     """The study and the sections that have been computed so far.
 
     Args:
@@ -73,21 +72,20 @@ def write_diversity(run_dir, *, command: str = "") -> Path:
     return folder / "diversity.html"
 
 
-def _title(study: StudyInfo) -> str:
+def _title(study: Study) -> str:
     return f"{study.title}: members, Jacobians and foreign images"
 
 
-def _page(study: StudyInfo, sections: Sequence[Section], command: str) -> str:
-    facts = study.facts
-    runs = f"{facts['replicas']} runs per method" if "replicas" in facts else None
-    name = mapping(facts.get("data")).get("name")
-    parts = (facts.get("date"), name, runs, facts.get("hardware"))
+def _page(study: Study, sections: Sequence[Section], command: str) -> str:
+    record, launch = study.record, study.record.launch
+    runs = f"{study.replicas} runs per method"
+    parts = (launch.date, record.data.name, runs, launch.hardware)
     return page(
         _title(study),
         (
             header(_title(study), parts, command),
             *map(_html, sections),
-            run_section(facts, {"Runs per method": facts.get("replicas")}),
+            run_section(record, {"Runs per method": study.replicas}),
         ),
     )
 
@@ -112,7 +110,7 @@ def _html(section: Section) -> str:
     return "\n".join([*out, "</section>"])
 
 
-def _markdown(study: StudyInfo, sections: Sequence[Section]) -> str:
+def _markdown(study: Study, sections: Sequence[Section]) -> str:
     lines = [f"# {markdown_text(_title(study))}"]
     for section in sections:
         lines += ["", f"## {markdown_text(section.title)}", ""]

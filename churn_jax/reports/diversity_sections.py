@@ -8,7 +8,7 @@ import numpy as np
 from churn_jax.analysis.corruption import QUANTITIES
 from churn_jax.reports import diversity_plots as plots
 from churn_jax.reports import robustness_plots
-from churn_jax.reports.artefacts import StudyInfo
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import number, percent
 from churn_jax.reports.diversity_numbers import (
     Spread,
@@ -75,11 +75,11 @@ class Section:
     figures: tuple[tuple[str, str, str], ...] = ()
 
 
-def _labels(study: StudyInfo) -> dict[str, str]:
+def _labels(study: Study) -> dict[str, str]:
     return {info.name: info.label for info in study.methods}
 
 
-def _teachers(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _teachers(study: Study, record: SectionRecord, draw: bool) -> Section:
     tables, figures, labels = {}, [], _labels(study)
     for row, kinds in spreads_of(record).items():
         label = labels.get(row, row)
@@ -157,13 +157,10 @@ def _spread_figures(shown: Mapping[str, Spread], label: str):
     ]
 
 
-def _students(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels = _labels(study)
     found = {row: kinds["test"] for row, kinds in spreads_of(record).items()}
-    taught_by = {
-        entry.get("name"): (entry.get("teacher") or {}).get("name")
-        for entry in study.facts.get("methods", ())
-    }
+    taught_by = {row.name: row.spec.teacher for row in study.record.methods}
     usual = next((name for name in taught_by.values() if name in found), None)
     rows = []
     for row, spread in found.items():
@@ -189,7 +186,7 @@ def _students(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
     return Section("Students: how much they differ", text, {RUNS: table}, (*figures,))
 
 
-def _jacobians(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels = _labels(study)
     similarities = similarities_of(record)
     scratch = study.baseline
@@ -233,7 +230,7 @@ def _jacobians(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
     )
 
 
-def _matching(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _matching(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels, rows, found = _labels(study), [], {}
     for row, parts in record.of_rows().items():
         kinds = {
@@ -263,7 +260,7 @@ def _matching(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
     return Section("Matching of Jacobians", text, {RUNS: table}, (*figures,))
 
 
-def _ood(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _ood(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels, foreign = _labels(study), str(record.settings.get("ood", "foreign images"))
     found = {
         labels.get(row, row): numbers for row, numbers in foreign_of(record).items()
@@ -296,7 +293,7 @@ def _ood(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
     )
 
 
-def _corruptions(study: StudyInfo, record: SectionRecord, draw: bool) -> Section:
+def _corruptions(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels = _labels(study)
     summaries, incomplete = corruptions_of(record)
     found = {labels.get(row, row): summary for row, summary in summaries.items()}

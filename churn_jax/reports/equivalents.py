@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.configuration.record import RowRecord
+from churn_jax.methods import ERM
 from churn_jax.predictions import PredictionsError
-from churn_jax.reports.artefacts import MethodInfo, StudyInfo
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.members import (
     MEMBERS,
@@ -58,8 +60,8 @@ class ReferenceCurve:
 
 
 def reference_row(
-    study: StudyInfo, summaries: Mapping[str, MethodSummary]
-) -> MethodInfo | None:
+    study: Study, summaries: Mapping[str, MethodSummary]
+) -> RowRecord | None:
     """The row that deep ensembles are read from.
 
     That called `teachers`, or else the largest ensemble that was trained without a
@@ -74,23 +76,20 @@ def reference_row(
         The row, or None where there is none.
     """
 
-    def kept(info: MethodInfo) -> bool:
+    def kept(info: RowRecord) -> bool:
         folder = study.method_folder(info.name)
         there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
         return info.name in summaries and all(path.is_file() for path in there)
 
-    config = study.facts.get("config")
-    model = config.get("model") if isinstance(config, Mapping) else None
-    of_study = model if isinstance(model, Mapping) else {}
-
-    def shares(info: MethodInfo) -> bool:
-        return bool((info.model or of_study).get("sharing")) and not info.separate
+    def shares(info: RowRecord) -> bool:
+        model = info.spec.model or study.config.model
+        return model.sharing is not None and not info.spec.separate
 
     found = [info for info in study.methods if kept(info) and not shares(info)]
     for info in found:
         if info.name == FIRST_CHOICE:
             return info
-    plain = [info for info in found if info.method.get("class") == "ERM"]
+    plain = [info for info in found if type(info.method) is ERM]
     return max(plain, key=lambda info: info.members or 0, default=None)
 
 
@@ -106,7 +105,7 @@ def _curve(logits, labels, validation_logits, validation_labels, subsets):
 
 
 def reference_curve(
-    study: StudyInfo, info: MethodInfo, runs: Sequence[int]
+    study: Study, info: RowRecord, runs: Sequence[int]
 ) -> ReferenceCurve:
     """The curve of a row, run by run.
 

@@ -4,18 +4,18 @@ Churn between runs is caused by what differs between them, so a report says what
 was: initial weights, mini-batch order, augmentation, or the training set itself.
 """
 
-import copy
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from churn_jax.reports.artefacts import MethodInfo, StudyInfo
+from churn_jax.configuration.names import network_words
+from churn_jax.configuration.record import RowRecord
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.reports.artefacts import Study
 
 __all__ = [
     "changes",
     "cross_sample_sentences",
     "differing",
     "fixed_seed_sentences",
-    "network",
     "shared",
     "training",
     "training_table",
@@ -28,36 +28,12 @@ _SAME = {
 }
 
 
-def training(study: StudyInfo, info: MethodInfo) -> dict[str, Any]:
-    """The training configuration of one row: the study's, with the row's changes.
-
-    Args:
-        study: from `read_study`.
-        info: one of its methods.
-
-    Returns:
-        The configuration as nested dicts; empty where `study.json` has none.
-    """
-    config = study.facts.get("config")
-    found = config.get("train") if isinstance(config, Mapping) else None
-    settings = copy.deepcopy(dict(found)) if isinstance(found, Mapping) else {}
-    for path, value in info.train.items():
-        *above, last = path.split(".")
-        inner = settings
-        for part in above:
-            if not isinstance(inner.get(part), dict):
-                inner[part] = {}
-            inner = inner[part]
-        inner[last] = value
-    return settings
+def training(study: Study, info: RowRecord) -> TrainConfig:
+    """The training of one row: the study's, with the row's changes."""
+    return info.spec.config(study.config.train)
 
 
-def _seeds(study: StudyInfo, info: MethodInfo) -> Mapping[str, Any]:
-    seeds = training(study, info).get("seeds")
-    return seeds if isinstance(seeds, Mapping) else {}
-
-
-def shared(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
+def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
     """What all runs of a row have in common, in words.
 
     Args:
@@ -68,16 +44,18 @@ def shared(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
         For example `("initial weights", "no augmentation")`; empty when everything
         varies or nothing is known.
     """
-    seeds = _seeds(study, info)
-    out = [words for factor, words in _SAME.items() if seeds.get(factor) == "fixed"]
-    if seeds.get("augment") == "off":
+    seeds = training(study, info).seeds
+    out = [
+        words for factor, words in _SAME.items() if getattr(seeds, factor) == "fixed"
+    ]
+    if seeds.augment == "off":
         out.append("no augmentation")
     if _draws(study, info) and not _resampled(study, info):
         out.append("one bootstrap of the training set")
     return tuple(out)
 
 
-def differing(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
+def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
     """What the runs of a row differ in, in words.
 
     Args:
@@ -87,25 +65,27 @@ def differing(study: StudyInfo, info: MethodInfo) -> tuple[str, ...]:
     Returns:
         For example `("mini-batch order", "resampled training set")`.
     """
-    seeds = _seeds(study, info)
-    out = [words for factor, words in _SAME.items() if seeds.get(factor) == "varied"]
+    seeds = training(study, info).seeds
+    out = [
+        words for factor, words in _SAME.items() if getattr(seeds, factor) == "varied"
+    ]
     if _resampled(study, info):
         out.append("resampled training set")
     return tuple(out)
 
 
-def _draws(study: StudyInfo, info: MethodInfo) -> bool:
+def _draws(study: Study, info: RowRecord) -> bool:
     """Whether a training set is drawn at all, per run or per member."""
-    per_run = training(study, info).get("sample") == "bootstrap"
-    return per_run or info.method.get("member_sample", "shared") != "shared"
+    per_run = training(study, info).sample == "bootstrap"
+    return per_run or getattr(info.method, "member_sample", "shared") != "shared"
 
 
-def _resampled(study: StudyInfo, info: MethodInfo) -> bool:
-    varied = _seeds(study, info).get("sample") == "varied"
+def _resampled(study: Study, info: RowRecord) -> bool:
+    varied = training(study, info).seeds.sample == "varied"
     return varied and _draws(study, info)
 
 
-def changes(info: MethodInfo) -> tuple[str, ...]:
+def changes(info: RowRecord) -> tuple[str, ...]:
     """What a row changes in the study's training, data or network.
 
     What varies between runs is not among it: see `differing`.
@@ -118,30 +98,17 @@ def changes(info: MethodInfo) -> tuple[str, ...]:
     """
     out = [
         f"{path} = {value}"
-        for path, value in info.train.items()
+        for path, value in info.spec.train
         if path != "sample" and path.partition(".")[0] != "seeds"
     ]
-    if info.train_size is not None:
-        out.append(f"{info.train_size:,} training examples")
-    if info.model:
-        out.append(f"network {network(info.model)}")
+    if info.spec.train_size is not None:
+        out.append(f"{info.spec.train_size:,} training examples")
+    if info.spec.model is not None:
+        out.append(f"network {network_words(info.spec.model)}")
     return tuple(out)
 
 
-def network(model: Mapping[str, Any]) -> str:
-    """A recorded network in words.
-
-    Example:
-        >>> network({"name": "mlp", "features": [256, 256]})
-        'mlp 256 256'
-    """
-    widths = model.get("features") or ()
-    return " ".join(map(str, (model.get("name", "another"), *widths)))
-
-
-def training_table(
-    study: StudyInfo, methods: Sequence[MethodInfo]
-) -> list[tuple[str, ...]]:
+def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str, ...]]:
     """What each row's runs share and differ in, and what the row changes.
 
     Args:
@@ -152,7 +119,7 @@ def training_table(
         Headings, then one tuple of texts per row; empty when every row trains as the
         study says.
     """
-    if not any(i.train or i.train_size is not None or i.model for i in methods):
+    if not any(i.spec.train or i.spec.train_size or i.spec.model for i in methods):
         return []
     head = ("Method", "Runs share", "Runs differ in", "The row changes")
     out: list[tuple[str, ...]] = [head]
@@ -163,7 +130,7 @@ def training_table(
 
 
 def cross_sample_sentences(
-    study: StudyInfo, methods: Sequence[MethodInfo]
+    study: Study, methods: Sequence[RowRecord]
 ) -> tuple[str, ...]:
     """Says where runs differ in their training set, so that churn is cross-sample.
 
@@ -192,9 +159,7 @@ def cross_sample_sentences(
     return tuple(out)
 
 
-def fixed_seed_sentences(
-    study: StudyInfo, methods: Sequence[MethodInfo]
-) -> tuple[str, ...]:
+def fixed_seed_sentences(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:
     """Says what numbers of runs that share a seed are evidence of.
 
     Runs that share their initial weights are independent only given those weights:
@@ -208,12 +173,11 @@ def fixed_seed_sentences(
     Returns:
         No sentence for a study whose runs differ in everything.
     """
-    known = [info for info in methods if _seeds(study, info)]
-    one = [info for info in known if not differing(study, info)]
+    one = [info for info in methods if not differing(study, info)]
     drawn = set(_SAME.values())
     some = [
         info
-        for info in known
+        for info in methods
         if info not in one and drawn.intersection(shared(study, info))
     ]
     out = []
@@ -233,5 +197,5 @@ def fixed_seed_sentences(
     return tuple(out)
 
 
-def _names(methods: Sequence[MethodInfo]) -> str:
+def _names(methods: Sequence[RowRecord]) -> str:
     return "; ".join(info.label for info in methods)

@@ -5,6 +5,7 @@ No scripts, no fonts, no images from elsewhere. Whatever comes from a file is es
 
 from pathlib import Path
 
+from churn_jax.configuration.record import Stopped
 from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports import (
@@ -139,9 +140,9 @@ def render(report: Report) -> str:
     Returns:
         A whole HTML document.
     """
-    facts = report.study.facts
+    study = report.study
     return page(
-        report.study.title,
+        study.title,
         (
             _header(report),
             _results(report),
@@ -154,11 +155,11 @@ def render(report: Report) -> str:
             bounds.html_section(report),
             _methods(report),
             run_section(
-                facts,
+                study.record,
                 {
-                    "Runs per method": facts.get("replicas"),
-                    "Rows not asked for": ", ".join(report.study.unselected.values()),
-                    "Settings": " ".join(map(str, facts.get("notes") or ())),
+                    "Runs per method": study.replicas,
+                    "Rows not asked for": ", ".join(study.unselected.values()),
+                    "Settings": " ".join(study.config.notes),
                 },
             ),
             _glossary(),
@@ -168,7 +169,7 @@ def render(report: Report) -> str:
 
 def _header(report: Report) -> str:
     """The title, what was run, the sentence to take away and one figure."""
-    out = [header(report.study.title, run_facts(report.study.facts), None)]
+    out = [header(report.study.title, run_facts(report.study.record), None)]
     if report.best:
         named, _, rest = escape(report.best).partition(". ")
         out.append(f'<p class="best"><strong>{named}.</strong> {rest}</p>')
@@ -261,17 +262,19 @@ def _method_facts(row: Row) -> dict[str, str]:
         "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
     }
     if summary.stopped:
-        told = {entry["replica"]: entry for entry in info.stopped}
+        told = {stop.replica: stop for stop in info.stopped}
         facts["Stopped runs"] = "; ".join(
-            f"{run}"
-            + "".join(
-                f", {key} {told[run][key]}"
-                for key in ("term", "step")
-                if run in told and key in told[run]
-            )
-            for run in summary.stopped
+            _stop(told.get(run, Stopped(run))) for run in summary.stopped
         )
     return {name: value for name, value in facts.items() if value}
+
+
+def _stop(stop: Stopped) -> str:
+    """`2, term cross_entropy, step 120`."""
+    term = f", term {stop.term}" if stop.term else ""
+    return f"{stop.replica}{term}" + (
+        "" if stop.step is None else f", step {stop.step}"
+    )
 
 
 def _cost(training, inference) -> str:

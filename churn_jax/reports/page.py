@@ -1,11 +1,14 @@
 """What all pages are put together from; whatever comes from a file is escaped."""
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.names import network_name, network_words
+from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
 from churn_jax.escaping import escape
-from churn_jax.reports.factors import network
 from churn_jax.reports.style import STYLE
 
 __all__ = [
@@ -13,7 +16,6 @@ __all__ = [
     "figure",
     "figures_section",
     "header",
-    "mapping",
     "page",
     "run_facts",
     "run_section",
@@ -105,78 +107,57 @@ def facts_table(facts: Mapping[str, str]) -> str:
     return f'<table class="facts"><tbody>{rows}</tbody></table>'
 
 
-def run_section(record: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
+def run_section(record: StudyRecord | SweepRecord, extra: Mapping[str, Any]) -> str:
     """What was run, from the record that a study or a sweep leaves.
 
     Args:
-        record: `study.json` or `sweep.json`.
+        record: of the study or the sweep.
         extra: facts that only one of them has; empty ones are left out.
     """
-    data, devices = mapping(record.get("data")), record.get("devices")
+    data, launch = record.data, record.launch
     shown = {
-        "Command": record.get("command"),
-        "Date": record.get("date"),
-        "Hardware": record.get("hardware"),
-        "Devices": ", ".join(map(str, devices))
-        if isinstance(devices, list)
-        else devices,
-        "Versions": ", ".join(
-            f"{k} {v}" for k, v in mapping(record.get("versions")).items()
-        ),
-        "Data": ", ".join([str(data.get("name") or ""), *size_list(data)]).strip(", "),
-        "Classes": data.get("num_classes"),
-        "Data fingerprint": data.get("fingerprint"),
+        "Command": launch.command,
+        "Date": launch.date,
+        "Hardware": launch.hardware,
+        "Devices": ", ".join(launch.devices),
+        "Versions": ", ".join(f"{k} {v}" for k, v in launch.versions.items()),
+        "Data": ", ".join(filter(None, (data.name, *size_list(data)))),
+        "Classes": data.num_classes,
+        "Data fingerprint": data.fingerprint,
         **extra,
     }
-    config = record.get("config")
-    text = json.dumps(config, indent=2, ensure_ascii=False) if config else ""
-    folded = (
-        f"<details><summary>Configuration</summary><pre>{escape(text)}</pre></details>"
-    )
+    text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
     return (
         "<section><h2>What was run</h2>"
         + facts_table({name: str(value) for name, value in shown.items() if value})
-        + (folded if text else "")
-        + "</section>"
+        + "<details><summary>Configuration</summary>"
+        + f"<pre>{escape(text)}</pre></details></section>"
     )
 
 
-def run_facts(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Data, network, length and runs of a study in words; what is unknown is left out.
+def run_facts(record: StudyRecord) -> tuple[str, ...]:
+    """Data, network, length and runs of a study in words.
 
     Args:
-        record: `study.json`.
-
-    Example:
-        >>> config = {"model": {"name": "lenet5"}, "train": {"epochs": 3}}
-        >>> run_facts({"data": {"name": "a.npz", "test": 40}, "config": config})
-        ('a.npz: 40 test', 'lenet5', '3 epochs')
+        record: of the study.
     """
-    data, config = mapping(record.get("data")), mapping(record.get("config"))
-    model, train = mapping(config.get("model")), mapping(config.get("train"))
-    name = data.get("title") or data.get("name")
-    called = record.get("network") or model.get("name")
-    epochs, runs = train.get("epochs"), record.get("replicas")
+    data, config = record.data, record.config
+    model = dataclasses.replace(config.model, name=network_name(config.model.name))
     found = (
-        ": ".join(filter(None, (str(name or ""), ", ".join(size_list(data))))),
-        network({**model, "name": called}) if called else "",
-        f"{epochs} epochs" if epochs else "",
-        f"{runs} runs per method" if runs else "",
+        ": ".join(filter(None, (data.title or data.name, ", ".join(size_list(data))))),
+        network_words(model),
+        f"{config.train.epochs} epochs",
+        f"{config.train.replicas} runs per method",
     )
     return tuple(filter(None, found))
 
 
-def size_list(data: Mapping[str, Any]) -> list[str]:
+def size_list(data: DataRecord) -> list[str]:
     """How many examples each split has.
 
     Example:
-        >>> size_list({"train": 1200, "test": 40})
+        >>> size_list(DataRecord(train=1200, test=40))
         ['1,200 train', '40 test']
     """
-    splits = ("train", "validation", "test")
-    return [f"{data[k]:,} {k}" for k in splits if isinstance(data.get(k), int)]
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """What a record holds, or nothing where it holds something else."""
-    return value if isinstance(value, Mapping) else {}
+    sizes = {k: getattr(data, k) for k in ("train", "validation", "test")}
+    return [f"{size:,} {split}" for split, size in sizes.items() if size is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from churn_jax.reports.cells import equivalent, millions, number, of_set, percent
 
@@ -103,18 +103,13 @@ def headline(columns: tuple[str, ...]) -> Quantity:
     return QUANTITIES[next((name for name in known if name in columns), "churn")]
 
 
-def shown_columns(config: Any) -> tuple[Quantity, ...]:
-    """The columns that a recorded configuration names, those that are known here.
-
-    Args:
-        config: of `study.json` or `sweep.json`; empty columns for anything else.
+def shown_columns(names: tuple[str, ...]) -> tuple[Quantity, ...]:
+    """The columns that a study names, those that are known here.
 
     Example:
-        >>> [q.heading for q in shown_columns({"columns": ["nll", "unknown"]})]
+        >>> [q.heading for q in shown_columns(("nll", "unknown"))]
         ['NLL']
     """
-    found = config.get("columns") if isinstance(config, Mapping) else None
-    names = found if isinstance(found, list) else []
     return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)
 
 

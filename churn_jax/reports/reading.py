@@ -5,9 +5,10 @@ from collections.abc import Collection
 
 import numpy as np
 
+from churn_jax.configuration.record import RowRecord
 from churn_jax.prediction_shards import MappedPredictions, is_stored, load_stored
 from churn_jax.predictions import Predictions, PredictionsError, check_comparable
-from churn_jax.reports.artefacts import TEST, VALIDATION, MethodInfo, StudyInfo
+from churn_jax.reports.artefacts import TEST, VALIDATION, Study
 from churn_jax.reports.equivalents import (
     ReferenceCurve,
     equivalents,
@@ -52,7 +53,7 @@ class Reading:
         unreadable: sentences about files beside the predictions that cannot be used.
     """
 
-    def __init__(self, study: StudyInfo, columns: Collection[str]):
+    def __init__(self, study: Study, columns: Collection[str]):
         self.study, self.columns = study, frozenset(columns)
         self.examples: Predictions | None = None
         self.summaries: dict[str, MethodSummary] = {}
@@ -61,7 +62,7 @@ class Reading:
         self.damaged: set[str] = set()
         self.unreadable: list[str] = []
 
-    def read(self, info: MethodInfo) -> None:
+    def read(self, info: RowRecord) -> None:
         """A row's numbers, or the reason why there are none."""
         path = self.study.method_folder(info.name) / TEST
         if not is_stored(path):
@@ -96,7 +97,7 @@ class Reading:
         self.summaries[info.name] = self._with_members(info, summary)
 
     def _validation(
-        self, info: MethodInfo, predictions: Predictions | MappedPredictions
+        self, info: RowRecord, predictions: Predictions | MappedPredictions
     ) -> Predictions | MappedPredictions | None:
         """What temperatures are fitted on, for studies that show what they give."""
         path = self.study.method_folder(info.name) / VALIDATION
@@ -111,7 +112,7 @@ class Reading:
             return None
         return validation
 
-    def _with_members(self, info: MethodInfo, summary: MethodSummary) -> MethodSummary:
+    def _with_members(self, info: RowRecord, summary: MethodSummary) -> MethodSummary:
         """The summary with what the members' predictions say, if they were kept."""
         folder = self.study.method_folder(info.name)
         try:

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports.artefacts import (
     History,
-    MethodInfo,
     ReportError,
-    StudyInfo,
+    Study,
     read_history,
     read_study,
 )
@@ -76,7 +76,7 @@ class Row:
         agreement: how much its members differ; None for single networks.
     """
 
-    info: MethodInfo
+    info: RowRecord
     summary: MethodSummary
     comparison: Comparison | None
     history: History
@@ -147,7 +147,7 @@ class Missing:
         damaged: whether the method was trained and its file cannot be used.
     """
 
-    info: MethodInfo
+    info: RowRecord
     reason: str
     damaged: bool = False
 
@@ -169,7 +169,7 @@ class Report:
         updates: which rows replace which, with what effect; None in studies without.
     """
 
-    study: StudyInfo
+    study: Study
     rows: tuple[Row, ...]
     missing: tuple[Missing, ...]
     ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
@@ -198,7 +198,7 @@ class Report:
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """What the tables show of each row, without names that are unknown here."""
-        named = shown_columns(self.study.facts.get("config"))
+        named = shown_columns(self.study.columns)
         return named or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
 
     @property
@@ -263,7 +263,7 @@ class Report:
         """Whether both have the same seeds in common and the same training examples."""
         a, b = row.info, base.info
         same = shared(self.study, a) == shared(self.study, b)
-        return same and a.train_size == b.train_size
+        return same and a.spec.train_size == b.spec.train_size
 
     @property
     def caption(self) -> str:
@@ -357,12 +357,12 @@ def check_readable(report) -> None:
 
 def _stopped_sentence(row: Row) -> str:
     runs = row.summary.stopped
-    told = {entry["replica"]: entry for entry in row.info.stopped}
+    told = {stop.replica: stop for stop in row.info.stopped}
     parts = []
     for run in runs:
-        entry = told.get(run, {})
-        step = f" at step {entry['step']}" if "step" in entry else ""
-        term = f" (non-finite {entry['term']})" if "term" in entry else ""
+        stop = told.get(run, Stopped(run))
+        step = "" if stop.step is None else f" at step {stop.step}"
+        term = f" (non-finite {stop.term})" if stop.term else ""
         parts.append(f"run {run} stopped{step}{term}")
     total = len(runs) + len(row.summary.runs)
     return (

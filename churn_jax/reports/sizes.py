@@ -54,12 +54,11 @@ def size_series(report: Report) -> tuple[SizeSeries, ...]:
     Returns:
         In the order of the study; empty when all rows have one size.
     """
-    data = report.study.facts.get("data")
-    whole = data.get("train") if isinstance(data, dict) else None
+    whole = report.study.record.data.train
     groups: dict[str, dict[int, Row]] = {}
     for row in report.rows:
-        size = whole if row.info.train_size is None else row.info.train_size
-        if not isinstance(size, int):
+        own = row.info.spec.train_size
+        if (size := whole if own is None else own) is None:
             continue
         label = _SIZE.sub("", row.info.label) or row.info.label
         if size in groups.get(label, {}):

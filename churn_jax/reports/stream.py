@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from churn_jax.reports.artefacts import MethodInfo, StudyInfo, read_study
+from churn_jax.configuration.record import (
+    RecordError,
+    RowRecord,
+    StreamRecord,
+    read_record,
+)
+from churn_jax.reports.artefacts import Study, read_study
 from churn_jax.reports.report import Missing
 from churn_jax.reports.stream_numbers import (
     StreamChange,
@@ -17,7 +23,6 @@ from churn_jax.reports.stream_numbers import (
 
 __all__ = ["StreamReport", "StreamRow", "collect_stream", "is_stream", "number_or_nan"]
 
-KIND = "stream"
 RESULT = "result.json"
 PARTS = ("stream", "holdout")
 UNFINISHED = "it has not finished"
@@ -35,7 +40,7 @@ class StreamRow:
         examples: that counted, after the warm-up.
     """
 
-    info: MethodInfo
+    info: RowRecord
     numbers: Mapping[str, StreamNumbers]
     changes: Mapping[str, StreamChange]
     curve: tuple[Mapping[str, Any], ...]
@@ -44,19 +49,17 @@ class StreamRow:
     @property
     def penalty(self) -> str:
         """Kind of anti-distillation as the paper's table has it: `correlation`, ..."""
-        return str(self.info.method.get("penalty") or "No AD")
+        return str(getattr(self.info.method, "penalty", "No AD"))
 
     @property
     def strength(self) -> float:
         """Lambda; 0 without a penalty."""
-        value = self.info.method.get("strength")
-        return float(value) if isinstance(value, int | float) else 0.0
+        return float(getattr(self.info.method, "strength", 0.0))
 
     @property
     def input_scale(self) -> float:
         """`s`, the factor of the variance of the inputs' initial weights."""
-        value = self.info.method.get("input_scale")
-        return float(value) if isinstance(value, int | float) else 1.0
+        return float(self.info.method.input_scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +73,7 @@ class StreamReport:
         files: what was written, by name.
     """
 
-    study: StudyInfo
+    study: Study
     rows: tuple[StreamRow, ...]
     missing: tuple[Missing, ...]
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
@@ -92,10 +95,10 @@ class StreamReport:
         said = []
         for row in self.rows:
             for stop in row.info.stopped:
-                where = f" at update {stop['step']}" if "step" in stop else ""
-                term = f", {stop['term']} was not finite" if stop.get("term") else ""
+                where = "" if stop.step is None else f" at update {stop.step}"
+                term = f", {stop.term} was not finite" if stop.term else ""
                 said.append(
-                    f"{row.info.label}: replica {stop['replica']} stopped{where}{term};"
+                    f"{row.info.label}: replica {stop.replica} stopped{where}{term};"
                     " it is in no number of single runs, and in prediction differences "
                     "only up to there"
                 )
@@ -123,10 +126,10 @@ def is_stream(folder) -> bool:
         False
     """
     try:
-        facts = json.loads((Path(folder) / "study.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = read_record(Path(folder) / "study.json")
+    except RecordError:
         return False
-    return isinstance(facts, Mapping) and facts.get("kind") == KIND
+    return isinstance(record, StreamRecord)
 
 
 def collect_stream(folder) -> StreamReport:
@@ -146,9 +149,8 @@ def collect_stream(folder) -> StreamReport:
     reasons: dict[str, str] = {}
     damaged: set[str] = set()
     numbers: dict[str, dict[str, StreamNumbers]] = {part: {} for part in PARTS}
-    finished = {m.get("name") for m in study.facts.get("methods") or ()}
     for info in study.methods:
-        if info.name not in finished:
+        if not info.trained:
             reasons[info.name] = UNFINISHED
             continue
         path = study.method_folder(info.name) / RESULT

@@ -1,13 +1,16 @@
 """`report.html`, `table.md` and `table.csv` of a stream study."""
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.streams import differs
 from churn_jax.escaping import escape
+from churn_jax.methods.base import Method
 from churn_jax.predictions import replace_file
 from churn_jax.reports import stream_plots
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.page import (
     facts_table,
     figures_section,
     header,
-    mapping,
     page,
     run_section,
     scrolling_table,
@@ -107,7 +110,7 @@ def write_stream(folder) -> StreamReport:
 
 def render_stream(report: StreamReport) -> str:
     """The page as text: a whole HTML document that needs nothing else."""
-    facts = report.study.facts
+    study = report.study
     figures = ((draw(report), title, text) for draw, title, text in FIGURES)
     return page(
         report.study.title,
@@ -118,11 +121,11 @@ def render_stream(report: StreamReport) -> str:
             _beside(report),
             _rows(report),
             run_section(
-                facts,
+                study.record,
                 {
-                    "Runs per row": facts.get("replicas"),
-                    "What two runs differ in": facts.get("differs"),
-                    "Examples": _examples(facts),
+                    "Runs per row": study.replicas,
+                    "What two runs differ in": differs(study.config.train),
+                    "Examples": _examples(study),
                 },
             ),
             _glossary(),
@@ -130,17 +133,16 @@ def render_stream(report: StreamReport) -> str:
     )
 
 
-def _examples(facts) -> str:
-    count = mapping(facts.get("data")).get("examples")
-    return f"{count:,}" if isinstance(count, int) else ""
+def _examples(study: Study) -> str:
+    count = study.record.data.examples
+    return "" if count is None else f"{count:,}"
 
 
 def _header(report: StreamReport) -> str:
-    facts = report.study.facts
-    runs = f"{facts['replicas']} runs per row" if "replicas" in facts else None
-    name = mapping(facts.get("data")).get("name")
-    parts = (facts.get("date"), name, runs, facts.get("hardware"))
-    return header(report.study.title, parts, facts.get("command"))
+    study, launch = report.study, report.study.record.launch
+    runs = f"{study.replicas} runs per row"
+    parts = (launch.date, study.record.data.name, runs, launch.hardware)
+    return header(study.title, parts, launch.command)
 
 
 def _results(report: StreamReport) -> str:
@@ -155,8 +157,8 @@ def _results(report: StreamReport) -> str:
             for row in said
         ]
         out.append("</ul>")
-    if differs := report.study.facts.get("differs"):
-        out.append(f"<p>What two runs of a row differ in: {escape(str(differs))}.</p>")
+    differ = escape(differs(report.study.config.train))
+    out.append(f"<p>What two runs of a row differ in: {differ}.</p>")
     out += [f'<p class="note">{escape(remark)}</p>' for remark in report.remarks]
     if report.rows:
         out.append(f'<p class="soft">{escape(caption(report))}</p>')
@@ -200,12 +202,8 @@ def _rows(report: StreamReport) -> str:
         )
         facts = {
             "Equation": info.equation,
-            "Method": ", ".join(
-                f"{k} = {info.method[k]}" for k in METHOD_FACTS if k in info.method
-            ),
-            "Training of its own": ", ".join(
-                f"{k} = {v}" for k, v in info.train.items()
-            ),
+            "Method": _method(info.method),
+            "Training of its own": ", ".join(f"{k} = {v}" for k, v in info.spec.train),
             "Components": "" if info.members is None else str(info.members),
             "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
             "Time": f"{info.seconds:,.1f} s{rate}" if info.seconds else "",
@@ -216,6 +214,14 @@ def _rows(report: StreamReport) -> str:
             f'<div class="card"><h3>{escape(info.label)}</h3>{facts_table(shown)}</div>'
         )
     return "\n".join([*out, "</div></section>"])
+
+
+def _method(method: Method) -> str:
+    """Its class and the settings that the paper varies."""
+    known = to_json(method)
+    if known.get("input_scale") == 1.0:
+        del known["input_scale"]
+    return ", ".join(f"{k} = {known[k]}" for k in METHOD_FACTS if k in known)
 
 
 def _glossary() -> str:

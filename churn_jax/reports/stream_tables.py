@@ -127,7 +127,7 @@ def caption(report: StreamReport) -> str:
     """What the numbers are."""
     base = report.baseline
     against = base.info.label if base is not None else report.study.baseline
-    runs = report.study.facts.get("replicas")
+    runs = report.study.replicas
     counted = report.rows[0].examples if report.rows else 0
     return (
         f"{runs} runs per row, {counted:,} examples. Log loss (nats) and calibration "

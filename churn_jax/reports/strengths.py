@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from churn_jax.configuration.codec import to_json
 from churn_jax.documents.plotting import (
     INK,
     colour,
@@ -52,17 +53,15 @@ def series_of(report: Report, setting: str) -> tuple[Series, ...]:
     """
     groups: dict[str, dict[float, Row]] = {}
     for row in report.rows:
-        method = row.info.method
+        method, spec = to_json(row.info.method), row.info.spec
         value = method.get(setting)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         # One network is deployed as it is, whatever an ensemble's outputs make.
         left_out = {setting, "deploy"} if setting == "members" else {setting}
         same = {k: v for k, v in method.items() if k not in left_out}
-        info = row.info
-        key = json.dumps(
-            [same, dict(info.train), info.train_size, dict(info.model)], sort_keys=True
-        )
+        own = (spec.train, spec.train_size, spec.model)
+        key = json.dumps([same, to_json(own)], sort_keys=True)
         groups.setdefault(key, {}).setdefault(float(value), row)
     return tuple(
         Series(

@@ -1,11 +1,16 @@
 """What a sweep left in its folder: `sweep.json` and every point's predictions."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from churn_jax.configuration.record import (
+    AxisRecord,
+    PointRecord,
+    RecordError,
+    SweepRecord,
+    read_record,
+)
 from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.selection import Choice, choose
@@ -83,7 +88,7 @@ class SweepResult:
         seeds: runs per point.
         axes: the swept coefficients.
         baseline: the point the others are compared with; None without one.
-        facts: the whole `sweep.json`.
+        record: `sweep.json`.
         files: what `write_sweep` wrote: name to path.
     """
 
@@ -92,7 +97,7 @@ class SweepResult:
     seeds: int
     axes: tuple[AxisResult, ...]
     baseline: PointResult | None
-    facts: Mapping[str, Any]
+    record: SweepRecord
     files: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -136,46 +141,29 @@ def collect_sweep(folder) -> SweepResult:
         ...     collect_sweep("no/such/sweep")
         ... except ReportError as error:
         ...     print(error)
-        no/such/sweep/sweep.json does not exist; is no/such/sweep a sweep's folder?
+        no/such/sweep/sweep.json does not exist; is no/such/sweep the folder of a sweep?
     """
     folder = Path(folder)
-    facts = _facts(folder)
-    points = {p["name"]: _point(folder, p) for p in facts["points"]}
-    baseline = points.get(facts.get("baseline") or "")
-    axes = tuple(
-        _axis(entry, tuple(points.values()), baseline, facts["criterion"])
-        for entry in facts["axes"]
-    )
-    return SweepResult(
-        folder=folder,
-        title=str(facts.get("title") or facts["name"]),
-        seeds=int(facts["seeds"]),
-        axes=axes,
-        baseline=baseline,
-        facts=facts,
-    )
-
-
-def _facts(folder: Path) -> dict[str, Any]:
     path = folder / "sweep.json"
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        needed = ("name", "seeds", "criterion", "axes", "points")
-        if missing := [key for key in needed if key not in facts]:
-            raise ReportError(f"{path} is no sweep's record; it lacks {missing[0]!r}")
-    except FileNotFoundError as error:
-        raise ReportError(
-            f"{path} does not exist; is {folder} a sweep's folder?"
-        ) from error
-    except (OSError, json.JSONDecodeError, TypeError) as error:
-        raise ReportError(f"{path} cannot be read as JSON ({error})") from error
-    return facts
+        record = read_record(path)
+    except RecordError as error:
+        raise ReportError(str(error)) from error
+    if not isinstance(record, SweepRecord):
+        raise ReportError(f"{path} is no sweep's record")
+    points = {point.name: _point(folder, point) for point in record.points}
+    baseline = points.get(record.baseline or "")
+    axes = tuple(
+        _axis(axis, tuple(points.values()), baseline, record.criterion)
+        for axis in record.axes
+    )
+    return SweepResult(folder, record.title, record.seeds, axes, baseline, record)
 
 
-def _point(folder: Path, entry: Mapping[str, Any]) -> PointResult:
+def _point(folder: Path, point: PointRecord) -> PointResult:
     summaries, missing = {}, ""
     for split in SPLITS:
-        path = folder / "points" / entry["name"] / f"{split}.npz"
+        path = folder / "points" / point.name / f"{split}.npz"
         if not path.exists():
             missing = "it has no predictions yet"
             continue
@@ -184,43 +172,43 @@ def _point(folder: Path, entry: Mapping[str, Any]) -> PointResult:
         except PredictionsError as error:
             missing = " ".join(str(error).split())
     return PointResult(
-        name=entry["name"],
-        axis=entry["axis"],
-        value=entry["value"],
-        label=entry["label"],
+        name=point.name,
+        axis=point.axis,
+        value=point.value,
+        label=point.spec.label,
         validation=summaries.get("validation"),
         test=summaries.get("test"),
         missing=missing,
-        is_baseline=bool(entry.get("is_baseline")),
+        is_baseline=point.is_baseline,
     )
 
 
 def _axis(
-    entry: Mapping[str, Any],
+    axis: AxisRecord,
     points: Sequence[PointResult],
     baseline: PointResult | None,
     criterion: str,
 ) -> AxisResult:
     on_axis = sorted(
-        (p for p in points if p.axis == entry["name"]), key=lambda p: p.value or 0.0
+        (p for p in points if p.axis == axis.name), key=lambda p: p.value or 0.0
     )
     choice = choose(
-        entry["name"],
+        axis.name,
         [
             (p.name, p.value or 0.0, p.validation)
             for p in on_axis
             # A weight of 0 is no candidate; the preset's own learning rate is.
-            if entry["field"].startswith("optimizer.")
+            if axis.field.startswith("optimizer.")
             or not (p is baseline or p.is_baseline)
         ],
         None if baseline is None else baseline.validation,
         criterion,
     )
     return AxisResult(
-        name=entry["name"],
-        label=entry["label"],
-        field=entry["field"],
-        fixed=dict(entry["fixed"]),
+        name=axis.name,
+        label=axis.label,
+        field=axis.field,
+        fixed=axis.fixed,
         points=tuple(on_axis),
         choice=choice,
     )

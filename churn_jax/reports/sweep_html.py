@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from churn_jax.configuration.record import ProgramRecord
 from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports.page import (
     figures_section,
     header,
-    mapping,
     page,
     run_section,
     scrolling_table,
@@ -66,7 +66,7 @@ def render_sweep(result: SweepResult, figures: Sequence[Figure]) -> str:
         result: from `collect_sweep`.
         figures: from `sweep_figures`.
     """
-    programs = "; ".join(map(_program, result.facts.get("programs") or ()))
+    programs = "; ".join(map(_program, result.record.programs))
     return page(
         result.title,
         (
@@ -74,21 +74,20 @@ def render_sweep(result: SweepResult, figures: Sequence[Figure]) -> str:
             _choices(result),
             figures_section((f.svg, f.title, f.caption) for f in figures),
             *(_tables(result, axis) for axis in result.axes),
-            run_section(result.facts, {"Programs": programs}),
+            run_section(result.record, {"Programs": programs}),
         ),
     )
 
 
 def _header(result: SweepResult) -> str:
-    facts = result.facts
-    name = mapping(facts.get("data")).get("name")
+    launch, name = result.record.launch, result.record.data.name
     seeds = f"{result.seeds} seeds per value"
-    parts = (facts.get("date"), name, seeds, facts.get("hardware"))
-    return header(result.title, parts, facts.get("command"))
+    parts = (launch.date, name, seeds, launch.hardware)
+    return header(result.title, parts, launch.command)
 
 
 def _choices(result: SweepResult) -> str:
-    rule = CRITERIA[result.facts["criterion"]]
+    rule = CRITERIA[result.record.criterion]
     out = ["<section><h2>Choice</h2>", f"<p>The rule: {escape(rule)}. {escape(UNSEEN)}"]
     out.append('</p><ul class="verdicts">')
     out += [f"<li>{escape(choice_sentence(result, axis))}</li>" for axis in result.axes]
@@ -112,13 +111,13 @@ def _tables(result: SweepResult, axis: AxisResult) -> str:
     return "\n".join([*out, "</section>"])
 
 
-def _program(entry) -> str:
+def _program(program: ProgramRecord) -> str:
     """What one program trained, and how long it took."""
-    text = f"{entry['name']}: {len(entry['points'])} points"
-    if "seconds" in entry:
+    text = f"{program.name}: {len(program.points)} points"
+    if program.seconds is not None:
         text += (
-            f", {entry['replicas']} replicas, {entry['networks']} networks side by "
-            f"side ({entry['mapping']}), {entry['seconds']:,.1f} s of which "
-            f"{entry['compile_seconds']:.1f} s compiling"
+            f", {program.replicas} replicas, {program.networks} networks side by "
+            f"side ({program.mapping}), {program.seconds:,.1f} s of which "
+            f"{program.compile_seconds:.1f} s compiling"
         )
     return text

@@ -29,7 +29,7 @@ _DEFAULT += ("entropy", "confidence", "nll", "ece")
 
 def quantities(result: SweepResult) -> tuple[Quantity, ...]:
     """What the tables show of each point: the study's columns, accuracy first."""
-    named = shown_columns(result.facts.get("config"))
+    named = shown_columns(result.record.config.columns)
     if not named:
         return tuple(QUANTITIES[name] for name in _DEFAULT)
     return tuple(sorted(named, key=lambda q: not q.narrow))

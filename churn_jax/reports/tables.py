@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.configuration.record import RowRecord
 from churn_jax.escaping import markdown_text, printable, terminal_text
 from churn_jax.reports import updates_tables
 from churn_jax.reports.agreement import members_table, terminal_table
-from churn_jax.reports.artefacts import MethodInfo
 from churn_jax.reports.beside import Beside, beside
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
@@ -122,7 +122,7 @@ def markdown_table(report: Report) -> str:
         The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
     """
     lines = [f"# {markdown_text(report.study.title)}", ""]
-    for text in ("; ".join(run_facts(report.study.facts)), report.best):
+    for text in ("; ".join(run_facts(report.study.record)), report.best):
         lines += [markdown_text(text), ""] if text else []
     shown = columns(report)
     lines.append("| " + " | ".join(c.header for c in shown) + " |")
@@ -250,7 +250,7 @@ def csv_table(report: Report) -> str:
     return out.getvalue()
 
 
-def _csv_info(info: MethodInfo) -> dict:
+def _csv_info(info: RowRecord) -> dict:
     shared = ("label", "equation", "members", "training_cost", "inference_cost")
     shared += ("parameters", "seconds", "compile_seconds")
     return {"method": info.name} | {name: getattr(info, name) for name in shared}
@@ -307,7 +307,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
     wide = console.width >= 150
     shown = [c for c in columns(report) if wide or c.narrow]
     title = "\n".join(
-        map(printable, (report.study.title, "; ".join(run_facts(report.study.facts))))
+        map(printable, (report.study.title, "; ".join(run_facts(report.study.record))))
     )
     table = Table(title=Text(title), caption=terminal_text(report.caption))
     for i, column in enumerate(shown):

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.configuration.codec import to_json
 from churn_jax.predictions import Predictions, PredictionsError
-from churn_jax.reports.artefacts import StudyInfo
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
@@ -134,7 +135,7 @@ class Updates:
 
 
 def collect_updates(
-    study: StudyInfo,
+    study: Study,
     summaries: Mapping[str, MethodSummary],
     reasons: Mapping[str, str],
     examples: Predictions | None,
@@ -205,22 +206,12 @@ def collect_updates(
     )
 
 
-def _planned(study: StudyInfo) -> list[dict[str, Any]]:
+def _planned(study: Study) -> list[dict[str, Any]]:
     """The updates that `study.json` lists between rows that were to be trained."""
-    config = study.facts.get("config")
-    found = config.get("updates") if isinstance(config, Mapping) else None
     return [
-        {
-            "old": str(entry["old"]),
-            "new": str(entry["new"]),
-            "label": str(entry.get("label") or ""),
-            "targeted": bool(entry.get("targeted")),
-        }
-        for entry in (found if isinstance(found, list) else [])
-        if isinstance(entry, Mapping)
-        and entry.get("old")
-        and entry.get("new")
-        and not study.unselected.keys() & {entry["old"], entry["new"]}
+        to_json(update)
+        for update in study.config.updates
+        if not study.unselected.keys() & {update.old, update.new}
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.predictions import Predictions, PredictionsError, some
-from churn_jax.reports.artefacts import TEST, ReportError, StudyInfo
+from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.block_sums import classes_in_blocks
 from churn_jax.reports.estimates import BLOCK_NUMBERS
 from churn_jax.reports.summary import MethodSummary, known_by_some
@@ -79,7 +79,7 @@ def is_file(old: str) -> bool:
     return PurePath(old).suffix == ".npz"
 
 
-def of_row(study: StudyInfo, name: str, summary: MethodSummary) -> Version:
+def of_row(study: Study, name: str, summary: MethodSummary) -> Version:
     """A row of the study, from what was already computed of it."""
     labels = {info.name: info.label for info in study.methods}
     return Version(
@@ -92,9 +92,7 @@ def of_row(study: StudyInfo, name: str, summary: MethodSummary) -> Version:
     )
 
 
-def from_file(
-    study: StudyInfo, given: str, ids: np.ndarray, labels: np.ndarray
-) -> Version:
+def from_file(study: Study, given: str, ids: np.ndarray, labels: np.ndarray) -> Version:
     """A model of another study or framework, joined with the study's examples by id.
 
     Args:

@@ -5,21 +5,20 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.studies.config import (
+    from churn_jax.configuration.network import ModelConfig, Sharing
+    from churn_jax.configuration.rows import MethodSpec, Teaching
+    from churn_jax.configuration.study import (
         DataConfig,
-        MethodSpec,
-        ModelConfig,
+        EvaluationConfig,
         StudyConfig,
+        Update,
     )
-    from churn_jax.studies.evaluation import EvaluationConfig
     from churn_jax.studies.grid import Axis
-    from churn_jax.studies.network import Sharing
     from churn_jax.studies.own_data import own_study
     from churn_jax.studies.presets import PRESETS, preset
     from churn_jax.studies.selection import run_selection
     from churn_jax.studies.study import StudyError, run_study
     from churn_jax.studies.sweep import run_sweep
-    from churn_jax.studies.teaching import Teaching, Update
 
 
 __all__ = [
@@ -43,10 +42,9 @@ __all__ = [
 
 # Those that need no JAX first.
 _FILES = (
-    "config",
-    "evaluation",
-    "network",
-    "teaching",
+    ".configuration.network",
+    ".configuration.rows",
+    ".configuration.study",
     "presets",
     "own_data",
     "grid",

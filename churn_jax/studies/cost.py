@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax import losses
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group
-from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
 from churn_jax.studies.restoring import row_run
 from churn_jax.training.examples import check_run, example_of, split_example

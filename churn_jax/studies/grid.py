@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM, MinimumEntropy
-from churn_jax.studies.config import MethodSpec, StudyConfig
-from churn_jax.training.config import TrainConfig
 
 __all__ = [
     "Axis",

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from churn_jax import data
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Trained

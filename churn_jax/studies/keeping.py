@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Reading, StreamingDataset
 from churn_jax.prediction_shards import (
     INDEX,
@@ -26,7 +27,6 @@ from churn_jax.reports.members import (
     save_agreement,
     save_members,
 )
-from churn_jax.studies.evaluation import EvaluationConfig
 from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.training.partition import any_process
 from churn_jax.training.run import Trained

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from churn_jax.configuration.names import data_name, data_stem, network_name
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data import (
     Augmentation,
     Dataset,
     StreamingDataset,
     is_tokens,
 )
-from churn_jax.studies.config import DataConfig, ModelConfig, StudyConfig
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets.rows import paper_rows
-from churn_jax.studies.provenance import data_name, data_stem, network_name
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = ["ANY", "DataFacts", "data_facts", "described", "own_study", "unknown"]
 

@@ -2,86 +2,22 @@
 
 import dataclasses
 import shlex
-from pathlib import Path
 from typing import Any
 
-from churn_jax.studies.config import StudyConfig, resolved
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.difference import without
+from churn_jax.configuration.names import data_name, data_stem, network_name
+from churn_jax.configuration.study import StudyConfig
 
 __all__ = [
     "changes_from",
-    "data_name",
-    "data_stem",
     "derived",
-    "network_name",
     "retitled",
 ]
 
-# Settings of the training that are no part of its recipe.
-_NO_RECIPE = (
-    "replicas",
-    "seed_numbers",
-    "eval_batch_size",
-    "eval_every_epochs",
-    "seeds.base",
-    "mesh",
-    "mapping",
-    "steps_per_call",
-    "checkpoint_every_seconds",
-)
-_DATA_NAMES = {
-    "digits": "the UCI hand-written digits",
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "svhn_cropped": "SVHN",
-    "tiny_imagenet": "TinyImageNet",
-    "imagenet2012": "ImageNet",
-    "i_naturalist2017": "iNaturalist 2017",
-    "i_naturalist2018": "iNaturalist 2018",
-    "ag_news_subset": "AG News",
-}
-_NETWORK_NAMES = {
-    "mlp": "MLP",
-    "lenet5": "LeNet5",
-    "swin_tiny": "Swin-T",
-    "bert_base": "BERT base",
-    "bert_tiny": "BERT tiny",
-    "text_encoder": "a small text encoder",
-}
-_FAMILIES = {
-    "wide_resnet": "WRN-",
-    "resnet_v2_": "ResNet-v2-",
-    "resnet": "ResNet-",
-    "densenet": "DenseNet-",
-    "vgg": "VGG-",
-}
-
-
-def data_name(name: str) -> str:
-    """What titles call a data set: a known name in words, or the name of the file.
-
-    Example:
-        >>> data_name("cifar10"), data_name("~/sets/cifar10.npz")
-        ('CIFAR-10', 'cifar10.npz')
-    """
-    plain = name.removeprefix("tfds:")
-    return _DATA_NAMES.get(plain, Path(plain).name)
-
-
-def network_name(name: str) -> str:
-    """What titles call a network of the zoo.
-
-    Example:
-        >>> network_name("lenet5"), network_name("wide_resnet28_10")
-        ('LeNet5', 'WRN-28-10')
-    """
-    if name in _NETWORK_NAMES:
-        return _NETWORK_NAMES[name]
-    for family, title in _FAMILIES.items():
-        if name.startswith(family):
-            return title + name.removeprefix(family).strip("_").replace("_", "-")
-    return name
+# Settings of the training that are no part of its recipe, besides those that change no
+# results.
+_NO_RECIPE = ("replicas", "seed_numbers", "eval_every_epochs", "seeds.base")
 
 
 def _networks(config: StudyConfig) -> str:
@@ -94,11 +30,6 @@ def _networks(config: StudyConfig) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} networks"
 
 
-def data_stem(name: str) -> str:
-    """`mnist` of `mnist`, of `tfds:mnist` and of `sets/mnist.npz`."""
-    return Path(name.removeprefix("tfds:")).name.removesuffix(".npz")
-
-
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {prefix.rstrip("."): value}
@@ -109,7 +40,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _recipe(config: StudyConfig) -> dict[str, Any]:
-    flat = _flat(resolved(config.train))
+    flat = _flat(without(to_json(config.train)))
     return {k: v for k, v in flat.items() if not k.startswith(_NO_RECIPE)}
 
 

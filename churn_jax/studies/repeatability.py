@@ -20,16 +20,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.predictions import replace_file
 from churn_jax.studies.bits import checksum, digest, flip_last_bit
-from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import fetch, place
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.run import Run
-from churn_jax.training.seeds import Seeds
 from churn_jax.training.setup import Session, open_session
 from churn_jax.training.state import TrainState
 from churn_jax.training.steps import make_step

@@ -1,16 +1,15 @@
 """The rows of a finished study, restored from their checkpoints."""
 
 import dataclasses
-import json
 from pathlib import Path
 
+from churn_jax.configuration.rows import MethodSpec, averaged_name
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.studies.config import DataConfig, MethodSpec, StudyConfig, averaged_name
-from churn_jax.studies.folder import StudyError, StudyFolder
+from churn_jax.studies.folder import StudyError, StudyFolder, read_study
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
-from churn_jax.studies.recorded import read_config
 from churn_jax.studies.tutoring import row_tutors
-from churn_jax.training.partition import MeshShape
 from churn_jax.training.restoring import restore
 from churn_jax.training.run import Run, Trained
 
@@ -50,19 +49,19 @@ class FinishedStudy:
             StudyError: there is no usable record, or the data are others.
             churn_jax.data.DataError: the data cannot be used.
         """
-        config = read_config(out)
+        recorded = read_study(out)
+        config = recorded.config
         one = dataclasses.replace(config.train, mesh=MeshShape())
         self.out = Path(out)
         self.config = dataclasses.replace(
             config, train=one, data=config.data if data is None else data
         )
         self.whole = load_inputs(self.config.data, self.config.data.train_size)
-        recorded = json.loads((self.out / "study.json").read_text()).get("data") or {}
-        there, here = recorded.get("fingerprint"), self.dataset.fingerprint
+        there, here = recorded.data.fingerprint, self.dataset.fingerprint
         if there != here:
             raise StudyError(
                 f"{self.config.data.name} is not what {self.out} was trained on "
-                f"(fingerprint {str(there)[:12]} there, {here[:12]} here)"
+                f"(fingerprint {there[:12]} there, {here[:12]} here)"
             )
         # Equal data may have another name by now, so the record's is taken.
         known = dataclasses.replace(self.config, data=config.data)

@@ -59,9 +59,7 @@ def feature_space(
     images = to_pixels(dataset.test.images)
     features = {}
     for name, row in opened.items():
-        stopped = {
-            entry["replica"] for entry in study.folder.entry(name).get("stopped", ())
-        }
+        stopped = study.folder.row(name).stopped_replicas
         kept = [r for r in range(study.config.train.replicas) if r not in stopped]
         features[name] = np.stack(
             [_features_of(row, name, row.replica(r), images) for r in kept]

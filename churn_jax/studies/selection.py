@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods import Codistillation
 from churn_jax.methods.base import Ramp
 from churn_jax.reports.sweep import SweepResult
-from churn_jax.studies.config import MethodSpec, StudyConfig
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.grid import Axis
 from churn_jax.studies.sweep import run_sweep

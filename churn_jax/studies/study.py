@@ -7,13 +7,16 @@ from pathlib import Path
 
 import jax
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.reports.quantities import check_columns
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import (
     StudyError,
     StudyFolder,
-    entry_of,
     hardware,
+    row_records,
     versions,
 )
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
@@ -110,9 +113,11 @@ def run_study(
 
     Raises:
         StudyError: `out` holds another study.
+        ValueError: a column is unknown, or a network cannot be built.
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
+    check_columns(config.columns)
     whole = load_inputs(config.data, config.data.train_size)
     dataset = whole.dataset
     if len(dataset.validation) == 0:
@@ -147,12 +152,12 @@ def run_study(
     with lock_folder(out):
         check_shared_folder(out)
         folder = StudyFolder(out, config, dataset, command)
-        folder.record["selected"] = [spec.name for spec in selected]
+        folder.select(tuple(spec.name for spec in selected))
         trained: dict[str, Trained] = {}
         finished = {spec.name: folder.finished(spec) for spec in selected}
         check_agreement(
             {
-                "config": resolved(config),
+                "config": to_json(config),
                 "only": [spec.name for spec in selected],
                 "data": dataset.fingerprint,
                 "finished": [name for name, done in finished.items() if done],
@@ -221,19 +226,18 @@ def run_study(
             result = trained_method(spec)
             if spec.name in teachers:
                 trained[spec.name] = result
-            entry = entry_of(
-                spec, result, _training_cost(config, spec), folder.settings(spec)
-            )
+            cost = _training_cost(config, spec)
+            rows = row_records(config, spec, result, cost)
             # The row itself is written last: it says that everything is there.
-            for shown in reversed(folder.rows_of(spec, entry)):
-                own = folder.method_dir(shown["name"])
+            for row in reversed(rows):
+                own = folder.method_dir(row.name)
                 for split in ("validation", "test"):
                     meta = {
-                        "method": shown["name"],
+                        "method": row.name,
                         "study": config.name,
                         "fingerprint": dataset.fingerprint,
                         "split": split,
-                        "stopped": shown["stopped"],
+                        "stopped": to_json(row.stopped),
                     }
                     note = keep_split(
                         result,
@@ -241,14 +245,13 @@ def run_study(
                         split,
                         own,
                         config.evaluation,
-                        weights=shown["weights"],
+                        weights=row.weights,
                         meta=meta,
                     )
                     if note:
-                        on_note(f"{shown['name']}: {note}")
-                if primary and shown["name"] == config.baseline:
+                        on_note(f"{row.name}: {note}")
+                if primary and row.name == config.baseline:
                     keep_examples(out, own, dataset)
             if primary:
-                for shown in folder.rows_of(spec, entry):
-                    folder.write(shown)
+                folder.write(*rows)
         return out

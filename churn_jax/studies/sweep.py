@@ -8,10 +8,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.reports.quantities import check_columns
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.config import MethodSpec, StudyConfig, resolved
 from churn_jax.studies.folder import StudyError
 from churn_jax.studies.grid import (
     Axis,
@@ -93,6 +96,7 @@ def run_sweep(
         raise StudyError(
             f"points_per_program must be at least 0; got {points_per_program}"
         )
+    check_columns(config.columns)
     axes = [axis.checked(config) for axis in axes]
     names = [axis.name for axis in axes]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -105,7 +109,7 @@ def run_sweep(
         check_shared_folder(out)
         check_agreement(
             {
-                "config": resolved(config),
+                "config": to_json(config),
                 "axes": [str(axis) for axis in axes],
                 "seeds": seeds,
                 "baseline": baseline,
@@ -116,18 +120,19 @@ def run_sweep(
         facts = {"criterion": criterion, "seeds": seeds, "command": command}
         folder = SweepFolder(out, config, dataset, **facts)
         points = [point for axis in axes for point in grid_points(config, axis)]
+        reference = None
         if baseline:
-            reference = baseline_point(config, points, axes)
-            if reference.name not in [point.name for point in points]:
-                points.insert(0, reference)
-            folder.record["baseline"] = reference.name
+            found = baseline_point(config, points, axes)
+            if found.name not in [point.name for point in points]:
+                points.insert(0, found)
+            reference = found.name
         session = _Session(
             config, whole, folder, _numbers(config, seeds), on_work, stop
         )
         folder.add(
             axes,
             points,
-            session.seeds,
+            reference,
             lambda spec: session.inputs(spec).dataset.fingerprint,
         )
         plan = [

@@ -9,11 +9,13 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.class_sets import known_classes
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import Group, Network, average_logits
 from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.predictions import PredictionsError
-from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
 

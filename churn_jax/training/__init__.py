@@ -13,13 +13,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from churn_jax.training.config import TrainConfig
+    from churn_jax.configuration.training import (
+        MeshShape,
+        OptimizerConfig,
+        Seeds,
+        TrainConfig,
+    )
     from churn_jax.training.loop import train
-    from churn_jax.training.optim import OptimizerConfig
-    from churn_jax.training.partition import MeshShape
     from churn_jax.training.progress import Work
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
-    from churn_jax.training.seeds import Seeds
     from churn_jax.training.written import write_predictions
 
 __all__ = [
@@ -38,12 +40,12 @@ __all__ = [
 
 _HOMES = {
     "Interrupted": "run",
-    "MeshShape": "partition",
-    "OptimizerConfig": "optim",
+    "MeshShape": ".configuration.training",
+    "OptimizerConfig": ".configuration.training",
     "Progress": "run",
     "Run": "run",
-    "Seeds": "seeds",
-    "TrainConfig": "config",
+    "Seeds": ".configuration.training",
+    "TrainConfig": ".configuration.training",
     "Trained": "run",
     "Work": "progress",
     "train": "loop",
@@ -54,7 +56,7 @@ _HOMES = {
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
 

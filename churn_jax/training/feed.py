@@ -15,9 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.records import Reading, StreamedSplit
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import DATA, REPLICA, fetch, place
 
 __all__ = ["Feed", "Layout", "Stream"]

@@ -10,18 +10,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
+from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
-from churn_jax.training.optim import (
-    OptimizerConfig,
-    is_fast,
-    is_vector,
-    make_optimizer,
-)
+from churn_jax.training.optim import is_fast, is_vector, make_optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, fetch, place
 from churn_jax.training.program import Program
 from churn_jax.training.run import Run, Trained
-from churn_jax.training.seeds import Seeds
 from churn_jax.training.state import (
     BestState,
     Coefficients,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.lazy import jax, jnp, optax
-from churn_jax.methods.base import QUIET
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -16,97 +14,11 @@ if TYPE_CHECKING:
     from churn_jax.typing import PyTree
 
 __all__ = [
-    "OptimizerConfig",
     "is_fast",
     "is_vector",
     "make_optimizer",
     "make_schedule",
 ]
-
-_NAMES = ("sgd", "adam", "adagrad")
-_SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-    """What updates the weights. Lengths are in epochs, as the papers give them.
-
-    Attributes:
-        name: `sgd`, `adam` or `adagrad`.
-        learning_rate: peak; a tuple gives one per replica.
-        momentum: of SGD; 0 is none.
-        nesterov: Nesterov's form of momentum.
-        weight_decay: a tuple gives one per replica.
-        decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
-            `learning_rate * weight_decay * w` from the weight (AdamW, SGDW).
-        decay_on: `kernels` (leaves of rank two and more that are no biases or scales
-            of several members) or `all`. Which one the papers used is not stated;
-            kernels is ours. Fast weights (`fast_rate`) never decay.
-        schedule: `constant`, `step`, `cosine` or `flat_then_linear`.
-        warmup_epochs: linear warm-up to the peak.
-        warmup_start: the warm-up's first factor (0.01 in the diversity paper).
-        step_epochs: where `step` multiplies by `step_factor`.
-        step_factor: 0.1 in the papers.
-        flat_until: `flat_then_linear`: share of training at the peak, ...
-        linear_until: ... share at which `final_factor` is reached.
-        final_factor: of `flat_then_linear` and `cosine`.
-        adagrad_accumulator: initial accumulator.
-        clip_norm: clip each network's gradient to this norm; None does not.
-        member_rates: factors of the learning rate, one per network of a replica (a
-            gate's networks included), in the order of its groups; 0 keeps a network as
-            it starts. Empty is 1 for all.
-        fast_rate: factor of the learning rate of fast weights, the leaves whose names
-            start with `fast_` (BatchEnsemble; paper: 0.5).
-    """
-
-    name: str = "sgd"
-    learning_rate: float | tuple[float, ...] = 0.1
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float | tuple[float, ...] = 1e-4
-    decay: str = "l2"
-    decay_on: str = "kernels"
-    schedule: str = "constant"
-    warmup_epochs: float = 0.0
-    warmup_start: float = 0.0
-    step_epochs: tuple[float, ...] = ()
-    step_factor: float = 0.1
-    flat_until: float = 0.5
-    linear_until: float = 0.9
-    final_factor: float = 0.0
-    adagrad_accumulator: float = 0.1
-    clip_norm: float | None = None
-    member_rates: tuple[float, ...] = dataclasses.field(default=(), metadata=QUIET)
-    fast_rate: float = dataclasses.field(default=1.0, metadata=QUIET)
-
-    def __post_init__(self):
-        """Checks names and ranges."""
-        for field, known in (
-            ("name", _NAMES),
-            ("schedule", _SCHEDULES),
-            ("decay", ("l2", "decoupled")),
-            ("decay_on", ("kernels", "all")),
-        ):
-            if getattr(self, field) not in known:
-                raise ValueError(
-                    f"optimizer {field} must be one of {', '.join(known)}; got "
-                    f"{getattr(self, field)!r}"
-                )
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1); got {self.momentum}")
-        if self.flat_until >= self.linear_until:
-            raise ValueError(
-                f"flat_until ({self.flat_until}) must be below linear_until "
-                f"({self.linear_until})"
-            )
-        if not all(0 <= rate < math.inf for rate in self.member_rates):
-            raise ValueError(
-                f"member_rates must be finite and not negative; got {self.member_rates}"
-            )
-        if not 0 <= self.fast_rate < math.inf:
-            raise ValueError(
-                f"fast_rate must be finite and not negative; got {self.fast_rate}"
-            )
 
 
 def make_schedule(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.lazy import jax, jnp
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = [
     "DATA",
     "MEMBER",
     "REPLICA",
-    "MeshShape",
     "any_process",
     "fetch",
     "greatest",
@@ -37,42 +36,6 @@ __all__ = [
 ]
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
-
-
-@dataclasses.dataclass(frozen=True)
-class MeshShape:
-    """Devices per mesh axis; `(1, 1, 1)` is one device."""
-
-    replica: int = 1
-    member: int = 1
-    data: int = 1
-
-    def __post_init__(self):
-        """Checks that every axis is positive."""
-        if min(dataclasses.astuple(self)) < 1:
-            raise ValueError(f"mesh axes must be at least 1; got {self}")
-
-    @property
-    def size(self) -> int:
-        """Number of devices."""
-        return math.prod(dataclasses.astuple(self))
-
-    @classmethod
-    def parse(cls, text: str) -> "MeshShape":
-        """From `replica=4,member=2` or `4,2,1`."""
-        try:
-            if "=" in text:
-                pairs = dict(part.split("=") for part in text.split(","))
-                return cls(**{k.strip(): int(v) for k, v in pairs.items()})
-            return cls(*(int(v) for v in text.split(",")))
-        except TypeError as error:
-            raise ValueError(
-                f"mesh must name replica, member and data; got {text!r}"
-            ) from error
-        except ValueError as error:
-            raise ValueError(
-                f"mesh must look like replica=4,member=2,data=1; got {text!r} ({error})"
-            ) from error
 
 
 def make_mesh(

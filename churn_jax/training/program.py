@@ -7,9 +7,9 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
+from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.teachers import TeacherProgram
 

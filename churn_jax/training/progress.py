@@ -21,7 +21,8 @@ from rich.text import Text
 from churn_jax.escaping import terminal_text
 
 if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
-    from churn_jax.training.run import Progress, Stopped
+    from churn_jax.configuration.record import Stopped
+    from churn_jax.training.run import Progress
 
 __all__ = ["COMPILING", "Display", "Work", "line_interval"]
 

@@ -5,10 +5,11 @@ import dataclasses
 import jax
 import numpy as np
 
+from churn_jax.configuration.record import Stopped
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.partition import REPLICA, fetch, split
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.program import Program
@@ -25,7 +26,6 @@ __all__ = [
     "Interrupted",
     "Progress",
     "Run",
-    "Stopped",
     "Trained",
     "chunk_count",
     "stopped_replicas",
@@ -34,15 +34,6 @@ __all__ = [
 
 class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake
     """Training was asked to stop; what was done is in the checkpoint."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Stopped:
-    """A replica that was frozen because something was not finite."""
-
-    replica: int
-    term: str
-    step: int
 
 
 @dataclasses.dataclass(frozen=True)

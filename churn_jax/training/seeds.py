@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from churn_jax.configuration.training import SAMPLES
 from churn_jax.lazy import jax, jnp
 
 if TYPE_CHECKING:
-    from jax.typing import ArrayLike
+    pass
 
 __all__ = [
-    "SAMPLES",
-    "Seeds",
     "draw_sample",
     "epoch_order",
     "member_counts",
@@ -23,59 +21,9 @@ __all__ = [
     "member_weights",
 ]
 
-_FACTORS = ("init", "order", "augment", "sample")
-SAMPLES = ("all", "bootstrap")
 # P[k <= 0], P[k <= 1], ... of a Poisson count of mean 1. A float32 uniform is a
 # multiple of 2^-23, about as much as P[k > 9] = 1.1e-7: there is no longer a table.
 _POISSON = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])
-
-
-@dataclasses.dataclass(frozen=True)
-class Seeds:
-    """The causes of churn under study; each is `fixed` or `varied` over replicas.
-
-    Attributes:
-        base: the study's seed.
-        init: initial weights.
-        order: mini-batch order.
-        augment: augmentation, and with it dropout and every other draw during
-            training. `off` removes augmentation (the paper's Table 1).
-        sample: which training set is drawn, where the study draws one.
-
-    References:
-        [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-    """
-
-    base: int = 0
-    init: str = "varied"
-    order: str = "varied"
-    augment: str = "varied"
-    sample: str = "fixed"
-
-    def __post_init__(self):
-        """Checks the levels."""
-        for factor in _FACTORS:
-            levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
-            if getattr(self, factor) not in levels:
-                raise ValueError(
-                    f"seeds.{factor} must be one of {', '.join(levels)}; got "
-                    f"{getattr(self, factor)!r}"
-                )
-
-    def keys(self, factor: str, replicas: ArrayLike) -> jax.Array:
-        """One typed key per replica, `[R]`; equal ones where the factor is fixed.
-
-        Args:
-            factor: `init`, `order`, `augment` or `sample`.
-            replicas: `[R]` replica numbers; replica 3 alone gets the key that it
-                has among ten.
-        """
-        root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
-        replicas = jnp.asarray(replicas, jnp.uint32)
-        if getattr(self, factor) != "varied":
-            replicas = jnp.zeros_like(replicas)
-        return jax.vmap(jax.random.fold_in, (None, 0))(root, replicas)
 
 
 def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:

@@ -14,13 +14,11 @@ from churn_jax.cli import main
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.members import load_members
-from churn_jax.studies import PRESETS, DataConfig, preset, run_study
-from churn_jax.studies.config import resolved
+from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.diversity import DiversityOptions, run_diversity
 from churn_jax.studies.diversity.networks import to_pixels
 from churn_jax.studies.diversity.opened import Opened
 from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
-from churn_jax.studies.recorded import recorded_config
 from churn_jax.studies.restoring import FinishedStudy
 from churn_jax.training.run import Interrupted
 
@@ -203,14 +201,6 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert "is" in capsys.readouterr().err
     (tmp_path / "study.json").write_text(json.dumps({"config": {"name": "a"}}))
     assert main(["diversity", str(tmp_path)]) == 2
-    assert "is not the record of a study" in capsys.readouterr().err
+    assert "is no record of a study" in capsys.readouterr().err
     assert main(["diversity", "--examples", "3"]) == 2
     assert "needs the folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_configuration_is_read_back_from_its_record(name):
-    for form in (name, f"{name}:tiny"):
-        config = preset(form)
-        record = json.loads(json.dumps(resolved(config)))
-        assert recorded_config(record) == config

@@ -90,4 +90,4 @@ def test_a_sweep_leaves_its_report_and_stops_when_asked(tmp_path, capsys):
     assert (out / "curves-entropy.alpha.png").exists()
     record = json.loads((out / "sweep.json").read_text())
     assert sorted(p["value"] for p in record["points"]) == [0.0, 0.1]
-    assert record["command"].startswith("churn-jax sweep")
+    assert record["launch"]["command"].startswith("churn-jax sweep")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from churn_jax import data
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_nnx, gate, with_inputs
 from churn_jax.methods import ERM, AntiDistillation, Codistillation
-from churn_jax.studies.config import MethodSpec, ModelConfig
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.loop import train
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 from tests.ensembles.networks import NnxNet, affine
 

@@ -6,7 +6,7 @@ python -m tests.golden.refresh
 import json
 from pathlib import Path
 
-from churn_jax.studies.config import resolved
+from churn_jax.configuration.codec import to_json
 from churn_jax.studies.presets import PRESETS, preset
 
 FOLDER = Path(__file__).parent
@@ -18,7 +18,7 @@ def path_of(name: str) -> Path:
 
 def text_of(name: str) -> str:
     """The resolved preset as JSON, one value per line, so that a diff reads well."""
-    return json.dumps(resolved(preset(name)), indent=2) + "\n"
+    return json.dumps(to_json(preset(name)), indent=2) + "\n"
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from churn_jax import data
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import (
@@ -20,14 +22,10 @@ from churn_jax.methods import (
     EnsembleDistillation,
     OneToOneDistillation,
 )
-from churn_jax.studies.config import ModelConfig
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.loop import train
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Interrupted, Run
-from churn_jax.training.seeds import Seeds
 from churn_jax.training.writers import read_metrics
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")

@@ -140,7 +140,7 @@ def test_open_mpi_tells_who_takes_part(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count(" s. Report:") == 1
     record = json.loads((out / "study.json").read_text())
-    assert len(record["devices"]) == 2
+    assert len(record["launch"]["devices"]) == 2
 
 
 @pytest.mark.slow

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 
 from churn_jax import data, training
+from churn_jax.configuration.network import ModelConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.prediction_shards import ShardWriter
 from churn_jax.predictions import PredictionsError
-from churn_jax.studies.config import ModelConfig
 
 
 def full(self, logits):

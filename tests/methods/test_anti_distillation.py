@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.ensembles import (
     Group,
     Outputs,
@@ -15,7 +17,6 @@ from churn_jax.ensembles import (
 )
 from churn_jax.methods import ERM, AntiDistillation, Codistillation
 from churn_jax.methods.anti_distillation import PENALTIES
-from churn_jax.studies.config import MethodSpec, ModelConfig
 from tests import reference_losses as one
 from tests.methods.cases import CLASSES, EXAMPLES, batch_of, draw, labels_of
 

@@ -8,14 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.models import MLP, Gate
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import MeshShape
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import Seeds
 from tests.training import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -9,12 +9,12 @@ import pytest
 from jax.interpreters import partial_eval
 
 from churn_jax import models
+from churn_jax.configuration.training import Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM
 from churn_jax.studies import ModelConfig
 from churn_jax.training.identity import described
-from churn_jax.training.seeds import Seeds
 from tests.models.linen_networks import drawn_variables, images
 from tests.training import tiny
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
 from churn_jax.models import MLP, BatchEnsemble
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.training import tiny

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import CompilerDiedError, Slice, plan_apart
-from churn_jax.training.partition import MeshShape
 from tests.environment import as_users_have_it
 
 SLICE = Slice.parse("v5e:1x1")

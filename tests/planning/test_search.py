@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, mesh_name, scaling, scaling_svg, scaling_text
 from churn_jax.planning import search as find
 from churn_jax.planning.estimate import ALL_DEVICES
@@ -12,7 +13,6 @@ from churn_jax.planning.scaling import grown
 from churn_jax.planning.search import likely_meshes
 from churn_jax.studies import preset
 from churn_jax.studies.streams import stream_preset
-from churn_jax.training.partition import MeshShape
 from tests.planning.test_estimate import GRADIENTS, made
 
 DIGITS = preset("digits")

@@ -16,7 +16,7 @@ COLUMNS = ["accuracy", "nll", "calibrated_nll", "calibrated_brier", "calibrated_
 COLUMNS += ["temperature", "dee", "member_kl", "member_disagreement", "churn"]
 COLUMNS += ["parameters"]
 ERM = {"class": "ERM", "deploy": "mean_probs"}
-STUDENT = {"class": "OneToOne", "deploy": "mean_probs"}
+STUDENT = {"class": "OneToOneDistillation", "deploy": "mean_probs"}
 R, N, C = 3, 120, 4
 
 
@@ -63,8 +63,11 @@ def write_ensembles(folder, columns=COLUMNS, seed=0, examples=N, **facts):
     rows, (labels, held_out) = ensembles(seed, examples)
     entries = {
         name: {
-            "members": test.shape[1],
-            "method": {**(ERM if name in ("single", "teachers") else STUDENT)},
+            "teacher": None if name in ("single", "teachers") else "teachers",
+            "method": {
+                **(ERM if name in ("single", "teachers") else STUDENT),
+                "members": test.shape[1],
+            },
             "parameters": 460_000 * (test.shape[1] if name == "teachers" else 1) + i,
         }
         for i, (name, (test, _)) in enumerate(rows.items())

@@ -1,6 +1,24 @@
 """Folders of stream studies with made-up numbers, as `churn-jax stream` leaves them."""
 
+import dataclasses
 import json
+
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.record import (
+    DataRecord,
+    LaunchRecord,
+    StreamRecord,
+    StreamRowRecord,
+)
+from churn_jax.configuration.streams import (
+    StreamConfig,
+    StreamData,
+    StreamSpec,
+    StreamStudyConfig,
+    TowerConfig,
+)
+from churn_jax.methods import ERM
+from tests.reports.fake_study import merged
 
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "label_pd", "hamming")
 
@@ -32,32 +50,40 @@ def write_row(folder, name, totals, curve=(), holdout=None, examples=1000):
     (path / "result.json").write_text(json.dumps(result))
 
 
+SPEC = {field.name for field in dataclasses.fields(StreamSpec)}
+
+
 def write_record(folder, entries, planned=(), **facts):
     """`study.json`; `entries` maps finished rows to what their entry has besides."""
-    methods = [
-        {"name": name, "label": name.replace("_", " "), "seconds": 2.0, "stopped": []}
-        | extra
-        for name, extra in entries.items()
-    ]
-    plan = [{"name": n, "label": n} for n in (*entries, *planned)]
-    record = {
-        "kind": "stream",
-        "name": "fake",
-        "title": "A stream of nothing",
-        "config": {"methods": plan},
-        "replicas": 3,
-        "baseline": "baseline",
-        "published": "",
-        "data": {"name": "synthetic", "examples": 1000},
-        "methods": methods,
-    }
-    (folder / "study.json").write_text(json.dumps(record | facts))
+    rows = []
+    for name in (*entries, *planned):
+        spec = StreamSpec(name, name.replace("_", " "), ERM())
+        row = to_json(StreamRowRecord(name, spec.label, spec, seconds=2.0))
+        own = entries.get(name, {})
+        row["spec"] |= {k: v for k, v in own.items() if k in SPEC}
+        rest = {k: v for k, v in own.items() if k not in SPEC or k == "label"}
+        rows.append(row | rest)
+    config = StreamStudyConfig(
+        "fake",
+        "A stream of nothing",
+        StreamData(examples=1000),
+        TowerConfig(),
+        StreamConfig(replicas=3),
+        (StreamSpec("baseline", "baseline", ERM()),),
+    )
+    launch = LaunchRecord("churn-jax stream clicks", hardware="1 x cpu")
+    data = DataRecord("synthetic", examples=1000)
+    record = to_json(StreamRecord(config, data, launch))
+    record["config"]["methods"] = [row["spec"] for row in rows]
+    record["methods"] = [row for row in rows if row["name"] in entries]
+    (folder / "study.json").write_text(json.dumps(merged(record, facts)))
 
 
 def method(penalty, strength, s=1.0):
     return {
         "method": {
             "class": "AntiDistillation",
+            "members": 3,
             "penalty": penalty,
             "strength": strength,
             "input_scale": s,
@@ -91,14 +117,13 @@ def write_demo(folder, rng, replicas=10):
         ]
         write_row(folder, name, scores(), curve, scores(0.01), 196608)
         entry.setdefault("label", name.replace("_", " "))
-        entry["parameters"], entry["members"], entry["seconds"] = 98321, 3, 61.5 + i
+        entry["parameters"], entry["seconds"] = 98321, 61.5 + i
     write_record(
         folder,
         entries,
         planned=("unfinished",),
-        replicas=replicas,
-        published="anti-distillation/table3/clicks",
-        differs="the order of examples inside a window",
-        hardware="1 x cpu",
-        command="churn-jax stream clicks",
+        config={
+            "published": "anti-distillation/table3/clicks",
+            "train": {"replicas": replicas},
+        },
     )

@@ -1,9 +1,22 @@
 """Run folders with synthetic predictions, as a study would leave them."""
 
+import dataclasses
 import json
 
 import numpy as np
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.record import (
+    DataRecord,
+    LaunchRecord,
+    RowRecord,
+    StudyRecord,
+)
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.methods import ERM, Codistillation
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.published import published_keys, table
 
@@ -21,69 +34,82 @@ def noisy_logits(rng, labels, R, C, shared=1.0, own=1.0, margin=3.0, runs=None):
     return (common + own * runs).astype(np.float32)
 
 
+SPEC = {field.name for field in dataclasses.fields(MethodSpec)}
+CONFIG = ("title", "baseline", "published", "notes")
+LAUNCH = ("command", "date", "hardware", "devices", "versions")
+
+
+def merged(base, changes):
+    """JSON values with others in their place, at any depth."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return base | {k: merged(base.get(k), v) for k, v in changes.items()}
+
+
+def row_of(i, name, **changes):
+    """JSON of a row; `changes` are of its method's specification or of its record."""
+    method = ERM() if i == 0 else Codistillation(beta=0.1 * i)
+    label = name.replace("_", " ").capitalize()
+    spec = MethodSpec(name, label, method, f"[reproducibility] Eq. {6 + i}")
+    cost = float(method.members)
+    row = RowRecord(name, label, spec, (), True, "config", "", cost, 12.3 + i, 2.1)
+    found = to_json(row) | {"parameters": 12345}
+    own = {k: v for k, v in changes.items() if k not in SPEC or k == "label"}
+    found["spec"] |= {k: v for k, v in changes.items() if k in SPEC}
+    return found | own
+
+
 def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, **facts):
     """Write a run folder; `methods` maps names to logits, or to None for planned rows.
 
-    `entries` maps names to what their entry in `study.json` has besides. A study with
-    published numbers is on their data set.
+    `entries` maps names to what their rows have besides, `facts` names settings and
+    parts of the record; `config` may hold any setting. A study with published numbers
+    is on their data set.
     """
     stopped, extra = stopped or {}, entries or {}
     labels = np.asarray(labels)
     ids = np.arange(len(labels)) if ids is None else ids
-    entries = []
+    rows = []
     for i, (name, logits) in enumerate(methods.items()):
-        entries.append(
-            {
-                "name": name,
-                "label": name.replace("_", " ").capitalize(),
-                "equation": f"[reproducibility] Eq. {6 + i}",
-                "members": 1 + i % 2,
-                "training_cost": 1.0 + i % 2,
-                "inference_cost": 1.0,
-                "coefficients": {"beta": 0.1 * i},
-                "seconds": 12.3 + i,
-                "compile_seconds": 2.1,
-                "parameters": 12345,
-                "stopped": stopped.get(name, []),
-            }
-            | extra.get(name, {})
-        )
-        if logits is None:
-            entries.pop()
-        else:
+        own = {"stopped": stopped.get(name, [])} | extra.get(name, {})
+        rows.append(row_of(i, name, **own))
+        if logits is not None:
             predictions = Predictions(
-                ids, labels, logits, {"method": name, "stopped": stopped.get(name, [])}
+                ids, labels, logits, {"method": name, "stopped": own["stopped"]}
             )
             save_predictions(folder / "methods" / name / "predictions.npz", predictions)
             write_history(folder / "methods" / name / "metrics.jsonl", len(logits), i)
-    study = {
-        "name": "fake",
-        "title": "A study of nothing",
-        "config": {"optimizer": {"learning_rate": 0.1, "momentum": 0.9}, "epochs": 20},
-        "versions": {"churn-jax": "0.1.0", "jax": "0.10.2"},
-        "devices": ["CPU 0"],
-        "hardware": "2 cores",
-        "data": {
-            "name": "digits",
-            "fingerprint": "sha256:0123456789abcdef",
-            "num_classes": 10,
-            "train": 697,
-            "validation": 100,
-            "test": len(labels),
-        },
-        "date": "2026-11-20T12:00:00",
-        "command": "churn-jax study fake",
-        "baseline": "baseline",
-        "replicas": 3,
-        "methods": entries,
-    } | facts
-    if facts.get("published") in published_keys() and "data" not in facts:
-        study["data"]["name"] = table(facts["published"]).data
-    planned = [{"name": name, "label": name.capitalize()} for name in methods]
-    study["config"] = {"methods": planned} | study["config"]
+    train = TrainConfig(replicas=3, epochs=20)
+    config = StudyConfig(
+        "fake", "A study of nothing", DataConfig(), ModelConfig(), train, ()
+    )
+    data = DataRecord(
+        "digits", "", "sha256:0123456789abcdef", 10, 697, 100, len(labels)
+    )
+    launch = LaunchRecord(
+        command="churn-jax study fake",
+        date="2026-11-20T12:00:00",
+        hardware="2 cores",
+        devices=("CPU 0",),
+        versions={"churn-jax": "0.1.0", "jax": "0.10.2"},
+    )
+    record = to_json(StudyRecord(config, data, launch))
+    if facts.get("published") in published_keys():
+        record["data"]["name"] = table(facts["published"]).data
+    record["config"]["methods"] = [row["spec"] for row in rows]
+    record["methods"] = [r for r in rows if methods[r["name"]] is not None]
+    for part, names in (("config", CONFIG), ("launch", LAUNCH)):
+        record[part] |= {k: facts.pop(k) for k in names if k in facts}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study.json").write_text(json.dumps(study))
+    (folder / "study.json").write_text(json.dumps(merged(record, facts)))
     return folder
+
+
+def change_record(folder, **changes):
+    """Other values of parts of `study.json`."""
+    path = folder / "study.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(merged(record, changes)))
 
 
 def write_history(path, R, i=0, epochs=8):

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from churn_jax.reports.artefacts import ReportError, read_history, read_study
-
-
-def _study(tmp_path, **facts):
-    (tmp_path / "study.json").write_text(json.dumps(facts))
-    return tmp_path
+from tests.reports.fake_study import change_record, row_of, write_study
 
 
 def test_the_contract_is_read(run_dir):
@@ -19,26 +15,26 @@ def test_the_contract_is_read(run_dir):
     assert [m.name for m in study.methods] == ["baseline", "steady", "halting"]
     halting = study.methods[2]
     assert halting.stopped_replicas == (2,)
-    assert halting.coefficients == {"beta": 0.2}
+    assert halting.coefficients == {"beta": 0.2, "alpha": 0.0}
     assert study.method_folder("steady") == run_dir / "methods" / "steady"
 
 
-def test_only_the_names_are_needed(tmp_path):
-    study = read_study(_study(tmp_path, methods=[{"name": "a"}]))
-    (method,) = study.methods
-    assert (study.title, study.baseline) == (tmp_path.name, "baseline")
-    assert method.label == "a"
-    assert method.training_cost is None and method.stopped == ()
-
-
 def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path):
-    plan = [{"name": n, "label": n.upper(), "coefficients": 3} for n in "abc"]
-    done = [{"name": "x"}, {"name": "b", "label": "Bee", "members": 2}]
-    study = read_study(_study(tmp_path, methods=done, config={"methods": plan}))
-    assert [m.label for m in study.methods] == ["A", "Bee", "C", "x"]
-    assert [m.members for m in study.methods] == [None, 2, None, None]
-    nothing_done = read_study(_study(tmp_path, methods=[], config={"methods": plan}))
-    assert [m.name for m in nothing_done.methods] == ["a", "b", "c"]
+    write_study(tmp_path, dict.fromkeys("abc"), [])
+    rows = [row_of(1, "x"), row_of(1, "b", label="Bee")]
+    change_record(tmp_path, methods=rows)
+    study = read_study(tmp_path)
+    assert [m.label for m in study.methods] == ["A", "Bee", "C", "X"]
+    assert [m.members for m in study.methods] == [None, 2, None, 2]
+    change_record(tmp_path, methods=[])
+    assert [m.name for m in read_study(tmp_path).methods] == ["a", "b", "c"]
+
+
+def test_averaged_weights_follow_the_row_that_trained_them(tmp_path):
+    write_study(tmp_path, dict.fromkeys("ab"), [])
+    averaged = row_of(0, "a") | {"name": "a_ema", "weights": "ema", "of": "a"}
+    change_record(tmp_path, methods=[averaged, row_of(0, "a")])
+    assert [m.name for m in read_study(tmp_path).methods] == ["a", "a_ema", "b"]
 
 
 @pytest.mark.parametrize(
@@ -47,21 +43,36 @@ def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path)
         (None, "does not exist; is .* the folder of a study"),
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
-        ("[]", "lists no methods"),
-        ('{"methods": []}', "lists no methods"),
-        ('{"methods": [{"label": "x"}]}', "without a usable name"),
-        ('{"methods": ["erm"]}', "without a usable name"),
-        ('{"methods": [{"name": "../x"}]}', "without a usable name"),
-        ('{"methods": [{"name": "a"}, {"name": "a"}]}', "lists a method twice: a, a"),
-        ('{"methods": [{"name": "a", "stopped": [3]}]}', "stopped replicas of a must"),
-        ('{"methods": 7}', "study.json is damaged"),
-        ('{"methods": [{"name": "a", "coefficients": "x"}]}', "study.json is damaged"),
-        ('{"config": {"methods": [{"name": []}]}}', "study.json is damaged"),
+        ("[]", "is no record of a study"),
+        ('{"methods": [{"name": "baseline"}]}', "is no record of a study"),
+        ('{"kind": "study", "methods": []}', "another version .* lacks 'config'"),
     ],
 )
 def test_a_folder_without_a_usable_study_is_refused(tmp_path, text, message):
     if text is not None:
         (tmp_path / "study.json").write_text(text)
+    with pytest.raises(ReportError, match=message):
+        read_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": []}, "lists no methods"),
+        ({"methods": 7}, "methods must be a list; got 7"),
+        ({"methods": ["erm"]}, r"methods\.0 must be an object; got 'erm'"),
+        ({"methods": [row_of(0, "../x")]}, "cannot be the name of a row's folder"),
+        ({"methods": [row_of(0, "a"), row_of(0, "a")]}, "a row is there twice: a, a"),
+        ({"methods": [row_of(0, "a", stopped=[3])]}, r"stopped\.0 must be an object"),
+        ({"methods": [row_of(0, "a", seconds="x")]}, "seconds must be a number"),
+        ({"methods": [row_of(0, "a", more=1)]}, "has no setting 'more'"),
+        ({"config": {"train": {"epochs": 0}}}, "epochs must be at least 1; got 0"),
+        ({"config": {"model": {"name": 3}}}, r"config\.model\.name must be a text"),
+    ],
+)
+def test_a_damaged_record_is_told_with_what_is_wrong(tmp_path, changes, message):
+    write_study(tmp_path, {}, [])
+    change_record(tmp_path, **changes)
     with pytest.raises(ReportError, match=message):
         read_study(tmp_path)
 

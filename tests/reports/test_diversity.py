@@ -1,7 +1,5 @@
 """Tables and page of `churn-jax diversity`, from numbers that are made up."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
 from churn_jax.reports.diversity_numbers import corruptions_of, rocs_of, spreads_of
 from churn_jax.reports.diversity_record import SectionRecord
+from tests.reports.fake_study import change_record, row_of, write_study
 
 ROWS = {"teachers": None, "scratch": None, "kd": "teachers"}
 
@@ -30,12 +29,15 @@ def spread(mean, *, bins=2, **step):
 @pytest.fixture
 def folder(tmp_path):
     """A study of three rows and two replicas; each test adds the sections it needs."""
-    methods = [
-        {"name": row, "label": row.title(), "teacher": teacher and {"name": teacher}}
+    ensemble = {"class": "ERM", "members": 2, "deploy": "mean_probs"}
+    rows = [
+        row_of(0, row, label=row.title(), teacher=teacher, method=ensemble)
         for row, teacher in ROWS.items()
     ]
-    study = {"title": "A <study>", "baseline": "scratch", "methods": methods}
-    (tmp_path / "study.json").write_text(json.dumps(study))
+    write_study(tmp_path, {}, [], title="A <study>", baseline="scratch")
+    change_record(
+        tmp_path, methods=rows, config={"methods": [row["spec"] for row in rows]}
+    )
     return tmp_path
 
 

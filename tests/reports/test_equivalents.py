@@ -17,6 +17,7 @@ from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.html import FIGURES
 from churn_jax.reports.members import MEMBERS_VALIDATION
 from tests.reports.fake_ensembles import R, write_ensembles
+from tests.reports.fake_study import change_record
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +136,10 @@ def numbers(report, name):
 def test_members_that_share_weights_are_no_deep_ensemble(tmp_path):
     def share(folder):
         record = json.loads((folder / "study.json").read_text())
-        record["config"]["model"] = {"sharing": {"kind": "batch_ensemble"}}
         for entry in record["methods"]:
-            entry["separate"] = entry["name"] == "teachers" and own
-        (folder / "study.json").write_text(json.dumps(record))
+            entry["spec"]["separate"] = entry["name"] == "teachers" and own
+        sharing = {"sharing": {"kind": "batch_ensemble"}}
+        change_record(folder, methods=record["methods"], config={"model": sharing})
 
     own = True
     assert altered(tmp_path / "own", share).reference.name == "teachers"

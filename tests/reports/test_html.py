@@ -117,9 +117,8 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path):
         date=EVIL,
         versions={EVIL: EVIL},
         devices=[EVIL],
-        data={"name": EVIL, "fingerprint": EVIL, "test": EVIL},
-        config={EVIL: EVIL},
-        replicas=EVIL,
+        data={"name": EVIL, "title": EVIL, "fingerprint": EVIL},
+        config={"notes": [EVIL], "changes": [EVIL], "data": {"name": EVIL}},
         published=EVIL,
     )
     page = _Page(reports.render(_evil_methods(reports.collect(folder))))
@@ -129,13 +128,8 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path):
 
 def _evil_methods(report):
     def spoil(info):
-        return dataclasses.replace(
-            info,
-            label=EVIL,
-            equation=EVIL,
-            coefficients={EVIL: EVIL},
-            train={EVIL: EVIL},
-        )
+        spec = dataclasses.replace(info.spec, label=EVIL, equation=EVIL)
+        return dataclasses.replace(info, label=EVIL, spec=spec)
 
     rows = tuple(dataclasses.replace(r, info=spoil(r.info)) for r in report.rows)
     missing = (reports.Missing(spoil(report.rows[0].info), EVIL),)

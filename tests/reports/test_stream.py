@@ -1,6 +1,5 @@
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from tests.reports.fake_stream import (
     write_record,
     write_row,
 )
+from tests.reports.fake_study import write_study
 
 BASE = totals([0.5, 0.4, 0.5], 0.06, [0.06, 0.07, 0.05])
 # Log losses +10 %, +20 %, +30 %; half the difference, run by run.
@@ -188,7 +188,7 @@ def test_a_study_without_published_numbers_shows_none(folder):
 def test_only_stream_folders_are_streams(folder, tmp_path_factory):
     assert is_stream(folder)
     other = tmp_path_factory.mktemp("other")
-    (other / "study.json").write_text(json.dumps({"methods": [{"name": "a"}]}))
+    write_study(other, {}, [])
     assert not is_stream(other)
 
 

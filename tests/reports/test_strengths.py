@@ -29,7 +29,7 @@ def study(folder, entries, **config):
 def apart(strength, members=2, **entry):
     method = {"class": "AntiDistillation", "strength": strength, "members": members}
     label = f"AD, λ = {strength:g}, J = {members}"
-    return {"label": label, "members": members, "method": method, **entry}
+    return {"label": label, "method": method, **entry}
 
 
 def plain(members):

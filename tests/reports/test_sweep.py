@@ -1,6 +1,7 @@
 """A sweep's numbers, choice, figures and page, from predictions made by hand."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -8,11 +9,21 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.configuration.record import (
+    AxisRecord,
+    PointRecord,
+    ProgramRecord,
+    SweepRecord,
+    write_record,
+)
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.methods import Codistillation
 from churn_jax.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.reports import ReportError
 from churn_jax.reports.selection import CRITERIA, choose
 from churn_jax.reports.sweep_plots import sweep_figures
 from churn_jax.reports.sweep_tables import csv_sweep, markdown_sweep
+from churn_jax.studies import preset
 
 LABELS = np.arange(40) % 4
 SEEDS = 4
@@ -47,20 +58,19 @@ def write_folder(folder, criterion="churn", title="<Sweep> & more"):
     for value, (validation, test) in errors.items():
         name = f"skl.beta={value:g}"
         write_point(folder, name, validation, test)
-        points.append({"name": name, "axis": "skl.beta", "value": value, "label": "S"})
-    axis = {"name": "skl.beta", "label": "S <b>", "field": "beta", "fixed": {}}
-    record = {
-        "kind": "sweep",
-        "name": "fake",
-        "title": title,
-        "seeds": SEEDS,
-        "criterion": criterion,
-        "baseline": "skl.beta=0",
-        "axes": [axis],
-        "points": points,
-        "programs": [{"name": "skl.beta", "points": [p["name"] for p in points]}],
-    }
-    (folder / "sweep.json").write_text(json.dumps(record))
+        spec = MethodSpec("skl", "S", Codistillation(beta=value))
+        points.append(PointRecord(name, "skl.beta", value, spec))
+    names = tuple(point.name for point in points)
+    record = SweepRecord(
+        config=dataclasses.replace(preset("digits"), title=title),
+        seeds=SEEDS,
+        criterion=criterion,
+        baseline="skl.beta=0",
+        axes=(AxisRecord("skl.beta", "skl", "S <b>", "beta"),),
+        points=tuple(points),
+        programs=(ProgramRecord("skl.beta", names),),
+    )
+    write_record(folder / "sweep.json", record)
     return folder
 
 
@@ -144,7 +154,8 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
 def test_a_sweep_shows_the_columns_of_its_study(folder):
     record = json.loads((folder / "sweep.json").read_text())
     columns = ["nll", "accuracy", "prediction_difference"]
-    record |= {"config": {"columns": columns}, "criterion": "prediction-difference"}
+    record["config"]["columns"] = columns
+    record["criterion"] = "prediction-difference"
     (folder / "sweep.json").write_text(json.dumps(record))
     result = reports.collect_sweep(folder)
     text = markdown_sweep(result)

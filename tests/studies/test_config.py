@@ -7,6 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.record import RowRecord
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import (
     ERM,
@@ -15,22 +21,13 @@ from churn_jax.methods import (
     EnsembleDistillation,
     MinimumEntropy,
 )
-from churn_jax.studies.config import (
-    DataConfig,
-    MethodSpec,
-    ModelConfig,
-    StudyConfig,
-    resolved,
-)
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import Point, is_baseline, programs
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.identity import described
+from churn_jax.studies.study import run_study
 from churn_jax.training.loop import train
 from churn_jax.training.run import Run
-from churn_jax.training.seeds import Seeds
 
 
 def study(*methods, **options):
@@ -145,14 +142,8 @@ def test_members_of_a_committee_may_differ_in_width_and_in_what_they_see():
     assert gate.gate and gate.size == 3
     # What a checkpoint and a record know them by.
     assert len({group.network.name for group in members}) == 3
-    assert resolved(spec)["models"][1] == [resolved(right), 1]
-    assert resolved(right)["inputs"] == list(range(32, 64))
-
-
-def test_settings_that_came_later_leave_older_records_of_networks_as_they_were():
-    old = "ModelConfig(name='mlp', features=(8,), dtype='float32', remat=False)"
-    assert described(ModelConfig(features=(8,))) == old
-    assert "init='uniform'" in described(ModelConfig(init="uniform"))
+    assert to_json(spec)["models"][1] == [to_json(right), 1]
+    assert to_json(right)["inputs"] == list(range(32, 64))
 
 
 def test_a_row_with_another_committee_is_trained_again(tmp_path):
@@ -160,11 +151,10 @@ def test_a_row_with_another_committee_is_trained_again(tmp_path):
     spec = dataclasses.replace(PAIR, models=(("mlp", 1), ("lenet5", 1)))
     config = study(BASELINE, spec)
     folder = StudyFolder(tmp_path, config, inputs.dataset, "")
-    folder.record["methods"] = [{"name": spec.name, **folder.settings(spec)}]
+    folder.write(RowRecord(spec.name, spec.label, spec))
     assert not folder.outdated(spec)
+    assert not folder.outdated(dataclasses.replace(spec, label="Two", equation="E"))
     assert folder.outdated(PAIR)
-    del folder.record["methods"][0]["models"]  # as recorded at first
-    assert not folder.outdated(spec)
 
 
 def test_an_ensemble_with_a_gate_is_no_teacher():
@@ -219,12 +209,12 @@ def test_resolved_configuration_is_json_and_names_its_methods():
             MethodSpec("grid", "Grid", MinimumEntropy(alpha=jnp.array([0.25, 0.5]))),
         ),
     )
-    value = json.loads(json.dumps(resolved(grid)))
+    value = json.loads(json.dumps(to_json(grid)))
     assert value["methods"][0]["method"]["class"] == "ERM"
     assert value["methods"][1]["method"]["alpha"] == [0.25, 0.5]
     assert value["methods"][1]["method"]["ramp"] == {"kind": "constant", "steps": 0.0}
     assert value["train"]["optimizer"]["learning_rate"] == 0.1
-    assert resolved(np.float32(0.5)) == 0.5 and resolved((1, None)) == [1, None]
+    assert to_json(np.float32(0.5)) == 0.5 and to_json((1, None)) == [1, None]
 
 
 def row(*train, **options):
@@ -248,7 +238,9 @@ def test_a_row_trains_as_the_study_but_for_its_changes():
         augmentation=Augmentation(shift=3),
     )
     assert row().config(train) is train
-    assert json.loads(json.dumps(resolved(spec)))["train"][0] == ["seeds.init", "fixed"]
+    record = json.loads(json.dumps(to_json(spec)))
+    assert record["train"][0] == ["seeds.init", "fixed"]
+    assert from_json(MethodSpec, record).config(train) == own
 
 
 @pytest.mark.parametrize(
@@ -316,15 +308,13 @@ def test_a_row_can_have_a_network_of_its_own():
     assert is_baseline(config, plain) and not is_baseline(config, wide)
     points = [Point(spec.name, "", None, spec) for spec in config.methods]
     assert [len(part) for part in programs(config, points)] == [1, 1]
-    assert resolved(wide)["model"]["features"] == [7]
-    assert "model" not in resolved(plain)
+    assert to_json(wide)["model"]["features"] == [7]
+    assert to_json(plain)["model"] is None
 
 
-def test_columns_are_checked_and_left_out_of_the_record_where_there_are_none():
-    whole = preset("digits")
-    assert "columns" not in resolved(whole)
-    columns = ("accuracy", "prediction_difference")
-    chosen = dataclasses.replace(whole, columns=columns)
-    assert resolved(chosen)["columns"] == list(columns)
+def test_columns_are_checked_before_anything_is_trained(tmp_path):
+    chosen = dataclasses.replace(preset("digits"), columns=("accuracy", "charm"))
+    assert to_json(chosen)["columns"] == ["accuracy", "charm"]
     with pytest.raises(ValueError, match="no column 'charm' can be shown"):
-        dataclasses.replace(whole, columns=("charm",))
+        run_study(chosen, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

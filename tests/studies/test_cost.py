@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.configuration.network import Sharing
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import (
     ERM,
@@ -14,9 +16,7 @@ from churn_jax.methods import (
 )
 from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.config import Sharing
 from churn_jax.studies.cost import input_gradient_flops, network_flops, study_costs
-from churn_jax.training.config import TrainConfig
 
 ROWS = (
     MethodSpec("baseline", "Baseline", ERM()),

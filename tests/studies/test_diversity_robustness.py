@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig
 from churn_jax.data import Split
 from churn_jax.methods import ERM
-from churn_jax.studies.config import DataConfig, MethodSpec
 from churn_jax.studies.diversity.opened import DiversityOptions, Opened
 from churn_jax.studies.diversity.robustness import corruption_parts
 

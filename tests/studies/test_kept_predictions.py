@@ -11,6 +11,7 @@ import churn_jax
 from churn_jax import reports
 from churn_jax.cli import main
 from churn_jax.comparison.versions.version_files import find_versions
+from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.prediction_shards import (
     ShardWriter,
@@ -28,9 +29,7 @@ from churn_jax.studies import (
     keeping,
     preset,
 )
-from churn_jax.studies.config import resolved
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.recorded import recorded_config
 from churn_jax.studies.tutoring import logits_of
 from churn_jax.training import written
 from tests.studies.test_study import Watched, small_study
@@ -183,8 +182,7 @@ def test_shards_of_any_size_can_teach(shards, monkeypatch):
 
 def test_the_form_is_a_setting_that_changes_no_numbers(capsys):
     config = study("shards")
-    assert recorded_config(resolved(config)).evaluation == config.evaluation
-    assert "evaluation" not in resolved(study())
+    assert from_json(StudyConfig, to_json(config)).evaluation == config.evaluation
     with pytest.raises(ValueError, match="must be one of auto, file, shards; got 'x'"):
         EvaluationConfig("x")
     assert main(["study", "digits:tiny", "--evaluation.predictions", "parts"]) == 2

@@ -138,11 +138,12 @@ def test_all_examples_train_and_the_recipe_is_told(
         --replicas 2 --epochs 1 --out {out}""".split()
     assert main(words) == 0
     record = json.loads((out / "study.json").read_text())
-    assert record["title"] == "Churn on own.npz with MLP"
+    title = record["config"]["title"]
+    assert title == "Churn on own.npz with MLP"
     assert (record["data"]["train"], record["data"]["validation"]) == (216, 24)
     said = " ".join(capsys.readouterr().out.split())
     page = (out / "report.html").read_text()
     for what in ("Network: MLP (as given", "Learning rate:", "Augmentation: none"):
         assert what in said
         assert what in page
-    assert record["title"] in page
+    assert title in page

@@ -10,6 +10,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from churn_jax import models
+from churn_jax.configuration.training import (
+    MeshShape,
+    OptimizerConfig,
+    Seeds,
+    TrainConfig,
+)
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import zoo
@@ -21,11 +27,8 @@ from churn_jax.studies import (
     StudyConfig,
     run_study,
 )
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.initialize import init_variables
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import MeshShape, make_mesh
-from churn_jax.training.seeds import Seeds
+from churn_jax.training.partition import make_mesh
 from tests.models import drawn
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.difference import without
+from churn_jax.configuration.record import StudyRecord
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.studies import StudyError, preset
-from churn_jax.studies.config import resolved
-from churn_jax.studies.folder import changed_settings
+from churn_jax.studies.folder import read_study
 from churn_jax.studies.provenance import derived
-from churn_jax.studies.recorded import read_config, recorded_config
 
 
 def of(name, *, data="", model="", **train):
@@ -65,9 +67,9 @@ def test_another_network_is_in_the_title_and_its_recipe_is_the_presets():
 
 def test_the_words_are_recorded_and_bind_no_later_launch():
     study = of("digits", data="x.npz")
-    assert recorded_config(resolved(study)) == study
+    assert from_json(StudyConfig, to_json(study)) == study
     plain = dataclasses.replace(study, notes=(), changes=(), title="")
-    assert not changed_settings(resolved(study), resolved(plain))
+    assert without(to_json(study)) == without(to_json(plain))
 
 
 @pytest.mark.parametrize(
@@ -79,10 +81,11 @@ def test_the_words_are_recorded_and_bind_no_later_launch():
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(spoilt, tmp_path):
-    record = {"config": resolved(preset("digits")) | spoilt}
+    record = to_json(StudyRecord(preset("digits")))
+    record["config"] |= spoilt
     (tmp_path / "study.json").write_text(json.dumps(record))
-    with pytest.raises(StudyError, match=r"^\S+study\.json: the study was recorded by"):
-        read_config(tmp_path)
+    with pytest.raises(StudyError, match=r"^\S+study\.json is damaged, or was left by"):
+        read_study(tmp_path)
 
 
 def test_terminal_record_and_report_say_it(tmp_path, capsys, compilation_cache):
@@ -97,11 +100,12 @@ def test_terminal_record_and_report_say_it(tmp_path, capsys, compilation_cache):
     assert main([*command, *sizes, "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     record = json.loads((out / "study.json").read_text())
-    assert record["title"] == (
+    config = record["config"]
+    assert config["title"] == (
         "Preset digits-tiny on own.npz with MLP, 64 training examples, 2 epochs"
     )
-    assert (record["network"], record["data"]["title"]) == ("MLP", "own.npz")
-    (note,) = record["notes"]
+    assert record["data"]["title"] == "own.npz"
+    (note,) = config["notes"]
     assert " ".join(note.split())[:40] in said
-    assert record["title"] in (out / "table.md").read_text()
+    assert config["title"] in (out / "table.md").read_text()
     assert "still the preset" in (out / "report.html").read_text()

@@ -9,17 +9,18 @@ import pytest
 from churn_jax.command.configured import configured, written_out
 from churn_jax.command.options import read_options
 from churn_jax.command.study import _arguments
+from churn_jax.configuration.network import ModelConfig, Sharing
+from churn_jax.configuration.record import RowRecord
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, OneToOneDistillation
 from churn_jax.models import MIMO, MLP, BatchEnsemble
-from churn_jax.studies.config import MethodSpec, ModelConfig, Sharing, resolved
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import Point, is_baseline, programs
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.studies.study import run_study
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.identity import described
 from churn_jax.training.run import Run
 
 BE = ModelConfig(features=(8,), sharing=Sharing())
@@ -148,15 +149,6 @@ def test_a_split_batch_and_its_method_go_together():
             Run("row", given, row(given).groups(model, 10), TrainConfig())
 
 
-def test_records_from_before_are_as_they_were():
-    old = "ModelConfig(name='mlp', features=(8,), dtype='float32', remat=False)"
-    assert described(ModelConfig(features=(8,))) == old
-    assert "sharing" not in resolved(ModelConfig())
-    assert "separate" not in resolved(row())
-    assert resolved(BE)["sharing"]["kind"] == "batch_ensemble"
-    assert resolved(row(separate=True))["separate"]
-
-
 def test_separate_networks_are_another_row(tmp_path):
     config = preset("digits")
     plain, separate = row(ERM()), row(ERM(), separate=True)
@@ -165,17 +157,14 @@ def test_separate_networks_are_another_row(tmp_path):
     points = [Point(spec.name, "", None, spec) for spec in (plain, separate)]
     assert [len(part) for part in programs(config, points)] == [1, 1]
     folder = StudyFolder(tmp_path, config, load_inputs(config.data, 32).dataset, "")
-    folder.record["methods"] = [{"name": "row", **folder.settings(plain)}]
-    assert folder.outdated(separate) and not folder.outdated(plain)
-    del folder.record["methods"][0]["separate"]  # as recorded at first
+    folder.write(RowRecord("row", "Row", plain))
     assert folder.outdated(separate) and not folder.outdated(plain)
     # The same of a teacher.
     student = MethodSpec("s", "S", OneToOneDistillation(members=2), teacher="row")
-    found = []
+    folder.write(RowRecord("s", "S", student, tutors=(plain,)))
     for teacher in (plain, separate):
         folder.config = dataclasses.replace(config, methods=(teacher, student))
-        found.append(folder.settings(student)["teacher"])
-    assert "separate" not in found[0] and found[1]["separate"]
+        assert folder.outdated(student) == teacher.separate
 
 
 def options_of(name, *words):

@@ -9,6 +9,10 @@ import pytest
 
 from churn_jax import metrics
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.network import Sharing
+from churn_jax.configuration.rows import Teaching
+from churn_jax.configuration.study import StudyConfig, Update
 from churn_jax.methods import (
     ELODI,
     ERM,
@@ -24,10 +28,8 @@ from churn_jax.predictions import (
 )
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
-from churn_jax.studies.config import Sharing, Teaching, Update, resolved
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.recorded import recorded_config
 from churn_jax.studies.restoring import FinishedStudy
 from churn_jax.studies.tutoring import row_tutors
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
@@ -225,8 +227,8 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(out):
     assert before.items() <= files(out).items()
     assert recorded(out) == [spec.name for spec in longer.methods]
     config = json.loads((out / "study.json").read_text())["config"]
-    assert recorded_config(config) == longer
-    assert recorded_config(config).updates[-1] == update
+    assert from_json(StudyConfig, config) == longer
+    assert from_json(StudyConfig, config).updates[-1] == update
 
 
 def test_other_networks_cannot_start_from_a_rows_weights(out):
@@ -241,11 +243,11 @@ def test_other_networks_cannot_start_from_a_rows_weights(out):
 
 
 def test_a_configuration_with_everything_is_read_back():
-    assert recorded_config(resolved(STUDY)) == STUDY
+    assert from_json(StudyConfig, to_json(STUDY)) == STUDY
     every = Teaching(("half", "few"), 2, True, True, "bfloat16")
     spec = dataclasses.replace(row("elodi"), teaching=every, start="half", keep=0.5)
     config = with_rows(STUDY, spec)
-    assert recorded_config(json.loads(json.dumps(resolved(config)))) == config
+    assert from_json(StudyConfig, json.loads(json.dumps(to_json(config)))) == config
 
 
 def test_the_cost_counts_teachers_old_models_and_what_is_cached():
@@ -444,7 +446,7 @@ class TestLogitsOfAFile:
         np.testing.assert_allclose(
             logits(tmp_path, "file"), logits(tmp_path, "row"), atol=1e-5
         )
-        assert recorded_config(resolved(whole)) == whole
+        assert from_json(StudyConfig, to_json(whole)) == whole
 
     def test_missing_examples_are_counted_before_anything_is_trained(self, tmp_path):
         run_study(self.BASE, tmp_path / "base")

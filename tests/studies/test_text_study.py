@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import zoo
 from churn_jax.predictions import load_predictions
@@ -22,8 +23,6 @@ from churn_jax.studies.diversity.opened import Opened
 from churn_jax.studies.diversity.robustness import foreign_images
 from churn_jax.studies.diversity.spread import student_parts
 from churn_jax.studies.restoring import FinishedStudy
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 from tests.training.tiny_texts import Bag
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

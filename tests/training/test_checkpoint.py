@@ -34,7 +34,7 @@ def collected():
     gc.collect()
 
 
-IDENTITY = json.dumps({"epochs": "2", "method": "ERM()"})
+IDENTITY = json.dumps({"epochs": 2, "method": {"class": "ERM"}})
 
 
 def tree(value):
@@ -248,7 +248,7 @@ def test_other_shapes_are_not_restored(two):
 
 
 def test_another_configuration_is_refused_naming_the_difference(two):
-    other = json.dumps({"epochs": "3", "method": "ERM()"})
+    other = json.dumps({"epochs": 3, "method": {"class": "ERM"}})
     with pytest.raises(OtherConfiguration) as error:
         restore(two, identity=other)
     text = str(error.value)

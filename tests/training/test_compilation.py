@@ -8,8 +8,8 @@ import textwrap
 import jax
 import pytest
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.training.partition import MeshShape
 from tests.training import tiny
 
 PAIR = Codistillation(beta=0.3, alpha=0.1)

@@ -2,9 +2,7 @@ import dataclasses
 
 import pytest
 
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.partition import MeshShape
-from churn_jax.training.seeds import Seeds
+from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import (
     from_function,
@@ -19,7 +20,6 @@ from churn_jax.ensembles import (
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
 from churn_jax.training.loop import train
-from churn_jax.training.partition import MeshShape
 from tests.training import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
-from churn_jax.studies.config import ModelConfig
 from churn_jax.training import TrainConfig
 from churn_jax.training.identity import difference, identity_of
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import Run
 
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from churn_jax import data
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.record import Stopped
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
-from churn_jax.studies.config import ModelConfig
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.loop import plain_numbers, stopped_teachers, train
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.run import Interrupted, Run, Stopped
+from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference

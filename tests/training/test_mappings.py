@@ -6,17 +6,16 @@ import threading
 import numpy as np
 import pytest
 
+from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
 from churn_jax.training import setup
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.examples import example_of
 from churn_jax.training.loop import train
 from churn_jax.training.mappings import choose_mappings
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import MeshShape, split
+from churn_jax.training.partition import split
 from churn_jax.training.run import Interrupted, Run, chunk_count
 from churn_jax.training.steps import make_step
 from tests.training import tiny

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from churn_jax import models
+from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
 from churn_jax.training.initialize import init_variables, scale_inputs
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import MeshShape, make_mesh
-from churn_jax.training.seeds import Seeds
+from churn_jax.training.partition import make_mesh
 from tests.training import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

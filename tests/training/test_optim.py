@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.training.optim import OptimizerConfig, make_optimizer, make_schedule
+from churn_jax.configuration.training import OptimizerConfig
+from churn_jax.training.optim import make_optimizer, make_schedule
 
 STEPS, RATE, DECAY = 5, 0.2, 0.05
 SHAPES = {"kernel": (3, 2), "bias": (2,), "scale": (2,)}

@@ -5,10 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import REPLICA, MeshShape, make_mesh, place, replicate
+from churn_jax.training.partition import (
+    REPLICA,
+    make_mesh,
+    place,
+    replicate,
+)
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.program import Program
 

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from churn_jax.configuration.record import Stopped
 from churn_jax.training import progress
 from churn_jax.training.progress import COMPILING, Display, Work, line_interval
-from churn_jax.training.run import Progress, Stopped
+from churn_jax.training.run import Progress
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from flax import struct
 
+from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, LossOutput
-from churn_jax.training.optim import OptimizerConfig
 from churn_jax.training.run import stopped_replicas
 from churn_jax.training.seeds import (
-    Seeds,
     draw_sample,
     epoch_order,
     member_counts,

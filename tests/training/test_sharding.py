@@ -15,11 +15,17 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
 from churn_jax.metrics.state import LongSum
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, MeshShape, make_mesh
+from churn_jax.training.partition import (
+    DATA,
+    MEMBER,
+    REPLICA,
+    make_mesh,
+)
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.seeds import member_counts
 from churn_jax.training.state import TrainState

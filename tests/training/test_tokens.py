@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
+from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MLP, create
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.examples import check_run
 from churn_jax.training.run import Run
-from churn_jax.training.seeds import Seeds
 from tests.training.tiny_texts import Bag
 
 TOKENS = np.array([[3, 4, 0], [19, 0, 0]], np.int32)

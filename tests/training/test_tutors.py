@@ -11,10 +11,11 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen, with_classes, with_temperature
 from churn_jax.methods import ELODI, ERM
-from churn_jax.training.partition import MEMBER, REPLICA, MeshShape
+from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.setup import make_program
 from churn_jax.training.teachers import TeacherProgram, make_teacher, one_by_one
 from churn_jax.training.tutors import Tutors

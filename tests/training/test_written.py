@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax import training
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data import Split
 from churn_jax.methods import ERM
 from churn_jax.prediction_shards import ShardWriter, read_shards, write_index
@@ -14,7 +15,6 @@ from churn_jax.predictions import PredictionsError
 from churn_jax.training.partition import (
     DATA,
     REPLICA,
-    MeshShape,
     make_mesh,
     place,
     replicate,

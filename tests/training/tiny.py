@@ -12,17 +12,20 @@ import numpy as np
 from flax import linen as nn
 from jax import monitoring
 
+from churn_jax.configuration.training import (
+    MeshShape,
+    OptimizerConfig,
+    Seeds,
+    TrainConfig,
+)
 from churn_jax.data.augment import Augmentation
 from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import Group, from_function, from_linen
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
-from churn_jax.training.config import TrainConfig
 from churn_jax.training.initialize import init_variables
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.partition import MeshShape, fetch, join, split
+from churn_jax.training.partition import fetch, join, split
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.seeds import Seeds
 from churn_jax.training.setup import Session, open_session
 from churn_jax.training.state import TrainState
 from churn_jax.training.steps import make_step

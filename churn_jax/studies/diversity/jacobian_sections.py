@@ -11,8 +11,8 @@ from churn_jax.analysis.jacobian_matching import (
     jacobian_matching_gradient,
 )
 from churn_jax.analysis.jacobians import jacobian_similarity
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import OneToOneDistillation
-from churn_jax.studies.config import MethodSpec
 from churn_jax.studies.diversity.networks import Structure, over_chunks, to_pixels
 from churn_jax.studies.diversity.opened import Opened, Part, spaced
 from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.methods import Method, deploy
-from churn_jax.studies.config import MethodSpec
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import TeacherProgram, make_teacher
 from churn_jax.typing import Array, Logits, PyTree

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Dataset, Split
 from churn_jax.methods import OneToOneDistillation
-from churn_jax.studies.config import MethodSpec, resolved
 from churn_jax.studies.diversity.networks import RowNetworks, Structure
 from churn_jax.studies.diversity.options import DiversityOptions
 from churn_jax.studies.folder import StudyError
@@ -81,20 +82,20 @@ class Opened:
         """
         folder, config = self.study.folder, self.study.config
         told: list[Any] = [
-            [folder.settings(spec), folder.entry(spec.name).get("seconds")]
+            [to_json((spec, *config.tutors(spec))), folder.row(spec.name).seconds]
             for spec in specs
         ]
         told.append(beside)
-        told += [resolved(config.train), resolved(config.model)]
+        told += [to_json(config.train), to_json(config.model)]
         text = json.dumps([told, self.dataset.fingerprint], sort_keys=True)
         return hashlib.sha1(text.encode()).hexdigest()[:16]
 
     def runs(self, *specs: MethodSpec) -> list[int]:
         """The replicas that did not stop in any of the rows."""
         stopped = {
-            entry["replica"]
+            replica
             for spec in specs
-            for entry in self.study.folder.entry(spec.name).get("stopped", ())
+            for replica in self.study.folder.row(spec.name).stopped_replicas
         }
         count = self.study.config.train.replicas
         return [r for r in range(count) if r not in stopped]

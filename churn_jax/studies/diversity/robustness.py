@@ -9,8 +9,8 @@ import numpy as np
 from churn_jax import data
 from churn_jax.analysis.corruption import QUANTITIES, corruption_summary
 from churn_jax.analysis.foreign_examples import out_of_distribution
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
-from churn_jax.studies.config import MethodSpec
 from churn_jax.studies.diversity.networks import deployed_logits, over_chunks, to_pixels
 from churn_jax.studies.diversity.opened import Opened, Part, evenly, spaced
 

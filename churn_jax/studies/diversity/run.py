@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from churn_jax.configuration.study import DataConfig
 from churn_jax.data import is_tokens
 from churn_jax.reports.diversity_record import SECTIONS, SectionRecord
-from churn_jax.studies.config import DataConfig
 from churn_jax.studies.diversity.jacobian_sections import jacobian_parts, matching_parts
 from churn_jax.studies.diversity.opened import DiversityOptions, Opened, Part
 from churn_jax.studies.diversity.robustness import corruption_parts, ood_parts

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics, perturbations
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Split
 from churn_jax.ensembles import average_probs
 from churn_jax.methods.perturbing import Perturbing
-from churn_jax.studies.config import MethodSpec
 from churn_jax.studies.diversity.networks import (
     RowNetworks,
     Structure,

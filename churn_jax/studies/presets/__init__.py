@@ -4,7 +4,9 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 
-from churn_jax.studies.config import MethodSpec, ModelConfig, StudyConfig
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.studies.presets.anti_distillation import (
     ad_mnist,
     ad_mnist_init,

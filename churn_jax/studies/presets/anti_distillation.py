@@ -12,11 +12,12 @@ import dataclasses
 import math
 from typing import Any
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = [
     "ad_mnist",

@@ -8,11 +8,12 @@ on all 50,000 examples; a study keeps some for validation.
 
 from typing import Any
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets import rows
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = [
     "cifar10",

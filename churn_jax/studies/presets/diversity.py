@@ -15,10 +15,11 @@ smaller students, Tables 8 and 9 are Tables 1 and 2 without calibration.
 
 import dataclasses
 
+from churn_jax.configuration.network import ModelConfig, Sharing
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.end2 import EnsembleDistributionDistillation
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.network import Sharing
 from churn_jax.studies.presets.diversity_rows import (
     COLUMNS,
     Recipe,

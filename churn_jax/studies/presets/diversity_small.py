@@ -8,9 +8,10 @@ rates and sizes are ours.
 
 import dataclasses
 
+from churn_jax.configuration.network import ModelConfig, Sharing
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.network import Sharing
 from churn_jax.studies.presets.diversity_rows import (
     COLUMNS,
     Recipe,

@@ -12,8 +12,11 @@ Fine-tuned networks start from Hugging Face folders, `pretrained/resnet-18`,
 
 import dataclasses
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec, Teaching
+from churn_jax.configuration.study import DataConfig, StudyConfig, Update
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets.elodi_rows import (
     COLUMNS,
     Rows,
@@ -33,9 +36,6 @@ from churn_jax.studies.presets.elodi_versions import (
     guide_rows,
     legacy_rows,
 )
-from churn_jax.studies.teaching import Teaching, Update
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = [
     "elodi_figure2",

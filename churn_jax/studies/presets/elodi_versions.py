@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec, Teaching
+from churn_jax.configuration.study import Update
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.config import MethodSpec, ModelConfig
 from churn_jax.studies.presets.elodi_rows import Rows, Setting, joined, pair
-from churn_jax.studies.teaching import Teaching, Update
 
 __all__ = [
     "architecture_rows",

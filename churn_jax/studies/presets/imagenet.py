@@ -12,10 +12,11 @@ were on TPUv3, it does not say): weights, losses and metrics are float32 all the
 and `--model.dtype float32` changes it.
 """
 
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.studies.presets import rows
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = ["imagenet", "inaturalist2018"]
 

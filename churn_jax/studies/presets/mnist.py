@@ -6,14 +6,15 @@ They are small enough that each of the paper's questions is answered on a CPU.
 
 import dataclasses
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.base import Ramp
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.config import DataConfig, MethodSpec, ModelConfig, StudyConfig
 from churn_jax.studies.presets import rows
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = [
     "claims_mnist",

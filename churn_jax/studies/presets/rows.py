@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods.base import Ramp
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM, MinimumEntropy
-from churn_jax.studies.config import MethodSpec
 
 __all__ = [
     "cross_sample",

@@ -5,11 +5,11 @@ experiments". It augments by random cropping and flipping; digits are shifted he
 never mirrored.
 """
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.studies.config import DataConfig, ModelConfig, StudyConfig
 from churn_jax.studies.presets.rows import paper_rows
-from churn_jax.training.config import TrainConfig
-from churn_jax.training.optim import OptimizerConfig
 
 __all__ = ["svhn"]
 

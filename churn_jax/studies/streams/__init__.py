@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.studies.streams.config import (
+    from churn_jax.configuration.streams import (
         StreamData,
         StreamSpec,
         StreamStudyConfig,
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _FILES = (
-    "config",
+    "..configuration.streams",
     "presets",
     "run",
 )

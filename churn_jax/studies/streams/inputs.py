@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from churn_jax.configuration.streams import SYNTHETIC, StreamData
 from churn_jax.studies.folder import StudyError
-from churn_jax.studies.streams.config import SYNTHETIC, StreamData
 
 if TYPE_CHECKING:  # Arrow is loaded when a stream is opened
     from churn_jax.data.tables import TableStream, Window

@@ -34,18 +34,17 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 
-from churn_jax.methods.anti_distillation import AntiDistillation
-from churn_jax.methods.erm import ERM
-from churn_jax.studies.streams.config import (
+from churn_jax.configuration.streams import (
     SYNTHETIC,
+    StreamConfig,
     StreamData,
     StreamSpec,
     StreamStudyConfig,
     TowerConfig,
 )
-from churn_jax.training.optim import OptimizerConfig
-from churn_jax.training.progressive import StreamConfig
-from churn_jax.training.seeds import Seeds
+from churn_jax.configuration.training import OptimizerConfig, Seeds
+from churn_jax.methods.anti_distillation import AntiDistillation
+from churn_jax.methods.erm import ERM
 
 __all__ = ["FORMS", "STREAM_PRESETS", "stream_preset"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.config import resolved
 from churn_jax.studies.folder import StudyError
-from churn_jax.studies.streams.config import StreamSpec, StreamStudyConfig
-from churn_jax.studies.streams.folder import StreamFolder, stream_entry
+from churn_jax.studies.streams.folder import StreamFolder, stream_row
 from churn_jax.studies.streams.inputs import open_stream
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.folder_lock import lock_folder
@@ -74,10 +74,10 @@ def run_stream_study(
     with lock_folder(out):
         check_shared_folder(out)
         folder = StreamFolder(out, config, stream, command)
-        folder.record["selected"] = [spec.name for spec in selected]
+        folder.select(tuple(spec.name for spec in selected))
         check_agreement(
             {
-                "config": resolved(config),
+                "config": to_json(config),
                 "only": [spec.name for spec in selected],
                 "data": stream.fingerprint,
             }
@@ -115,11 +115,8 @@ def run_stream_study(
             if finished:
                 continue
             result = trained(spec)
-            entry = stream_entry(
-                spec, spec.model or config.model, result, folder.settings(spec)
-            )
             if primary:
-                folder.write(entry)
+                folder.write(stream_row(spec, result))
         return out
 
 

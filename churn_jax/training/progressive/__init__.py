@@ -12,11 +12,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from churn_jax.training.progressive.config import (
-        StreamConfig,
-        StreamRun,
-        stream_identity,
-    )
+    from churn_jax.configuration.streams import StreamConfig
+    from churn_jax.training.progressive.config import StreamRun, stream_identity
     from churn_jax.training.progressive.loop import StreamProgress, run_stream
     from churn_jax.training.progressive.result import (
         StreamResult,
@@ -36,7 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "StreamConfig": "config",
+    "StreamConfig": "..configuration.streams",
     "StreamProgress": "loop",
     "StreamResult": "result",
     "StreamRun": "config",
@@ -50,7 +47,7 @@ _HOMES = {
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
 

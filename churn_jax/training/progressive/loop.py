@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.configuration.record import Stopped
 from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.partition import (
@@ -50,7 +51,7 @@ from churn_jax.training.progressive.tables import (
     in_step,
     shapes_by_replica,
 )
-from churn_jax.training.run import Interrupted, Stopped, stopped_replicas
+from churn_jax.training.run import Interrupted, stopped_replicas
 from churn_jax.training.state import TrainState
 from churn_jax.training.writers import MetricsWriter, read_metrics
 

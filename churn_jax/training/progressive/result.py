@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.configuration.record import Stopped
 from churn_jax.predictions import replace_file
-from churn_jax.training.run import Stopped
 
 __all__ = [
     "StreamResult",

@@ -2,11 +2,10 @@ import dataclasses
 
 import pytest
 
+from churn_jax.configuration.streams import StreamConfig, differs
+from churn_jax.configuration.training import Seeds
 from churn_jax.methods import ERM
 from churn_jax.studies.streams import StreamData, StreamSpec, stream_preset
-from churn_jax.studies.streams.config import differs
-from churn_jax.training.progressive import StreamConfig
-from churn_jax.training.seeds import Seeds
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from churn_jax.configuration.streams import StreamConfig
 from churn_jax.methods import ERM
 from churn_jax.models.click import ClickModel
 from churn_jax.training import OptimizerConfig
-from churn_jax.training.progressive.config import StreamConfig, StreamRun
+from churn_jax.training.progressive.config import StreamRun
 
 SIZES = (7, 11)
 

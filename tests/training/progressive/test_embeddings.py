@@ -9,7 +9,8 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.training.partition import DATA, REPLICA, MeshShape, make_mesh
+from churn_jax.configuration.training import MeshShape
+from churn_jax.training.partition import DATA, REPLICA, make_mesh
 from churn_jax.training.progressive.embeddings import (
     _sorted_fields,
     adagrad,

@@ -9,9 +9,10 @@ import pytest
 from jax.experimental.layout import Format, Layout
 from jax.sharding import NamedSharding
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import AntiDistillation
 from churn_jax.training import Interrupted
-from churn_jax.training.partition import MeshShape, make_mesh
+from churn_jax.training.partition import make_mesh
 from churn_jax.training.progressive import loop, run_stream
 from churn_jax.training.progressive import state as states
 from churn_jax.training.progressive import step as steps

@@ -9,7 +9,6 @@ from typing import Any
 
 from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
-from churn_jax.methods.base import QUIET
 
 __all__ = ["ModelConfig", "Sharing"]
 
@@ -116,12 +115,12 @@ class ModelConfig:
     features: tuple[int, ...] = ()
     dtype: str = "float32"
     remat: bool = False
-    init: str = dataclasses.field(default="", metadata=QUIET)
-    inputs: tuple[int, ...] = dataclasses.field(default=(), metadata=QUIET)
-    sharing: Sharing | None = dataclasses.field(default=None, metadata=QUIET)
-    dropout: float = dataclasses.field(default=0.0, metadata=QUIET)
-    vocabulary_size: int = dataclasses.field(default=0, metadata=QUIET)
-    pretrained: str = dataclasses.field(default="", metadata=QUIET)
+    init: str = ""
+    inputs: tuple[int, ...] = ()
+    sharing: Sharing | None = None
+    dropout: float = 0.0
+    vocabulary_size: int = 0
+    pretrained: str = ""
 
     def heads(self, members: int) -> int:
         """How many of a method's members one network yields.

@@ -1,0 +1,53 @@
+"""Studies as data: typed settings, their JSON values, and what two of them differ in.
+
+Everything here is a frozen dataclass or a function of dataclasses, so that reports read
+what the trainer has left without loading the trainer.
+"""
+
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.configuration.codec import from_json, replaced, to_json
+    from churn_jax.configuration.difference import differences
+    from churn_jax.configuration.network import ModelConfig, Sharing
+    from churn_jax.configuration.record import StudyRecord, read_record
+    from churn_jax.configuration.rows import MethodSpec, Teaching
+    from churn_jax.configuration.study import (
+        DataConfig,
+        EvaluationConfig,
+        StudyConfig,
+        Update,
+    )
+    from churn_jax.configuration.training import (
+        MeshShape,
+        OptimizerConfig,
+        Seeds,
+        TrainConfig,
+    )
+
+__all__ = [
+    "DataConfig",
+    "EvaluationConfig",
+    "MeshShape",
+    "MethodSpec",
+    "ModelConfig",
+    "OptimizerConfig",
+    "Seeds",
+    "Sharing",
+    "StudyConfig",
+    "StudyRecord",
+    "Teaching",
+    "TrainConfig",
+    "Update",
+    "differences",
+    "from_json",
+    "read_record",
+    "replaced",
+    "to_json",
+]
+
+_FILES = ("codec", "difference", "network", "training", "rows", "study", "record")
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

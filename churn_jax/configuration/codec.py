@@ -1,0 +1,218 @@
+"""Configurations and records as JSON values, and back again.
+
+One pair of functions serves every file that a study leaves: `to_json` writes all fields
+of a dataclass, `from_json` reads them by their types. Nothing is left out, so a file
+keeps its meaning when a default changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from churn_jax.methods.base import Method
+
+__all__ = ["from_json", "replaced", "to_json"]
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """A configuration or a record as JSON values.
+
+    Methods name their class, arrays become lists. Float32 numbers become the shortest
+    decimal numbers that stand for them.
+
+    Args:
+        value: a dataclass of such values.
+
+    Example:
+        >>> from churn_jax.methods import MinimumEntropy
+        >>> found = to_json(MinimumEntropy(alpha=0.5))
+        >>> found["class"], found["alpha"]
+        ('MinimumEntropy', 0.5)
+    """
+    if hasattr(value, "__array__"):  # of NumPy or JAX, which may not be loaded
+        array = np.asarray(value)
+        if array.dtype == np.float32:
+            array = array.astype(str).astype(float)
+        return array.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = {"class": type(value).__name__} if isinstance(value, Method) else {}
+        return kind | {
+            field.name: to_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_json(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(part) for part in value]
+    return value
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """The configuration or the record whose JSON values these are.
+
+    Args:
+        kind: the dataclass.
+        value: from `to_json`; fields that are absent have their defaults.
+
+    Raises:
+        ValueError: a setting is unknown, or a value cannot be; the message names it by
+            its path.
+
+    Example:
+        >>> from churn_jax.studies import StudyConfig, preset
+        >>> from_json(StudyConfig, to_json(preset("digits"))) == preset("digits")
+        True
+    """
+    return _read(kind, value, "")
+
+
+def replaced(config: T, changes: Iterable[tuple[str, Any]]) -> T:
+    """The dataclass with other values of the fields at dotted paths.
+
+    Args:
+        config: a dataclass of values and dataclasses.
+        changes: pairs of path and value.
+
+    Raises:
+        ValueError: there is no such field, or the configuration refuses the value.
+    """
+    for path, value in changes:
+        config = _replaced(config, path, value)
+    return config
+
+
+def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
+    """The dataclass with the field at the dotted `path` set to `value`.
+
+    Raises:
+        ValueError: no such field, or the configuration refuses the value.
+    """
+    field, _, rest = path.partition(".")
+    known = [f.name for f in dataclasses.fields(config)]
+    if field not in known:
+        close = difflib.get_close_matches(field, known, n=2, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        where = above.rstrip(".") or "the training"
+        raise ValueError(
+            f"{where} has no setting {field!r} (train={above}{path}); known: "
+            f"{', '.join(known)}{hint}"
+        )
+    old = getattr(config, field)
+    if isinstance(value, dict) and dataclasses.is_dataclass(old):
+        value = from_json(type(old), value)  # of a record
+    if rest:
+        if not dataclasses.is_dataclass(old):
+            raise ValueError(f"{above}{field} has no settings; got {above}{path}")
+        value = _replaced(old, rest, value, f"{above}{field}.")
+    elif dataclasses.is_dataclass(old) and not isinstance(value, type(old)):
+        first = f"{above}{field}.{dataclasses.fields(old)[0].name}"
+        raise ValueError(
+            f"{above}{field} must be a {type(old).__name__}, or name one of its "
+            f"settings ({first}); got {value!r}"
+        )
+    return dataclasses.replace(config, **{field: value})
+
+
+def _read(kind: Any, value: Any, path: str) -> Any:
+    origin, arms = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _read_arm(arms, value, path)
+    if isinstance(kind, type) and issubclass(kind, Method):
+        kind, value = _method(value, path)
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(kind, value, path)
+    if origin is tuple:
+        return _read_tuple(arms, value, path)
+    if origin is not None and issubclass(origin, Mapping):
+        _check(isinstance(value, dict), "an object", value, path)
+        return {k: _read(arms[1], v, f"{path}.{k}") for k, v in value.items()}
+    if kind is float and isinstance(value, list):  # one number per replica
+        return np.asarray(value, np.float32)
+    if kind in (str, int, float, bool, type(None)):
+        plain = isinstance(value, (int, float) if kind is float else kind)
+        mixed = isinstance(value, bool) and kind is not bool
+        _check(plain and not mixed, _WORDS[kind], value, path)
+    return tuple(value) if isinstance(value, list) else value
+
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def _check(holds: bool, what: str, value: Any, path: str) -> None:
+    if not holds:
+        raise ValueError(f"{path.lstrip('.') or 'it'} must be {what}; got {value!r}")
+
+
+def _read_arm(arms: tuple[Any, ...], value: Any, path: str) -> Any:
+    """The member of a union that the JSON value is of."""
+    if value is None:
+        fits = [arm for arm in arms if arm is type(None)]
+    elif isinstance(value, dict):
+        fits = [arm for arm in arms if dataclasses.is_dataclass(arm)]
+    elif isinstance(value, list):
+        fits = [arm for arm in arms if typing.get_origin(arm) is tuple]
+    else:
+        plain = [arm for arm in arms if arm in _WORDS and arm is not type(None)]
+        exact = [arm for arm in plain if type(value) is arm]
+        fits = exact or plain
+    return _read((fits or arms)[0], value, path)
+
+
+def _read_tuple(arms: tuple[Any, ...], value: Any, path: str) -> tuple:
+    _check(isinstance(value, list), "a list", value, path)
+    if len(arms) == 2 and arms[1] is Ellipsis:
+        arms = (arms[0],) * len(value)
+    _check(len(arms) == len(value), f"{len(arms)} values", value, path)
+    return tuple(
+        _read(arm, part, f"{path}.{i}")
+        for i, (arm, part) in enumerate(zip(arms, value, strict=True))
+    )
+
+
+def _read_fields(kind: Any, value: Any, path: str) -> Any:
+    _check(isinstance(value, dict), "an object", value, path)
+    hints = _hints(kind)
+    for name in value:
+        if name not in hints:
+            raise ValueError(f"{path.lstrip('.') or 'it'} has no setting {name!r}")
+    for field in dataclasses.fields(kind):
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if needed and field.name not in value:
+            raise ValueError(f"{path.lstrip('.') or 'it'} lacks {field.name!r}")
+    return kind(
+        **{name: _read(hints[name], v, f"{path}.{name}") for name, v in value.items()}
+    )
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _method(value: Any, path: str) -> tuple[type[Method], dict[str, Any]]:
+    """The class that a method's JSON values name, and the values of its fields."""
+    from churn_jax import methods
+
+    _check(isinstance(value, dict), "an object", value, path)
+    name = value.get("class")
+    found = getattr(methods, name, None) if isinstance(name, str) else None
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise ValueError(f"{path.lstrip('.')} is of an unknown class, {name!r}")
+    return found, {k: v for k, v in value.items() if k != "class"}

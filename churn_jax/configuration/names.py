@@ -1,0 +1,77 @@
+"""What titles and tables call data sets and networks."""
+
+from pathlib import Path
+
+from churn_jax.configuration.network import ModelConfig
+
+__all__ = ["data_name", "data_stem", "network_name", "network_words"]
+
+_DATA_NAMES = {
+    "digits": "the UCI hand-written digits",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn_cropped": "SVHN",
+    "tiny_imagenet": "TinyImageNet",
+    "imagenet2012": "ImageNet",
+    "i_naturalist2017": "iNaturalist 2017",
+    "i_naturalist2018": "iNaturalist 2018",
+    "ag_news_subset": "AG News",
+}
+_NETWORK_NAMES = {
+    "mlp": "MLP",
+    "lenet5": "LeNet5",
+    "swin_tiny": "Swin-T",
+    "bert_base": "BERT base",
+    "bert_tiny": "BERT tiny",
+    "text_encoder": "a small text encoder",
+}
+_FAMILIES = {
+    "wide_resnet": "WRN-",
+    "resnet_v2_": "ResNet-v2-",
+    "resnet": "ResNet-",
+    "densenet": "DenseNet-",
+    "vgg": "VGG-",
+}
+
+
+def data_name(name: str) -> str:
+    """What titles call a data set: a known name in words, or the name of the file.
+
+    Example:
+        >>> data_name("cifar10"), data_name("~/sets/cifar10.npz")
+        ('CIFAR-10', 'cifar10.npz')
+    """
+    plain = name.removeprefix("tfds:")
+    return _DATA_NAMES.get(plain, Path(plain).name)
+
+
+def network_name(name: str) -> str:
+    """What titles call a network of the zoo.
+
+    Example:
+        >>> network_name("lenet5"), network_name("wide_resnet28_10")
+        ('LeNet5', 'WRN-28-10')
+    """
+    if name in _NETWORK_NAMES:
+        return _NETWORK_NAMES[name]
+    for family, title in _FAMILIES.items():
+        if name.startswith(family):
+            return title + name.removeprefix(family).strip("_").replace("_", "-")
+    return name
+
+
+def network_words(model: ModelConfig) -> str:
+    """A network in words, as it is called in `churn_jax.models`.
+
+    Example:
+        >>> network_words(ModelConfig("mlp", features=(256, 256)))
+        'mlp 256 256'
+    """
+    return " ".join(map(str, (model.name, *model.features)))
+
+
+def data_stem(name: str) -> str:
+    """`mnist` of `mnist`, of `tfds:mnist` and of `sets/mnist.npz`."""
+    return Path(name.removeprefix("tfds:")).name.removesuffix(".npz")

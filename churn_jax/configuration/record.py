@@ -1,0 +1,379 @@
+"""What studies and sweeps leave in their folders: what was trained, when and where."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.methods.base import Method
+from churn_jax.predictions import replace_file
+
+__all__ = [
+    "AxisRecord",
+    "DataRecord",
+    "LaunchRecord",
+    "PointRecord",
+    "ProgramRecord",
+    "RecordError",
+    "RowRecord",
+    "Stopped",
+    "StreamRecord",
+    "StreamRowRecord",
+    "StudyRecord",
+    "SweepRecord",
+    "read_record",
+    "write_record",
+]
+
+Record = TypeVar("Record")
+
+
+class RecordError(ValueError):
+    """A record that cannot be used, in one sentence that names the file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopped:
+    """A replica that was frozen because something was not finite."""
+
+    replica: int
+    term: str = ""
+    step: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRecord:
+    """The examples of a study.
+
+    Attributes:
+        name: of the set or the file.
+        title: the same in words.
+        fingerprint: of all examples.
+        num_classes: C; None for click streams.
+        train: number of training examples.
+        validation: of validation examples.
+        test: of test examples.
+        examples: of a stream; known when it has been read once.
+    """
+
+    name: str = ""
+    title: str = ""
+    fingerprint: str = ""
+    num_classes: int | None = None
+    train: int | None = None
+    validation: int | None = None
+    test: int | None = None
+    examples: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchRecord:
+    """The last launch into a folder.
+
+    Attributes:
+        command: that started it.
+        date: in ISO format.
+        hardware: the machine in words.
+        devices: of JAX.
+        versions: of what a result depends on.
+    """
+
+    command: str = ""
+    date: str = ""
+    hardware: str = ""
+    devices: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowRecord:
+    """A row of a study, trained or planned.
+
+    Attributes:
+        name: folder under `methods/`.
+        label: name for people.
+        spec: what was trained.
+        tutors: the rows that it learned or started from, and theirs, as trained.
+        trained: False for a row that the study only plans.
+        weights: which of the trained weights predict: `config`, those that the
+            configuration deploys, or `ema`, their moving average.
+        of: name of the row whose averaged weights these are; empty for others.
+        training_cost: networks trained, relative to one of the baseline.
+        seconds: training time, without compilation.
+        compile_seconds: compilation time.
+        parameters: trained numbers per replica.
+        mapping: of the replicas on one device.
+        stopped: replicas that were frozen.
+    """
+
+    name: str
+    label: str
+    spec: MethodSpec
+    tutors: tuple[MethodSpec, ...] = ()
+    trained: bool = True
+    weights: str = "config"
+    of: str = ""
+    training_cost: float | None = None
+    seconds: float | None = None
+    compile_seconds: float | None = None
+    parameters: int | None = None
+    mapping: str = ""
+    stopped: tuple[Stopped, ...] = ()
+
+    @property
+    def method(self) -> Method:
+        """The method with its coefficients."""
+        return self.spec.method
+
+    @property
+    def equation(self) -> str:
+        """Where the method comes from."""
+        return self.spec.equation
+
+    @property
+    def members(self) -> int | None:
+        """Networks trained together; None for a planned row."""
+        return self.method.members if self.trained else None
+
+    @property
+    def inference_cost(self) -> float | None:
+        """Of the deployed prediction, relative to one network; None for a plan."""
+        return float(self.method.inference_cost) if self.trained else None
+
+    @property
+    def coefficients(self) -> dict[str, Any]:
+        """Numbers of the method, without those at the value that means nothing."""
+        found = {}
+        for field in dataclasses.fields(self.method):
+            value = getattr(self.method, field.name)
+            neutral = getattr(Method, field.name, None)
+            if isinstance(value, float | np.ndarray) and not np.all(value == neutral):
+                found[field.name] = to_json(value)
+        return found
+
+    @property
+    def stopped_replicas(self) -> tuple[int, ...]:
+        """Their numbers."""
+        return tuple(one.replica for one in self.stopped)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamRowRecord(RowRecord):
+    """A row of a study of click streams.
+
+    Attributes:
+        spec: what was trained.
+        tutors: empty; nothing teaches a click model.
+        examples: in the stream.
+    """
+
+    spec: StreamSpec  # pyrefly: ignore[bad-override]
+    tutors: tuple[StreamSpec, ...] = ()  # pyrefly: ignore[bad-override]
+    examples: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyRecord:
+    """`study.json`.
+
+    Attributes:
+        config: what the study was launched with last.
+        data: see `DataRecord`.
+        launch: see `LaunchRecord`.
+        selected: names of the rows that the last launch was to train; None is all.
+        methods: the finished rows.
+        kind: of record.
+    """
+
+    Row: ClassVar = RowRecord
+
+    config: StudyConfig
+    data: DataRecord = DataRecord()
+    launch: LaunchRecord = LaunchRecord()
+    selected: tuple[str, ...] | None = None
+    methods: tuple[RowRecord, ...] = ()
+    kind: str = "study"
+
+    def __post_init__(self):
+        """Refuses names that are no folders, or are given twice."""
+        names = [row.name for row in self.methods]
+        for name in (*names, *(spec.name for spec in self.config.methods)):
+            if not name or Path(name).name != name or name == "..":
+                raise ValueError(f"{name!r} cannot be the name of a row's folder")
+        if len(set(names)) != len(names):
+            raise ValueError(f"a row is there twice: {', '.join(names)}")
+
+    def row(self, name: str) -> Any:
+        """The finished row called `name`; None where there is none."""
+        return next((row for row in self.methods if row.name == name), None)
+
+    def rows(self) -> tuple[Any, ...]:
+        """Finished rows and those that are still planned, in the order of the plan."""
+        planned = {spec.name for spec in self.config.methods}
+        found: list[Any] = []
+        for spec in self.config.methods:
+            plan = self.Row(spec.name, spec.label, spec, trained=False)
+            found.append(self.row(spec.name) or plan)
+            found += [row for row in self.methods if row.of == spec.name]
+        known = {row.name for row in found} | planned
+        return (*found, *(row for row in self.methods if row.name not in known))
+
+    def with_rows(self, *rows: RowRecord) -> Any:
+        """The record with finished rows, in place of those of the same names."""
+        new = {row.name for row in rows}
+        kept = [row for row in self.methods if row.name not in new]
+        whole = dataclasses.replace(self, methods=(*kept, *rows))
+        finished = tuple(row for row in whole.rows() if row.trained)
+        return dataclasses.replace(whole, methods=finished)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamRecord(StudyRecord):
+    """`study.json` of a study of click streams.
+
+    Attributes:
+        config: what the study was launched with last.
+        methods: the finished rows.
+        kind: of record.
+    """
+
+    Row: ClassVar = StreamRowRecord
+
+    config: StreamStudyConfig  # pyrefly: ignore[bad-override]
+    methods: tuple[StreamRowRecord, ...] = ()
+    kind: str = "stream"
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisRecord:
+    """A swept coefficient: its name, its row, and what was held fixed."""
+
+    name: str
+    method: str
+    label: str
+    field: str
+    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointRecord:
+    """One setting of a sweep.
+
+    Attributes:
+        name: folder under `points/`.
+        axis: name of its axis; empty for a baseline that is on none.
+        value: of the coefficient; None for such a baseline.
+        is_baseline: whether it is trained as the baseline is.
+        spec: the row with the coefficient set.
+        tutors: the rows that it learns or starts from, and theirs.
+        data: fingerprint of the examples that it is trained on.
+        networks: names of its networks.
+    """
+
+    name: str
+    axis: str
+    value: float | None
+    spec: MethodSpec
+    is_baseline: bool = False
+    tutors: tuple[MethodSpec, ...] = ()
+    data: str = ""
+    networks: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRecord:
+    """Points that are trained together; its numbers are None until it has finished."""
+
+    name: str
+    points: tuple[str, ...]
+    replicas: int | None = None
+    networks: int | None = None
+    seconds: float | None = None
+    compile_seconds: float | None = None
+    parameters: int | None = None
+    mapping: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRecord:
+    """`sweep.json`.
+
+    Attributes:
+        config: the study whose data, network, training and methods are used.
+        seeds: runs per point.
+        criterion: by which values are chosen.
+        data: see `DataRecord`.
+        launch: see `LaunchRecord`.
+        baseline: name of the point that the others are compared with.
+        axes: what is swept.
+        points: all settings.
+        programs: what is trained together.
+        kind: of record.
+    """
+
+    config: StudyConfig
+    seeds: int
+    criterion: str
+    data: DataRecord = DataRecord()
+    launch: LaunchRecord = LaunchRecord()
+    baseline: str | None = None
+    axes: tuple[AxisRecord, ...] = ()
+    points: tuple[PointRecord, ...] = ()
+    programs: tuple[ProgramRecord, ...] = ()
+    kind: str = "sweep"
+
+    @property
+    def title(self) -> str:
+        """Heading of the report."""
+        return f"{self.config.title}: sweep"
+
+
+_KINDS = {"study": StudyRecord, "stream": StreamRecord, "sweep": SweepRecord}
+
+
+def read_record(path: Path) -> Any:
+    """The record in a file: a study's, a stream's or a sweep's.
+
+    Args:
+        path: `study.json` or `sweep.json`.
+
+    Raises:
+        RecordError: there is none, or it was left by another version of churn_jax.
+    """
+    what = "sweep" if path.name.startswith("sweep") else "study"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecordError(
+            f"{path} does not exist; is {path.parent} the folder of a {what}?"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(f"{path} cannot be read as JSON ({error})") from error
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if kind not in _KINDS:
+        raise RecordError(f"{path} is no record of a {what} of this churn_jax")
+    try:
+        return from_json(_KINDS[kind], found)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise RecordError(
+            f"{path} is damaged, or was left by another version of churn_jax ({error})"
+        ) from error
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Writes a record whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with replace_file(path) as file:
+        file.write((json.dumps(to_json(record), indent=2) + "\n").encode())

@@ -1,0 +1,298 @@
+"""One row of a study: a method, its network, who teaches it, how it is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, TypeVar
+
+from churn_jax import ensembles, models
+from churn_jax.configuration.codec import replaced
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.methods.base import Method
+
+__all__ = ["MethodSpec", "Teaching", "averaged_name", "named", "with_coefficient"]
+
+Study = TypeVar("Study")
+
+
+@dataclasses.dataclass(frozen=True)
+class Teaching:
+    """How a row is taught.
+
+    Attributes:
+        old: rows that are deployed already, one network each, in the order of their
+            versions; the method learns from them beside or instead of its teacher.
+        members: how many of the teacher's members teach, the first ones; 0 is all.
+        offline: the teacher's averaged logits are computed once, on the training
+            examples as they are stored, instead of in every update on what the
+            student sees.
+        calibrated: every member's logits are divided by the temperature that fits it
+            best on the validation split, before anybody averages them.
+        dtype: what the teacher computes in, `float32` or `bfloat16`; empty is what it
+            was trained in.
+        logits: path of a `predictions.npz` of the training examples, or of a folder of
+            their shards, of one run or of as many as the study has, that teaches
+            instead of a row: a network of any framework. Its examples are found by
+            their ids.
+
+    References:
+        [elodi] Sec. 5.5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+
+    old: tuple[str, ...] = ()
+    members: int = 0
+    offline: bool = False
+    calibrated: bool = False
+    dtype: str = ""
+    logits: str = ""
+
+    def __post_init__(self):
+        """Checks what needs no study."""
+        if self.members < 0:
+            raise ValueError(f"teaching.members must be at least 0; got {self.members}")
+        if self.dtype not in ("", "float32", "bfloat16"):
+            raise ValueError(
+                f"teaching.dtype must be float32 or bfloat16; got {self.dtype!r}"
+            )
+        if len(set(self.old)) != len(self.old):
+            raise ValueError(f"teaching.old names a row twice: {', '.join(self.old)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSpec:
+    """One row of the study's table.
+
+    Attributes:
+        name: folder name.
+        label: shown in tables.
+        method: with its coefficients.
+        equation: where it comes from, `[key] Eq. N`.
+        teacher: name of the method that teaches it, or None.
+        models: committee of several architectures, `((network, size), ...)`; a network
+            is a name, with the row's other options, or a `ModelConfig`, so that members
+            may differ in width or in what they see of the input. Empty means `members`
+            networks of the row's model.
+        train: what this row trains with instead of the study's `TrainConfig`, by dotted
+            path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
+        train_size: keep so many training examples for this row, a prefix of the
+            study's training split in its fixed order; None keeps all.
+        model: network of this row instead of the study's; None is the study's.
+        separate: every member is a network of its own, also where the model says that
+            members share weights (`ModelConfig.sharing`).
+        teaching: see `Teaching`.
+        classes: ids of the classes that the row is trained on and knows, increasing;
+            empty is all of them. Logits of the others are `UNKNOWN_LOGIT`.
+        class_share: share of every class's training examples, the first ones in the
+            study's fixed order.
+        start: name of the row whose deployed weights training starts from.
+        keep: share of those weights in the deployed ones; see `interpolate_weights`.
+    """
+
+    name: str
+    label: str
+    method: Method
+    equation: str = ""
+    teacher: str | None = None
+    models: tuple[tuple[str | ModelConfig, int], ...] = ()
+    train: tuple[tuple[str, Any], ...] = ()
+    train_size: int | None = None
+    model: ModelConfig | None = None
+    separate: bool = False
+    teaching: Teaching = Teaching()
+    classes: tuple[int, ...] = ()
+    class_share: float = 1.0
+    start: str = ""
+    keep: float = 0.0
+
+    def __post_init__(self):
+        """Checks what needs no study."""
+        if not 0.0 < self.class_share <= 1.0:
+            raise ValueError(
+                f"{self.name}: class_share must be above 0 and at most 1; got "
+                f"{self.class_share}"
+            )
+        if not 0.0 <= self.keep <= 1.0:
+            raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
+        if self.keep and not self.start:
+            raise ValueError(
+                f"{self.name}: keep={self.keep} is of the weights that training starts "
+                "from; name their row as start"
+            )
+        if self.teaching.logits and self.teacher is not None:
+            raise ValueError(
+                f"{self.name}: a file of logits teaches instead of a row, but teacher "
+                f"is {self.teacher}"
+            )
+        own = (self.teaching.members, self.teaching.offline, self.teaching.calibrated)
+        if self.teacher is None and (any(own) or self.teaching.dtype):
+            raise ValueError(
+                f"{self.name}: teaching.members, offline, calibrated and dtype are of "
+                "a teacher; it has none"
+            )
+        self._check_old_models()
+        perturbed = getattr(self.method, "perturbation", "none") != "none"
+        if (self.teaching.offline or self.teaching.logits) and perturbed:
+            raise ValueError(
+                f"{self.name}: an offline teacher has not seen perturbed images"
+            )
+
+    def _check_old_models(self) -> None:
+        """Refuses old models that the method would not ask, or would not understand."""
+        old, kind = self.teaching.old, type(self.method).__name__
+        if old and not self.method.old_models:
+            raise ValueError(
+                f"{self.name}: {kind} learns nothing from old models; teaching.old "
+                f"names {', '.join(old)}"
+            )
+        named = self.teacher or self.teaching.logits
+        if self.method.old_models == "alone" and named:
+            raise ValueError(
+                f"{self.name}: {kind} learns from old models alone; {named} is named "
+                "as its teacher"
+            )
+        if old and (olds := getattr(self.method, "olds", len(old))) != len(old):
+            raise ValueError(
+                f"{self.name}: olds={olds}, but teaching.old names {', '.join(old)}"
+            )
+
+    @property
+    def taught(self) -> bool:
+        """Whether anybody teaches the row."""
+        return bool(self.teacher or self.teaching.old or self.teaching.logits)
+
+    @property
+    def tutors(self) -> tuple[str, ...]:
+        """Names of all rows that must be trained before this one."""
+        teacher = () if self.teacher is None else (self.teacher,)
+        start = (self.start,) if self.start else ()
+        return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
+
+    def config(self, train: TrainConfig) -> TrainConfig:
+        """How this row is trained: the study's `train` with the row's changes.
+
+        Raises:
+            ValueError: a path is unknown, or a value cannot be; the message names the
+                row.
+
+        Example:
+            >>> from churn_jax.methods import ERM
+            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
+            >>> spec.config(TrainConfig()).seeds.init
+            'fixed'
+        """
+        try:
+            return replaced(train, self.train)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+    def groups(
+        self, model: ModelConfig, num_classes: int
+    ) -> tuple[ensembles.Group, ...]:
+        """The committee of one replica; `model` is the study's.
+
+        A method that deploys a gate gets one: linear in the flattened input, or
+        constant, with separate weights for every member. Where the model says that
+        members share weights, there are as many networks as it takes to yield them all.
+
+        Raises:
+            ValueError: a network cannot be built, or its members are not a divisor of
+                the method's.
+
+        Example:
+            >>> from churn_jax.methods import AntiDistillation
+            >>> parts = [ModelConfig(inputs=tuple(range(32)), features=(16,)),
+            ...          ModelConfig(inputs=tuple(range(32, 64)), features=(24,))]
+            >>> spec = MethodSpec("halves", "Halves", AntiDistillation(),
+            ...                   models=tuple((part, 1) for part in parts))
+            >>> [g.network.name[:16] for g in spec.groups(ModelConfig(), 10)]
+            ['mlp on 32 inputs', 'mlp on 32 inputs']
+        """
+        model = self.model or model
+        gate = ()
+        if self.method.deploy == "gate":
+            kind = self.method.gate
+            module = models.Gate(1, constant=kind == "constant")
+            network = ensembles.from_linen(module, name=f"{kind} gate")
+            gate = (ensembles.Group(network, self.method.members, gate=True),)
+        parts = self.models or ((model, self.method.members),)
+        built = []
+        for part, size in parts:
+            own = _network(part, model)
+            if self.separate:
+                own = dataclasses.replace(own, sharing=None)
+            outputs = len(self.classes) or num_classes
+            try:
+                network = own.build(outputs, size)
+                if self.classes:
+                    network = ensembles.with_classes(network, self.classes, num_classes)
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from error
+            built.append(ensembles.Group(network, size // own.heads(size)))
+        return (*built, *gate)
+
+
+def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
+    """A part of a committee; one that is only named takes options of `model`."""
+    if isinstance(part, ModelConfig):
+        return part
+    return dataclasses.replace(model, name=part, features=())
+
+
+def averaged_name(name: str) -> str:
+    """Of the row that shows a method's averaged weights (`TrainConfig.ema_decay`)."""
+    return f"{name}_ema"
+
+
+def named(rows: tuple, name: str, what: str) -> Any:
+    """The row called `name`.
+
+    Args:
+        rows: each has a `name`.
+        name: the one wanted.
+        what: a row is called in the message, `method` or `row`.
+
+    Raises:
+        ValueError: there is none; the message has the closest names.
+    """
+    for row in rows:
+        if row.name == name:
+            return row
+    names = [row.name for row in rows]
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise ValueError(f"unknown {what} {name!r}; known: {', '.join(names)}{hint}")
+
+
+def with_coefficient(study: Study, path: str, value: float) -> Study:
+    """The study with another value of `row.coefficient`, e.g. `codistill_skl.beta`.
+
+    Args:
+        study: a dataclass with `methods`, rows that have a `method`, and `spec(name)`.
+        path: name of the row, a dot, field of its method.
+        value: of the coefficient.
+
+    Raises:
+        ValueError: no such row, or it has no such coefficient.
+    """
+    config: Any = study
+    name, _, field = path.partition(".")
+    spec = config.spec(name)
+    known = [
+        f.name
+        for f in dataclasses.fields(spec.method)
+        if f.metadata.get("pytree_node", True)
+        and not dataclasses.is_dataclass(getattr(spec.method, f.name))
+    ]
+    if field not in known:
+        raise ValueError(
+            f"{name} has no coefficient {field!r}; it has: {', '.join(known) or 'none'}"
+        )
+    changes: dict[str, Any] = {field: float(value)}
+    changed = dataclasses.replace(
+        spec, method=dataclasses.replace(spec.method, **changes)
+    )
+    methods = tuple(changed if s is spec else s for s in config.methods)
+    return dataclasses.replace(config, methods=methods)

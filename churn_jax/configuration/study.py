@@ -1,0 +1,289 @@
+"""A study as data: which data, which network, which methods, how trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import PurePath
+
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import (
+    MethodSpec,
+    averaged_name,
+    named,
+    with_coefficient,
+)
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.data import TextOptions
+from churn_jax.methods.base import check_teacher
+from churn_jax.prediction_shards import fits_whole
+
+__all__ = ["DataConfig", "EvaluationConfig", "StudyConfig", "Update"]
+
+_FORMS = ("auto", "file", "shards")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """Which examples.
+
+    Attributes:
+        name: `digits` (embedded), a TFDS name, a path to an `.npz`, or a folder with
+            `train.csv` and `test.csv` of texts.
+        data_dir: where TFDS keeps prepared sets.
+        manual_dir: where TFDS looks for files downloaded by hand.
+        train_size: cut the training set to so many examples; None keeps all.
+        validation: examples held out of training, a count or a share; None is the
+            set's own validation split, where it has one.
+        image_size: side in pixels to which images of various sizes are cropped.
+        threads: that read and decode such images, per process.
+        workers: processes beside each that read them too.
+        sequence_length: tokens to which texts are cut or padded.
+        vocabulary_size: of texts that are token ids in an `.npz`: the last id stands
+            for all above it; None keeps every id.
+        vocabulary: of texts in words: a `vocab.txt`, or the folder that holds one.
+    """
+
+    name: str = "digits"
+    data_dir: str | None = None
+    manual_dir: str | None = None
+    train_size: int | None = None
+    validation: int | float | None = 0.1
+    image_size: int = 224
+    threads: int = 16
+    workers: int = 0
+    sequence_length: int = 64
+    vocabulary_size: int | None = None
+    vocabulary: str | None = None
+
+    def text(self) -> TextOptions:
+        """How texts become token ids."""
+        return TextOptions(self.sequence_length, self.vocabulary_size, self.vocabulary)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    """How a study keeps what its rows predict.
+
+    Attributes:
+        predictions: `file` is one `predictions.npz` for each row and split, for which
+            every process gathers all logits `[R, N, C]`. `shards` is a folder
+            `predictions` in its place, into which every process writes what its own
+            devices predict, batch by batch. `auto` is `shards` where the logits of a
+            split have more than 2 GiB, else `file`. Rows that are finished stay as they
+            are.
+    """
+
+    predictions: str = "auto"
+
+    def __post_init__(self):
+        """Refuses unknown forms."""
+        if self.predictions not in _FORMS:
+            raise ValueError(
+                f"evaluation.predictions must be one of {', '.join(_FORMS)}; got "
+                f"{self.predictions!r}"
+            )
+
+    def sharded(self, runs: int, examples: int, classes: int) -> bool:
+        """Whether logits `[R, N, C]` go into shards.
+
+        Args:
+            runs: R.
+            examples: N.
+            classes: C.
+
+        Example:
+            >>> EvaluationConfig().sharded(10, 10_000, 10)
+            False
+            >>> EvaluationConfig().sharded(1, 1_000_000, 21_841)
+            True
+        """
+        if self.predictions == "auto":
+            return not fits_whole(runs * examples * classes)
+        return self.predictions == "shards"
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """One model that replaces another.
+
+    Attributes:
+        old: row of the model in use, or the path of a `predictions.npz`, which may
+            stand for the shards in the folder `predictions` beside it.
+        new: row of the model that replaces it.
+        label: shown in tables; empty is made of the rows' labels.
+        targeted: run r of the new row was trained against run r of the old one, so
+            only these pairs are updates that would happen; else every old run may be
+            replaced by every new one.
+    """
+
+    old: str
+    new: str
+    label: str = ""
+    targeted: bool = False
+
+    def __post_init__(self):
+        """Refuses what is no update."""
+        if self.old == self.new:
+            raise ValueError(f"{self.old!r} cannot replace itself")
+
+    @property
+    def from_file(self) -> bool:
+        """Whether the old model is a file of predictions."""
+        return PurePath(self.old).suffix == ".npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyConfig:
+    """A whole study.
+
+    Attributes:
+        name: of the preset and of the default output folder.
+        title: heading of the report.
+        data: see `DataConfig`.
+        model: see `ModelConfig`.
+        train: see `TrainConfig`; shared by all methods.
+        methods: rows of the table.
+        baseline: name of the row that the others are compared with.
+        published: `<paper>/<table>/<data set>`, the printed numbers that reports show
+            beside ours; empty where there are none.
+        columns: of the tables and figures, fields of a `MethodSummary`; empty is those
+            of the first paper. With `prediction_difference` among them, rows are
+            compared in it instead of in churn.
+        updates: which rows replace which, for the report's figures of model updates.
+        evaluation: see `EvaluationConfig`.
+        notes: sentences on where the settings come from, shown before training and in
+            the report.
+        changes: what is computed otherwise than in the preset `name`, in words.
+    """
+
+    name: str
+    title: str
+    data: DataConfig
+    model: ModelConfig
+    train: TrainConfig
+    methods: tuple[MethodSpec, ...]
+    baseline: str = "baseline"
+    published: str = ""
+    columns: tuple[str, ...] = ()
+    updates: tuple[Update, ...] = ()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        """Checks names, teachers and every row's training."""
+        names = [spec.name for spec in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two methods have one name: {', '.join(names)}")
+        for spec in self.methods:
+            train = spec.config(self.train)
+            if train.ema_decay and averaged_name(spec.name) in names:
+                raise ValueError(
+                    f"{averaged_name(spec.name)} is the row of {spec.name}'s averaged "
+                    "weights; another method cannot have that name"
+                )
+            if train.ema_decay and spec.keep:
+                raise ValueError(
+                    f"{spec.name}: keep mixes the deployed weights alone, and "
+                    "ema_decay has averaged ones beside them; use one of the two"
+                )
+            replicas = train.replicas
+            if replicas != self.train.replicas:
+                raise ValueError(
+                    f"{spec.name} has {replicas} replicas, the study "
+                    f"{self.train.replicas}; rows are compared run by run"
+                )
+            if spec.train_size is not None and spec.train_size < 1:
+                raise ValueError(
+                    f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
+                )
+            self._check_tutors(spec, (spec.name,), names)
+            if spec.method.needs_teacher and not spec.taught:
+                raise ValueError(f"{spec.name} needs the name of its teacher method")
+        for update in self.updates:
+            for name in (update.old, update.new):
+                if name not in names and not (name == update.old and update.from_file):
+                    raise ValueError(
+                        f"an update is of {name!r}, which is not in the study: "
+                        f"{', '.join(names)}"
+                    )
+
+    def _check_tutors(
+        self, spec: MethodSpec, seen: tuple[str, ...], names: list[str]
+    ) -> None:
+        """Refuses rows that are not there, circles, and old models that are several."""
+        for name in spec.tutors:
+            if name in seen:
+                raise ValueError(
+                    f"{seen[0]} would be taught by itself: {' <- '.join([*seen, name])}"
+                )
+            if name not in names:
+                raise ValueError(
+                    f"{spec.name} is taught by {name!r}, which is not in the study: "
+                    f"{', '.join(names)}"
+                )
+            tutor = self.spec(name)
+            if name != spec.start:
+                check_teacher(tutor.method, spec.name)
+                if tutor.train_size != spec.train_size:
+                    raise ValueError(
+                        f"{spec.name} (train_size {spec.train_size}) and {name} "
+                        f"({tutor.train_size}) normalise pixels otherwise, so one "
+                        "cannot learn from the other; use class_share instead"
+                    )
+            if name in spec.teaching.old and tutor.method.members != 1:
+                raise ValueError(
+                    f"{spec.name}: an old model is one network; {name} deploys "
+                    f"{tutor.method.members}"
+                )
+            self._check_tutors(tutor, (*seen, name), names)
+        wanted = spec.teaching.members
+        if spec.teacher is not None and wanted:
+            there = self.spec(spec.teacher)
+            shared = (there.model or self.model).sharing and not there.separate
+            if shared:
+                raise ValueError(
+                    f"{spec.name}: teaching.members takes whole networks; members of "
+                    f"{there.name} share theirs"
+                )
+            if wanted > there.method.members or len(there.models) > 1:
+                raise ValueError(
+                    f"{spec.name}: teaching.members must be 0 or some of "
+                    f"{there.name}'s {there.method.members} members, which must be of "
+                    f"one network; got {wanted}"
+                )
+
+    def spec(self, name: str) -> MethodSpec:
+        """The method called `name`.
+
+        Raises:
+            ValueError: there is none; the message has the closest names.
+        """
+        return named(self.methods, name, "method")
+
+    def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
+        """The named methods after those they learn from; all if none are named."""
+        wanted = [self.spec(name) for name in names] or list(self.methods)
+        ordered: list[MethodSpec] = []
+
+        def add(spec: MethodSpec) -> None:
+            for name in spec.tutors:
+                add(self.spec(name))
+            if spec not in ordered:
+                ordered.append(spec)
+
+        for spec in wanted:
+            add(spec)
+        return tuple(ordered)
+
+    def tutors(self, spec: MethodSpec) -> tuple[MethodSpec, ...]:
+        """The rows that one learns or starts from, and theirs."""
+        return self.select(spec.tutors) if spec.tutors else ()
+
+    def with_coefficient(self, path: str, value: float) -> "StudyConfig":
+        """Sets `method.coefficient`, for example `codistill_skl.beta`.
+
+        Raises:
+            ValueError: no such method, or it has no such coefficient.
+        """
+        return with_coefficient(self, path, value)

@@ -1,0 +1,278 @@
+"""How to train one method; lengths in epochs, checked when it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles.mapping import MAPPINGS
+from churn_jax.lazy import jax, jnp
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
+__all__ = ["SAMPLES", "MeshShape", "OptimizerConfig", "Seeds", "TrainConfig"]
+
+SAMPLES = ("all", "bootstrap")
+_FACTORS = ("init", "order", "augment", "sample")
+_OPTIMIZERS = ("sgd", "adam", "adagrad")
+_SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """What updates the weights. Lengths are in epochs, as the papers give them.
+
+    Attributes:
+        name: `sgd`, `adam` or `adagrad`.
+        learning_rate: peak; a tuple gives one per replica.
+        momentum: of SGD; 0 is none.
+        nesterov: Nesterov's form of momentum.
+        weight_decay: a tuple gives one per replica.
+        decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
+            `learning_rate * weight_decay * w` from the weight (AdamW, SGDW).
+        decay_on: `kernels` (leaves of rank two and more that are no biases or scales
+            of several members) or `all`. Which one the papers used is not stated;
+            kernels is ours. Fast weights (`fast_rate`) never decay.
+        schedule: `constant`, `step`, `cosine` or `flat_then_linear`.
+        warmup_epochs: linear warm-up to the peak.
+        warmup_start: the warm-up's first factor (0.01 in the diversity paper).
+        step_epochs: where `step` multiplies by `step_factor`.
+        step_factor: 0.1 in the papers.
+        flat_until: `flat_then_linear`: share of training at the peak, ...
+        linear_until: ... share at which `final_factor` is reached.
+        final_factor: of `flat_then_linear` and `cosine`.
+        adagrad_accumulator: initial accumulator.
+        clip_norm: clip each network's gradient to this norm; None does not.
+        member_rates: factors of the learning rate, one per network of a replica (a
+            gate's networks included), in the order of its groups; 0 keeps a network as
+            it starts. Empty is 1 for all.
+        fast_rate: factor of the learning rate of fast weights, the leaves whose names
+            start with `fast_` (BatchEnsemble; paper: 0.5).
+    """
+
+    name: str = "sgd"
+    learning_rate: float | tuple[float, ...] = 0.1
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float | tuple[float, ...] = 1e-4
+    decay: str = "l2"
+    decay_on: str = "kernels"
+    schedule: str = "constant"
+    warmup_epochs: float = 0.0
+    warmup_start: float = 0.0
+    step_epochs: tuple[float, ...] = ()
+    step_factor: float = 0.1
+    flat_until: float = 0.5
+    linear_until: float = 0.9
+    final_factor: float = 0.0
+    adagrad_accumulator: float = 0.1
+    clip_norm: float | None = None
+    member_rates: tuple[float, ...] = ()
+    fast_rate: float = 1.0
+
+    def __post_init__(self):
+        """Checks names and ranges."""
+        for field, known in (
+            ("name", _OPTIMIZERS),
+            ("schedule", _SCHEDULES),
+            ("decay", ("l2", "decoupled")),
+            ("decay_on", ("kernels", "all")),
+        ):
+            if getattr(self, field) not in known:
+                raise ValueError(
+                    f"optimizer {field} must be one of {', '.join(known)}; got "
+                    f"{getattr(self, field)!r}"
+                )
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1); got {self.momentum}")
+        if self.flat_until >= self.linear_until:
+            raise ValueError(
+                f"flat_until ({self.flat_until}) must be below linear_until "
+                f"({self.linear_until})"
+            )
+        if not all(0 <= rate < math.inf for rate in self.member_rates):
+            raise ValueError(
+                f"member_rates must be finite and not negative; got {self.member_rates}"
+            )
+        if not 0 <= self.fast_rate < math.inf:
+            raise ValueError(
+                f"fast_rate must be finite and not negative; got {self.fast_rate}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeds:
+    """The causes of churn under study; each is `fixed` or `varied` over replicas.
+
+    Attributes:
+        base: the study's seed.
+        init: initial weights.
+        order: mini-batch order.
+        augment: augmentation, and with it dropout and every other draw during
+            training. `off` removes augmentation (the paper's Table 1).
+        sample: which training set is drawn, where the study draws one.
+
+    References:
+        [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    base: int = 0
+    init: str = "varied"
+    order: str = "varied"
+    augment: str = "varied"
+    sample: str = "fixed"
+
+    def __post_init__(self):
+        """Checks the levels."""
+        for factor in _FACTORS:
+            levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
+            if getattr(self, factor) not in levels:
+                raise ValueError(
+                    f"seeds.{factor} must be one of {', '.join(levels)}; got "
+                    f"{getattr(self, factor)!r}"
+                )
+
+    def keys(self, factor: str, replicas: ArrayLike) -> jax.Array:
+        """One typed key per replica, `[R]`; equal ones where the factor is fixed.
+
+        Args:
+            factor: `init`, `order`, `augment` or `sample`.
+            replicas: `[R]` replica numbers; replica 3 alone gets the key that it
+                has among ten.
+        """
+        root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
+        replicas = jnp.asarray(replicas, jnp.uint32)
+        if getattr(self, factor) != "varied":
+            replicas = jnp.zeros_like(replicas)
+        return jax.vmap(jax.random.fold_in, (None, 0))(root, replicas)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshShape:
+    """Devices per mesh axis; `(1, 1, 1)` is one device."""
+
+    replica: int = 1
+    member: int = 1
+    data: int = 1
+
+    def __post_init__(self):
+        """Checks that every axis is positive."""
+        if min(dataclasses.astuple(self)) < 1:
+            raise ValueError(f"mesh axes must be at least 1; got {self}")
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return math.prod(dataclasses.astuple(self))
+
+    @classmethod
+    def parse(cls, text: str) -> "MeshShape":
+        """From `replica=4,member=2` or `4,2,1`."""
+        try:
+            if "=" in text:
+                pairs = dict(part.split("=") for part in text.split(","))
+                return cls(**{k.strip(): int(v) for k, v in pairs.items()})
+            return cls(*(int(v) for v in text.split(",")))
+        except TypeError as error:
+            raise ValueError(
+                f"mesh must name replica, member and data; got {text!r}"
+            ) from error
+        except ValueError as error:
+            raise ValueError(
+                f"mesh must look like replica=4,member=2,data=1; got {text!r} ({error})"
+            ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Training of R replicas of one method.
+
+    Attributes:
+        replicas: R, independent repetitions.
+        seed_numbers: which seeds the replicas have, R numbers; empty means 0 .. R-1.
+            A grid repeats the same numbers at every point, so that points differ by
+            their coefficients alone.
+        epochs: passes over each replica's training set; what is left of an epoch
+            after its last full batch is skipped, in a new order every epoch.
+        batch_size: examples per update and replica, over all devices.
+        eval_batch_size: rows per call in evaluation.
+        eval_every_epochs: validation after every so many epochs, and at the end.
+        optimizer: see `OptimizerConfig`.
+        seeds: what differs between replicas.
+        augmentation: see `Augmentation`; removed where `seeds.augment` is off.
+        sample: each replica's training set: `all` or `bootstrap`.
+        mesh: devices along replica, member and data.
+        mapping: of the replicas on one device: auto, vmap, unroll or loop.
+        steps_per_call: updates per dispatch; 0 chooses.
+        weights: deployed weights, of the `last` or the `best` validation epoch.
+        ema_decay: of an exponential moving average of weights and batch statistics,
+            kept beside the weights and evaluated with them; 0 keeps none.
+        checkpoint_every_seconds: at most so much work is lost by a kill.
+    """
+
+    replicas: int = 10
+    seed_numbers: tuple[int, ...] = ()
+    epochs: int = 10
+    batch_size: int = 128
+    eval_batch_size: int = 1000
+    eval_every_epochs: int = 1
+    optimizer: OptimizerConfig = OptimizerConfig()
+    seeds: Seeds = Seeds()
+    augmentation: Augmentation = Augmentation()
+    sample: str = "all"
+    mesh: MeshShape = MeshShape()
+    mapping: str = "auto"
+    steps_per_call: int = 0
+    weights: str = "last"
+    ema_decay: float = 0.0
+    checkpoint_every_seconds: float = 60.0
+
+    def __post_init__(self):
+        """Checks what needs no data."""
+        for field in ("replicas", "epochs", "batch_size", "eval_batch_size"):
+            if getattr(self, field) < 1:
+                raise ValueError(
+                    f"{field} must be at least 1; got {getattr(self, field)}"
+                )
+        if self.eval_every_epochs < 1:
+            raise ValueError(
+                f"eval_every_epochs must be at least 1; got {self.eval_every_epochs}"
+            )
+        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
+            raise ValueError(
+                f"seed_numbers must be empty or {self.replicas} numbers, one per "
+                f"replica; got {len(self.seed_numbers)}"
+            )
+        if self.mapping not in MAPPINGS:
+            raise ValueError(
+                f"mapping must be one of {', '.join(MAPPINGS)}; got {self.mapping!r}"
+            )
+        if self.sample not in SAMPLES:
+            raise ValueError(
+                f"sample must be one of {', '.join(SAMPLES)}; got {self.sample!r}"
+            )
+        if self.weights not in ("last", "best"):
+            raise ValueError(f"weights must be last or best; got {self.weights!r}")
+        if not 0.0 <= self.ema_decay < 1.0:
+            raise ValueError(
+                f"ema_decay must be at least 0 and below 1; got {self.ema_decay}"
+            )
+        if self.replicas % self.mesh.replica:
+            raise ValueError(
+                f"{self.replicas} replicas cannot be sharded over a replica axis of "
+                f"{self.mesh.replica} devices"
+            )
+        if self.batch_size % self.mesh.data:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by the mesh's data "
+                f"axis, {self.mesh.data}"
+            )
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seed number of every replica."""
+        return self.seed_numbers or tuple(range(self.replicas))

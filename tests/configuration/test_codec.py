@@ -1,0 +1,108 @@
+"""Configurations as JSON values and back."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.configuration.codec import from_json, replaced, to_json
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.methods import ERM, Codistillation, MinimumEntropy
+from churn_jax.studies import PRESETS, preset
+from churn_jax.studies.streams import STREAM_PRESETS, StreamStudyConfig, stream_preset
+
+
+def through_text(value):
+    return json.loads(json.dumps(to_json(value)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_read_back(name):
+    for form in (name, f"{name}:tiny"):
+        config = preset(form)
+        assert from_json(StudyConfig, through_text(config)) == config
+
+
+def test_every_stream_preset_is_read_back():
+    for name in STREAM_PRESETS:
+        config = stream_preset(name)
+        assert from_json(StreamStudyConfig, through_text(config)) == config
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    numbers: tuple[float, ...] = ()
+    pair: tuple[str, int] | None = None
+    either: str | ModelConfig = "mlp"
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    name: str
+    inner: Inner = Inner()
+    rows: tuple[Inner, ...] = ()
+    method: ERM = ERM()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Outer("a"),
+        Outer("a", Inner((0.5, 1.0), ("b", 2), ModelConfig("lenet5"), {"c": 0.5})),
+        Outer("a", rows=(Inner(), Inner((1.0,)))),
+        Outer("a", method=MinimumEntropy(alpha=0.25)),
+    ],
+)
+def test_what_is_written_is_read(value):
+    assert from_json(Outer, through_text(value)) == value
+
+
+def test_absent_fields_have_their_defaults():
+    assert from_json(Outer, {"name": "a"}) == Outer("a")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "it lacks 'name'"),
+        ([], r"it must be an object; got \[\]"),
+        ({"name": 3}, "name must be a text; got 3"),
+        ({"name": "a", "more": 1}, "it has no setting 'more'"),
+        ({"name": "a", "inner": {"more": 1}}, "inner has no setting 'more'"),
+        ({"name": "a", "inner": {"numbers": 1}}, "inner.numbers must be a list; got 1"),
+        (
+            {"name": "a", "inner": {"numbers": [1.0, True]}},
+            r"inner.numbers.1 must be a number; got True",
+        ),
+        ({"name": "a", "inner": {"pair": ["a"]}}, "inner.pair must be 2 values"),
+        ({"name": "a", "method": {"class": "Nope"}}, "of an unknown class, 'Nope'"),
+        ({"name": "a", "method": {"members": 2}}, "of an unknown class, None"),
+        ({"name": "a", "method": {"class": "dataclasses"}}, "unknown class"),
+    ],
+)
+def test_what_cannot_be_is_named_by_its_path(value, message):
+    with pytest.raises(ValueError, match=message):
+        from_json(Outer, value)
+
+
+def test_arrays_are_written_in_the_fewest_digits_and_read_as_float32():
+    method = Codistillation(beta=jnp.array([0.1, 0.3]))
+    found = through_text(method)
+    assert found["beta"] == [0.1, 0.3]
+    beta = from_json(Codistillation, found).beta
+    assert beta.dtype == np.float32
+    np.testing.assert_array_equal(beta, method.beta)
+    assert to_json(np.float32(0.1)) == 0.1 and to_json((1, None)) == [1, None]
+
+
+def test_settings_are_replaced_by_their_paths():
+    changed = replaced(TrainConfig(), [("epochs", 3), ("optimizer.momentum", 0.0)])
+    assert (changed.epochs, changed.optimizer.momentum) == (3, 0.0)
+    # As a record has it.
+    assert replaced(changed, [("seeds", {"init": "fixed"})]).seeds.init == "fixed"
