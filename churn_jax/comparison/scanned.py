@@ -71,24 +71,7 @@ class Scanned:
 
 
 def run_by_run(scanned: Scanned) -> Scanned:
-    """With run r of both sides compared alone, where such runs go together.
-
-    They do where every run differs from its namesake on less than half as many examples
-    as from any other run of either side, a few examples aside: the new runs were
-    started from the old ones, or are the same. Independent runs of two versions hardly
-    ever look like that.
-
-    Args:
-        scanned: two sides whose runs are named alike, in the same order.
-
-    Returns:
-        `scanned` as it is where runs do not go together.
-
-    Example:
-        >>> side = ScannedSide(np.repeat(np.eye(3, dtype=int), 3, axis=1))
-        >>> run_by_run(Scanned(side, side)).paired
-        True
-    """
+    """With run r of both sides compared alone, where such runs go together."""
     R = len(scanned.old.predicted)
     if R == 1:
         return scanned

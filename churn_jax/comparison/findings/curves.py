@@ -15,24 +15,7 @@ _OUTCOMES = ("negative", "positive", "other", "same")
 
 
 def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
-    """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled.
-
-    Args:
-        side: with confidences.
-        labels: `[N]` classes.
-
-    Returns:
-        `[15]` each; an example counts once per run.
-
-    Raises:
-        ValueError: the side has no confidences.
-
-    Example:
-        >>> side = ScannedSide(np.array([[0, 1]]), np.array([[0.5, 0.9]], np.float32))
-        >>> curve = reliability_curve(side, np.array([0, 0]))
-        >>> curve.examples.nonzero()[0], curve.accuracy[[7, 13]]
-        (array([ 7, 13]), array([1., 0.]))
-    """
+    """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled."""
     if side.confidence is None:
         raise ValueError("a reliability curve needs logits or probabilities")
     edges = (np.arange(1, BINS) / BINS).astype(np.float32)
@@ -47,24 +30,10 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
 
 
 def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
-    """A sample of examples: how confident the old version was, how far logits moved.
-
-    At most 3000 points. All negative flips are among them, or 1500 drawn at random
-    where there are more; the rest is a random sample of all other examples. So the two
-    groups are not drawn equally often: `Points.totals` says how many there are of each
-    outcome.
-
-    Args:
-        pair: with scores on both sides.
-        scanned: what the pass over the pair has kept.
-        seed: of the draw.
-
-    Returns:
-        The points, negative flips first; within each part in the order of the examples.
-
-    Raises:
-        ValueError: a side has predicted classes only.
-    """
+    """A sample of examples: how confident the old version was, how far logits moved."""
+    # All negative flips, or 1500 drawn at random of more, then a random sample of the
+    # rest, 3000 points at most: the two are not drawn equally often, see
+    # `Points.totals`.
     if scanned.old.confidence is None or scanned.displacement is None:
         raise ValueError("confidences and displacements need scores of both sides")
     outcome = _outcomes(scanned, pair.labels)
@@ -93,10 +62,8 @@ def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.nd
 
 
 def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
-    """`[N]` index into `_OUTCOMES`, what happens in most pairs of runs.
-
-    Of two that are equally frequent the one that comes first in `_OUTCOMES`.
-    """
+    """`[N]` index into `_OUTCOMES`, what happens in most pairs of runs."""
+    # Of two that are equally frequent, the one that comes first in `_OUTCOMES`.
     counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
     for _, before, now in scanned.pairs():
         was_right = np.False_ if labels is None else before == labels

@@ -15,20 +15,9 @@ _HELD = 2**21  # entries that wait to be merged
 
 
 def class_flow(pair: Pair, scanned: Scanned) -> Flow:
-    """Counts of (class predicted before, class predicted now) where the two differ.
-
-    `count(a, b) = sum_i [yhat_old_i = a and yhat_new_i = b]`, mean over pairs of runs.
-    An example labelled `a` is a negative flip, one labelled `b` a positive one.
-
-    Args:
-        pair: of which the classes have names.
-        scanned: what the pass over the pair has kept.
-
-    Returns:
-        The largest 2000 entries that are not zero, largest first, then in the order of
-        the classes. Where there are no more than 2000, the counts sum to N times the
-        churn.
-    """
+    """Counts of (class predicted before, class predicted now) where the two differ."""
+    # Mean over pairs of runs. An example labelled with the class before is a negative
+    # flip, one labelled with the class now a positive one.
     labels = pair.labels
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     for _, old, new in scanned.pairs():

@@ -16,17 +16,7 @@ NO_VALUE = "(none)"  # the slice of examples that have no value
 
 
 def class_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, ...]:
-    """One group per class of the labels.
-
-    Args:
-        pair: of which the classes have names.
-        scanned: what the pass over the pair has kept.
-        level: of the intervals.
-
-    Returns:
-        Groups of the grouping "class" in the order of the classes, only classes with
-        examples; nothing without labels.
-    """
+    """One group per class of the labels."""
     if pair.labels is None:
         return ()
     numbers, groups = np.unique(pair.labels, return_inverse=True)
@@ -35,18 +25,7 @@ def class_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, 
 
 
 def slice_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, ...]:
-    """One group per value of each column of `pair.slices`.
-
-    Args:
-        pair: whose `slices` say which example has which value.
-        scanned: what the pass over the pair has kept.
-        level: of the intervals.
-
-    Returns:
-        Groups in the order of the columns and, within one, of the values. Every example
-        is in one group of each column: those without a value are in "(none)", the last.
-        Without labels only churn is a number.
-    """
+    """One group per value of each column of `pair.slices`."""
     found: list[Group] = []
     for column, values in pair.slices.items():
         names, groups = coded(values)
@@ -55,18 +34,7 @@ def slice_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, 
 
 
 def coded(values: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Distinct values and which of them each example has.
-
-    Args:
-        values: `[N]` strings; "" is no value.
-
-    Returns:
-        The G values, sorted, "(none)" last; `[N]` int64 below G.
-
-    Example:
-        >>> coded(np.array(["b", "", "a", "b"]))
-        (['a', 'b', '(none)'], array([1, 2, 0, 1]))
-    """
+    """Distinct values and which of them each example has."""
     texts = values.tolist()  # a dict tells equal strings faster than sorting them
     names = [str(name) for name in dict.fromkeys(texts)]
     names = sorted(set(names) - {"", NO_VALUE})

@@ -14,24 +14,9 @@ __all__ = ["largest_regressions"]
 def largest_regressions(
     pair: Pair, scanned: Scanned, count: int
 ) -> tuple[tuple[Regression, ...], int]:
-    """The largest negative flips: right before, wrong now.
-
-    With several runs, an example that more pairs of runs agree on comes first. Then
-    comes the one whose label's probability falls further, then the one whose logits
-    move further, then the order of the examples.
-
-    Args:
-        pair: of which examples and classes have names.
-        scanned: what the pass over the pair has kept.
-        count: how many to list.
-
-    Returns:
-        At most `count` regressions, worst first, and how many examples are a negative
-        flip in at least one pair of runs. Nothing and 0 without labels.
-
-    Raises:
-        ValueError: `count` is negative.
-    """
+    """The largest negative flips: right before, wrong now."""
+    # Most pairs of runs first, then the largest fall of the label's probability, then
+    # the largest displacement, then the order of the examples.
     if count < 0:
         raise ValueError(f"regressions must be at least 0; got {count}")
     if pair.labels is None:
@@ -108,12 +93,7 @@ def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 
 
 def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Indices of the `count` largest by the first key, then the next ones, then order.
-
-    Example:
-        >>> _largest([np.array([1, 2, 2]), np.array([9, 0, 5])], 2)
-        array([2, 1])
-    """
+    """Indices of the `count` largest by one key after the other, then by order."""
     total = len(keys[0])
     among = np.arange(total)
     if not count:

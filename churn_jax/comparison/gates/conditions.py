@@ -141,31 +141,15 @@ class Gate:
 
 
 def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Both, without those of `gates` about which `over` says something else.
-
-    Two gates of `gates` about the same are both kept: each must hold.
-
-    Example:
-        >>> both = [Gate("churn", 0.1), Gate("ece_new", 0.1)]
-        >>> [gate.text for gate in combined(both, [Gate("churn", 0)])]
-        ['ece new at most 0.1', 'churn at most 0 %']
-    """
+    """Both, without those of `gates` about which `over` says something else."""
+    # Two gates of `gates` on the same quantity are both kept: each must hold.
     over = tuple(over)
     said = {gate._scope() for gate in over}
     return (*(gate for gate in gates if gate._scope() not in said), *over)
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
-    """Whether the predictions can answer every gate, before anything is computed.
-
-    Args:
-        gates: the conditions.
-        pair: both versions, joined.
-
-    Raises:
-        GateError: a gate needs labels, scores, several runs or a group that is not
-            there.
-    """
+    """Whether the predictions can answer every gate, before anything is computed."""
     for gate in gates:
         if reason := _unanswerable(gate, pair):
             raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
@@ -213,23 +197,13 @@ def _no_such(name: str, known: Sequence[str], what: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Asks whether the likeliest of the `known` names was meant; "" without one.
-
-    Example:
-        >>> closest("chrun", ["churn", "kappa"])
-        'did you mean churn?'
-    """
+    """Asks whether the likeliest of the `known` names was meant; "" without one."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]}?" if close else ""
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first `most` names and how many are left.
-
-    Example:
-        >>> listed(["a", "b", "c"], 2)
-        'a, b and 1 more'
-    """
+    """The first `most` names and how many are left."""
     left = len(names) - most
     more = f" and {count_text(left)} more" if left > 0 else ""
     return ", ".join(names[:most]) + more

@@ -28,19 +28,7 @@ _TABLES = ("slices", "classes")
 
 
 def as_gates(given: Gating) -> tuple[Gate, ...]:
-    """Gates in any of the forms in which they may be given.
-
-    Args:
-        given: gates, the path of a TOML file, or limits by name, as for
-            `gates_by_name`.
-
-    Raises:
-        GateError: a gate makes no sense.
-
-    Example:
-        >>> [gate.text for gate in as_gates({"max_nfr": "1%"})]
-        ['negative flip rate at most 1 %']
-    """
+    """Gates in any of the forms in which they may be given."""
     if isinstance(given, str | os.PathLike):
         return read_gates(given)
     if isinstance(given, Mapping):

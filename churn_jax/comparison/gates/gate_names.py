@@ -29,22 +29,7 @@ SHORT = {
 
 
 def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
-    """What `max-nfr` stands for.
-
-    Args:
-        key: `max-` or `min-` and the name of a quantity, or a short one of `SHORT`;
-            hyphens and underscores mean the same.
-
-    Returns:
-        "max" or "min", and the quantity.
-
-    Raises:
-        GateError: there is no such key; says which is closest.
-
-    Example:
-        >>> bound_and_quantity("max-nfr")
-        ('max', 'negative_flip_rate')
-    """
+    """What `max-nfr` stands for."""
     known = {
         f"{bound}-{name}".replace("_", "-")
         for bound in ("max", "min")
@@ -59,19 +44,7 @@ def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
 
 
 def limit_of(given: Any, what: str) -> float:
-    """A limit as a number; `2%` is 0.02.
-
-    Args:
-        given: a number, or a text of one, with or without a percent sign.
-        what: where it stands, for the message.
-
-    Raises:
-        GateError: it is no number.
-
-    Example:
-        >>> limit_of("2%", "max-churn"), limit_of("-0.5 %", "x"), limit_of(0.02, "x")
-        (0.02, -0.005, 0.02)
-    """
+    """A limit as a number; `2%` is 0.02."""
     percent = False
     value = math.nan
     try:
@@ -93,27 +66,7 @@ def gates_by_name(
     on: Literal["estimate", "bound"] = "estimate",
     min_examples: int = 1,
 ) -> tuple[Gate, ...]:
-    """Gates of options.
-
-    Args:
-        limits: an option such as `max_nfr`, for each slice `max_slice_nfr`, for each
-            class `max_class_nfr`, to its limit, as for `limit_of`, or None.
-        on: what the limits are for, as in `Gate`.
-        min_examples: slices and classes with fewer are not judged.
-
-    Returns:
-        One for each limit that is not None.
-
-    Raises:
-        GateError: an option or its limit makes no sense; the message begins with it.
-
-    Example:
-        >>> limits = {"max_nfr": "1%", "--min-slice-accuracy-gain": 0}
-        >>> for gate in gates_by_name(limits):
-        ...     print(gate.text)
-        negative flip rate at most 1 %
-        accuracy gain at least 0 points in each slice
-    """
+    """Gates of options."""
     found = []
     for name, given in limits.items():
         if given is None:

@@ -32,40 +32,19 @@ _MOST_VALUES = 200  # of a grouping
 
 
 class Beside(NamedTuple):
-    """Values of examples from a file of their own.
+    """Values of examples from a file of their own."""
 
-    Attributes:
-        ids: `[N]`, or None where values are in row order.
-        labels: class of every example, or None.
-        slices: name of a grouping to `[N]` strings.
-        left_out: columns that are no groupings, since they are called like predictions.
-        index: whether the ids are only the index of a data frame, as in `Side`.
-    """
-
-    ids: np.ndarray | None
-    labels: ClassValues | None = None
-    slices: Mapping[str, np.ndarray] = {}
+    ids: np.ndarray | None  # `[N]`, or None where values are in row order
+    labels: ClassValues | None = None  # class of every example, or None
+    slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
+    # columns that are no groupings, since they are called like predictions
     left_out: tuple[str, ...] = ()
+    # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
-    """Ids of examples.
-
-    Args:
-        given: an array, or a file whose only or `id` column (array) has them.
-        id_column: its name, where it is another.
-
-    Returns:
-        `[N]` unique, as of `as_ids`.
-
-    Raises:
-        PredictionsError: it cannot be read, or ids are missing or occur twice.
-
-    Example:
-        >>> read_ids(["b", "a"])
-        array(['b', 'a'], dtype='<U1')
-    """
+    """Ids of examples."""
     try:
         contents = read_contents(given, id_column=id_column)
         columns = _columns(contents)
@@ -88,25 +67,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
 def read_labels(
     given: Any, id_column: str | None = None, label_column: str | None = None
 ) -> Beside:
-    """Labels with ids or in row order.
-
-    Args:
-        given: an array, a file with a column (array) of labels and perhaps one of ids,
-            or a mapping, id to label. A file of predictions with labels will do. What
-            was read already is given back.
-        id_column: name of the ids, where it is another.
-        label_column: name of the labels, where it is another.
-
-    Returns:
-        `Beside` with labels.
-
-    Raises:
-        PredictionsError: it cannot be read, or labels do not make sense.
-
-    Example:
-        >>> read_labels({"a": 1, "b": 0}).labels.numbers
-        array([1, 0])
-    """
+    """Labels with ids or in row order."""
     if isinstance(given, Beside):
         return given
     if isinstance(given, Mapping) and not _has_arrays(given):
@@ -146,27 +107,9 @@ def read_labels(
 
 
 def read_slices(given: Any, id_column: str | None = None) -> Beside:
-    """Groupings with ids or in row order; every column but the ids is one.
-
-    Columns that are predictions by their names are left out, so that a file of
-    predictions with further columns will do.
-
-    Args:
-        given: a table, or a mapping (an archive) of `[N]` arrays. What was read already
-            is given back.
-        id_column: name of the ids, where it is another.
-
-    Returns:
-        `Beside` with slices; no value is "".
-
-    Raises:
-        PredictionsError: it cannot be read, there is no grouping, lengths differ, or a
-            grouping has too many values.
-
-    Example:
-        >>> read_slices({"id": [1, 2, 3], "day": ["Mon", None, "Tue"]}).slices["day"]
-        array(['Mon', '', 'Tue'], dtype='<U3')
-    """
+    """Groupings with ids or in row order; every column but the ids is one."""
+    # Columns named like predictions are left out, so that a file of predictions with
+    # further columns will do.
     if isinstance(given, Beside):
         return given
     try:

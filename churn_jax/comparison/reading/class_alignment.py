@@ -21,23 +21,16 @@ __all__ = ["Alignment", "align_classes"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Alignment:
-    """Classes of a pair, as in `Pair`, and labels in them.
+    """Classes of a pair, as in `Pair`, and labels in them."""
 
-    Attributes:
-        classes: C of the pair.
-        class_names: `C` names, or None.
-        old_columns: `[C_old]` classes of the pair; None where class `c` is class `c`.
-        old_labels: labels of the old side as classes of the pair, or None.
-        new_labels: those of the new side.
-        labels: those beside.
-    """
-
-    classes: int
-    class_names: tuple[str, ...] | None
+    classes: int  # C of the pair
+    class_names: tuple[str, ...] | None  # `C` names, or None
+    # `[C_old]` classes of the pair; None where class `c` is class `c`
     old_columns: np.ndarray | None
+    # labels of the old side as classes of the pair, or None
     old_labels: np.ndarray | None
-    new_labels: np.ndarray | None
-    labels: np.ndarray | None
+    new_labels: np.ndarray | None  # those of the new side
+    labels: np.ndarray | None  # those beside
 
 
 def align_classes(
@@ -49,33 +42,10 @@ def align_classes(
     labels: ClassValues | None = None,
     class_map: Any = None,
 ) -> Alignment:
-    """Brings classes together by number, by name or by a class map.
-
-    The classes of the new side come first and keep their numbers, so its columns are
-    never moved; then those that only the old side has; then those of labels only, which
-    there can be where a side has predicted classes alone.
-
-    Args:
-        old: the version in use.
-        new: the one that is to replace it.
-        old_labels: labels of the old side, in its classes.
-        new_labels: those of the new side.
-        labels: labels beside, as names or in the numbers of the new side.
-        class_map: as for `read_class_map`.
-
-    Returns:
-        The `Alignment`.
-
-    Raises:
-        PredictionsError: classes do not fit together, or labels are of no class.
-
-    Example:
-        >>> z = np.zeros((1, 1, 2))
-        >>> old = Side("old", "logits", z, ("cat", "dog"))
-        >>> found = align_classes(old, Side("new", "logits", z, ("dog", "cow")))
-        >>> found.class_names, found.old_columns
-        (('dog', 'cow', 'cat'), array([2, 0]))
-    """
+    """Brings classes together by number, by name or by a class map."""
+    # The new side's classes come first and keep their numbers, so its columns never
+    # move; then those of the old side alone; then those of labels alone, which exist
+    # only where a side has predicted classes and no scores.
     mapping = read_class_map(class_map)
     given = (old_labels, new_labels, labels)
     old, new, (old_labels, new_labels, labels) = _truth_as_numbers(old, new, given)
@@ -227,12 +197,7 @@ class _Classes:
 
 
 class _Table:
-    """Classes of the pair, growing where labels bring new ones.
-
-    Attributes:
-        names: of the classes; the new side's come first.
-        old_columns: class of each class of the old side.
-    """
+    """Classes of the pair, growing where labels bring new ones."""
 
     def __init__(
         self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
@@ -333,13 +298,7 @@ class _Table:
     def numbers(
         self, found: ClassValues | None, of: Callable[[Any], int | None], what: str
     ) -> np.ndarray | None:
-        """Labels as classes of the pair.
-
-        Args:
-            found: labels, or None.
-            of: class of a label, None where there is none.
-            what: for messages.
-        """
+        """Labels as classes of the pair."""
         if found is None:
             return None
         present, places = np.unique(found.numbers, return_inverse=True)

@@ -14,24 +14,7 @@ __all__ = ["read_class_map"]
 
 
 def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
-    """Reads a class map.
-
-    Args:
-        given: None, "identity", a mapping of old classes to new ones, by number or
-            name, or a file: `.json` with one object, `.csv` with columns `old` and
-            `new`.
-
-    Returns:
-        Old class to new class, as they are written; or "identity"; or None.
-
-    Raises:
-        PredictionsError: it cannot be read, names an old class twice, or maps two old
-            classes to one new class.
-
-    Example:
-        >>> read_class_map({"tabby": "cat", 3: 1})
-        {'tabby': 'cat', '3': '1'}
-    """
+    """Reads a class map."""
     if given is None or (isinstance(given, str) and given == "identity"):
         return given
     if isinstance(given, Mapping):

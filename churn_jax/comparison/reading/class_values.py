@@ -30,58 +30,30 @@ _FLOAT = re.compile(
 
 
 class ClassValues(NamedTuple):
-    """A class for every example.
+    """A class for every example."""
 
-    Attributes:
-        numbers: int64 class numbers, or places in `names`.
-        names: distinct class names in ascending order; None where classes have numbers
-            only.
-    """
-
-    numbers: np.ndarray
+    numbers: np.ndarray  # int64 class numbers, or places in `names`
+    # distinct class names in ascending order; None where classes have numbers only
     names: tuple[str, ...] | None
 
 
 def as_number(text: str) -> int | None:
-    """The number that a text is the usual way to write; None for any other text.
-
-    Example:
-        >>> as_number("12"), as_number("012"), as_number("cat")
-        (12, None, None)
-    """
+    """The number that a text is the usual way to write; None for any other text."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def all_numbers(names: Iterable[str]) -> bool:
-    """Whether names of classes are numbers; then a number is a name, and no place.
-
-    Example:
-        >>> all_numbers(["3", "7"]), all_numbers(["3", "cat"])
-        (True, False)
-    """
+    """Whether names of classes are numbers; then a number is a name, and no place."""
     return all(as_number(name) is not None for name in names)
 
 
 def is_truth(names: Iterable[str]) -> bool:
-    """Whether names of classes are false and true, in that order.
-
-    Example:
-        >>> is_truth(("False", "True")), is_truth(("true", "false"))
-        (True, False)
-    """
+    """Whether names of classes are false and true, in that order."""
     return [name.capitalize() for name in names] == [*_TRUTH]
 
 
 def decoded(values: np.ndarray, what: str) -> np.ndarray:
-    """Bytes as strings.
-
-    Args:
-        values: of dtype kind "S".
-        what: what the values are, for messages: "ids".
-
-    Raises:
-        PredictionsError: they are not in UTF-8.
-    """
+    """Bytes as strings."""
     try:
         return np.char.decode(values, "utf-8")
     except UnicodeDecodeError as error:
@@ -89,12 +61,7 @@ def decoded(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def look_alikes(names: Iterable[str]) -> list[str]:
-    """Names that differ from an earlier one in capitals and spaces only, with that one.
-
-    Example:
-        >>> look_alikes(["cat", "dog", "Cat", "d og "])
-        ["'Cat' and 'cat'", "'d og ' and 'dog'"]
-    """
+    """Names that differ from an earlier one only in capitals and spaces."""
     found, first = [], {}
     for name in names:
         plain = "".join(name.split()).casefold()
@@ -105,29 +72,9 @@ def look_alikes(names: Iterable[str]) -> list[str]:
 
 
 def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
-    """Classes of any type that can mean nothing else.
-
-    Integers, booleans, floats that are whole numbers, and strings. Strings that all are
-    numbers are numbers; otherwise all are names. Booleans are named False and True.
-
-    Args:
-        values: an array of any shape, or a column of an Arrow table.
-        what: what the values are, for messages: "labels".
-        hint: what to do about numbers that are not whole, the end of that message.
-
-    Returns:
-        Numbers of the same shape, at least 0.
-
-    Raises:
-        PredictionsError: values are missing, negative, no whole numbers, too large or
-            of another type; says how many and which.
-
-    Example:
-        >>> as_class_values(["dog", "cat", "dog"], "labels")
-        ClassValues(numbers=array([1, 0, 1]), names=('cat', 'dog'))
-        >>> as_class_values(["2", "0"], "labels")
-        ClassValues(numbers=array([2, 0]), names=None)
-    """
+    """Classes of any type that can mean nothing else."""
+    # Strings that are all numbers are numbers, otherwise all are names; booleans are
+    # named False and True.
     if hasattr(values, "null_count"):
         values = _from_arrow(values, what)
     values = np.asarray(values)

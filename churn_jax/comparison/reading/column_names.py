@@ -48,54 +48,25 @@ _PREFIXES: dict[str, Kind] = {
 
 
 class ColumnNames(NamedTuple):
-    """Columns that a user names; None goes by `ID`, `LABEL` and `PREDICTION`.
+    """Columns that a user names; None goes by `ID`, `LABEL` and `PREDICTION`."""
 
-    Attributes:
-        id: of the examples.
-        label: the right class.
-        prediction: the predicted class.
-    """
-
-    id: str | None = None
-    label: str | None = None
-    prediction: str | None = None
+    id: str | None = None  # of the examples
+    label: str | None = None  # the right class
+    prediction: str | None = None  # the predicted class
 
 
 class ScoreColumns(NamedTuple):
-    """One column of scores per class.
+    """One column of scores per class."""
 
-    Attributes:
-        kind: of the scores.
-        columns: names of the columns, in the order of the classes.
-        class_names: None where classes have numbers.
-    """
-
-    kind: Kind
-    columns: tuple[str, ...]
-    class_names: tuple[str, ...] | None
+    kind: Kind  # of the scores
+    columns: tuple[str, ...]  # names of the columns, in the order of the classes
+    class_names: tuple[str, ...] | None  # None where classes have numbers
 
 
 def find_column(
     names: Iterable[str], known: Sequence[str], given: str | None, what: str
 ) -> str | None:
-    """The one column of a purpose.
-
-    Args:
-        names: of all columns.
-        known: names by convention, in lower case.
-        given: the name that a user gives.
-        what: the purpose, for messages: "id".
-
-    Returns:
-        Its name, or None where there is none.
-
-    Raises:
-        PredictionsError: the given column does not exist, or several fit.
-
-    Example:
-        >>> find_column(["ID", "y_true"], LABEL, None, "label")
-        'y_true'
-    """
+    """The one column of a purpose."""
     names = list(names)
     if given is not None:
         if given not in names:
@@ -112,25 +83,7 @@ def find_column(
 
 
 def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | None:
-    """The columns `logit_<class>`, `prob_<class>` and the like.
-
-    Args:
-        names: of all columns.
-        kind: which to take; None for logits before probabilities.
-
-    Returns:
-        None where there are none of that kind.
-
-    Raises:
-        PredictionsError: there are two sets of one kind, fewer than two classes, or
-            class numbers that are not 0 to C - 1.
-
-    Example:
-        >>> score_columns(["id", "prob_1", "prob_0"], None).columns
-        ('prob_0', 'prob_1')
-        >>> score_columns(["p_dog", "p_cat"], None).class_names
-        ('dog', 'cat')
-    """
+    """The columns `logit_<class>`, `prob_<class>` and the like."""
     names = list(names)
     for wanted in (kind,) if kind else ("logits", "probabilities"):
         sets = {}

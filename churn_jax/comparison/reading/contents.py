@@ -31,22 +31,14 @@ _IN_FOLDER = "predictions.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Contents:
-    """One array, several by name, or a table; exactly one of the three.
+    """One array, several by name, or a table; exactly one of the three."""
 
-    Attributes:
-        array: an array without a name.
-        arrays: arrays by name.
-        table: a `pyarrow.Table`.
-        index: `[N]` index of the data frame that the table is or was; None where it has
-            none.
-        notes: sentences that a user should know.
-    """
-
-    array: np.ndarray | None = None
-    arrays: Mapping[str, np.ndarray] | None = None
-    table: Any = None
+    array: np.ndarray | None = None  # an array without a name
+    arrays: Mapping[str, np.ndarray] | None = None  # arrays by name
+    table: Any = None  # a `pyarrow.Table`
+    # `[N]` index of the data frame that the table is or was; None where it has none
     index: Any = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences that a user should know
 
 
 def read_contents(
@@ -55,27 +47,7 @@ def read_contents(
     wanted: Callable[[list[str]], Collection[str]] = lambda names: names,
     id_column: str | None = None,
 ) -> Contents:
-    """Reads a file, or takes arrays and tables as they are.
-
-    Args:
-        given: a path, `Predictions`, a mapping of arrays, an Arrow table, a data frame
-            (anything with `columns`), or what NumPy makes an array of.
-        numeric: which columns of a `.csv` hold scores, from all its names.
-        wanted: which columns of a `.parquet` to read, from all its names.
-        id_column: name that a user gives to the ids, which are no index then.
-
-    Returns:
-        `Contents`.
-
-    Raises:
-        PredictionsError: it cannot be read.
-        ArrayFileError: the same of a `.npy` or `.npz` file; looking up an array of the
-            latter raises it, too.
-
-    Example:
-        >>> read_contents([[1.0, 2.0]]).array
-        array([[1., 2.]])
-    """
+    """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         try:
@@ -108,15 +80,7 @@ def read_contents(
 
 
 def as_array(given: Any, what: str) -> np.ndarray:
-    """A NumPy array of anything array-like, of other frameworks too.
-
-    Args:
-        given: array-like.
-        what: for messages.
-
-    Raises:
-        PredictionsError: NumPy cannot make an array of it.
-    """
+    """A NumPy array of anything array-like, of other frameworks too."""
     if isinstance(given, ShardedRows):  # read as an array is, but never as a whole
         return cast(np.ndarray, given)
     if isinstance(given, np.memmap):
@@ -133,14 +97,7 @@ def as_array(given: Any, what: str) -> np.ndarray:
 
 
 def as_table(given: Mapping[str, Any]) -> Any:
-    """An Arrow table of columns of any library.
-
-    Args:
-        given: name to `[N]` values.
-
-    Raises:
-        PredictionsError: columns are no columns, or of different lengths.
-    """
+    """An Arrow table of columns of any library."""
     import pyarrow as pa
 
     columns = {}

@@ -27,43 +27,20 @@ __all__ = ["Found", "array_class_names", "find_in_arrays", "has_arrays"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Found:
-    """What a file holds; ids and labels as they are there.
+    """What a file holds; ids and labels as they are there."""
 
-    Attributes:
-        scores: the predictions.
-        class_names: of the columns of the scores, or None.
-        ids: `[N]`, or None.
-        labels: `[N]`, or None.
-        runs: numbers of the runs; None for 0 to R - 1.
-        notes: sentences that a user should know.
-    """
-
-    scores: Scores
-    class_names: tuple[str, ...] | None = None
-    ids: Any = None
-    labels: Any = None
-    runs: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
+    scores: Scores  # the predictions
+    class_names: tuple[str, ...] | None = None  # of the columns of the scores, or None
+    ids: Any = None  # `[N]`, or None
+    labels: Any = None  # `[N]`, or None
+    runs: tuple[int, ...] | None = None  # numbers of the runs; None for 0 to R - 1
+    notes: tuple[str, ...] = ()  # sentences that a user should know
 
 
 def find_in_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> Found:
-    """Predictions among arrays by name, such as those of a `.npz` file.
-
-    Args:
-        arrays: name to array; `logits`, `probabilities` or `predictions`, and whatever
-            there is of `ids`, `labels`, `class_names` and `meta`.
-        kind: what to take where several are there; None for logits before
-            probabilities before classes.
-        names: names that differ from the usual ones.
-
-    Returns:
-        `Found`; without runs that stopped early.
-
-    Raises:
-        PredictionsError: there are no predictions of that kind, or they do not fit.
-    """
+    """Predictions among arrays by name, such as those of a `.npz` file."""
     id_name = find_column(arrays, ID, names.id, "id")
     label_name = find_column(arrays, LABEL, names.label, "label")
     name, kind = _predictions_name(arrays, kind, names)

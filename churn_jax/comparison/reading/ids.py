@@ -21,41 +21,19 @@ _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64
 
 
 class Matched(NamedTuple):
-    """The ids that two sides share.
+    """The ids that two sides share."""
 
-    Attributes:
-        ids: `[N]` in ascending order, so that the order of neither side matters.
-        rows_a: `[N]` rows of the first side.
-        rows_b: `[N]` rows of the second.
-        only_a: ids that only the first side has.
-        only_b: ids that only the second has.
-    """
-
+    # `[N]` in ascending order, so that the order of neither side matters
     ids: np.ndarray
-    rows_a: np.ndarray
-    rows_b: np.ndarray
-    only_a: np.ndarray
-    only_b: np.ndarray
+    rows_a: np.ndarray  # `[N]` rows of the first side
+    rows_b: np.ndarray  # `[N]` rows of the second
+    only_a: np.ndarray  # ids that only the first side has
+    only_b: np.ndarray  # ids that only the second has
 
 
 def as_ids(values: Any) -> np.ndarray:
-    """Ids as int64, or as strings where they do not all fit.
-
-    An id is what it is written as: 7 and "7" are one, "007" is another.
-
-    Args:
-        values: `[N]` integers or strings, an array or a column of an Arrow table.
-
-    Returns:
-        `[N]` int64 or strings.
-
-    Raises:
-        PredictionsError: ids are missing, or no integers or strings.
-
-    Example:
-        >>> as_ids(["10", "9"]), as_ids(["10", "09"])
-        (array([10,  9]), array(['10', '09'], dtype='<U2'))
-    """
+    """Ids as int64, or as strings where they do not all fit."""
+    # An id is what it is written as: 7 and "7" are equal, "007" is another.
     import pyarrow as pa
 
     if not isinstance(values, pa.Array | pa.ChunkedArray):
@@ -112,18 +90,7 @@ def _from_arrow(column: Any) -> np.ndarray:
 
 
 def index_ids(index: Any) -> np.ndarray | None:
-    """Ids of examples from the index of a data frame.
-
-    Args:
-        index: `[N]` values of any type, or None.
-
-    Returns:
-        `[N]` as of `as_ids`; None where they do not tell examples apart.
-
-    Example:
-        >>> index_ids([7, 5]), index_ids(["a", "a"])
-        (array([7, 5]), None)
-    """
+    """Ids of examples from the index of a data frame."""
     if index is None:
         return None
     import pyarrow as pa
@@ -141,12 +108,7 @@ def index_ids(index: Any) -> np.ndarray | None:
 
 
 def counts_rows(ids: np.ndarray) -> bool:
-    """Whether ids count the rows from 0 or 1, as the index of any new data frame does.
-
-    Example:
-        >>> counts_rows(np.array([0, 1, 2])), counts_rows(np.array([2, 1, 0]))
-        (True, False)
-    """
+    """Whether ids count the rows from 0 or 1, like the index of a new data frame."""
     first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
     return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))
 
@@ -157,14 +119,7 @@ def in_order(ids: np.ndarray) -> bool:
 
 
 def check_unique(ids: np.ndarray) -> None:
-    """Refuses ids that occur twice.
-
-    Args:
-        ids: `[N]` as of `as_ids`.
-
-    Raises:
-        PredictionsError: says how many and which.
-    """
+    """Refuses ids that occur twice."""
     if in_order(ids):
         return
     ids = np.sort(ids)
@@ -177,20 +132,7 @@ def check_unique(ids: np.ndarray) -> None:
 
 
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
-    """Finds the rows of each side that belong to one example.
-
-    Args:
-        ids_a: `[N_a]` unique, as of `as_ids`.
-        ids_b: `[N_b]` likewise.
-
-    Returns:
-        `Matched`.
-
-    Example:
-        >>> found = match_ids(np.array([3, 1, 2]), np.array([2, 3, 4]))
-        >>> found.ids, found.rows_a, found.rows_b
-        (array([2, 3]), array([2, 0]), array([0, 1]))
-    """
+    """Finds the rows of each side that belong to one example."""
     if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
         ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
     order_a, order_b = _order(ids_a), _order(ids_b)

@@ -103,14 +103,7 @@ def join(
 
 
 class _Rows:
-    """Which rows of both sides belong together.
-
-    Attributes:
-        ids: `[N]` of the joined examples.
-        old: `[N]` rows of the old side.
-        new: `[N]` rows of the new side.
-        notes: sentences about the join.
-    """
+    """Which rows of both sides belong together."""
 
     def __init__(self, old: Side, new: Side, intersect: bool):
         self._intersect, self.notes = intersect, []
@@ -165,11 +158,7 @@ class _Rows:
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
     def keep_those_of(self, beside: Beside, what: str) -> np.ndarray:
-        """Leaves out examples that a file beside lacks.
-
-        Returns:
-            `[N]` rows of the file, of the examples that are left.
-        """
+        """Leaves out examples that a file beside lacks."""
         count = len(beside.labels.numbers) if beside.labels else 0
         ids = self._ids_of(beside)
         if ids is None:

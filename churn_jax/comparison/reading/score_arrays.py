@@ -18,44 +18,21 @@ _NEAR = 0.01
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scores:
-    """Predictions in the shapes of `Side`.
+    """Predictions in the shapes of `Side`."""
 
-    Attributes:
-        kind: what `values` are.
-        values: `[R, N, C]`, or `[R, N]` classes.
-        class_names: of classes that were strings, else None.
-        notes: what was assumed.
-    """
-
-    kind: Kind
-    values: np.ndarray
+    kind: Kind  # what `values` are
+    values: np.ndarray  # `[R, N, C]`, or `[R, N]` classes
+    # of classes that were strings, else None
     class_names: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was assumed
 
 
 def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
-    """Tells what an array holds and brings it into shape.
-
-    Integers and strings are classes, `[N]` or `[R, N]`. Real numbers are probabilities
-    where sampled rows are at least 0 and sum to one (or to 100, which the pass over the
-    scores refuses with a hint), else logits, `[N, C]` or `[R, N, C]`. Of two classes
-    one score may be given, `[N]`, where the kind is said: that of class 1.
-
-    Args:
-        values: the array, perhaps memory-mapped; it is not copied.
-        kind: what it holds, where that is known.
-        what: its name, for messages.
-
-    Returns:
-        `Scores`.
-
-    Raises:
-        PredictionsError: type, shape and kind do not fit.
-
-    Example:
-        >>> as_scores(np.array([[0.9, 0.1], [0.3, 0.7]]), None, "scores").kind
-        'probabilities'
-    """
+    """Tells what an array holds and brings it into shape."""
+    # Integers and strings are classes. Real numbers are probabilities where sampled
+    # rows are at least 0 and sum to one (or to 100, which the pass refuses with a
+    # hint), else logits. One score per example is that of class 1 of two, if the kind
+    # is given.
     letter = "f" if values.dtype.name == "bfloat16" else values.dtype.kind
     if values.dtype.names or letter not in "fiubUSO":
         raise PredictionsError(

@@ -115,14 +115,7 @@ def read_side(
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:
-    """What to call two versions: their files, with folders where they are called alike.
-
-    Example:
-        >>> side_names("runs/a/predictions.npz", "runs/b/predictions.npz")
-        ('a/predictions.npz', 'b/predictions.npz')
-        >>> side_names([0, 1], "b.npy")
-        ('old', 'b.npy')
-    """
+    """What to call two versions: their files, with folders if names are equal."""
     parts = [
         Path(given).parts if isinstance(given, str | os.PathLike) else (other,)
         for given, other in ((old, "old"), (new, "new"))

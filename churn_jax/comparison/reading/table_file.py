@@ -23,23 +23,8 @@ def read_csv(
     numeric: Callable[[list[str]], Collection[str]],
     id_column: str | None = None,
 ) -> Any:
-    """A table of comma-separated values, compressed by gzip or not.
-
-    Columns are float32 or text: "007" stays apart from 7.
-
-    Args:
-        path: the file, in UTF-8, with names in its first line.
-        numeric: says which of the columns hold numbers that are scores.
-        id_column: column that a user names, so that it is no index.
-
-    Returns:
-        A `pyarrow.Table`.
-
-    Raises:
-        PredictionsError: it has no names or no rows, or names a column twice.
-        OSError: it cannot be read.
-        ValueError: it is no such table.
-    """
+    """A table of comma-separated values, compressed by gzip or not."""
+    # Columns are read as float32 or text, so that "007" stays different from 7.
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -73,21 +58,7 @@ def read_parquet(
     wanted: Callable[[list[str]], Collection[str]],
     id_column: str | None = None,
 ) -> Any:
-    """A Parquet file.
-
-    Args:
-        path: the file.
-        wanted: says which of the columns to read; an index is read, too.
-        id_column: as for `read_csv`.
-
-    Returns:
-        A `pyarrow.Table`.
-
-    Raises:
-        PredictionsError: it names a column twice.
-        OSError: it cannot be read.
-        ValueError: it is no such file.
-    """
+    """A Parquet file."""
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path, page_checksum_verification=True) as file:
@@ -101,25 +72,9 @@ def read_parquet(
 
 
 def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
-    """A table without the index of the data frame that it was, and that index.
-
-    pandas writes the index as an unnamed first column (CSV), as `__index_level_0__` or
-    by its name, or as a range in the metadata (Parquet). One of several levels is left
-    in the table.
-
-    Args:
-        table: a `pyarrow.Table`.
-        id_column: column that a user names, so that it is no index.
-
-    Returns:
-        The table, and `[N]` values or None.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> table, index = split_index(pa.table({"": ["b", "a"], "label": [0, 1]}))
-        >>> table.column_names, index.to_pylist()
-        (['label'], ['b', 'a'])
-    """
+    """A table without the index of the data frame that it was, and that index."""
+    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
+    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
     metadata = table.schema.metadata
     names = _index_names(table.column_names, metadata, id_column)
     if names:
@@ -156,11 +111,7 @@ def _recorded_index(metadata: Any) -> Any:
 
 
 def check_columns(names: list[str]) -> None:
-    """Refuses a table without columns or with two of one name.
-
-    Raises:
-        PredictionsError: says which.
-    """
+    """Refuses a table without columns or with two of one name."""
     if not names:
         raise PredictionsError("the file is empty")
     counts = collections.Counter(names)

@@ -52,12 +52,10 @@ def _special(names: list[str], given: ColumnNames) -> list[str]:
 def _scores_named(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> ScoreColumns | str | None:
-    """Columns of scores, one per class, or the one column with all of them.
-
-    Where the kind is said and no column is called so, all others are the classes, as in
-    a table of scikit-learn's `predict_proba`; where there are no others, or a user
-    names it, the prediction column holds the scores.
-    """
+    """Columns of scores, one per class, or the one column with all of them."""
+    # With a kind and no column of that name, all other columns are the classes, as in a
+    # table of scikit-learn's `predict_proba`; if there are no others, or a user names
+    # it, the prediction column holds the scores.
     if kind == "classes" or (kind is None and given.prediction is not None):
         return None
     for name in names:
@@ -93,16 +91,7 @@ def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
 def numeric_columns(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> Collection[str]:
-    """Which columns of a `.csv` file hold scores.
-
-    Args:
-        names: of all columns.
-        kind: of the predictions, where it is known.
-        given: names that differ from the usual ones.
-
-    Raises:
-        PredictionsError: names contradict each other.
-    """
+    """Which columns of a `.csv` file hold scores."""
     found = _scores_named(names, kind, given)
     if isinstance(found, str):
         return (found,)
@@ -117,20 +106,7 @@ def read_columns(
 
 
 def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
-    """Predictions in the columns of a table.
-
-    Args:
-        table: a `pyarrow.Table`.
-        kind: what to take where several are there; None for logits before
-            probabilities before classes.
-        names: names that differ from the usual ones.
-
-    Returns:
-        `Found`.
-
-    Raises:
-        PredictionsError: there are no predictions of that kind, or they do not fit.
-    """
+    """Predictions in the columns of a table."""
     columns = table.column_names
     id_name = find_column(columns, ID, names.id, "id")
     label_name = find_column(columns, LABEL, names.label, "label")

@@ -12,26 +12,9 @@ __all__ = ["in_file_order", "in_order_of"]
 
 
 def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
-    """The same pair with its examples in the order of the old side's rows.
-
-    Files often list the same examples in one order, which is not that of their ids.
-    Then both are read from front to back, and not row by row from all over the disk.
-
-    Args:
-        pair: two joined versions.
-
-    Returns:
-        The pair to read and, for each example of `pair`, its place in that; None where
-        nothing moves.
-
-    Example:
-        >>> z = np.zeros((1, 3, 2))
-        >>> old, new = Side("old", "logits", z), Side("new", "logits", z)
-        >>> rows = np.array([2, 0, 1])
-        >>> moved, place = in_file_order(Pair(old, new, np.arange(3), 2, rows, rows))
-        >>> moved.ids, moved.old_rows, moved.new_rows, place
-        (array([1, 2, 0]), None, None, array([2, 0, 1]))
-    """
+    """The same pair with its examples in the order of the old side's rows."""
+    # Files often list the same examples in one order, which is not that of their ids.
+    # Both are then read from front to back, not row by row from all over the disk.
     rows = pair.old_rows
     if rows is None or np.all(rows[:-1] < rows[1:]):
         return pair, None
@@ -51,17 +34,7 @@ def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
 
 
 def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
-    """What was kept of each example, in the order that it had before.
-
-    Args:
-        scanned: of the pair that `in_file_order` gives.
-        place: where each example is in that.
-
-    Example:
-        >>> side = ScannedSide(np.array([[5, 6, 7]]))
-        >>> in_order_of(Scanned(side, side), np.array([2, 0, 1])).old.predicted
-        array([[7, 5, 6]])
-    """
+    """What was kept of each example, in the order that it had before."""
 
     def moved(side: ScannedSide) -> ScannedSide:
         return ScannedSide(

@@ -12,21 +12,9 @@ _LEAST = np.float32(2.0**-14)  # normal number in float16
 
 
 def widen(numbers: np.ndarray, out: np.ndarray) -> None:
-    """Writes float16 or bfloat16 as float32, each number exactly.
-
-    NumPy converts float16 one number at a time; here the bits move into place with a
-    few operations on whole arrays.
-
-    Args:
-        numbers: float16 or bfloat16, of this machine's byte order.
-        out: float32 of the same shape, overwritten.
-
-    Example:
-        >>> out = np.empty(3, np.float32)
-        >>> widen(np.array([1.5, -0.25, 6e-8], np.float16), out)
-        >>> print(out)
-        [ 1.5000000e+00 -2.5000000e-01  5.9604645e-08]
-    """
+    """Writes float16 or bfloat16 as float32, each number exactly."""
+    # NumPy converts float16 one number at a time; here the bits move with a few
+    # operations on whole arrays.
     bits = numbers.view(np.uint16)
     if numbers.dtype != np.float16:
         _from_bfloat16(bits, out)
@@ -61,12 +49,9 @@ def _from_finite(bits: np.ndarray, out: np.ndarray) -> None:
 
 
 def _from_nonnegative(bits: np.ndarray, out: np.ndarray) -> None:
-    """The same without subnormal numbers on the way, which processors are slow with.
-
-    Probabilities are full of them. With the exponent's zero added as an integer, `f`, a
-    subnormal number is too large: it should be `2 f - 2^-14`, which is less than `f`
-    for them and not less for all others.
-    """
+    """The same without subnormal numbers on the way, which processors are slow with."""
+    # With the exponent's zero added as an integer, f, a subnormal number is too large:
+    # it should be 2 f - 2^-14, which is less than f for those and for no others.
     wide = out.view(np.int32)
     np.copyto(wide, bits)
     np.left_shift(wide, np.int32(13), out=wide)

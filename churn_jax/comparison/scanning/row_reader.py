@@ -19,22 +19,7 @@ _CHOSEN = 64  # rows here and there that are read before pages are given back
 
 
 class RowReader:
-    """Reads blocks of rows as numbers that can be computed with.
-
-    Args:
-        values: `[R, N_side, C]` scores of any real dtype, perhaps memory-mapped, or
-            `ShardedRows`.
-        rows: `[N]` which rows, in which order; None for all as they are.
-
-    Attributes:
-        dtype: float32, or float64 where float32 would round the scores.
-
-    Example:
-        >>> reader = RowReader(np.eye(3, dtype=np.float16)[None], np.array([2, 0]))
-        >>> reader.read(0, 0, 2, np.empty((2, 3), reader.dtype))
-        array([[0., 0., 1.],
-               [1., 0., 0.]], dtype=float32)
-    """
+    """Reads blocks of rows as numbers that can be computed with."""
 
     def __init__(self, values: np.ndarray | ShardedRows, rows: np.ndarray | None):
         sharded = isinstance(values, ShardedRows)
@@ -54,17 +39,7 @@ class RowReader:
         self._lock = threading.Lock()
 
     def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
-        """Rows `start` to `stop` of a run.
-
-        Args:
-            run: which run.
-            start: first row, in the order of `rows`.
-            stop: one more than the last.
-            out: `[>= stop - start, C]` of `dtype`, overwritten.
-
-        Returns:
-            `[stop - start, C]`, a part of `out`.
-        """
+        """Rows `start` to `stop` of a run."""
         out = out[: stop - start]
         step = _CHOSEN if self._mappings and self._rows is not None else stop - start
         for first in range(start, stop, max(step, 1)):
@@ -95,14 +70,7 @@ class RowReader:
 
 
 def sample_rows(values: np.ndarray | ShardedRows) -> np.ndarray:
-    """Some hundred rows of the first run, evenly spaced.
-
-    Args:
-        values: `[R, N, C]` scores as for `RowReader`.
-
-    Returns:
-        `[n, C]` float64.
-    """
+    """Some hundred rows of the first run, evenly spaced."""
     count = values.shape[1]
     rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
     reader = RowReader(values, rows)  # gives mapped pages back

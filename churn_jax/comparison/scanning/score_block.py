@@ -26,29 +26,17 @@ _UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
 
 @dataclasses.dataclass
 class Block:
-    """`n` rows of one run.
+    """`n` rows of one run."""
 
-    Attributes:
-        scores: `[n, C]` logits or probabilities, float32 or float64.
-        ratios: `[n, C]` float32, each probability over the row's largest one.
-        top: `[n]` largest score of each row.
-        total: `[n]` float64, sum of the ratios.
-        predicted: `[n]` class of the side.
-        faults: `[n]` uint8, see `score_faults`.
-        label_log_prob: `[n]` float64; None without labels.
-        brier: `[n]` float64; None without labels.
-        unknown: whether a class may be unknown in some row.
-    """
-
-    scores: np.ndarray
-    ratios: np.ndarray
-    top: np.ndarray
-    total: np.ndarray
-    predicted: np.ndarray
-    faults: np.ndarray
-    label_log_prob: np.ndarray | None
-    brier: np.ndarray | None
-    unknown: bool
+    scores: np.ndarray  # `[n, C]` logits or probabilities, float32 or float64
+    ratios: np.ndarray  # `[n, C]` float32, each probability over the row's largest one
+    top: np.ndarray  # `[n]` largest score of each row
+    total: np.ndarray  # `[n]` float64, sum of the ratios
+    predicted: np.ndarray  # `[n]` class of the side
+    faults: np.ndarray  # `[n]` uint8, see `score_faults`
+    label_log_prob: np.ndarray | None  # `[n]` float64; None without labels
+    brier: np.ndarray | None  # `[n]` float64; None without labels
+    unknown: bool  # whether a class may be unknown in some row
 
 
 def read_scores(
@@ -58,18 +46,9 @@ def read_scores(
     labels: np.ndarray | None,
     tolerance: float,
 ) -> Block:
-    """Everything about one run alone.
-
-    With `r_c = exp(z_c - max z)` (of probabilities `p_c / max p`) and `s = sum_c r_c`
-    the probability of class c is `r_c / s`, the top one `1 / s`.
-
-    Args:
-        scores: `[n, C]`.
-        ratios: `[n, C]` float32, overwritten.
-        kind: what the scores are.
-        labels: `[n]` classes of the side, -1 where it does not know the class.
-        tolerance: of sums of probabilities.
-    """
+    """Everything about one run alone."""
+    # With r_c = exp(z_c - max z) (of probabilities p_c / max p) and s = sum_c r_c, the
+    # probability of class c is r_c / s and the top one 1 / s.
     rows = np.arange(len(scores))
     predicted = scores.argmax(axis=1)
     top = scores[rows, predicted]  # NaN if any entry is
@@ -97,11 +76,9 @@ def read_scores(
 
 
 def _of_labels(scores, ratios, kind, top, predicted, labels):
-    """Sum of the ratios, log-probability of the label, Brier score; `[n]` float64.
-
-    The label is left out of the sums, so that near certainty nothing cancels:
-    `brier = (sum_{c != y} r_c^2 + (sum_{c != y} r_c)^2) / s^2`.
-    """
+    """Sum of the ratios, log-probability of the label, Brier score; `[n]` float64."""
+    # The label is left out of the sums, so that near certainty nothing cancels: brier =
+    # (sum_{c != y} r_c^2 + (sum_{c != y} r_c)^2) / s^2.
     known = np.flatnonzero(labels >= 0)
     place = known, labels[known]
     own = np.zeros(len(ratios), np.float64)
@@ -131,14 +108,7 @@ def _sums(numbers: np.ndarray) -> np.ndarray:
 def surrogate_churn(
     old: np.ndarray, new: np.ndarray, work: np.ndarray, rest: np.ndarray | float
 ) -> np.ndarray:
-    """`1/2 sum_c |r_c - r'_c|` of each row, `[n]` float64.
-
-    Args:
-        old: `[n, S]` ratios of the classes that both know.
-        new: the same of the new version.
-        work: `[n, S]` float32, overwritten; may be `new`.
-        rest: `[n]` ratios of classes that one version knows alone, summed.
-    """
+    """`1/2 sum_c |r_c - r'_c|` of each row, `[n]` float64."""
     np.subtract(old, new, out=work)
     np.abs(work, out=work)
     return 0.5 * (_sums(work) + rest)
@@ -158,17 +128,8 @@ def displacement(
     work: np.ndarray,
     tops: tuple[np.ndarray, np.ndarray] | None,
 ) -> np.ndarray:
-    """Euclidean norm of the change in centred logits of each row, `[n]` float64.
-
-    `d_c = z'_c - z_c` over the classes that both know; `|| d - mean d ||`.
-
-    Args:
-        old: `[n, S]` logits or log-probabilities of the classes that both know.
-        new: the same of the new version.
-        work: `[n, S]` float32, overwritten; may be `new`.
-        tops: `[n]` largest logit of each version where a class may be unknown in some
-            row; it is left out there. None where no class is.
-    """
+    """Euclidean norm of the change in centred logits of each row, `[n]` float64."""
+    # d_c = z'_c - z_c over the classes that both know; || d - mean d ||.
     if tops is None:
         np.subtract(new, old, out=work, casting="same_kind")
         return _deviation(work)
@@ -183,11 +144,9 @@ def displacement(
 
 
 def _deviation(numbers: np.ndarray) -> np.ndarray:
-    """`|| d - mean d ||` of each row, `[n]` float64.
-
-    `sqrt(sum d^2 - (sum d)^2 / S)` takes no pass to centre; rows in which this cancels
-    are centred.
-    """
+    """`|| d - mean d ||` of each row, `[n]` float64."""
+    # sqrt(sum d^2 - (sum d)^2 / S) needs no pass to centre; only rows in which this
+    # cancels are centred.
     count = max(numbers.shape[1], 1)
     squares = np.vecdot(numbers, numbers).astype(np.float64)
     sums = _sums(numbers)

@@ -21,23 +21,11 @@ _NAMED = 4  # one more than a message shows, so that it says that there are more
 
 
 def sum_tolerance(sample: np.ndarray, dtype: np.dtype) -> float:
-    """How far from one the sum of rounded probabilities may lie.
-
-    1e-3; bfloat16 has fewer digits, and in float16 an entry near 0 may be off by
-    `2^-25`, which adds up over many classes. Where all entries are decimals of a few
-    digits, each may be off by half a unit of the last one; up to 0.5 in all, which
-    tells them from scores that are no probabilities.
-
-    Args:
-        sample: `[n, C]` rows, float64.
-        dtype: in which they were given.
-
-    Example:
-        >>> rows = np.array([[0.111, 0.222, 0.666]])
-        >>> tolerances = [sum_tolerance(x, rows.dtype) for x in (rows / 7, rows)]
-        >>> [round(tolerance, 4) for tolerance in tolerances]
-        [0.001, 0.0015]
-    """
+    """How far from one the sum of rounded probabilities may lie."""
+    # 1e-3, but bfloat16 has fewer digits, and in float16 an entry near 0 may be off by
+    # 2^-25, which adds up over many classes. In decimals of a few digits each entry may
+    # be off by half a unit of the last one: up to 0.5 in all, or they are no
+    # probabilities.
     classes = sample.shape[1]
     tolerance = 2.0**-7 if dtype.name == "bfloat16" else 1e-3
     if dtype == np.float16:
@@ -59,15 +47,7 @@ def _half_unit(sample: np.ndarray, dtype: np.dtype) -> float:
 def find_faults(
     kind: str, top: np.ndarray, least: np.ndarray, total: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """What is wrong with each row, `[n]` uint8; 0 where nothing is.
-
-    Args:
-        kind: "logits" or "probabilities".
-        top: `[n]` largest entry of each row, NaN where any is.
-        least: `[n]` smallest entry, used for probabilities.
-        total: `[n]` sum, used for probabilities.
-        tolerance: of the sums.
-    """
+    """What is wrong with each row, `[n]` uint8; 0 where nothing is."""
     faults = np.zeros(len(top), np.uint8)
     if kind == "probabilities":
         off = ~(np.abs(total - 1) <= tolerance)  # NaN where every entry is 0
@@ -81,15 +61,7 @@ def find_faults(
 
 
 def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None:
-    """Raises one error about everything that was found.
-
-    Args:
-        faults: sides and their `[R, N]` faults.
-        ids: `[N]` of the examples.
-
-    Raises:
-        PredictionsError: any fault; says of each kind how many and where.
-    """
+    """Raises one error about everything that was found."""
     found = [
         _sentence(side, codes, code, ids)
         for side, codes in faults

@@ -16,19 +16,7 @@ Classes = slice | np.ndarray
 
 
 class SideBySide:
-    """Surrogate churn and displacement of two versions.
-
-    Args:
-        old: the version in use.
-        new: the one that is to replace it.
-
-    Attributes:
-        surrogate: `[R_old, R_new, N]` float32, filled block by block.
-        displacement: `[N]` float32, filled block by block.
-        own_displacement: the same of runs r and r alone; None unless both sides have
-            as many runs.
-        shared: how many classes both know.
-    """
+    """Surrogate churn and displacement of two versions."""
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
@@ -43,14 +31,7 @@ class SideBySide:
     def compare(
         self, old: list[Block], new: list[Block], start: int, work: np.ndarray
     ) -> None:
-        """Keeps what is to be kept of each pair of runs.
-
-        Args:
-            old: rows of each run; probabilities become their logarithms.
-            new: the same rows of the new version, overwritten.
-            start: number of the first row.
-            work: `[>= n, shared]` float32, overwritten.
-        """
+        """Keeps what is to be kept of each pair of runs."""
         rows = slice(start, start + len(old[0].top))
         work = work[: len(old[0].top)]
         before = [_Part(block, *self._old, self._kinds[0]) for block in old]

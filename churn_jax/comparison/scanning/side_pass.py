@@ -14,22 +14,7 @@ Room = list[tuple[np.ndarray, np.ndarray]]
 
 
 class SidePass:
-    """A side with scores.
-
-    Args:
-        side: logits or probabilities.
-        rows: `[N]` rows of the side, or None; as in `Pair`.
-        columns: `[C_side]` classes of the pair, or None.
-        labels: `[N]` classes of the pair, or None.
-        examples: N.
-
-    Attributes:
-        side: as given.
-        columns: as given.
-        reader: gives its rows.
-        kept: filled block by block.
-        faults: `[R, N]` uint8, filled block by block; see `score_faults`.
-    """
+    """A side with scores."""
 
     def __init__(
         self,

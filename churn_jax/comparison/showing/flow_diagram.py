@@ -53,17 +53,9 @@ class _Box:
 
 
 def flow_diagram(flow: Flow, name: str = "flow") -> str:
-    """Changed predictions as inline SVG; "" where none changes.
-
-    A ribbon is as wide as it has examples. Ribbons of examples that were right before
-    and are wrong now are hatched as well as coloured. Of more than 12 classes on a side
-    the smallest share one box; what goes from one such box to the other is counted in
-    words only, as it would hide the rest.
-
-    Args:
-        flow: of a comparison; its class names are escaped here.
-        name: start of the ids in it, another one for each diagram of a page.
-    """
+    """Changed predictions as inline SVG; "" where none changes."""
+    # Of more than 12 classes on a side the smallest share one box; what goes from one
+    # such box to the other is only counted in words, as its ribbon would hide the rest.
     if not sum(flow.examples):
         return ""
     labelled = flow.negative[0] == flow.negative[0]
@@ -234,22 +226,12 @@ def _legend(
 
 
 def mean_count(examples: float) -> str:
-    """How many examples, of which a mean over pairs of runs may have a fraction.
-
-    Example:
-        >>> mean_count(769.68), mean_count(7.68), mean_count(4)
-        ('770', '7.7', '4')
-    """
+    """How many examples, of which a mean over pairs of runs may have a fraction."""
     return count_text(round(examples) if examples >= 10 else round(examples, 1))
 
 
 def short_name(text: str, longest: int = LONGEST) -> str:
-    """A name cut to so many columns; East Asian characters take two.
-
-    Example:
-        >>> short_name("a very long name", 10), short_name("飛行機と自動車", 8)
-        ('a very lo…', '飛行機…')
-    """
+    """A name cut to so many columns; East Asian characters take two."""
     text = " ".join(text.split())
     widths = [2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text]
     if sum(widths) <= longest:

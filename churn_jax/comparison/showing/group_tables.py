@@ -29,13 +29,7 @@ MOST = 1000  # rows of a page for each grouping
 
 
 def groups_section(groups: Sequence[Group], *, level: float, labelled: bool) -> str:
-    """One table per grouping; the largest changes of many groups come first.
-
-    Args:
-        groups: of a comparison.
-        level: of the intervals; below one minus it a p-value is called significant.
-        labelled: whether there are accuracies.
-    """
+    """One table per grouping; the largest changes of many groups come first."""
     by_grouping: dict[str, list[Group]] = {}
     for group in groups:
         by_grouping.setdefault(group.grouping, []).append(group)

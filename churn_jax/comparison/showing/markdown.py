@@ -21,15 +21,7 @@ _REGRESSIONS = 10
 
 
 def markdown(result: CompareResult) -> str:
-    """What the comparison says, its gates and its numbers, for GitHub.
-
-    Args:
-        result: of `compare`.
-
-    Returns:
-        A heading, the gates one per line, sentences, tables, and the largest
-        regressions folded away. Names from files are no markup and mention nobody.
-    """
+    """What the comparison says, its gates and its numbers, for GitHub."""
     lines = [
         f"### {markdown_text(title(result))}",
         "",

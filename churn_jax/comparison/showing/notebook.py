@@ -24,14 +24,7 @@ border:0;border-bottom:1px solid rgba(128,128,128,.4);vertical-align:top}
 
 
 def notebook_html(result: CompareResult) -> str:
-    """The verdict, the gates and the numbers; figures and groups are on the page.
-
-    Args:
-        result: of `compare`.
-
-    Returns:
-        HTML for a light or a dark notebook, whose style reaches nothing else.
-    """
+    """The verdict, the gates and the numbers; figures and groups are on the page."""
     title = f"{result.old.name} → {result.new.name}"
     parts = [f"<style>{STYLE}</style>", f"<p><strong>{escape(title)}</strong></p>"]
     if result.gates:

@@ -36,10 +36,7 @@ class Cell(NamedTuple):
 
 
 class ChangedRow(NamedTuple):
-    """A quantity that each version has.
-
-    `word` is "better", "worse", "unclear" or "same"; "" where there is no interval.
-    """
+    """A quantity that each version has."""
 
     heading: str
     old: Cell
@@ -57,15 +54,7 @@ class SingleRow(NamedTuple):
 
 
 def about(result: CompareResult) -> str:
-    """What was compared, in one sentence.
-
-    Example:
-        >>> from churn_jax.comparison.result import Flow
-        >>> old = Version("a", "classes", 1, 2, 1200)
-        >>> new = Version("b", "logits", 2, 3, 1500)
-        >>> about(CompareResult(old, new, 1200, 0.95, {}, Flow((), (), (), (), ())))
-        '1,200 examples; old: classes, 1 run, 2 classes; new: logits, 2 runs, 3 classes'
-    """
+    """What was compared, in one sentence."""
     old, new = _version(result.old), _version(result.new)
     start = f"{_count(result.examples, 'example')}; "
     return start + (f"both: {old}" if old == new else f"old: {old}; new: {new}")
@@ -138,11 +127,7 @@ def noise_rows(result: CompareResult) -> list[SingleRow]:
 
 
 def worst_groups(result: CompareResult) -> dict[str, list[Group]]:
-    """Groups by grouping, those first that the update makes worst.
-
-    First those whose accuracy falls, by adjusted p-value; then by negative flips;
-    without labels by churn.
-    """
+    """Groups by grouping, those first that the update makes worst."""
     found: dict[str, list[Group]] = {}
     for group in result.groups:
         found.setdefault(group.grouping, []).append(group)

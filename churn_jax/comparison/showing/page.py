@@ -43,19 +43,7 @@ MOST_LISTED, MOST_REGRESSIONS = 50, 2000  # shown openly, and at all
 def write_page(
     result: CompareResult, path: str | os.PathLike, *, command: str | None = None
 ) -> Path:
-    """Writes the page, whole or not at all.
-
-    Args:
-        result: of `compare`.
-        path: of the HTML file.
-        command: shown under the title.
-
-    Returns:
-        `path`.
-
-    Raises:
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
+    """Writes the page, whole or not at all."""
     text = render_page(result, command=command)
     with replace_file(path) as file:
         file.write(text.encode())

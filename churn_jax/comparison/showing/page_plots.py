@@ -78,10 +78,7 @@ def churn_bars(noise: Noise, churn: Interval) -> str:
 
 
 def reliability(old: Curve, new: Curve) -> str:
-    """Accuracy against confidence of both versions; below, examples of each bin.
-
-    Bins of fewer than 10 examples are hollow marks outside the line.
-    """
+    """Accuracy against confidence of both versions; below, examples of each bin."""
     with drawing(4.2, 4.6) as (figure, done):
         upper, lower = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": (3.4, 1)}
@@ -122,10 +119,8 @@ def reliability(old: Curve, new: Curve) -> str:
 
 
 def confidence_and_displacement(points: Points) -> str:
-    """Old confidence against the displacement of the logits; "" without points.
-
-    All marks of an outcome are one path, so that thousands stay a small file.
-    """
+    """Old confidence against the displacement of the logits; "" without points."""
+    # All marks of an outcome are one path, so that thousands of them stay a small file.
     confidence, displacement = (
         np.asarray(array, float) for array in (points.confidence, points.displacement)
     )
@@ -156,12 +151,7 @@ def confidence_and_displacement(points: Points) -> str:
 
 
 def _counted(drawn: int, total: int) -> str:
-    """How many examples are drawn, and of how many where those are more.
-
-    Example:
-        >>> _counted(20, 20), _counted(1500, 4200)
-        ('20', '1,500 of 4,200')
-    """
+    """How many examples are drawn, and of how many where those are more."""
     text = count_text(drawn)
     return f"{text} of {count_text(total)}" if total > drawn else text
 

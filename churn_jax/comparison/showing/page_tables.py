@@ -109,13 +109,7 @@ def noise_table(noise: Noise) -> str:
 def regressions_table(
     regressions: Sequence[Regression], *, scored: bool, runs: bool
 ) -> str:
-    """Examples that were right and are wrong now, worst first.
-
-    Args:
-        regressions: those that are shown.
-        scored: whether there are confidences.
-        runs: whether there are several pairs of runs.
-    """
+    """Examples that were right and are wrong now, worst first."""
     columns = [
         Column("Example", "ascending", words=True),
         Column("Label", "ascending", words=True),

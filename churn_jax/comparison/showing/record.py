@@ -20,24 +20,7 @@ FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 def as_record(result: CompareResult) -> dict:
-    """Everything that was found, as plain values.
-
-    Args:
-        result: of `compare`.
-
-    Returns:
-        The fields of `CompareResult` under their names, and `format`, `passed` and
-        `verdict`, the sentences. Arrays and tuples are lists; NaN and infinite numbers
-        are None. The order of the keys is always the same.
-
-    Example:
-        >>> from churn_jax.comparison.result import Flow, Interval, Version
-        >>> version = Version("a", "classes", 1, 2, 10)
-        >>> churn = {"churn": Interval(0.5, math.nan, math.nan)}
-        >>> result = CompareResult(version, version, 10, 0.95, churn, Flow(*[()] * 5))
-        >>> as_record(result)["quantities"]
-        {'churn': {'value': 0.5, 'low': None, 'high': None}}
-    """
+    """Everything that was found, as plain values."""
     fields = {
         field.name: _plain(getattr(result, field.name))
         for field in dataclasses.fields(result)
@@ -49,18 +32,7 @@ def as_record(result: CompareResult) -> dict:
 
 
 def write_record(result: CompareResult, path: str | os.PathLike) -> Path:
-    """Writes `as_record(result)`, whole or not at all.
-
-    Args:
-        result: of `compare`.
-        path: where to.
-
-    Returns:
-        The path.
-
-    Raises:
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
+    """Writes `as_record(result)`, whole or not at all."""
     text = json.dumps(as_record(result), indent=1, allow_nan=False, ensure_ascii=False)
     with replace_file(path) as file:
         file.write((text + "\n").encode("utf-8"))

@@ -48,30 +48,21 @@ SCRIPT = """
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
+    """One cell of a table."""
 
-    Attributes:
-        html: what it shows, escaped already.
-        value: what it is sorted by; None sorts by the text, NaN comes last.
-    """
-
-    html: str
+    html: str  # what it shows, escaped already
+    # what it is sorted by; None sorts by the text, NaN comes last
     value: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        heading: not yet escaped.
-        first: the order that the first click gives.
-        words: whether its cells are text and not numbers.
-    """
-
-    heading: str
+    heading: str  # not yet escaped
+    # the order that the first click gives
     first: Literal["ascending", "descending"] = "descending"
-    words: bool = False
+    words: bool = False  # whether its cells are text and not numbers
 
 
 def word(text: str) -> Cell:
@@ -80,17 +71,7 @@ def word(text: str) -> Cell:
 
 
 def number(text: str, value: float, below: str = "") -> Cell:
-    """A cell of a number.
-
-    Args:
-        text: how it is shown, not yet escaped.
-        value: what it is sorted by.
-        below: a second line in small print, not yet escaped.
-
-    Example:
-        >>> number("4.2 %", 0.042, "3.9 to 4.5 %").html
-        '4.2 %<small>3.9 to 4.5 %</small>'
-    """
+    """A cell of a number."""
     small = f"<small>{escape(below)}</small>" if below else ""
     return Cell(escape(text) + small, value)
 
@@ -98,19 +79,7 @@ def number(text: str, value: float, below: str = "") -> Cell:
 def sortable_table(
     columns: Sequence[Column], rows: Iterable[Sequence[Cell]], caption: str = ""
 ) -> str:
-    """A table that scrolls sideways and, with `SCRIPT` in the page, can be sorted.
-
-    Args:
-        columns: their heads; the first column holds the heads of the rows.
-        rows: one cell per column.
-        caption: not yet escaped.
-
-    Example:
-        >>> html = sortable_table([Column("Class"), Column("p")], [[word("a<b"),
-        ...     number("0.5", 0.5)]])
-        >>> '<th scope="row">a&lt;b</th><td data-value="0.5">0.5</td>' in html
-        True
-    """
+    """A table that scrolls sideways and, with `SCRIPT` in the page, can be sorted."""
     heads = "".join(
         f'<th scope="col" data-first="{column.first}"'
         f"{_kind(column)}>{escape(column.heading)}</th>"

@@ -43,14 +43,7 @@ _WIDE = 100  # columns of a terminal that shows what each quantity is
 
 
 def print_result(result: CompareResult, console: Console | None = None) -> None:
-    """Prints what the comparison says, its tables, and last its gates.
-
-    Args:
-        result: of `compare`.
-        console: where to; the standard output by default. Colours are left out where it
-            is no terminal, explanations where it is narrower than 100 columns. Gates
-            have a line each, however long, in the log of a machine.
-    """
+    """Prints what the comparison says, its tables, and last its gates."""
     of_machine = console is None and not Console().is_terminal
     console = console or Console()
     console.print(Text(title(result), style="bold"))
@@ -84,15 +77,7 @@ def print_result(result: CompareResult, console: Console | None = None) -> None:
 
 
 def plain_text(result: CompareResult, width: int = 80) -> str:
-    """What `print_result` prints, without colours.
-
-    Args:
-        result: of `compare`.
-        width: columns.
-
-    Returns:
-        Lines of at most `width` characters, without trailing spaces.
-    """
+    """What `print_result` prints, without colours."""
     file = io.StringIO()
     console = Console(
         file=file,
@@ -111,11 +96,9 @@ def _table(
     rows: Iterable[Sequence[str | Text]],
     left: Collection[int] = (0,),
 ) -> RenderableType:
-    """A heading over a table without frames.
-
-    Where it is narrow, words of the columns' names and the cells on the left are
-    broken; numbers, on the right, never are.
-    """
+    """A heading over a table without frames."""
+    # In a narrow terminal, headings and the cells on the left are broken; numbers never
+    # are.
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     texts = [[Text(c) if isinstance(c, str) else c for c in row] for row in rows]
     for i, column in enumerate(columns):

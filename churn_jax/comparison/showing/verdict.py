@@ -23,31 +23,8 @@ _NAMED = 3  # groups that a sentence names
 
 
 def sentences(result: CompareResult) -> tuple[str, ...]:
-    r"""The finding in plain words, most important first.
-
-    A change is said to be one only where its interval leaves zero out.
-
-    Args:
-        result: of `compare`.
-
-    Returns:
-        Sentences about churn, flips, accuracy, probabilities, noise and groups; only
-        those that these predictions allow.
-
-    Example:
-        >>> from churn_jax.comparison.result import Flow, Version
-        >>> result = CompareResult(
-        ...     old=Version("a", "classes", 1, 2, 1000),
-        ...     new=Version("b", "classes", 1, 2, 1000),
-        ...     examples=1000,
-        ...     level=0.95,
-        ...     quantities={"churn": Interval(0.042, 0.031, 0.056)},
-        ...     flow=Flow((), (), (), (), ()),
-        ... )
-        >>> print("\n".join(sentences(result)))
-        The update changes 4.2 % of predictions (95 % interval 3.1 to 5.6 %).
-        There are no labels: whether the changes are for better or worse is not known.
-    """
+    """The finding in plain words, most important first."""
+    # A change is called one only where its interval leaves out zero.
     found = [_churn(result)]
     if not result.labelled:
         found.append(
@@ -70,11 +47,7 @@ def sentences(result: CompareResult) -> tuple[str, ...]:
 
 
 def gate_sentence(result: CompareResult) -> str:
-    """How many gates hold; "" without gates.
-
-    Returns:
-        "PASSED: all 3 gates hold." or "FAILED: 1 of 3 gates does not hold."
-    """
+    """How many gates hold; "" without gates."""
     gates = len(result.gates)
     failed = sum(not outcome.passed for outcome in result.gates)
     if not gates:
@@ -187,10 +160,8 @@ def _probabilities(result: CompareResult) -> list[str]:
 
 
 def _noise(result: CompareResult) -> list[str]:
-    """Churn and that of retraining; p decides, which the interval need not follow.
-
-    A side's only run is given to the interval, but to p it is one of many.
-    """
+    """Churn and that of retraining; p decides, which the interval need not follow."""
+    # A side's only run is given for the interval, but one of many for p.
     noise = result.noise
     assert noise is not None
     runs = {"old": result.old.runs, "new": result.new.runs}

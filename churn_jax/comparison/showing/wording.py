@@ -31,48 +31,17 @@ _MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
 
 
 def value_text(interval: Interval, unit: Unit) -> str:
-    """The number alone, with its unit.
-
-    The last digit that is shown is the first one of a sixth of the interval's width, or
-    one of the next two where a share, or an end of a change, would look like zero and
-    is not.
-
-    Args:
-        interval: the number and its interval, as a fraction where it is a share.
-        unit: as in `Quantity.unit`.
-
-    Returns:
-        `4.2 %`, `+0.6 points`, `0.213` or `+0.021`; `–` for NaN.
-
-    Example:
-        >>> value_text(Interval(0.0421, 0.039, 0.0453), "share")
-        '4.2 %'
-        >>> value_text(Interval(-0.006, -0.011, -0.001), "points")
-        '-0.6 points'
-        >>> value_text(Interval(0.2131, math.nan, math.nan), "number")
-        '0.2131'
-    """
+    """The number alone, with its unit."""
+    # The last digit shown is the first one of a sixth of the interval's width, or one
+    # of the next two where a share, or an end of a change, would look like zero and is
+    # not.
     text = _number(interval.value, unit, _decimals(interval, unit))
     ending = {"share": " %", "points": " points"}.get(unit, "")
     return text if text in (NOTHING, "inf", "-inf", "+inf") else text + ending
 
 
 def range_text(interval: Interval, unit: Unit) -> str:
-    """The interval alone.
-
-    Args:
-        interval: the number and its interval.
-        unit: as in `Quantity.unit`.
-
-    Returns:
-        `3.9 to 4.5 %`, `-0.3 to +1.0`; "" where there is no interval.
-
-    Example:
-        >>> range_text(Interval(0.0421, 0.039, 0.0453), "share")
-        '3.9 to 4.5 %'
-        >>> range_text(Interval(0.006, 0.0021, 0.0099), "points")
-        '+0.2 to +1.0'
-    """
+    """The interval alone."""
     if not has_range(interval):
         return ""
     decimals = _decimals(interval, unit)
@@ -81,21 +50,7 @@ def range_text(interval: Interval, unit: Unit) -> str:
 
 
 def with_range(interval: Interval, unit: Unit, level: float | None = None) -> str:
-    """The number and its interval.
-
-    Args:
-        interval: the number and its interval.
-        unit: as in `Quantity.unit`.
-        level: of the interval, where it should be said.
-
-    Returns:
-        `4.2 % (95 % interval 3.9 to 4.5 %)`, without `95 % interval` where no level is
-        given; the number alone where there is no interval.
-
-    Example:
-        >>> with_range(Interval(0.0421, 0.039, 0.0453), "share", 0.95)
-        '4.2 % (95 % interval 3.9 to 4.5 %)'
-    """
+    """The number and its interval."""
     ends = range_text(interval, unit)
     if not ends:
         return value_text(interval, unit)
@@ -104,32 +59,17 @@ def with_range(interval: Interval, unit: Unit, level: float | None = None) -> st
 
 
 def share_text(share: float) -> str:
-    """A share that has no interval, as a percentage.
-
-    Example:
-        >>> share_text(0.0421), share_text(1.0), share_text(math.nan)
-        ('4.2 %', '100.0 %', '–')
-    """
+    """A share that has no interval, as a percentage."""
     return NOTHING if math.isnan(share) else f"{100 * share:.1f} %"
 
 
 def level_text(level: float) -> str:
-    """The level of an interval.
-
-    Example:
-        >>> level_text(0.95), level_text(0.999)
-        ('95 %', '99.9 %')
-    """
+    """The level of an interval."""
     return f"{100 * level:.6g} %"
 
 
 def p_text(p: float) -> str:
-    """A p-value, with two digits; the smallest are only bounded.
-
-    Example:
-        >>> p_text(0.0312), p_text(0.00001), p_text(1.0), p_text(math.nan)
-        ('0.031', '< 0.001', '1', '–')
-    """
+    """A p-value, with two digits; the smallest are only bounded."""
     if math.isnan(p):
         return NOTHING
     if p < 0.001:
@@ -138,42 +78,19 @@ def p_text(p: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """How many examples; a mean over pairs of runs has a decimal.
-
-    Example:
-        >>> count_text(12000), count_text(2.5)
-        ('12,000', '2.5')
-    """
+    """How many examples; a mean over pairs of runs has a decimal."""
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
 
 
 def remark(note: str) -> str:
-    """A note as it is printed; a warning says itself that it is one.
-
-    Example:
-        >>> remark("There are no ids."), remark("Warning: there are no ids.")
-        ('Note: There are no ids.', 'Warning: there are no ids.')
-    """
+    """A note as it is printed; a warning says itself that it is one."""
     return note if note.startswith("Warning: ") else f"Note: {note}"
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
-    """What a change means, where its interval leaves zero out.
-
-    Args:
-        name: of a quantity whose unit is "points" or "change".
-        interval: the change and its interval.
-
-    Returns:
-        "better" or "worse"; "unclear" where zero is within the interval or there is
-        none.
-
-    Example:
-        >>> judgement("nll_change", Interval(-0.02, -0.03, -0.01))
-        'better'
-    """
+    """What a change means, where its interval leaves zero out."""
     if not has_range(interval) or interval.low <= 0 <= interval.high:
         return "unclear"
     higher = QUANTITIES[name].better == "higher"

@@ -13,16 +13,7 @@ _BLOCK = 2**20  # weights at a time: 8 MiB
 def resampled_sums(
     sums: np.ndarray, resamples: int, seed: int | np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Sums over as many groups as there are, drawn with replacement.
-
-    Args:
-        sums: `[G, K]`, of every group.
-        resamples: how many draws.
-        seed: of the draws.
-
-    Yields:
-        Blocks `[B, K]` of the resampled sums, `resamples` rows in all.
-    """
+    """Sums over as many groups as there are, drawn with replacement."""
     groups = len(sums)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // groups)
@@ -37,30 +28,10 @@ def resampled_sums(
 def bca_ends(
     value: float, resampled: np.ndarray, influence: np.ndarray, level: float
 ) -> tuple[float, float]:
-    """Bias-corrected and accelerated ends of a bootstrap interval.
-
-    Quantiles of the resampled values at `Phi(z0 + (z0 + z) / (1 - a (z0 + z)))`, with
-    `z0 = Phi^-1(share of resampled values below the estimate)` and
-    `a = sum u^3 / (6 (sum u^2)^1.5)`.
-
-    Args:
-        value: the estimate.
-        resampled: `[B]`.
-        influence: `[G]`, u, what each group moves the estimate by.
-        level: 0.95 for 95 %.
-
-    Returns:
-        Lower and upper end; NaN where a resampled value is not finite.
-
-    Example:
-        >>> values = np.arange(1001.0)
-        >>> bca_ends(500.0, values, np.array([1.0, -1.0]), 0.9)
-        (50.0..., 950.0...)
-
-    References:
-        [bootstrap] Eqs. 2.3, 6.6 -- Efron, Better Bootstrap Confidence Intervals, JASA
-        1987. https://doi.org/10.1080/01621459.1987.10478410
-    """
+    """Bias-corrected and accelerated ends of a bootstrap interval."""
+    # Efron (JASA 1987), Eqs. 2.3 and 6.6: quantiles of the resampled values at Phi(z0 +
+    # (z0 + z) / (1 - a (z0 + z))), with z0 = Phi^-1(share of them below the estimate)
+    # and a = sum u^3 / (6 (sum u^2)^1.5).
     if not (np.isfinite(value) and np.all(np.isfinite(resampled))):
         return np.nan, np.nan
     count = len(resampled)

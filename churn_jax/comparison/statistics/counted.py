@@ -26,18 +26,7 @@ def counted(
     groups: int,
     level: float,
 ) -> dict[str, Interval]:
-    """Shares, the accuracy gain and kappa.
-
-    Args:
-        scanned: both versions.
-        labels: `[N]`, or None.
-        group: `[N]` below `groups`, of every example.
-        groups: G.
-        level: of the intervals.
-
-    Returns:
-        Name to `Interval`.
-    """
+    """Shares, the accuracy gain and kappa."""
     sums = outcome_sums(scanned, labels, group, groups)
     size = np.sum([*sums.values()], axis=0)[:, :1, :1]
     if labels is None:
@@ -104,11 +93,9 @@ def _part(
     most: float = 1.0,
     examples: float | None = None,
 ) -> Interval:
-    """The same of a number between 0 and `most` whose denominator varies.
-
-    Means over many runs vary less than binomial shares. How much less is not well known
-    where the denominator holds few examples, and that costs degrees of freedom.
-    """
+    """The same of a number between 0 and `most` whose denominator varies."""
+    # Means over many runs vary less than binomial shares. How much less is not well
+    # known where the denominator holds few examples, which costs degrees of freedom.
     examples = estimate.examples if examples is None else examples
     known, share = estimate.uncertainty(), estimate.value / most
     binomial = share * (1 - share) * most**2 / max(examples, 1.0)

@@ -11,19 +11,15 @@ __all__ = ["Estimate", "difference", "ratio", "relative"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Estimate:
-    """A number of every pair of runs.
+    """A number of every pair of runs."""
 
-    Attributes:
-        matrix: `[R_old, R_new]`, or a 1 for a side that the number does not depend on;
-            NaN where a pair has none.
-        influence: `[G, R_old, R_new]`, what every group of examples moves it by, to
-            first order; adds up to 0 over the groups.
-        examples: how many examples the number is a share of, mean over pairs.
-    """
-
+    # `[R_old, R_new]`, or a 1 for a side that the number does not depend on; NaN where
+    # a pair has none
     matrix: np.ndarray
+    # `[G, R_old, R_new]`, what every group of examples moves it by, to first order;
+    # adds up to 0 over the groups
     influence: np.ndarray
-    examples: float
+    examples: float  # how many examples the number is a share of, mean over pairs
 
     @property
     def value(self) -> float:
@@ -59,19 +55,7 @@ class Estimate:
 
 
 def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Estimate:
-    """`sum_g above / sum_g below` of every pair of runs.
-
-    Args:
-        above: `[G, R_old, R_new]` sums.
-        below: `[G, R_old, R_new]` sums, or with ones in place of the runs.
-        empty: the number of a pair with nothing below.
-
-    Example:
-        >>> groups = np.array([1.0, 0.0, 1.0, 0.0]).reshape(4, 1, 1)
-        >>> found = ratio(groups, np.ones((4, 1, 1)), np.nan)
-        >>> found.value, found.of_groups().tolist()
-        (0.5, [0.125, -0.125, 0.125, -0.125])
-    """
+    """`sum_g above / sum_g below` of every pair of runs."""
     total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
     some = of > 0
     safe = np.where(some, of, 1.0)
@@ -83,14 +67,7 @@ def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Estimate:
 def relative(
     negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
 ) -> Estimate:
-    """`(negative / N) / ((right / N) (wrong / N))`; 0 where nothing is below.
-
-    Args:
-        negative: `[G, R_old, R_new]` negative flips.
-        right: `[G, R_old, R_new]` right predictions of the old version.
-        wrong: `[G, R_old, R_new]` wrong ones of the new version.
-        size: `[G, 1, 1]` examples.
-    """
+    """`(negative / N) / ((right / N) (wrong / N))`; 0 where nothing is below."""
     examples = float(size.sum())
     old, new = right.sum(axis=0), wrong.sum(axis=0)
     some = (old > 0) & (new > 0)
@@ -103,11 +80,9 @@ def relative(
 
 
 def difference(old: Estimate, new: Estimate) -> Estimate:
-    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`.
-
-    Where a run's number is infinite, so is the difference of the means over runs, or
-    NaN where both means are.
-    """
+    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
+    # Where a run's number is infinite, so is the difference of the means over runs, or
+    # NaN where both means are.
     if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
         influence = new.influence - old.influence
         return Estimate(new.matrix - old.matrix, influence, new.examples)

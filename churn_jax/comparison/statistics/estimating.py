@@ -97,25 +97,7 @@ def intervals(
 
 
 def share_interval(hits: float, n: float, *, level: float = 0.95) -> Interval:
-    """A share of independent examples with Wilson's interval.
-
-    Args:
-        hits: how many examples count.
-        n: of how many.
-        level: of the interval.
-
-    Returns:
-        The `Interval`; NaN for no example.
-
-    Example:
-        >>> found = share_interval(0, 100)
-        >>> found.value, found.low, round(found.high, 4)
-        (0.0, 0.0, 0.037)
-
-    References:
-        [wilson] p. 209 -- Wilson, Probable Inference, the Law of Succession, and
-        Statistical Inference, JASA 1927. https://doi.org/10.1080/01621459.1927.10502953
-    """
+    """A share of independent examples with Wilson's interval."""
     share = np.array(hits / n if n else np.nan)
     quantile = special.ndtri((1 + level) / 2)
     low, high = share_ends(

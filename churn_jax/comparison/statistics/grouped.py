@@ -18,17 +18,11 @@ _BLOCK = 2**20  # pairs of runs times examples at a time
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Intervals:
-    """A number of every group with its interval.
+    """A number of every group with its interval."""
 
-    Attributes:
-        value: `[G]`; NaN where it is undefined.
-        low: `[G]`.
-        high: `[G]`.
-    """
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    value: np.ndarray  # `[G]`; NaN where it is undefined
+    low: np.ndarray  # `[G]`
+    high: np.ndarray  # `[G]`
 
     def __getitem__(self, group: int) -> Interval:
         """The number of one group."""
@@ -39,32 +33,21 @@ class Intervals:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupEstimates:
-    """What is found about `G` groups of examples.
+    """What is found about `G` groups of examples."""
 
-    Attributes:
-        examples: `[G]` int64.
-        accuracy_old: `[G]`, mean over runs; NaN without labels or examples.
-        accuracy_new: `[G]`.
-        accuracy_gain: new minus old, paired.
-        churn: share of changed predictions, which needs no labels.
-        negative_flip_rate: right before, wrong now.
-        positive_flip_rate: wrong before, right now.
-        negative: `[R_old, R_new, G]` int64 counts, `[R, 1, G]` where runs are paired;
-            None without labels.
-        positive: the same.
-        p: `[G]`, exact McNemar test, with several runs the median over pairs of runs;
-            NaN without labels or examples.
-    """
-
-    examples: np.ndarray
-    accuracy_old: np.ndarray
-    accuracy_new: np.ndarray
-    accuracy_gain: Intervals
-    churn: Intervals
-    negative_flip_rate: Intervals
-    positive_flip_rate: Intervals
+    examples: np.ndarray  # `[G]` int64
+    accuracy_old: np.ndarray  # `[G]`, mean over runs; NaN without labels or examples
+    accuracy_new: np.ndarray  # `[G]`
+    accuracy_gain: Intervals  # new minus old, paired
+    churn: Intervals  # share of changed predictions, which needs no labels
+    negative_flip_rate: Intervals  # right before, wrong now
+    positive_flip_rate: Intervals  # wrong before, right now
+    # `[R_old, R_new, G]` int64 counts, `[R, 1, G]` where runs are paired; None without
+    # labels
     negative: np.ndarray | None
-    positive: np.ndarray | None
+    positive: np.ndarray | None  # the same
+    # `[G]`, exact McNemar test, with several runs the median over pairs of runs; NaN
+    # without labels or examples
     p: np.ndarray
 
 
@@ -76,29 +59,7 @@ def group_intervals(
     *,
     level: float = 0.95,
 ) -> GroupEstimates:
-    """Every group compared for itself, with the intervals of `estimating.intervals`.
-
-    Args:
-        scanned: both versions.
-        labels: `[N]` classes of the pair, or None.
-        groups: `[N]`, the group of every example below `count`; -1 for none.
-        count: G.
-        level: of the intervals.
-
-    Returns:
-        `GroupEstimates`. With one run a side the intervals are exactly Wilson's and
-        Tango's; with several they follow `runs.uncertainty`.
-
-    Example:
-        >>> from churn_jax.comparison.scanned import ScannedSide
-        >>> old = ScannedSide(np.array([[0, 1, 1, 0]]))
-        >>> new = ScannedSide(np.array([[0, 0, 0, 0]]))
-        >>> found = group_intervals(
-        ...     Scanned(old, new), np.array([0, 1, 0, 0]), np.array([0, 0, 1, -1]), 2
-        ... )
-        >>> found.examples.tolist(), found.negative_flip_rate.value.tolist()
-        ([2, 1], [0.5, 0.0])
-    """
+    """Every group compared for itself, with the intervals of `estimating.intervals`."""
     groups = np.asarray(groups)
     sums = outcome_sums(scanned, labels, groups, count)
     size = np.sum([part[:, 0, 0] for part in sums.values()], axis=0).astype(np.int64)
@@ -155,11 +116,9 @@ def group_intervals(
 
 
 def _squares(scanned, labels, groups, count, kinds) -> dict[str, tuple]:
-    """Sums of squares over the examples of each group, per kind.
-
-    Of the mean over pairs, of each old run's deviation from it and of each new run's,
-    `[G]` each; the runs of a side are added up.
-    """
+    """Sums of squares over the examples of each group, per kind."""
+    # Of the mean over pairs, of each old run's deviation from it and of each new run's,
+    # `[G]` each; the runs of a side are added up.
     old, new = scanned.old.predicted, scanned.new.predicted
     if len(old) == len(new) == 1:  # what is 0, 1 or -1 is known from its sums
         zero = np.zeros(count)
@@ -222,12 +181,10 @@ def _change_squares(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _flip_squares(was: np.ndarray, now: np.ndarray) -> dict[str, tuple]:
-    """The three squares of `_squares`, `[n]` each, of flips and of the gain.
-
-    Whether an old run is right does not depend on the new run, so that with the shares
-    a and b of runs that are right the mean over pairs is `a (1 - b)` for negative flips
-    and the sum of squares over old runs is `(1 - b)^2 R_old a (1 - a)`.
-    """
+    """The three squares of `_squares`, `[n]` each, of flips and of the gain."""
+    # Whether an old run is right does not depend on the new run. With the shares a and
+    # b of runs that are right, the mean over pairs of negative flips is a (1 - b) and
+    # the sum of squares over old runs (1 - b)^2 R_old a (1 - a).
     a, b = was.mean(axis=0), now.mean(axis=0)
     of_old, of_new = len(was) * a * (1 - a), len(now) * b * (1 - b)
     return {

@@ -136,16 +136,7 @@ def noise_test(
 
 
 def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
-    """The p of `noise_test`.
-
-    Args:
-        runs: `[A + B, N]` predicted classes, the old runs first.
-        x: `[A + B, A + B]` churn of all runs.
-        A: how many are old.
-
-    Returns:
-        p; NaN with too few runs or examples.
-    """
+    """The p of `noise_test`."""
     R, N = runs.shape
     of_examples = _dealt_anew(runs, A)
     squares = np.sum(np.square(of_examples))
@@ -182,13 +173,7 @@ def _skewed(tail: float, skewness: float) -> float:
 
 
 def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
-    """Of the excess where every example's predictions are dealt anew.
-
-    Args:
-        runs: `[A + B, M]` predictions on the examples that bear on the excess.
-        A: old runs.
-        variance: of N times the excess.
-    """
+    """Of the excess where every example's predictions are dealt anew."""
     R, M = runs.shape
     if M > _SKEWED:
         return 0.0
@@ -227,13 +212,11 @@ def _combination(x: np.ndarray, A: int, weights) -> np.ndarray:
 
 
 def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
-    """What every run of a side does to the combination, to first order: `[..., R]`.
-
-    A run's row within its side leaves itself out, so that the differences between rows
-    are too small by (R - 2) / (R - 1). That is mended for churn within a side; two runs
-    have one row only, and there the effect on the churn against the other side takes
-    its place. In the excess over both sides runs' effects cancel, and it is left as is.
-    """
+    """What every run of a side does to the combination, to first order: `[..., R]`."""
+    # A run's row within its side leaves the run out, so that differences between rows
+    # are too small by (R - 2) / (R - 1), which is mended for churn within a side. Two
+    # runs have one row: the effect on the churn against the other side takes its place.
+    # In the excess over both sides the effects cancel, and it is left as it is.
     own = slice(0, A) if side == 0 else slice(A, None)
     other = slice(A, None) if side == 0 else slice(0, A)
     across = x[..., own, other].mean(axis=-1)

@@ -23,20 +23,7 @@ def resampled(
     resamples: int,
     seed: int | np.random.Generator,
 ) -> dict[str, Interval]:
-    """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples.
-
-    Args:
-        scanned: both versions.
-        labels: `[N]`, or None.
-        group: `[N]` below `groups`, of every example.
-        groups: G.
-        level: of the intervals.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
-
-    Returns:
-        Name to `Interval`.
-    """
+    """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples."""
     size = np.bincount(group, minlength=groups).astype(np.float64)
     numbers: dict[str, Estimate] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
@@ -121,12 +108,10 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
 
 
 def _stretched(estimate: Estimate, resampled, level: float, most: float) -> Interval:
-    """The BCa interval over examples, widened by what runs add, from 0 to `most`.
-
-    The bias of the calibration error may push the whole interval below the estimate. An
-    upper end below it would make a condition on that end the easier one to meet, so the
-    interval is drawn to hold the estimate.
-    """
+    """The BCa interval over examples, widened by what runs add, from 0 to `most`."""
+    # The bias of the calibration error may push the whole interval below the estimate.
+    # A gate on an upper end below it would be easier to meet than one on the estimate,
+    # so the interval is extended to hold the estimate.
     value = estimate.value
     if resampled is None or not np.isfinite(value):
         return Interval(value, np.nan, np.nan)
@@ -146,11 +131,9 @@ def _most(name: str) -> float:
 
 
 def _symmetric(estimate: Estimate, level: float) -> Interval:
-    """Of a paired difference: `q sqrt(V)` to either side.
-
-    Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
-    what it sees of these in a sample, its intervals miss more often.
-    """
+    """Of a paired difference: `q sqrt(V)` to either side."""
+    # Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
+    # what it sees of these in a sample, its intervals miss more often.
     value = estimate.value
     if not np.isfinite(value):
         return Interval(value, np.nan, np.nan)

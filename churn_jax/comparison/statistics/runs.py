@@ -10,20 +10,14 @@ __all__ = ["Uncertainty", "run_part", "uncertainty"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How well a number is known; arrays of any shape.
+    """How well a number is known; arrays of any shape."""
 
-    Attributes:
-        examples: variance due to the examples, given the runs.
-        total: variance due to examples and runs.
-        freedom: degrees of freedom of `total`, infinite with one run a side; where one
-            side alone has several runs, of what the runs add.
-        alone: whether one side alone has several runs.
-    """
-
-    examples: np.ndarray
-    total: np.ndarray
+    examples: np.ndarray  # variance due to the examples, given the runs
+    total: np.ndarray  # variance due to examples and runs
+    # degrees of freedom of `total`, infinite with one run a side; where one side alone
+    # has several runs, of what the runs add
     freedom: np.ndarray
-    alone: bool = False
+    alone: bool = False  # whether one side alone has several runs
 
     def of_runs(self) -> np.ndarray:
         """Share of the variance that runs add; 0 where there is none."""
@@ -32,18 +26,10 @@ class Uncertainty:
         return np.maximum(1.0 - examples, 0.0)
 
     def quantile(self, level: float) -> np.ndarray:
-        """Two-sided: 1.96 for 0.95 and one run a side.
-
-        Student's with `freedom`. Two runs on one side would be one degree of freedom,
-        for which Satterthwaite's approximation is a poor one; so where one side alone
-        has runs, half-widths are added as squares: `q^2 V = z^2 V_examples + t^2 C`,
-        with C what the runs add.
-
-        Example:
-            >>> one = np.ones(1)
-            >>> Uncertainty(one, one, 4 * one).quantile(0.95).round(3)
-            array([2.776])
-        """
+        """Two-sided: 1.96 for 0.95 and one run a side."""
+        # Satterthwaite's approximation is poor for one degree of freedom (two runs on
+        # one side), so where one side alone has runs, half-widths are added as squares:
+        # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
         upper = (1.0 + level) / 2.0
         normal = special.ndtri(upper)
         # stdtrit is slow to converge for very many degrees of freedom
@@ -56,18 +42,9 @@ class Uncertainty:
 
 
 def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
-    """Variance of the mean over runs, and what of it is the noise of the examples.
-
-    `S = sum_r (m_r - m)^2 / (R (R - 1))`.
-
-    Args:
-        of_runs: `[..., R]`, the number of every run.
-        noise: `[...]`, the expectation of S where runs differ by noise alone.
-
-    Returns:
-        `S`, `noise` and the degrees of freedom `R - 1`; zeros for one run, which is
-        taken as it is.
-    """
+    """Variance of the mean over runs, and what of it is the noise of the examples."""
+    # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation where runs differ
+    # by noise alone.
     R = of_runs.shape[-1]
     if R == 1:
         zero = np.zeros(of_runs.shape[:-1])
@@ -77,37 +54,12 @@ def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
 
 
 def uncertainty(examples: np.ndarray, *parts: tuple) -> Uncertainty:
-    """Examples and runs together, with Satterthwaite's degrees of freedom.
-
-    The spread between runs holds their own noise on the examples, which the variance
-    over examples holds as well; it is known well and counted once:
-
-        V = V_examples + sum_k (S_k - noise_k)       at least V_examples - sum noise / 2
-        1 / df = sum_k (S_k / V)^2 / df_k
-
-    Args:
-        examples: `[...]` variance due to examples; its degrees of freedom are taken to
-            be many.
-        *parts: `(S_k, noise_k, df_k)` of `run_part`, one per side.
-
-    Returns:
-        The `Uncertainty`.
-
-    Notes:
-        `S - noise` may be negative. Cut off at 0, two runs a side that differ by noise
-        alone would have intervals that hold the truth 98 times of 100.
-
-    Example:
-        >>> runs = run_part(np.array([0.0, 2.0]), 0.5)  # S is 1
-        >>> known = uncertainty(np.array(1.0), runs, runs)
-        >>> float(known.total), float(known.freedom)
-        (2.0, 2.0)
-
-    References:
-        [satterthwaite] p. 111 -- Satterthwaite, An Approximate Distribution of
-        Estimates of Variance Components, Biometrics Bulletin 1946.
-        https://doi.org/10.2307/3002019
-    """
+    """Examples and runs together, with Satterthwaite's degrees of freedom."""
+    # The spread between runs holds their noise on the examples, which the variance over
+    # examples holds as well and which is counted once: V = V_examples + sum_k (S_k -
+    # noise_k), at least V_examples - noise / 2 (cut off at V_examples, two runs a side
+    # that differ by noise alone would have intervals that hold the truth 98 times of
+    # 100), and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
     examples = np.asarray(examples, np.float64)
     several = [part for part in parts if part[2]]
     noise = sum((part[1] for part in several), np.zeros(examples.shape))

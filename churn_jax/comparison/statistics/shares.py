@@ -18,30 +18,10 @@ def share_ends(
     quantile: np.ndarray,
     examples: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval with as many examples as the variance says.
-
-    With `n = p (1 - p) / V`, the examples of a binomial share of this variance, the
-    ends are the solutions `P` of `(p - P)^2 = q^2 P (1 - P) / n`.
-
-    Args:
-        share: `[...]`, p.
-        variance: `[...]`, V, of the estimate p. Where p is 0 or 1 or V is not positive
-            it says nothing, and n is `examples`.
-        quantile: `[...]`, q, of the normal or of Student's distribution.
-        examples: `[...]` that the share is of.
-
-    Returns:
-        Lower and upper ends `[...]` in [0, 1]; NaN where the share is NaN.
-
-    Example:
-        >>> low, high = share_ends(np.array(0.0), np.array(0.0), np.array(2.0), 16)
-        >>> float(low), float(high)
-        (0.0, 0.2)
-
-    References:
-        [wilson] p. 209 -- Wilson, Probable Inference, the Law of Succession, and
-        Statistical Inference, JASA 1927. https://doi.org/10.1080/01621459.1927.10502953
-    """
+    """Wilson's interval with as many examples as the variance says."""
+    # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
+    # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). Where p
+    # is 0 or 1, or V is not positive, V says nothing and n is `examples`.
     share = np.clip(np.asarray(share, np.float64), 0.0, 1.0)
     binomial = share * (1.0 - share)
     usable = (binomial > 0) & (variance > 0)
@@ -62,33 +42,11 @@ def difference_ends(
     quantile: np.ndarray,
     examples: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tango's score interval of `gained - lost`, stretched to the variance given.
-
-    The ends are the solutions `D` of `(g - l - D)^2 = q^2 s v(D)`; `v(D)` is the
-    variance of the difference of two paired shares where the difference is D and the
-    rest is as likely as can be, and `s = V / v(g - l)` is 1 for one run a side.
-
-    Args:
-        gained: `[...]`, g, share of examples that only the new version gets right.
-        lost: `[...]`, l, share that only the old one gets right.
-        variance: `[...]`, V, of `gained - lost`.
-        quantile: `[...]`, q, of the normal or of Student's distribution.
-        examples: `[...]` that the shares are of.
-
-    Returns:
-        Lower and upper ends `[...]` in [-1, 1]; NaN where the shares are.
-
-    Example:
-        >>> zero = np.zeros(1)
-        >>> low, high = difference_ends(zero, zero, zero, np.array([2.0]), 16)
-        >>> low.round(6), high.round(6)
-        (array([-0.2]), array([0.2]))
-
-    References:
-        [tango] Eq. 11 -- Tango, Equivalence test and confidence interval for the
-        difference in proportions for the paired-sample design, Statistics in Medicine
-        1998. https://doi.org/10.1002/(SICI)1097-0258(19980430)17:8%3C891::AID-SIM780%3E3.0.CO;2-B
-    """
+    """Tango's score interval of `gained - lost`, stretched to the variance given."""
+    # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
+    # v(D) is the variance of the difference of two paired shares where the difference
+    # is D and the rest is as likely as can be, and s = V / v(g - l) is 1 for one run a
+    # side.
     gained, lost, variance, quantile, examples = np.broadcast_arrays(
         *(
             np.asarray(x, np.float64)

@@ -23,24 +23,10 @@ _NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
 def partition(
     examples: int, pairs: int, seed: int | np.random.Generator
 ) -> tuple[np.ndarray, int]:
-    """Puts examples into groups that are resampled as one.
-
-    Up to 4096 examples are a group each. More are dealt out at random, so that the
-    variance over groups is that over examples in expectation, with the error that 4095
-    degrees of freedom leave: about 1 % of an interval's width.
-
-    Args:
-        examples: N.
-        pairs: of runs; with many of them there are fewer groups, 512 at least.
-        seed: of the dealing.
-
-    Returns:
-        The group `[N]` of every example and how many groups there are.
-
-    Example:
-        >>> partition(3, 1, 0)
-        (array([0, 1, 2]), 3)
-    """
+    """Puts examples into groups that are resampled as one."""
+    # More than 4096 examples are dealt out at random, so that the variance over groups
+    # is in expectation that over examples, with the error that 4095 degrees of freedom
+    # leave: about 1 % of an interval's width.
     groups = min(_GROUPS, max(512, _NUMBERS // pairs))
     if examples <= groups:
         return np.arange(examples), examples
@@ -51,19 +37,7 @@ def partition(
 def outcome_sums(
     scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
 ) -> dict[str, np.ndarray]:
-    """Examples per outcome, of every group and pair of runs.
-
-    Args:
-        scanned: both versions.
-        labels: `[N]`, or None.
-        group: `[N]` below `groups`; a negative one counts nowhere.
-        groups: G.
-
-    Returns:
-        With labels the five `OUTCOMES`, `[G, *scanned.shape]` float64: "wrong" twice in
-        the same way, "negative" flips, "positive" flips, "both" right, "neutral" change
-        from wrong to wrong. Without them "same" and "changed".
-    """
+    """Examples per outcome, of every group and pair of runs."""
     inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
 
     def kept(values):
@@ -86,16 +60,11 @@ def outcome_sums(
 
 
 def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
-    """Agreement by chance, linear in the examples, for Cohen's kappa.
-
-    With `f` and `g` the frequencies of the classes that a run of either version
-    predicts, chance agreement is `e = sum_c f(c) g(c)`. An example that they predict as
-    `c` and `d` contributes `g(c) + f(d) - e`; these add up to `N e`, and they are its
-    derivative with respect to the example's weight.
-
-    Returns:
-        `[G, *scanned.shape]` float64.
-    """
+    """Agreement by chance, linear in the examples, for Cohen's kappa."""
+    # With f and g the frequencies of the classes that either version predicts, chance
+    # agreement is e = sum_c f(c) g(c). An example predicted as c and d contributes g(c)
+    # + f(d) - e, its derivative with respect to the example's weight; these add up to N
+    # e.
     old, new = scanned.old.predicted, scanned.new.predicted
     classes = int(max(old.max(initial=0), new.max(initial=0))) + 1
     examples = old.shape[1]
@@ -112,12 +81,7 @@ def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
 
 
 def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Sums `[G, ...]` float64 over groups of values `[..., N]`.
-
-    Example:
-        >>> value_sums(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 0]), 2).T
-        array([[5., 2.]])
-    """
+    """Sums `[G, ...]` float64 over groups of values `[..., N]`."""
     lead = values.shape[:-1]
     rows = values.reshape(-1, values.shape[-1])
     out = np.empty((groups, len(rows)))
@@ -129,17 +93,7 @@ def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray
 def bin_gaps(
     side: ScannedSide, labels: np.ndarray, group: np.ndarray, groups: int
 ) -> np.ndarray:
-    """Right predictions minus confidence, summed in each bin of the confidence.
-
-    Args:
-        side: with confidences.
-        labels: `[N]`.
-        group: `[N]` below `groups`.
-        groups: G.
-
-    Returns:
-        `[G, R, BINS]`; `sum_m |sum_g gaps| / N` is the calibration error.
-    """
+    """Right predictions minus confidence, summed in each bin of the confidence."""
     assert side.confidence is not None
     edges = (np.arange(1, BINS) / BINS).astype(np.float32)
     out = np.empty((groups, len(side.predicted), BINS))

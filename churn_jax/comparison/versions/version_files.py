@@ -20,20 +20,14 @@ _SHOWN = 5  # names that a message lists
 
 @dataclasses.dataclass(frozen=True)
 class VersionFiles:
-    """The versions of a folder, the oldest first.
+    """The versions of a folder, the oldest first."""
 
-    Attributes:
-        names: of the versions.
-        paths: of their predictions.
-        beside: paths of the files about all versions, "labels", "ids" or "slices" to
-            path; only those that are there.
-        notes: sentences about what was left out.
-    """
-
-    names: tuple[str, ...]
-    paths: tuple[Path, ...]
+    names: tuple[str, ...]  # of the versions
+    paths: tuple[Path, ...]  # of their predictions
+    # paths of the files about all versions, "labels", "ids" or "slices" to path; only
+    # those that are there
     beside: dict[str, Path]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences about what was left out
 
 
 def find_versions(
@@ -41,28 +35,11 @@ def find_versions(
     order: Sequence[str] | None = None,
     used: Sequence[Path] = (),
 ) -> VersionFiles:
-    """The versions in a folder.
-
-    A version is a file of predictions, called like the file without its ending, or a
-    folder with a file `predictions.npz` (or another ending), the `index.json` of
-    shards or a folder `predictions` of shards inside, called like the folder. Files
-    called `labels`, `ids` and `slices` are about all versions. In the folder of a study
-    of this library the versions are its rows.
-
-    Args:
-        folder: where to look, not deeper than one folder.
-        order: names of the versions, the oldest first; others are left out. Without it
-            a study has the order of its rows, any other folder the natural order of
-            names, `v2` before `v10`.
-        used: files that are known to be no versions.
-
-    Returns:
-        At least two versions.
-
-    Raises:
-        PredictionsError: there is no such folder, it has fewer than two versions or two
-            of one name, or `order` names others or one twice.
-    """
+    """The versions in a folder."""
+    # A version is a file of predictions, or a folder with `predictions.npz` (or another
+    # ending), the `index.json` of shards or a folder `predictions` of shards. Files
+    # called `labels`, `ids` and `slices` are about all versions. In a study's folder
+    # the versions are its rows.
     folder = Path(folder)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -102,12 +79,7 @@ def find_versions(
 
 
 def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Key by which numbers in names sort as numbers.
-
-    Example:
-        >>> sorted(["v10", "v2", "V1"], key=natural_order)
-        ['V1', 'v2', 'v10']
-    """
+    """Key by which numbers in names sort as numbers."""
     parts = re.split(r"([0-9]+)", name)
     return [
         (int(part), "") if i % 2 else (0, part.casefold())

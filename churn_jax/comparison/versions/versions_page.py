@@ -48,19 +48,7 @@ _WHOLE = "first-to-last"
 def write_versions_page(
     result: VersionsResult, path: str | os.PathLike, *, command: str | None = None
 ) -> Path:
-    """Writes the page, whole or not at all.
-
-    Args:
-        result: of `compare_versions`.
-        path: of the HTML file.
-        command: shown under the title.
-
-    Returns:
-        `path`.
-
-    Raises:
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
+    """Writes the page, whole or not at all."""
     text = render_versions(result, command=command)
     with replace_file(path) as file:
         file.write(text.encode())

@@ -18,13 +18,7 @@ _DARK = 0.55  # of the colour scale; numbers are white below and black above
 
 
 def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
-    """Squares of every version (rows) against every other (columns), in percent.
-
-    Args:
-        values: `[V, V]` shares; NaN has no square.
-        labels: of the versions.
-        title: what the numbers are.
-    """
+    """Squares of every version (rows) against every other (columns), in percent."""
     shown = np.ma.masked_invalid(100 * np.asarray(values, float))
     size = len(labels)
     with drawing(5.0, 1.5 + 0.32 * min(max(size, 4), 20)) as (figure, done):
@@ -58,12 +52,7 @@ def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
 
 
 def accuracy_line(result: VersionsResult, labels: Sequence[str]) -> str:
-    """Accuracy of each version with its interval; "" without labels of examples.
-
-    Args:
-        result: of `compare_versions`.
-        labels: of the versions.
-    """
+    """Accuracy of each version with its interval; "" without labels of examples."""
     if not result.accuracy:
         return ""
     with drawing(5.0, 3.6) as (figure, done):
@@ -76,14 +65,8 @@ def accuracy_line(result: VersionsResult, labels: Sequence[str]) -> str:
 
 
 def flips_on_the_way(result: VersionsResult, labels: Sequence[str]) -> str:
-    """Flips added up over the updates, beside those since the first version.
-
-    What lies between the two lines has cancelled. "" where there is one update.
-
-    Args:
-        result: of `compare_versions`.
-        labels: of the versions.
-    """
+    """Flips added up over the updates, beside those since the first version."""
+    # What lies between the two lines has cancelled.
     if len(result.steps) < 2:
         return ""
     flips = result.negative_flip_rate

@@ -17,15 +17,7 @@ _FORMAT = 1
 
 
 def as_versions_record(result: VersionsResult) -> dict:
-    """Plain lists, numbers and text; numbers that do not exist are None.
-
-    Args:
-        result: of `compare_versions`.
-
-    Returns:
-        `"versions"` are names, matrices lists of rows with the old version in the row,
-        `"steps"` and `"first_to_last"` are records as of `CompareResult.to_dict`.
-    """
+    """Plain lists, numbers and text; numbers that do not exist are None."""
     return {
         "format": _FORMAT,
         "versions": list(result.names),
@@ -50,11 +42,7 @@ def as_versions_record(result: VersionsResult) -> dict:
 
 
 def write_versions_record(result: VersionsResult, path: str | os.PathLike) -> Path:
-    """Writes the record, whole or not at all.
-
-    Raises:
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
+    """Writes the record, whole or not at all."""
     record = as_versions_record(result)
     text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False)
     with replace_file(path) as file:

@@ -48,10 +48,7 @@ _FEW = 0.05  # of all flips; where fewer cancel, they accumulate
 
 
 class VersionsTable(NamedTuple):
-    """`title`, `heads`, `rows` of cells, and a `caption`, all plain text.
-
-    A cell with an interval has it on a second line.
-    """
+    """`title`, `heads`, `rows` of cells, and a `caption`, all plain text."""
 
     title: str
     heads: tuple[str, ...]
@@ -60,10 +57,8 @@ class VersionsTable(NamedTuple):
 
 
 def short_labels(result: VersionsResult) -> tuple[str, ...]:
-    """What figures and narrow tables call the versions.
-
-    Their names, or numbers from 1 where names would take the room.
-    """
+    """What figures and narrow tables call the versions."""
+    # Names, or numbers from 1 where names would take the room.
     names = tuple(map(printable, result.names))
     if len(names) <= _MANY and max(map(len, names)) <= _SHORT:
         return names
@@ -71,15 +66,7 @@ def short_labels(result: VersionsResult) -> tuple[str, ...]:
 
 
 def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
-    """The finding in plain words.
-
-    Args:
-        result: of `compare_versions`.
-
-    Returns:
-        About accuracy, what each update changes, whether flips add up or cancel, and
-        what training again would change; of two versions what `compare` says.
-    """
+    """The finding in plain words."""
     if len(result.steps) == 1:
         return sentences(result.whole)
     out = []
@@ -145,12 +132,7 @@ def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
 def version_table(
     result: VersionsResult, labels: Sequence[str] | None = None
 ) -> VersionsTable:
-    """One row per version: runs, classes, accuracy, and what training again changes.
-
-    Args:
-        result: of `compare_versions`.
-        labels: of the versions, shown beside their names where they are others.
-    """
+    """One row per version: runs, classes, accuracy, and what training again changes."""
     names = tuple(map(printable, result.names))
     if labels is not None and tuple(labels) == names:
         labels = None
@@ -175,12 +157,7 @@ def version_table(
 def step_table(
     result: VersionsResult, labels: Sequence[str] | None = None
 ) -> VersionsTable:
-    """One row per update, then the last version against the first, then the sum.
-
-    Args:
-        result: of `compare_versions`.
-        labels: of the versions; their names by default.
-    """
+    """One row per update, then the last version against the first, then the sum."""
     labels = tuple(map(printable, result.names)) if labels is None else labels
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names)]
@@ -212,14 +189,8 @@ def _step_cells(step: CompareResult, names: Sequence[str]) -> tuple[str, ...]:
 def matrix_tables(
     result: VersionsResult, labels: Sequence[str] | None = None
 ) -> tuple[VersionsTable, ...]:
-    """Churn and, with labels, NFR and relative NFR of every two versions.
-
-    None of two versions alone: the table of updates has their numbers.
-
-    Args:
-        result: of `compare_versions`.
-        labels: of the versions; their names by default.
-    """
+    """Churn and, with labels, NFR and relative NFR of every two versions."""
+    # None for two versions: the table of updates has their numbers.
     if len(result.names) == 2:
         return ()
     labels = tuple(map(printable, result.names)) if labels is None else labels

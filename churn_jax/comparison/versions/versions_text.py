@@ -30,13 +30,7 @@ _TOO_WIDE = "too wide for this terminal; the page and the JSON have it."
 
 
 def print_versions(result: VersionsResult, console: Console | None = None) -> None:
-    """Sentences, tables, gates and notes.
-
-    Args:
-        result: of `compare_versions`.
-        console: where to; the terminal by default. Gates have a line each, however
-            long, in the log of a machine.
-    """
+    """Sentences, tables, gates and notes."""
     of_machine = console is None and not Console().is_terminal
     console = console or Console()
     console.print(Text(title(result.whole), style="bold"))
@@ -70,12 +64,7 @@ def print_versions(result: VersionsResult, console: Console | None = None) -> No
 
 
 def plain_versions(result: VersionsResult, width: int = _WIDTH) -> str:
-    """The same as text without colours.
-
-    Args:
-        result: of `compare_versions`.
-        width: in characters.
-    """
+    """The same as text without colours."""
     out = io.StringIO()
     print_versions(result, Console(file=out, width=width, color_system=None))
     lines = (line.rstrip() for line in out.getvalue().splitlines())
