@@ -23,9 +23,9 @@ import time
 import numpy as np
 from scipy import optimize, special, stats
 
-from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.statistics.estimating import intervals, noise_test
-from churn_jax.comparison.statistics.noise import retraining_p
+from churn_jax.comparison.intervals import intervals
+from churn_jax.comparison.noise import noise_test, retraining_p
+from churn_jax.comparison.pair import Scanned, ScannedSide
 
 SHARES = (
     "churn",

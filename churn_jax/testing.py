@@ -3,9 +3,8 @@
 from typing import Any, Literal
 
 from churn_jax.comparison.compare import compare
-from churn_jax.comparison.gates.conditions import GateError, combined
-from churn_jax.comparison.gates.gate_file import Gating, as_gates
-from churn_jax.comparison.gates.gate_names import gates_by_name
+from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gates import GateError, combined, gates_by_name
 from churn_jax.comparison.result import CompareResult, Regression
 from churn_jax.comparison.showing.wording import count_text, share_text
 

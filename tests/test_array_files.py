@@ -8,7 +8,7 @@ import pytest
 
 from churn_jax import array_files
 from churn_jax.array_files import ArrayFileError, NpzArrays, read_npy
-from churn_jax.comparison.reading.beside import read_ids, read_labels, read_slices
+from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.data import load
 from churn_jax.predictions import load_predictions

@@ -14,7 +14,7 @@ import churn_jax
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.scanning import row_reader
 from churn_jax.comparison.scanning.row_reader import RowReader
-from churn_jax.comparison.versions.comparing import compare_versions
+from churn_jax.comparison.versions import compare_versions
 from churn_jax.prediction_shards import (
     INDEX,
     ShardedRows,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import churn_jax
-from churn_jax.comparison.gates.conditions import Gate, GateError
+from churn_jax.comparison.gates import Gate, GateError
 from churn_jax.predictions import PredictionsError
 from churn_jax.testing import assert_compatible
 

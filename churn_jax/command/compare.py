@@ -12,10 +12,9 @@ from rich.console import Console
 
 from churn_jax.command.compare_options import DESCRIPTION, Arguments, Gates, Reading
 from churn_jax.command.options import read_options
-from churn_jax.comparison.gates.conditions import closest
+from churn_jax.comparison.gates import closest
 from churn_jax.comparison.reading.contents import ENDINGS
-from churn_jax.comparison.result import CompareResult
-from churn_jax.comparison.versions.versions_result import VersionsResult
+from churn_jax.comparison.result import CompareResult, VersionsResult
 from churn_jax.escaping import printable
 from churn_jax.predictions import replace_file
 
@@ -114,7 +113,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
 
 def _print(result: CompareResult | VersionsResult) -> None:
     from churn_jax.comparison.showing.text import print_result
-    from churn_jax.comparison.versions.versions_text import print_versions
+    from churn_jax.comparison.showing.versions_text import print_versions
 
     if isinstance(result, CompareResult):
         print_result(result)
@@ -142,7 +141,7 @@ def _two(arguments: Arguments) -> CompareResult:
 
 
 def _versions(arguments: Arguments) -> VersionsResult:
-    from churn_jax.comparison.versions.comparing import compare_versions
+    from churn_jax.comparison.versions import compare_versions
 
     if not arguments.old.is_dir():
         raise ValueError(

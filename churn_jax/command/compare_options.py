@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from churn_jax.comparison.gates.conditions import Gate, combined
-from churn_jax.comparison.gates.gate_file import read_gates
-from churn_jax.comparison.gates.gate_names import gates_by_name
+from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gates import Gate, combined, gates_by_name
 
 __all__ = ["DESCRIPTION", "Arguments", "Gates", "Reading"]
 

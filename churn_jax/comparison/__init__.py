@@ -6,14 +6,16 @@
 """
 
 from churn_jax.comparison.compare import compare, compare_pair
-from churn_jax.comparison.gates.conditions import Gate, GateError
-from churn_jax.comparison.gates.gate_file import read_gates
-from churn_jax.comparison.gates.judging import judge
-from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.quantities import QUANTITIES, Quantity
+from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_outcomes import judge
+from churn_jax.comparison.gates import Gate, GateError
+from churn_jax.comparison.intervals import intervals, mcnemar_test
+from churn_jax.comparison.noise import noise_test
+from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import (
+    QUANTITIES,
     CompareResult,
     Curve,
     Flow,
@@ -23,19 +25,13 @@ from churn_jax.comparison.result import (
     McNemar,
     Noise,
     Points,
+    Quantity,
     Regression,
     Version,
+    VersionsResult,
 )
-from churn_jax.comparison.scanned import Scanned, ScannedSide
 from churn_jax.comparison.scanning.scan import scan
-from churn_jax.comparison.side import Side
-from churn_jax.comparison.statistics.estimating import (
-    intervals,
-    mcnemar_test,
-    noise_test,
-)
-from churn_jax.comparison.versions.comparing import compare_versions
-from churn_jax.comparison.versions.versions_result import VersionsResult
+from churn_jax.comparison.versions import compare_versions
 
 __all__ = [
     "QUANTITIES",

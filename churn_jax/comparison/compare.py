@@ -6,27 +6,23 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from churn_jax.comparison.findings.curves import reliability_curve, scatter_points
-from churn_jax.comparison.findings.flow import class_flow
-from churn_jax.comparison.findings.groups import class_groups, slice_groups
-from churn_jax.comparison.findings.regressions import largest_regressions
-from churn_jax.comparison.gates.conditions import Gate, check_gates
-from churn_jax.comparison.gates.gate_file import Gating, as_gates
-from churn_jax.comparison.gates.judging import judge
-from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.findings import (
+    class_flow,
+    largest_regressions,
+    reliability_curve,
+    scatter_points,
+)
+from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_outcomes import judge
+from churn_jax.comparison.gates import Gate, check_gates
+from churn_jax.comparison.groups import class_groups, slice_groups
+from churn_jax.comparison.intervals import intervals, mcnemar_test
+from churn_jax.comparison.noise import noise_test
+from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side, side_names
 from churn_jax.comparison.result import CompareResult, Version
-from churn_jax.comparison.scanned import Scanned, run_by_run
 from churn_jax.comparison.scanning.scan import scan
-from churn_jax.comparison.side import Kind, Side
-from churn_jax.comparison.statistics.estimating import (
-    intervals,
-    mcnemar_test,
-    noise_test,
-)
-
-__all__ = ["compare", "compare_pair"]
 
 
 def compare(

@@ -1,13 +1,61 @@
-"""Two versions on the same examples and in the same classes."""
+"""Two versions: their predictions, joined, and what one pass over them keeps."""
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
-from churn_jax.comparison.side import Side
+Kind = Literal["logits", "probabilities", "classes"]
 
-__all__ = ["Pair"]
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Side:
+    """Predictions of one version of a model: `R` runs on `N` examples.
+
+    Attributes:
+        name: what to call the version, usually the file's name.
+        kind: what `values` are.
+        values: scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet
+            checked; or predicted classes `[R, N]`, integers below `C`.
+        class_names: `C` names, in the order of the classes; None where classes have
+            numbers only.
+        ids: `[N]` unique integers or strings; None where only the order tells examples
+            apart.
+        labels: `[N]` class numbers, or None. A label may exceed `C - 1`: an old model
+            need not know every class.
+        label_names: names of the classes, where `labels` are places in these names and
+            no class numbers.
+        runs: the numbers of the runs in `values`, without those that stopped early.
+        index: whether the ids are only the index of a data frame, which may say no more
+            than the order of the rows.
+        notes: sentences about how the file was read that a user should know.
+    """
+
+    name: str
+    kind: Kind
+    values: np.ndarray
+    class_names: tuple[str, ...] | None = None
+    ids: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    label_names: tuple[str, ...] | None = None
+    runs: tuple[int, ...] = (0,)
+    index: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> int:
+        """N."""
+        return self.values.shape[1]
+
+    @property
+    def classes(self) -> int:
+        """C; of predicted classes the number of names, or one more than the largest."""
+        if self.kind != "classes":
+            return self.values.shape[2]
+        if self.class_names is not None:
+            return len(self.class_names)
+        return int(self.values.max(initial=-1)) + 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,3 +114,93 @@ class Pair:
             '1'
         """
         return str(number) if self.class_names is None else self.class_names[number]
+
+
+_CLOSER = 2.0  # how many times, than to any other run
+_BY_CHANCE = 3  # examples that this may be off by
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScannedSide:
+    """One version after the pass; `R` runs on the `N` examples of the pair.
+
+    Attributes:
+        predicted: `[R, N]` int32, classes of the pair; ties go to the lowest class of
+            the side, as in `numpy.argmax`.
+        confidence: `[R, N]` float32 top probability; None for a side of classes only.
+        label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
+            side does not know the class; None without scores or labels.
+        brier: `[R, N]` float32 Brier score, the sum over classes; None likewise.
+    """
+
+    predicted: np.ndarray
+    confidence: np.ndarray | None = None
+    label_log_prob: np.ndarray | None = None
+    brier: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scanned:
+    """Both versions after the pass.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        surrogate: `[*shape, N]` float32, surrogate churn of each example with
+            alpha 1, `1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a
+            side does not know counts as probability 0. None unless both have scores.
+        displacement: `[N]` float32, mean over pairs of runs of the Euclidean norm of
+            the change in logits, each side's logits centred over the classes that both
+            know; of log-probabilities, floored at -30, where a side has probabilities.
+            None unless both have scores.
+        own_displacement: the same of runs r and r alone; None unless both sides have
+            as many runs.
+        paired: whether run r is compared with run r alone.
+    """
+
+    old: ScannedSide
+    new: ScannedSide
+    surrogate: np.ndarray | None = None
+    displacement: np.ndarray | None = None
+    own_displacement: np.ndarray | None = None
+    paired: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`[R_old, R_new]` of the pairs of runs; `[R, 1]` where they are paired."""
+        return len(self.old.predicted), 1 if self.paired else len(self.new.predicted)
+
+    def pairs(self) -> list[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
+        """Place in `shape`, old and new predictions `[N]` of every pair of runs."""
+        rows, columns = self.shape
+        return [
+            ((a, b), self.old.predicted[a], self.new.predicted[a if self.paired else b])
+            for a in range(rows)
+            for b in range(columns)
+        ]
+
+
+def run_by_run(scanned: Scanned) -> Scanned:
+    """With run r of both sides compared alone, where such runs go together."""
+    R = len(scanned.old.predicted)
+    if R == 1:
+        return scanned
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    differ = np.array([np.count_nonzero(runs != run, axis=1) for run in runs])
+    first = np.arange(2 * R)
+    namesake = (first + R) % (2 * R)
+    others = differ.astype(float)
+    others[first, first] = others[first, namesake] = np.inf
+    most = _CLOSER * differ[first, namesake] + _BY_CHANCE
+    if np.any(most >= others.min(axis=1)):
+        return scanned
+    same = np.arange(R)
+    surrogate = scanned.surrogate
+    if surrogate is not None:
+        surrogate = surrogate[same, same][:, None]
+    return dataclasses.replace(
+        scanned,
+        surrogate=surrogate,
+        displacement=scanned.own_displacement,
+        paired=True,
+    )

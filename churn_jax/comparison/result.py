@@ -1,25 +1,169 @@
-"""What a comparison finds. Plain values only: any of it can be printed or saved."""
+"""What a comparison finds: plain values, which can all be printed or saved."""
 
 import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
-__all__ = [
-    "CompareResult",
-    "Curve",
-    "Flow",
-    "GateOutcome",
-    "Group",
-    "Interval",
-    "McNemar",
-    "Noise",
-    "Points",
-    "Regression",
-    "Version",
-]
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """How a report shows one number.
+
+    Attributes:
+        name: key of `CompareResult.quantities`.
+        heading: in tables.
+        formula: what it is, in one line.
+        unit: "share" is shown as a percentage, "points" as percentage points with a
+            sign, "number" as it is, "change" as it is with a sign.
+        better: which way is better; "" where neither is.
+        labels: whether it needs labels.
+        scores: whether both sides need logits or probabilities; "old" and "new" name
+            the one side that does.
+    """
+
+    name: str
+    heading: str
+    formula: str
+    unit: Literal["share", "points", "number", "change"] = "share"
+    better: Literal["lower", "higher", ""] = ""
+    labels: bool = True
+    scores: Literal["", "old", "new", "both"] = ""
+
+
+def _two_versions(
+    name: str,
+    heading: str,
+    formula: str,
+    better: Literal["lower", "higher"],
+    unit: Literal["share", "number"],
+    scores: bool,
+) -> tuple[Quantity, ...]:
+    """Of each version, and the difference, new minus old."""
+    change = "points" if unit == "share" else "change"
+    of = ("old", "new", "both") if scores else ("", "", "")
+    suffix = "gain" if better == "higher" else "change"
+    return (
+        Quantity(f"{name}_old", f"{heading}, old", formula, unit, better, True, of[0]),
+        Quantity(f"{name}_new", f"{heading}, new", formula, unit, better, True, of[1]),
+        Quantity(
+            f"{name}_{suffix}",
+            f"{heading}, change",
+            "new minus old, paired",
+            change,
+            better,
+            True,
+            of[2],
+        ),
+    )
+
+
+_ALL = (
+    *_two_versions(
+        "accuracy", "Accuracy", "share of right predictions", "higher", "share", False
+    ),
+    Quantity(
+        "churn",
+        "Churn",
+        "share of examples whose predicted class changes",
+        better="lower",
+        labels=False,
+    ),
+    Quantity(
+        "surrogate_churn",
+        "Surrogate churn",
+        "1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|, mean over examples",
+        better="lower",
+        labels=False,
+        scores="both",
+    ),
+    Quantity(
+        "kappa",
+        "Cohen's kappa",
+        "agreement beyond that of independent predictions with the same frequencies",
+        unit="number",
+        better="higher",
+        labels=False,
+    ),
+    Quantity(
+        "negative_flip_rate",
+        "Negative flips (NFR)",
+        "right before, wrong now, of all examples",
+        better="lower",
+    ),
+    Quantity(
+        "positive_flip_rate",
+        "Positive flips (PFR)",
+        "wrong before, right now, of all examples",
+        better="higher",
+    ),
+    Quantity(
+        "relative_negative_flip_rate",
+        "Relative NFR",
+        "NFR / (accuracy_old (1 - accuracy_new)); 1 for independent errors",
+        unit="number",
+        better="lower",
+    ),
+    Quantity(
+        "backward_trust_compatibility",
+        "Trust kept (BTC)",
+        "right now, of those right before",
+        better="higher",
+    ),
+    Quantity(
+        "backward_error_compatibility",
+        "Known errors (BEC)",
+        "wrong before too, of those wrong now",
+        better="higher",
+    ),
+    Quantity(
+        "good_churn",
+        "Good churn",
+        "wrong before, right now, of the changed predictions",
+        better="higher",
+    ),
+    Quantity(
+        "bad_churn",
+        "Bad churn",
+        "right before, wrong now, of the changed predictions",
+        better="lower",
+    ),
+    Quantity(
+        "neutral_churn",
+        "Neutral churn",
+        "wrong before and wrong now in another way, of the changed predictions",
+    ),
+    *_two_versions(
+        "nll",
+        "NLL",
+        "mean -log p(label), nats",
+        "lower",
+        "number",
+        True,
+    ),
+    *_two_versions(
+        "brier",
+        "Brier score",
+        "mean of sum_c (p_c - [c = label])^2",
+        "lower",
+        "number",
+        True,
+    ),
+    *_two_versions(
+        "ece",
+        "ECE",
+        "sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|, 15 equal-width bins",
+        "lower",
+        "number",
+        True,
+    ),
+)
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType({q.name: q for q in _ALL})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,3 +494,108 @@ class CompareResult:
         from churn_jax.comparison.showing.page import write_page
 
         return write_page(self, path, command=command)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class VersionsResult:
+    """Every version against every other, and every update for itself.
+
+    Attributes:
+        versions: the oldest first.
+        examples: N, those that all versions have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        accuracy: of each version; empty without labels.
+        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
+            of runs; on the diagonal between runs of one version, NaN with one run.
+        negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
+            None without labels.
+        relative_negative_flip_rate: `[V, V]` likewise; 1 for independent errors.
+        steps: each version against the one before it.
+        whole: the last version against the first.
+        notes: sentences about what was read and joined.
+    """
+
+    versions: tuple[Version, ...]
+    examples: int
+    level: float
+    accuracy: tuple[Interval, ...]
+    churn: np.ndarray
+    negative_flip_rate: np.ndarray | None
+    relative_negative_flip_rate: np.ndarray | None
+    steps: tuple[CompareResult, ...]
+    whole: CompareResult
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the versions, the oldest first."""
+        return tuple(version.name for version in self.versions)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there were labels."""
+        return self.negative_flip_rate is not None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate holds in every step; True without gates."""
+        return all(step.passed for step in self.steps)
+
+    def step_sum(self, name: str) -> float:
+        """What the steps add up to, of the quantity `name`.
+
+        Of churn and of flips this is at least what they are from the first version to
+        the last: an example that flips and flips back counts in two steps and not in
+        the whole.
+
+        Args:
+            name: a quantity that every step has.
+        """
+        return float(sum(step[name].value for step in self.steps))
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens, and `print` shows them."""
+        names = ", ".join(self.names)
+        return f"<VersionsResult of {names}: {self.examples:,} examples>"
+
+    def __str__(self) -> str:
+        """The tables as they are printed in a terminal, without colours."""
+        from churn_jax.comparison.showing.versions_text import plain_versions
+
+        return plain_versions(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from churn_jax.comparison.showing.versions_page import notebook_versions
+
+        return notebook_versions(self)
+
+    def to_dict(self) -> dict:
+        """JSON-ready; undefined numbers are None."""
+        from churn_jax.comparison.showing.versions_record import as_versions_record
+
+        return as_versions_record(self)
+
+    def save_json(self, path: str | os.PathLike) -> Path:
+        """Writes `to_dict()`, whole or not at all.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        from churn_jax.comparison.showing.versions_record import write_versions_record
+
+        return write_versions_record(self, path)
+
+    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
+        """Writes the page, one file that needs nothing else, whole or not at all.
+
+        Args:
+            path: where to.
+            command: shown under the title.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        from churn_jax.comparison.showing.versions_page import write_versions_page
+
+        return write_versions_page(self, path, command=command)

@@ -17,7 +17,7 @@ from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.command.compare_options import Arguments
 from churn_jax.command.options import read_options
-from churn_jax.comparison.gates.gate_file import read_gates
+from churn_jax.comparison.gate_file import read_gates
 from churn_jax.data.digits import load_digits
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.testing import assert_compatible

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.side import Side
+from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
 
 
 def random_logits(seed, runs=(1, 1), examples=40, classes=4):

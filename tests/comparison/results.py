@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import (
+    QUANTITIES,
     CompareResult,
     Curve,
     Flow,

@@ -10,7 +10,7 @@ import pytest
 import churn_jax
 from churn_jax import reports
 from churn_jax.cli import main
-from churn_jax.comparison.versions.version_files import find_versions
+from churn_jax.comparison.version_files import find_versions
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.prediction_shards import (

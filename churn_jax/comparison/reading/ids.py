@@ -7,16 +7,6 @@ import numpy as np
 from churn_jax.comparison.reading.class_values import decoded
 from churn_jax.predictions import PredictionsError, some
 
-__all__ = [
-    "Matched",
-    "as_ids",
-    "check_unique",
-    "counts_rows",
-    "in_order",
-    "index_ids",
-    "match_ids",
-]
-
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
 

@@ -4,15 +4,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.reading.beside import Beside, read_labels, read_slices
+from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
 from churn_jax.comparison.reading.ids import counts_rows, match_ids
-from churn_jax.comparison.side import Side
+from churn_jax.comparison.reading.labels import Beside, read_labels, read_slices
 from churn_jax.predictions import PredictionsError, some
-
-__all__ = ["join"]
 
 
 def join(

@@ -9,27 +9,30 @@ from typing import Any
 import numpy as np
 
 from churn_jax.array_files import ArrayFileError
-from churn_jax.comparison.reading.beside import read_ids
+from churn_jax.comparison.pair import Kind, Side
+from churn_jax.comparison.reading.arrays import (
+    KINDS,
+    Found,
+    as_scores,
+    find_in_arrays,
+    has_arrays,
+)
 from churn_jax.comparison.reading.class_values import (
+    ColumnNames,
     all_numbers,
     as_class_values,
     as_number,
     is_truth,
 )
-from churn_jax.comparison.reading.column_names import ColumnNames
 from churn_jax.comparison.reading.contents import as_table, read_contents
-from churn_jax.comparison.reading.found import Found, find_in_arrays, has_arrays
 from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
-from churn_jax.comparison.reading.score_arrays import KINDS, as_scores
-from churn_jax.comparison.reading.table_predictions import (
+from churn_jax.comparison.reading.labels import read_ids
+from churn_jax.comparison.reading.tables import (
     find_in_table,
     numeric_columns,
     read_columns,
 )
-from churn_jax.comparison.side import Kind, Side
 from churn_jax.predictions import PredictionsError, some
-
-__all__ = ["read_side", "side_names"]
 
 
 def read_side(

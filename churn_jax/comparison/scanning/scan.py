@@ -1,25 +1,242 @@
 """One pass over the scores of two versions: a few numbers per example are kept."""
 
 import concurrent.futures
+import dataclasses
 import os
 import threading
 
 import numpy as np
 
-from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.scanned import Scanned, ScannedSide
-from churn_jax.comparison.scanning.file_order import in_file_order, in_order_of
-from churn_jax.comparison.scanning.score_faults import check_faults
-from churn_jax.comparison.scanning.side_by_side import SideBySide
-from churn_jax.comparison.scanning.side_pass import SidePass
-from churn_jax.comparison.side import Side
+from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
+from churn_jax.comparison.scanning.row_reader import RowReader, sample_rows
+from churn_jax.comparison.scanning.score_block import (
+    Block,
+    check_faults,
+    displacement,
+    log_probabilities,
+    read_scores,
+    sum_tolerance,
+    surrogate_churn,
+)
 from churn_jax.predictions import PredictionsError, some
-
-__all__ = ["scan"]
 
 _BLOCK_BYTES = 3 << 20  # of one thread: stays near a core, and is worth the calls
 _THREADS = 8
 _LONG = 200  # classes from which on broadcasting row by row is faster
+
+
+Room = list[tuple[np.ndarray, np.ndarray]]
+
+
+class SidePass:
+    """A side with scores."""
+
+    def __init__(
+        self,
+        side: Side,
+        rows: np.ndarray | None,
+        columns: np.ndarray | None,
+        labels: np.ndarray | None,
+        examples: int,
+    ):
+        self.side, self.columns = side, columns
+        self.reader = RowReader(side.values, rows)
+        self._labels = None if labels is None else _own_classes(side, columns, labels)
+        self._tolerance = 0.0
+        if side.kind == "probabilities":
+            sample = sample_rows(side.values)
+            self._tolerance = sum_tolerance(sample, side.values.dtype)
+        shape = len(side.values), examples
+
+        def of_labels() -> np.ndarray | None:
+            return None if labels is None else np.empty(shape, np.float32)
+
+        self.faults = np.zeros(shape, np.uint8)
+        self.kept = ScannedSide(
+            np.empty(shape, np.int32),
+            np.empty(shape, np.float32),
+            of_labels(),
+            of_labels(),
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that one row of every run takes in `room`."""
+        number = self.reader.dtype.itemsize + 4
+        return len(self.side.values) * self.side.classes * number
+
+    def room(self, rows: int) -> Room:
+        """Memory for the scores and the ratios of each run."""
+        shape = rows, self.side.classes
+        return [
+            (np.empty(shape, self.reader.dtype), np.empty(shape, np.float32))
+            for _ in range(len(self.side.values))
+        ]
+
+    def blocks(self, start: int, stop: int, room: Room) -> list[Block]:
+        """Rows `start` to `stop` of each run; keeps what is to be kept of them."""
+        return [self._block(run, start, stop, *of) for run, of in enumerate(room)]
+
+    def _block(self, run: int, start: int, stop: int, scores, ratios) -> Block:
+        labels, kept = self._labels, self.kept
+        block = read_scores(
+            self.reader.read(run, start, stop, scores),
+            ratios[: stop - start],
+            self.side.kind,
+            None if labels is None else labels[start:stop],
+            self._tolerance,
+        )
+        place = run, slice(start, stop)
+        kept.predicted[place] = (
+            block.predicted if self.columns is None else self.columns[block.predicted]
+        )
+        for into, values in (
+            (kept.confidence, 1 / block.total),
+            (kept.label_log_prob, block.label_log_prob),
+            (kept.brier, block.brier),
+        ):
+            if into is not None:
+                into[place] = values
+        self.faults[place] = block.faults
+        return block
+
+
+def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
+    """Labels as classes of the side; -1 where it does not know the class."""
+    own = np.arange(side.classes)
+    places = own if columns is None else columns
+    size = 1 + max(int(places.max()), int(labels.max(initial=0)))
+    known = np.full(size, -1)
+    known[places] = own
+    return known[labels]
+
+
+Classes = slice | np.ndarray
+
+
+class SideBySide:
+    """Surrogate churn and displacement of two versions."""
+
+    def __init__(self, old: SidePass, new: SidePass):
+        (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
+        self.surrogate = np.empty((runs, new_runs, examples), np.float32)
+        self.displacement = np.empty(examples, np.float32)
+        self.own_displacement = (
+            np.empty(examples, np.float32) if runs == new_runs else None
+        )
+        self._kinds = old.side.kind, new.side.kind
+        self._old, self._new, self.shared = _split(old, new)
+
+    def compare(
+        self, old: list[Block], new: list[Block], start: int, work: np.ndarray
+    ) -> None:
+        """Keeps what is to be kept of each pair of runs."""
+        rows = slice(start, start + len(old[0].top))
+        work = work[: len(old[0].top)]
+        before = [_Part(block, *self._old, self._kinds[0]) for block in old]
+        after = [_Part(block, *self._new, self._kinds[1]) for block in new]
+        moved = own = 0.0
+        for i, a in enumerate(before):
+            for j, b in enumerate(after):
+                # The last use of a new run's numbers may overwrite them, in the cache.
+                last = i == len(before) - 1
+                self.surrogate[i, j, rows] = surrogate_churn(
+                    a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
+                )
+                tops = (a.top, b.top) if a.unknown or b.unknown else None
+                over = last and b.scores.dtype == work.dtype
+                of_pair = displacement(
+                    a.scores, b.scores, b.scores if over else work, tops
+                )
+                moved = moved + of_pair
+                if i == j:
+                    own = own + of_pair
+        self.displacement[rows] = moved / (len(old) * len(new))
+        if self.own_displacement is not None:
+            self.own_displacement[rows] = own / len(old)
+
+
+class _Part:
+    """A block cut into the classes that both know and the others."""
+
+    def __init__(self, block: Block, shared: Classes, alone: Classes, kind: str):
+        if kind == "probabilities":
+            log_probabilities(block)
+        self.top, self.unknown = block.top, block.unknown
+        self.ratios, self.scores = block.ratios[:, shared], block.scores[:, shared]
+        self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
+
+
+def _split(
+    old: SidePass, new: SidePass
+) -> tuple[tuple[Classes, Classes], tuple[Classes, Classes], int]:
+    """Of each side the classes that both know and those that it knows alone."""
+    counts = old.side.classes, new.side.classes
+    columns = [
+        np.arange(count) if side.columns is None else side.columns
+        for side, count in zip((old, new), counts)
+    ]
+    both = min(counts)
+    if np.array_equal(columns[0][:both], columns[1][:both]):
+        first = slice(both), slice(both, None)  # views, where a choice is a copy
+        return first, first, both
+    _, *shared = np.intersect1d(*columns, assume_unique=True, return_indices=True)
+    split = [
+        (mine, np.setdiff1d(np.arange(count), mine))
+        for mine, count in zip(shared, counts)
+    ]
+    return split[0], split[1], len(shared[0])
+
+
+def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
+    """The same pair with its examples in the order of the old side's rows."""
+    # Files often list the same examples in one order, which is not that of their ids.
+    # Both are then read from front to back, not row by row from all over the disk.
+    rows = pair.old_rows
+    if rows is None or np.all(rows[:-1] < rows[1:]):
+        return pair, None
+    order = np.argsort(rows)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    new_rows = order if pair.new_rows is None else pair.new_rows[order]
+    moved = dataclasses.replace(
+        pair,
+        ids=pair.ids[order],
+        old_rows=_unless_all(rows[order], pair.old),
+        new_rows=_unless_all(new_rows, pair.new),
+        labels=None if pair.labels is None else pair.labels[order],
+        slices={},
+    )
+    return moved, place
+
+
+def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
+    """What was kept of each example, in the order that it had before."""
+
+    def moved(side: ScannedSide) -> ScannedSide:
+        return ScannedSide(
+            side.predicted[:, place],
+            _taken(side.confidence, place),
+            _taken(side.label_log_prob, place),
+            _taken(side.brier, place),
+        )
+
+    return Scanned(
+        moved(scanned.old),
+        moved(scanned.new),
+        _taken(scanned.surrogate, place),
+        _taken(scanned.displacement, place),
+        _taken(scanned.own_displacement, place),
+    )
+
+
+def _taken(values: np.ndarray | None, place: np.ndarray) -> np.ndarray | None:
+    return None if values is None else values[..., place]
+
+
+def _unless_all(rows: np.ndarray, side: Side) -> np.ndarray | None:
+    whole = len(rows) == side.examples and np.array_equal(rows, np.arange(len(rows)))
+    return None if whole else rows
 
 
 def scan(pair: Pair) -> Scanned:

@@ -1,11 +1,8 @@
 """What the words on a comparison's page mean."""
 
-from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import CompareResult
+from churn_jax.comparison.result import QUANTITIES, CompareResult
 from churn_jax.comparison.showing.wording import level_text
 from churn_jax.escaping import escape
-
-__all__ = ["glossary"]
 
 
 def glossary(result: CompareResult) -> str:

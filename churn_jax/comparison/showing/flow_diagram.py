@@ -9,8 +9,6 @@ from churn_jax.comparison.result import Flow
 from churn_jax.comparison.showing.wording import count_text
 from churn_jax.escaping import escape
 
-__all__ = ["flow_diagram", "mean_count", "short_name"]
-
 MOST = 12  # classes on a side, the last of which may stand for all others
 MEANING = {  # of the kinds of ribbons, in the order in which they are drawn
     "negative": "right before, wrong now",

@@ -22,8 +22,6 @@ from churn_jax.comparison.showing.wording import (
 )
 from churn_jax.escaping import escape
 
-__all__ = ["groups_section"]
-
 MOST_OPEN = 30  # groups; of more, those are shown and all of them folded
 MOST = 1000  # rows of a page for each grouping
 

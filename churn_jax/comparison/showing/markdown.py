@@ -15,8 +15,6 @@ from churn_jax.comparison.showing.verdict import gate_sentence, sentences
 from churn_jax.comparison.showing.wording import level_text, remark
 from churn_jax.escaping import markdown_text
 
-__all__ = ["markdown"]
-
 _REGRESSIONS = 10
 
 

@@ -5,8 +5,6 @@ from churn_jax.comparison.showing.page_tables import update_table, versions_tabl
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
 from churn_jax.escaping import escape
 
-__all__ = ["notebook_html"]
-
 # Colours of the surrounding notebook, light or dark; only lines have their own.
 STYLE = """
 .churn-jax p{margin:.3em 0}.churn-jax li{list-style:none;padding-left:.6em;

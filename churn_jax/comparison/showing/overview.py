@@ -2,8 +2,13 @@
 
 from typing import NamedTuple
 
-from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import CompareResult, Group, Interval, Version
+from churn_jax.comparison.result import (
+    QUANTITIES,
+    CompareResult,
+    Group,
+    Interval,
+    Version,
+)
 from churn_jax.comparison.showing.wording import (
     NOTHING,
     Unit,
@@ -14,18 +19,6 @@ from churn_jax.comparison.showing.wording import (
     value_text,
 )
 from churn_jax.escaping import printable
-
-__all__ = [
-    "Cell",
-    "ChangedRow",
-    "SingleRow",
-    "about",
-    "changed_rows",
-    "noise_rows",
-    "single_rows",
-    "title",
-    "worst_groups",
-]
 
 
 class Cell(NamedTuple):

@@ -34,8 +34,6 @@ from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports.page import facts_table, header, page
 
-__all__ = ["page_head", "render_page", "write_page"]
-
 MOST_FLOWS = 15  # rows of the table beside the diagram
 MOST_LISTED, MOST_REGRESSIONS = 50, 2000  # shown openly, and at all
 

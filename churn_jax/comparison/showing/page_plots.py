@@ -10,8 +10,6 @@ from churn_jax.comparison.result import Curve, Interval, Noise, Points
 from churn_jax.comparison.showing.wording import count_text, has_range, value_text
 from churn_jax.documents.plotting import COLOURS, INK, drawing, legend
 
-__all__ = ["churn_bars", "confidence_and_displacement", "reliability"]
-
 OLD, NEW = COLOURS[0], COLOURS[1]
 FEW = 10  # examples of a bin whose accuracy says little
 

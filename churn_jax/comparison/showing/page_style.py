@@ -1,7 +1,5 @@
 """What the page of a comparison adds to the style sheet of all pages."""
 
-__all__ = ["STYLE"]
-
 STYLE = """
 header h1,.compare tbody th{overflow-wrap:anywhere}
 .compare.history tbody th{overflow-wrap:break-word}

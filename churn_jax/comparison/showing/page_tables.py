@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from churn_jax.comparison.quantities import QUANTITIES, Quantity
 from churn_jax.comparison.result import (
+    QUANTITIES,
     CompareResult,
     Flow,
     Interval,
     Noise,
+    Quantity,
     Regression,
 )
 from churn_jax.comparison.showing.sorting import (
@@ -28,14 +29,6 @@ from churn_jax.comparison.showing.wording import (
     value_text,
 )
 from churn_jax.escaping import escape
-
-__all__ = [
-    "flow_table",
-    "noise_table",
-    "regressions_table",
-    "update_table",
-    "versions_table",
-]
 
 BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 ARROWS = {"better": "✓ better", "worse": "✗ worse"}

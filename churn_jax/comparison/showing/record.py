@@ -14,8 +14,6 @@ from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.showing.verdict import sentences
 from churn_jax.predictions import replace_file
 
-__all__ = ["FORMAT", "as_record", "write_record"]
-
 FORMAT = 1  # grows where a program that reads the file would have to change
 
 

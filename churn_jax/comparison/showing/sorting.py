@@ -7,8 +7,6 @@ from typing import Literal
 
 from churn_jax.escaping import escape
 
-__all__ = ["SCRIPT", "Cell", "Column", "number", "sortable_table", "word"]
-
 # Makes a button of every column head. Numbers are compared by `data-value`, words as a
 # reader would (v2 before v10); an empty `data-value` is no number and stays at the end.
 SCRIPT = """

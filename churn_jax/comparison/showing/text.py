@@ -11,7 +11,6 @@ from rich.text import Text
 
 from churn_jax.comparison.result import CompareResult
 from churn_jax.comparison.result import Group as Compared
-from churn_jax.comparison.showing.markdown import markdown
 from churn_jax.comparison.showing.overview import (
     Cell,
     SingleRow,
@@ -33,8 +32,6 @@ from churn_jax.comparison.showing.wording import (
     value_text,
 )
 from churn_jax.escaping import printable
-
-__all__ = ["markdown", "plain_text", "print_result"]
 
 _GROUPS, _REGRESSIONS, _WAYS = 5, 10, 5  # rows; the page and the record have all
 _NAME = 8  # columns that a name has, however narrow the terminal is

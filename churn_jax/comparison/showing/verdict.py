@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from churn_jax.comparison.noise import TESTED_RUNS
 from churn_jax.comparison.result import CompareResult, Group, Interval
 from churn_jax.comparison.showing.wording import (
     Unit,
@@ -14,10 +15,7 @@ from churn_jax.comparison.showing.wording import (
     value_text,
     with_range,
 )
-from churn_jax.comparison.statistics.noise import TESTED_RUNS
 from churn_jax.escaping import printable
-
-__all__ = ["gate_sentence", "sentences"]
 
 _NAMED = 3  # groups that a sentence names
 

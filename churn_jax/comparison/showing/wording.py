@@ -3,23 +3,7 @@
 import math
 from typing import Literal
 
-from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Interval
-
-__all__ = [
-    "NOTHING",
-    "Unit",
-    "count_text",
-    "has_range",
-    "judgement",
-    "level_text",
-    "p_text",
-    "range_text",
-    "remark",
-    "share_text",
-    "value_text",
-    "with_range",
-]
+from churn_jax.comparison.result import QUANTITIES, Interval
 
 Unit = Literal["share", "points", "number", "change"]
 NOTHING = "–"  # in place of a number that does not exist

@@ -7,8 +7,7 @@ import pytest
 
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
-from churn_jax.comparison.scanning.file_order import in_file_order
-from churn_jax.comparison.scanning.scan import scan
+from churn_jax.comparison.scanning.scan import in_file_order, scan
 
 N, C, R = 30, 4, 2
 

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from churn_jax.comparison.scanning.half_precision import widen
+from churn_jax.comparison.scanning.row_reader import widen
 
 ALL = np.arange(1 << 16).astype(np.uint16)
 

@@ -9,10 +9,9 @@ import pytest
 
 from churn_jax import metrics
 from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.scanning import row_reader
 from churn_jax.comparison.scanning.scan import scan
-from churn_jax.comparison.side import Side
 from churn_jax.predictions import PredictionsError
 from tests import reference_metrics as reference
 

@@ -3,8 +3,7 @@ import math
 
 import pytest
 
-from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Interval
+from churn_jax.comparison.result import QUANTITIES, Interval
 from churn_jax.comparison.showing.overview import (
     about,
     changed_rows,

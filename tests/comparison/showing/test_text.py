@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.result import QUANTITIES
 from churn_jax.comparison.showing.text import plain_text, print_result
 from churn_jax.comparison.showing.verdict import gate_sentence, sentences
 from churn_jax.comparison.showing.wording import value_text

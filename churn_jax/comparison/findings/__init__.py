@@ -1,1 +1,0 @@
-"""What a comparison shows beside its numbers: groups, flips, flows, curves."""

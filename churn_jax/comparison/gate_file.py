@@ -1,0 +1,224 @@
+"""Gates of a repository, in a TOML file."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from churn_jax.comparison.gates import (
+    ALL_SLICES,
+    CLASSES,
+    Gate,
+    GateError,
+    bound_and_quantity,
+    closest,
+    gates_by_name,
+    limit_of,
+)
+
+Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
+
+_SETTINGS = ("on", "min-examples")
+_TABLES = ("slices", "classes")
+
+
+def as_gates(given: Gating) -> tuple[Gate, ...]:
+    """Gates in any of the forms in which they may be given."""
+    if isinstance(given, str | os.PathLike):
+        return read_gates(given)
+    if isinstance(given, Mapping):
+        return gates_by_name(given)
+    for gate in (found := tuple(given)):
+        if not isinstance(gate, Gate):
+            raise GateError(f"not a gate: {gate!r}; write Gate('churn', 0.05)")
+    return found
+
+
+def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
+    '''Reads the conditions of a TOML file.
+
+    A key is `max-` or `min-` and a quantity's name, with hyphens, or short: nfr, pfr,
+    relative-nfr, btc, bec. Its value is a limit, `0.02` or `"2%"`, or a table with
+    `limit` and, for this gate alone, `on` and `min-examples`. What stands before the
+    first table is about all examples together; `[classes]` about each class,
+    `[classes."7"]` about one; `[slices]` about each value of every column of the
+    slices, `[slices.region]` of that column, `[slices.region."north"]` about one. What
+    is about less takes the place of what is about more. `on = "bound"` and
+    `min-examples = 30` hold for the table they stand in and those below it.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The gates, in the order of the file.
+
+    Raises:
+        GateError: the file cannot be read or an entry makes no sense; the message
+            begins with the path and names the entry.
+
+    Example:
+        >>> import tempfile
+        >>> text = """
+        ... max-churn = "5%"
+        ... max-nfr = {limit = 0.01, on = "bound"}
+        ... [slices.region]
+        ... max-nfr = 0.02
+        ... """
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "gates.toml"
+        ...     _ = path.write_text(text)
+        ...     for gate in read_gates(path):
+        ...         print(gate.text)
+        churn at most 5 %
+        upper end of negative flip rate at most 1 %
+        negative flip rate at most 2 % in each region
+    '''
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise GateError(f"{path}: the gate file {what}")
+    try:
+        table = tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:  # of TOML or of UTF-8
+        raise GateError(f"{path}: not a TOML file, {error}") from None
+    try:
+        gates = tuple(_whole(table))
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    if not gates:
+        raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
+    return gates
+
+
+def _whole(table: Mapping[str, Any]) -> Iterator[Gate]:
+    """Gates of the whole file."""
+    settings = _settings(table, {}, "")
+    for key, value in table.items():
+        if key in _TABLES:
+            if not isinstance(value, Mapping):
+                raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
+            groups = _classes if key == "classes" else _slices
+            yield from _some(groups(value, settings), key)
+        elif key not in _SETTINGS:
+            yield _gate(key, value, settings, "", known_tables=_TABLES)
+
+
+def _classes(table: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Gate]:
+    yield from _grouping(table, settings, "classes", CLASSES)
+
+
+def _slices(table: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Gate]:
+    settings = _settings(table, settings, "slices")
+    for key, value in table.items():
+        if _is_table(key, value):
+            place = f"slices.{key}"
+            yield from _some(_grouping(value, settings, place, key), place)
+        elif key not in _SETTINGS:
+            yield _gate(key, value, settings, "slices", grouping=ALL_SLICES)
+
+
+def _grouping(
+    table: Mapping[str, Any], settings: Mapping[str, Any], where: str, grouping: str
+) -> Iterator[Gate]:
+    """Of the classes or of one column: for each group, then for those named."""
+    settings = _settings(table, settings, where)
+    for key, value in table.items():
+        if _is_table(key, value):
+            place = f"{where}.{key}"
+            named = _named(value, settings, place, grouping, key)
+            yield from _some(named, place)
+        elif key not in _SETTINGS:
+            yield _gate(key, value, settings, where, grouping=grouping)
+
+
+def _named(
+    table: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    where: str,
+    grouping: str,
+    group: str,
+) -> Iterator[Gate]:
+    """Of one class or one value of a column."""
+    settings = _settings(table, settings, where)
+    for key, value in table.items():
+        if key not in _SETTINGS:
+            yield _gate(key, value, settings, where, grouping=grouping, group=group)
+
+
+def _is_table(key: str, value: Any) -> bool:
+    """Whether it holds gates, and is no gate with its settings."""
+    if not isinstance(value, Mapping) or "limit" in value:
+        return False
+    try:
+        bound_and_quantity(key)
+    except GateError:
+        return True
+    return False  # a gate that lacks its limit
+
+
+def _some(gates: Iterator[Gate], where: str) -> tuple[Gate, ...]:
+    """All of them, at least one."""
+    found = tuple(gates)
+    if not found:
+        raise GateError(f"{where}: there is no gate in this table")
+    return found
+
+
+def _settings(
+    table: Mapping[str, Any], above: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Fields of a `Gate` that hold in this table and below."""
+    found = dict(above)
+    for key in _SETTINGS:
+        if key in table and not isinstance(table[key], Mapping):
+            value, place = table[key], _place(where, key)
+            if key == "on" and value not in ("estimate", "bound"):
+                raise GateError(f'{place} must be "estimate" or "bound"; got {value!r}')
+            if key != "on" and (type(value) is not int or value < 1):
+                raise GateError(f"{place} must be a count of at least 1; got {value!r}")
+            found[key.replace("-", "_")] = value
+    return found
+
+
+def _gate(
+    key: str,
+    value: Any,
+    settings: Mapping[str, Any],
+    where: str,
+    *,
+    grouping: str = "",
+    group: str = "",
+    known_tables: tuple[str, ...] = (),
+) -> Gate:
+    place = _place(where, key)
+    if known_tables and _is_table(key, value):
+        hint = closest(key, known_tables) or f"tables are {', '.join(known_tables)}"
+        raise GateError(f"unknown table {key!r}; {hint}")
+    limit = value
+    if isinstance(value, Mapping):
+        settings = _settings(value, settings, place)
+        for name in value:
+            if name not in ("limit", *_SETTINGS):
+                known = ("limit", *_SETTINGS)
+                hint = closest(name, known) or f"known are {', '.join(known)}"
+                raise GateError(f"{place}: unknown key {name!r}; {hint}")
+        if "limit" not in value:
+            raise GateError(f"{place}: a gate needs a limit")
+        limit = value["limit"]
+    try:
+        bound, quantity = bound_and_quantity(key)
+        return Gate(
+            quantity,
+            limit_of(limit, "the limit"),
+            bound,
+            grouping=grouping,
+            group=group,
+            **settings,
+        )
+    except GateError as error:
+        raise GateError(f"{place}: {error}") from None
+
+
+def _place(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

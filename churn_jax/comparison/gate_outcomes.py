@@ -1,0 +1,193 @@
+"""Whether an update meets its conditions, with a line for each."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from churn_jax.comparison.gates import (
+    ALL_SLICES,
+    CLASSES,
+    EXCESS,
+    Gate,
+    GateError,
+    limit_text,
+    listed,
+)
+from churn_jax.comparison.result import GateOutcome, Group, Interval, Noise
+from churn_jax.comparison.showing.wording import count_text, value_text, with_range
+
+# Sums and differences of shares are off by rounding, and that fails no gate.
+_ROUNDING = 1e-9
+_NAMED = 3  # groups that a line names
+
+
+def judge(
+    gates: Sequence[Gate],
+    quantities: Mapping[str, Interval],
+    groups: Sequence[Group],
+    *,
+    level: float,
+    noise: Noise | None = None,
+) -> tuple[GateOutcome, ...]:
+    """Whether each gate holds. A number that is not defined holds no gate.
+
+    Args:
+        gates: the conditions.
+        quantities: of all examples.
+        groups: classes and slices.
+        level: of the intervals.
+        noise: what retraining alone changes, for gates on "excess_churn".
+
+    Returns:
+        One outcome per gate, in the order of the gates. A gate on several groups has
+        the worst of them in `measured` and, if it does not hold, in `where`.
+
+    Raises:
+        GateError: there is no such number or group.
+
+    Example:
+        >>> found = {"churn": Interval(0.042, 0.039, 0.045)}
+        >>> gates = [Gate("churn", 0.05), Gate("churn", 0.04, on="bound")]
+        >>> for outcome in judge(gates, found, (), level=0.95):
+        ...     print(outcome.line)
+        PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
+        FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
+    """
+    return tuple(
+        _judge_groups(gate, gates, groups, level)
+        if gate.grouping
+        else _judge_whole(gate, quantities, noise, level)
+        for gate in gates
+    )
+
+
+def _judge_whole(
+    gate: Gate, quantities: Mapping[str, Interval], noise: Noise | None, level: float
+) -> GateOutcome:
+    if gate.quantity == EXCESS and noise is not None:
+        interval = noise.excess
+    elif gate.quantity in quantities:
+        interval = quantities[gate.quantity]
+    else:
+        raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
+    holds = _holds(gate, interval)
+    line = f"{gate.text}: {_measured_text(gate, interval, level)}"
+    return _outcome(gate, "", interval, holds, line)
+
+
+def _judge_groups(
+    gate: Gate, gates: Sequence[Gate], groups: Sequence[Group], level: float
+) -> GateOutcome:
+    about = [g for g in groups if _covers(gate, g) and not _overridden(gate, gates, g)]
+    judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
+    small = len(about) - len(judged)
+    note = ""
+    if small:
+        note = (
+            f"; {count_text(small)} of {count_text(len(about))} not judged, fewer than "
+            f"{count_text(gate.min_examples)} examples"
+        )
+    if not judged:
+        line = f"{gate.text}: no group to judge{note}"
+        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), False, line)
+    ordered = sorted(judged, key=lambda group: _margin(gate, _interval(gate, group)))
+    failing = [g for g in ordered if not _holds(gate, _interval(gate, g))]
+    worst = ordered[0]
+    interval = _interval(gate, worst)
+    if gate.group:
+        line = f"{gate.text}: {_measured_text(gate, interval, level)}"
+    elif not failing:
+        number = _measured_text(gate, interval, level)
+        line = f"{gate.text}: at worst {number}, in {_name(worst)}{note}"
+    else:
+        named = [
+            f"{_name(g)} {_measured_text(gate, _interval(gate, g), level)}"
+            for g in failing
+        ]
+        line = (
+            f"{gate.text}: not in {count_text(len(failing))} of "
+            f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
+        )
+    where = _name(worst) if failing or gate.group else ""
+    return _outcome(gate, where, interval, not failing, line)
+
+
+def _covers(gate: Gate, group: Group) -> bool:
+    if gate.grouping == ALL_SLICES:
+        return group.grouping != CLASSES
+    return gate.grouping == group.grouping and gate.group in ("", group.name)
+
+
+def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
+    """Whether a gate on less than this one is about the group."""
+
+    def breadth(of: Gate) -> int:
+        return 0 if of.group else 1 if of.grouping != ALL_SLICES else 2
+
+    return any(
+        (other.quantity, other.bound) == (gate.quantity, gate.bound)
+        and other.grouping
+        and breadth(other) < breadth(gate)
+        and _covers(other, group)
+        for other in gates
+    )
+
+
+def _interval(gate: Gate, group: Group) -> Interval:
+    value = getattr(group, gate.quantity)
+    if isinstance(value, Interval):
+        return value
+    return Interval(value, math.nan, math.nan)
+
+
+def _compared(gate: Gate, interval: Interval) -> float:
+    """The number that the limit is for; NaN where it is not defined."""
+    if gate.on == "estimate" or math.isnan(interval.value):
+        return interval.value
+    return interval.high if gate.bound == "max" else interval.low
+
+
+def _margin(gate: Gate, interval: Interval) -> float:
+    """How far from failing; undefined numbers are the worst."""
+    compared = _compared(gate, interval)
+    if math.isnan(compared):
+        return -math.inf
+    return gate.limit - compared if gate.bound == "max" else compared - gate.limit
+
+
+def _holds(gate: Gate, interval: Interval) -> bool:
+    return _margin(gate, interval) >= -_ROUNDING
+
+
+def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
+    if math.isnan(interval.value):
+        return "not defined for these predictions"
+    said = with_range(interval, gate.unit, level)
+    compared = _compared(gate, interval)
+    if math.isnan(compared):
+        return f"{said}, which has no interval here"
+    if abs(compared - gate.limit) > _ROUNDING:
+        shown, limit = (
+            value_text(dataclasses.replace(interval, value=value), gate.unit)
+            for value in (compared, gate.limit)
+        )
+        if shown == limit:
+            said += f", exactly {limit_text(compared, gate.unit)}"
+    return said
+
+
+def _name(group: Group) -> str:
+    return f"{group.grouping} {group.name}"
+
+
+def _outcome(
+    gate: Gate, where: str, interval: Interval, holds: bool, line: str
+) -> GateOutcome:
+    return GateOutcome(
+        gate=gate.text,
+        where=where,
+        measured=_compared(gate, interval),
+        limit=gate.limit,
+        passed=holds,
+        line=f"{'PASS' if holds else 'FAIL'}  {line}",
+    )

@@ -1,0 +1,274 @@
+"""Conditions on an update, and how they are written."""
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_jax.comparison.groups import coded
+from churn_jax.comparison.pair import Pair
+from churn_jax.comparison.result import QUANTITIES
+from churn_jax.comparison.showing.wording import Unit, count_text
+
+EXCESS = "excess_churn"  # `Noise.excess`
+ALL_SLICES = "*"
+CLASSES = "class"
+
+# What a `Group` has, and whether with an interval.
+_OF_GROUPS = {
+    "accuracy_old": False,
+    "accuracy_new": False,
+    "accuracy_gain": True,
+    "churn": True,
+    "negative_flip_rate": True,
+    "positive_flip_rate": True,
+}
+
+
+class GateError(ValueError):
+    """A condition that makes no sense or that these predictions cannot answer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """One condition: a quantity is at most, or at least, a limit.
+
+    Attributes:
+        quantity: a name in `QUANTITIES`, or "excess_churn": churn beyond what
+            retraining alone gives.
+        limit: a fraction where the quantity is a share, 0.02 for 2 %.
+        bound: "max": at most the limit; "min": at least.
+        on: "estimate" compares the number itself; "bound" the end of its confidence
+            interval nearer to failing: the upper one for "max", the lower for "min".
+        grouping: "" for all examples together; "class" for each class; a column of the
+            slices for each of its values; "*" for each value of every column.
+        group: one class or value of `grouping`; "" for each of them.
+        min_examples: groups with fewer examples are not judged. A group that is named
+            always is.
+
+    A gate on a named group takes the place of one on the same quantity and bound for
+    each group, and one on a column that of one on every column.
+
+    Raises:
+        GateError: there is no such quantity, or the limit or another entry makes no
+            sense.
+
+    Example:
+        >>> Gate("negative_flip_rate", 0.01, on="bound").text
+        'upper end of negative flip rate at most 1 %'
+        >>> Gate("accuracy_gain", -0.005, "min", grouping="region").text
+        'accuracy gain at least -0.5 points in each region'
+    """
+
+    quantity: str
+    limit: float
+    bound: Literal["max", "min"] = "max"
+    on: Literal["estimate", "bound"] = "estimate"
+    grouping: str = ""
+    group: str = ""
+    min_examples: int = 1
+
+    def __post_init__(self):
+        known = list(_OF_GROUPS) if self.grouping else [*QUANTITIES, EXCESS]
+        if self.quantity not in known:
+            where = " of classes and slices" if self.grouping else ""
+            hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
+            raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int | float):
+            raise GateError(f"the limit of {self.quantity} must be a number")
+        if not math.isfinite(self.limit):
+            raise GateError(f"the limit of {self.quantity} must be finite")
+        least = {"share": 0, "points": -1}.get(self.unit)
+        if least is not None and not least <= self.limit <= 1:
+            raise GateError(
+                f"the limit of {self.quantity} must lie between {least} and 1, got "
+                f'{self.limit:g}; write 0.05 or "5%" for 5 %'
+            )
+        for name, allowed in (("bound", ("max", "min")), ("on", ("estimate", "bound"))):
+            if getattr(self, name) not in allowed:
+                raise GateError(
+                    f"{name} must be {allowed[0]!r} or {allowed[1]!r}; got "
+                    f"{getattr(self, name)!r}"
+                )
+        if self.on == "bound" and self.grouping and not _OF_GROUPS[self.quantity]:
+            raise GateError(
+                f"{self.quantity} of a group has no interval; put the gate on the "
+                "estimate"
+            )
+        if self.group and self.grouping in ("", ALL_SLICES):
+            raise GateError(f"of which grouping is the group {self.group!r}?")
+        if self.min_examples < 1:
+            raise GateError(f"min_examples must be at least 1; got {self.min_examples}")
+
+    @property
+    def unit(self) -> Unit:
+        """Of the number, as in `Quantity.unit`."""
+        return "points" if self.quantity == EXCESS else QUANTITIES[self.quantity].unit
+
+    @property
+    def text(self) -> str:
+        """The condition, as a part of a sentence."""
+        end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
+        what = (end if self.on == "bound" else "") + self.quantity.replace("_", " ")
+        most = {"max": "at most", "min": "at least"}[self.bound]
+        return f"{what} {most} {limit_text(self.limit, self.unit)}{self._where()}"
+
+    def _where(self) -> str:
+        if self.group:
+            return f" in {self.grouping} {self.group}"
+        each = "slice" if self.grouping == ALL_SLICES else self.grouping
+        return f" in each {each}" if each else ""
+
+    def _scope(self) -> tuple[str, str, str, str]:
+        """What it is about."""
+        return self.quantity, self.bound, self.grouping, self.group
+
+
+def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
+    """Both, without those of `gates` about which `over` says something else."""
+    # Two gates of `gates` on the same quantity are both kept: each must hold.
+    over = tuple(over)
+    said = {gate._scope() for gate in over}
+    return (*(gate for gate in gates if gate._scope() not in said), *over)
+
+
+def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
+    """Whether the predictions can answer every gate, before anything is computed."""
+    for gate in gates:
+        if reason := _unanswerable(gate, pair):
+            raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
+
+
+def _unanswerable(gate: Gate, pair: Pair) -> str:
+    """Why not, or ""."""
+    if gate.quantity == EXCESS:
+        if max(len(pair.old.runs), len(pair.new.runs)) < 2:
+            return "noise is measured between runs, and both versions have one run"
+        return ""
+    quantity = QUANTITIES[gate.quantity]
+    if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
+        return "there are no labels"
+    for name, side in (("old", pair.old), ("new", pair.new)):
+        if quantity.scores in ("both", name) and side.kind == "classes":
+            return f"{side.name} has predicted classes only, without probabilities"
+    if gate.grouping and CLASSES in pair.slices:
+        return 'a column of the slices is called "class", as the groups of labels are'
+    if gate.grouping == ALL_SLICES and not pair.slices:
+        return "there are no slices"
+    if gate.grouping in ("", ALL_SLICES):
+        return ""
+    if gate.grouping == CLASSES:
+        return _no_such(gate.group, _classes_present(pair), "class with examples")
+    if reason := _no_such(gate.grouping, list(pair.slices), "column of the slices"):
+        return reason
+    if not gate.group:
+        return ""
+    values, _ = coded(pair.slices[gate.grouping])
+    return _no_such(gate.group, values, f"value of {gate.grouping}")
+
+
+def _classes_present(pair: Pair) -> list[str]:
+    if pair.labels is None:
+        return []
+    return [pair.class_name(int(number)) for number in np.unique(pair.labels)]
+
+
+def _no_such(name: str, known: Sequence[str], what: str) -> str:
+    if not name or name in known:
+        return ""
+    hint = closest(name, known) or f"there are {listed(known, 5) or 'none'}"
+    return f"there is no {what} {name!r}; {hint}"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Asks whether the likeliest of the `known` names was meant; "" without one."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` names and how many are left."""
+    left = len(names) - most
+    more = f" and {count_text(left)} more" if left > 0 else ""
+    return ", ".join(names[:most]) + more
+
+
+def limit_text(limit: float, unit: Unit) -> str:
+    """As it was given, not rounded."""
+    sign = "+" if unit in ("points", "change") and limit else ""
+    if unit in ("share", "points"):
+        return f"{100 * limit:{sign}.10g} {'%' if unit == 'share' else 'points'}"
+    return f"{limit:{sign}.10g}"
+
+
+_GROUPINGS = {"slice": ALL_SLICES, "class": CLASSES}
+
+SHORT = {
+    "nfr": "negative_flip_rate",
+    "pfr": "positive_flip_rate",
+    "relative_nfr": "relative_negative_flip_rate",
+    "btc": "backward_trust_compatibility",
+    "bec": "backward_error_compatibility",
+}
+
+
+def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
+    """What `max-nfr` stands for."""
+    known = {
+        f"{bound}-{name}".replace("_", "-")
+        for bound in ("max", "min")
+        for name in (*SHORT, *QUANTITIES, EXCESS)
+    }
+    plain = key.replace("_", "-")
+    if plain not in known:
+        hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
+        raise GateError(f"unknown key {key!r}; {hint}")
+    name = plain[4:].replace("-", "_")
+    return ("max" if plain.startswith("max") else "min"), SHORT.get(name, name)
+
+
+def limit_of(given: Any, what: str) -> float:
+    """A limit as a number; `2%` is 0.02."""
+    percent = False
+    value = math.nan
+    try:
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            value = float(given)
+        elif isinstance(given, str):
+            percent = given.rstrip().endswith("%")
+            value = float(given.rstrip().removesuffix("%"))
+    except (ValueError, OverflowError):
+        pass
+    if math.isfinite(value):
+        return value / 100 if percent else value
+    raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
+
+
+def gates_by_name(
+    limits: Mapping[str, Any],
+    *,
+    on: Literal["estimate", "bound"] = "estimate",
+    min_examples: int = 1,
+) -> tuple[Gate, ...]:
+    """Gates of options."""
+    found = []
+    for name, given in limits.items():
+        if given is None:
+            continue
+        plain = name.lstrip("-").replace("-", "_")
+        parts = re.fullmatch(r"(max|min)_(?:(slice|class)_)?(\w+)", plain)
+        bound, quantity = bound_and_quantity(
+            f"{parts[1]}_{parts[3]}" if parts else name
+        )
+        limit = limit_of(given, name)
+        grouping = _GROUPINGS.get(parts[2], "") if parts else ""
+        try:
+            gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)
+        except GateError as error:
+            raise GateError(f"{name}: {error}") from None
+        found.append(gate)
+    return tuple(found)

@@ -1,1 +1,0 @@
-"""Conditions on an update, and whether they hold."""

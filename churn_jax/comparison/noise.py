@@ -1,0 +1,308 @@
+"""How much churn retraining alone gives, and whether an update has more."""
+
+import itertools
+
+import numpy as np
+from scipy import special
+
+from churn_jax.comparison.pair import Scanned
+from churn_jax.comparison.result import Interval, Noise
+from churn_jax.comparison.sums import partition
+from churn_jax.comparison.uncertainty import (
+    Uncertainty,
+    run_part,
+    share_ends,
+    uncertainty,
+)
+
+TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
+_EXCEEDS = 1.2  # V_runs counts where it is so many times V_examples
+_EXAMPLES = 5  # that bear on the excess; with fewer, p has too few values
+_SKEWED = 2000  # examples from which on the excess is about normal
+_NORMAL = 1e-3  # skewness
+_DEALS = 300  # of runs to two versions
+_HALVINGS = 40
+_ROUNDING = 1e-9
+_NONE = Interval(np.nan, np.nan, np.nan)
+
+
+def noise_test(
+    scanned: Scanned,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Noise | None:
+    """Is the churn between two versions more than retraining either would give?
+
+    With `x_rs` the churn of two runs, the excess is its mean over pairs of an old and a
+    new run, minus the mean over pairs within a side (of both sides where both have
+    several runs). Where the versions are equal, their A + B runs are exchangeable:
+
+        x_rs = mu + a_r + a_s + e_rs
+
+    With several runs on both sides the effects `a` cancel in the excess, and
+
+        V_runs     = s^2 (1/(A B) + 1/(2 A (A-1)) + 1/(2 B (B-1)))
+        V_examples = the same with the `e` of every example, were its runs dealt anew
+
+    where `s^2` is the mean square of `e` after a least-squares fit of `mu`, `a` and the
+    excess to all pairs. V_examples is the variance of runs that are independent on each
+    example. It is known from all examples; V_runs, which may be larger, from few runs.
+    So V_examples is the least that V can be, and p solves
+
+        excess^2 = z_p^2 V_examples + t_p^2 max(V_runs - 1.2 V_examples, 0)
+
+    with quantiles of a gamma distribution, as skewed as dealing makes the excess,
+    and Student's with (A + B - 3) / 2 degrees of freedom. With one run on a side its
+    effect does not cancel: V_runs is the variance of one more draw from the effects of
+    the other side's runs, and z is normal.
+
+    Args:
+        scanned: both versions.
+        level: of the intervals.
+        resamples: not used; everything here is computed without resampling.
+        seed: of dealing more than 4096 examples into groups.
+
+    Returns:
+        None where both sides have one run. `within_old` or `within_new` is NaN for a
+        side with one run; `p` with fewer than five runs in all, or where it would
+        rest on fewer than five examples. Runs that are paired are not tested: they
+        are no two samples.
+
+    Notes:
+        With several runs on both sides p is one-sided. In expectation the excess is
+        half the squared distance between the versions' distributions of predictions,
+        mean over examples, so it is never negative. One run can be closer to the others
+        than they are to each other: there p is two-sided.
+
+        The factor 1.2 and the degrees of freedom are chosen by simulation, for versions
+        whose runs differ by noise alone and for versions whose runs shift all examples
+        at once, which has a skewed effect on churn. Equal versions are told apart at
+        the 5 % level in 3 to 7 % of simulations, with few exceptions
+        (`benchmarks/README.md`). With two against two runs there is no p: they can be
+        dealt in three ways only, and no test holds its level for any effects of runs.
+
+        The intervals are for new examples and new runs (`runs.uncertainty`). That of
+        the excess adds the variances over examples and runs and is no narrower than
+        that of equal versions. It does not answer the same question as `p`, which uses
+        that all runs are alike where nothing changed; it can hold 0 where `p` is small.
+
+    Example:
+        >>> from churn_jax.comparison.pair import ScannedSide
+        >>> runs = np.array([[0, 0, 0, 1], [0, 0, 1, 0]])
+        >>> side = ScannedSide(runs)
+        >>> found = noise_test(Scanned(side, side))
+        >>> found.within_old.value, found.excess.value
+        (0.5, -0.25)
+    """
+    del resamples
+    old, new = scanned.old.predicted, scanned.new.predicted
+    A, B = len(old), len(new)
+    if A == B == 1:
+        return None
+    runs = np.concatenate([old, new])
+    N = old.shape[1]
+    group, groups = partition(N, (A + B) ** 2, seed)
+    size = np.bincount(group, minlength=groups)
+    changed = np.zeros((groups, A + B, A + B))
+    for r, s in itertools.combinations(range(A + B), 2):
+        counts = np.bincount(group, runs[r] != runs[s], groups)
+        changed[:, r, s] = changed[:, s, r] = counts
+    if scanned.paired:  # a pair's churn is a number of its old run
+        same = np.diagonal(changed[:, :A, A:], axis1=1, axis2=2)
+        changed[:, :A, A:] = same[:, :, None]
+        changed[:, A:, :A] = same[:, None]
+    x = changed.sum(axis=0) / N
+    # what every group moves each pair's churn by
+    moved = (changed - x * size[:, None, None]) / N
+    weight = 1.0 if min(A, B) == 1 else 0.5
+    in_old, in_new = (weight if R > 1 else 0.0 for R in (A, B))
+
+    least = 0.0
+    if not scanned.paired:
+        equal = _equal_versions(x, A, _dealt_anew(runs, A).sum() / N**2)
+        least = float(equal.total if min(A, B) > 1 else equal.examples)
+
+    def interval(*weights: float) -> Interval:
+        return _interval(x, moved, A, weights, N, level, least)
+
+    return Noise(
+        within_old=interval(0.0, 1.0, 0.0) if A > 1 else _NONE,
+        within_new=interval(0.0, 0.0, 1.0) if B > 1 else _NONE,
+        expected=interval(0.0, in_old, in_new),
+        excess=interval(1.0, -in_old, -in_new),
+        of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0)).of_runs()),
+        p=np.nan if scanned.paired else retraining_p(runs, x, A),
+    )
+
+
+def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
+    """The p of `noise_test`."""
+    R, N = runs.shape
+    of_examples = _dealt_anew(runs, A)
+    squares = np.sum(np.square(of_examples))
+    bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
+    if R < TESTED_RUNS or bearing < _EXAMPLES:
+        return np.nan
+    one_sided = min(A, R - A) > 1
+    weight = 0.5 if one_sided else 1.0
+    weights = (1.0, -weight if A > 1 else 0.0, -weight if R - A > 1 else 0.0)
+    excess = float(_combination(x, A, weights))
+    equal = _equal_versions(x, A, of_examples.sum() / N**2)
+    of_runs = equal.total - equal.examples
+    skewness = 0.0
+    if one_sided and excess > 0:
+        skewness = _skewness(runs[:, of_examples > 0], A, of_examples.sum())
+    low, high = 0.0, 0.5
+    for _ in range(_HALVINGS):
+        tail = (low + high) / 2
+        examples = max(_skewed(tail, skewness), 0.0) ** 2 * equal.examples
+        student = special.stdtrit(equal.freedom, 1 - tail)
+        outside = excess**2 > examples + student**2 * of_runs
+        low, high = (low, tail) if outside else (tail, high)
+    if one_sided:
+        return high if excess > 0 else 1 - high
+    return 2 * high
+
+
+def _skewed(tail: float, skewness: float) -> float:
+    """Upper quantile of a gamma distribution with mean 0 and variance 1."""
+    if skewness < _NORMAL:
+        return -special.ndtri(tail)
+    freedom = 8 / skewness**2
+    return (special.chdtri(freedom, tail) - freedom) / np.sqrt(2 * freedom)
+
+
+def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
+    """Of the excess where every example's predictions are dealt anew."""
+    R, M = runs.shape
+    if M > _SKEWED:
+        return 0.0
+    pairs = np.array(list(itertools.combinations(range(R), 2)))
+    differ = runs[pairs[:, 0]] != runs[pairs[:, 1]]
+    deals = list(itertools.islice(itertools.combinations(range(R), A), _DEALS + 1))
+    if len(deals) > _DEALS:
+        rng = np.random.default_rng(0)
+        deals = [rng.permutation(R)[:A] for _ in range(_DEALS)]
+    old = np.zeros((len(deals), R), bool)
+    np.put_along_axis(old, np.array(deals), True, axis=1)
+    first, second = old[:, pairs[:, 0]], old[:, pairs[:, 1]]
+    inside = np.where(first, A * (A - 1), (R - A) * (R - A - 1))
+    weights = np.where(first != second, 1 / (A * (R - A)), -1 / inside)
+    cubes = np.mean((weights @ differ) ** 3, axis=0).sum()
+    return float(max(cubes, 0.0) / variance**1.5)
+
+
+def _between(x: np.ndarray, A: int):
+    return x[..., :A, A:].mean(axis=(-2, -1))
+
+
+def _within(x: np.ndarray):
+    """Mean over the pairs of different runs of `[..., R, R]`; NaN for one run."""
+    R = x.shape[-1]
+    if R == 1:
+        return np.full(x.shape[:-2], np.nan)
+    return x.sum(axis=(-2, -1)) / (R * (R - 1))
+
+
+def _combination(x: np.ndarray, A: int, weights) -> np.ndarray:
+    """`w_0 between + w_1 within old + w_2 within new` of `[..., A + B, A + B]`."""
+    parts = (_between(x, A), _within(x[..., :A, :A]), _within(x[..., A:, A:]))
+    chosen = [w * part for w, part in zip(weights, parts, strict=True) if w]
+    return np.sum(chosen, axis=0)
+
+
+def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
+    """What every run of a side does to the combination, to first order: `[..., R]`."""
+    # A run's row within its side leaves the run out, so that differences between rows
+    # are too small by (R - 2) / (R - 1), which is mended for churn within a side. Two
+    # runs have one row: the effect on the churn against the other side takes its place.
+    # In the excess over both sides the effects cancel, and it is left as it is.
+    own = slice(0, A) if side == 0 else slice(A, None)
+    other = slice(A, None) if side == 0 else slice(0, A)
+    across = x[..., own, other].mean(axis=-1)
+    inside = x[..., own, own].sum(axis=-1)
+    R = inside.shape[-1]
+    if all(weights):
+        rows = inside / (R - 1)
+    else:
+        rows = inside / (R - 2) if R > 2 else across
+    return weights[0] * across + 2 * weights[1 + side] * rows
+
+
+def _known(x, moved, A: int, weights) -> Uncertainty:
+    of_groups = _combination(moved, A, weights)
+    parts = []
+    for side, R in enumerate((A, len(x) - A)):
+        if R == 1:
+            continue
+        effects = _effects(moved, A, weights, side)
+        centred = effects - effects.mean(axis=1, keepdims=True)
+        noise = np.sum(np.square(centred)) / (R * (R - 1))
+        parts.append(run_part(_effects(x, A, weights, side), noise))
+    return uncertainty(np.sum(np.square(of_groups)), *parts)
+
+
+def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Interval:
+    value = float(_combination(x, A, weights))
+    known = _known(x, moved, A, weights)
+    if not weights[0]:
+        quantile = known.quantile(level)
+        ends = share_ends(np.array(value), known.total, quantile, np.array(N))
+        return Interval(value, *map(float, ends))
+    normal = special.ndtri((1 + level) / 2)
+    # With runs on both sides S and its noise are large next to V: no Student's t.
+    quantile = known.quantile(level) if known.alone else normal
+    variance = max(known.total, known.examples, least)
+    half = float(quantile * np.sqrt(variance))
+    if not np.any(x):  # no run differs from any other
+        half = float(share_ends(np.zeros(()), np.zeros(()), normal, np.array(N))[1])
+    return Interval(value, value - half, value + half)
+
+
+def _dealt_anew(runs: np.ndarray, A: int) -> np.ndarray:
+    """`[N]`, variance of an example's excess over all ways to deal its predictions."""
+    R = len(runs)
+    B = R - A
+    disagreeing = np.zeros(runs.shape, np.int32)  # runs, with each run
+    for r, s in itertools.combinations(range(R), 2):
+        differ = runs[r] != runs[s]
+        disagreeing[r] += differ
+        disagreeing[s] += differ
+    if min(A, B) == 1:
+        return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
+    total = disagreeing.sum(axis=0)  # twice the pairs of runs that disagree
+    squares = np.square(disagreeing).sum(axis=0)
+    left = total / 2 - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
+    left[left < _ROUNDING] = 0.0
+    return left / (R * (R - 3) / 2) * _spread(A, B)
+
+
+def _spread(A: int, B: int) -> float:
+    """Variance of the excess where each pair's churn has variance 1."""
+    return 1 / (A * B) + 1 / (2 * A * (A - 1)) + 1 / (2 * B * (B - 1))
+
+
+def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
+    """Of the excess where the versions are equal; of examples alone with three runs."""
+    R = len(x)
+    B = R - A
+    if min(A, B) > 1:
+        pairs = np.array(list(itertools.combinations(range(R), 2)))
+        design = np.zeros((len(pairs), R + 1))
+        design[np.arange(len(pairs)), pairs[:, 0]] = 1
+        design[np.arange(len(pairs)), pairs[:, 1]] = 1
+        design[:, R] = (pairs[:, 0] < A) & (pairs[:, 1] >= A)
+        y = x[pairs[:, 0], pairs[:, 1]]
+        left = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        of_runs = float(left @ left / (len(pairs) - R - 1) * _spread(A, B))
+    elif R > 3:
+        several = x[:A, :A] if A > 1 else x[A:, A:]
+        rows = several.sum(axis=1) / (len(several) - 2)
+        of_runs = float(np.var(rows, ddof=1) * (1 + 1 / len(several)))
+    else:
+        of_runs = 0.0
+    total = of_examples + max(of_runs - _EXCEEDS * of_examples, 0.0)
+    freedom = np.array(max(R - 3, 1) / 2)
+    return Uncertainty(np.array(of_examples), np.array(total), freedom, alone=True)

@@ -1,0 +1,228 @@
+"""Ids, labels and slices in files of their own."""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.array_files import ArrayFileError
+from churn_jax.comparison.reading.arrays import array_class_names
+from churn_jax.comparison.reading.class_values import (
+    ID,
+    LABEL,
+    PREDICTION,
+    SCORES,
+    ClassValues,
+    all_numbers,
+    as_class_values,
+    find_column,
+    score_columns,
+)
+from churn_jax.comparison.reading.contents import Contents, as_array, read_contents
+from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
+from churn_jax.predictions import PredictionsError, some
+
+_MOST_VALUES = 200  # of a grouping
+
+
+class Beside(NamedTuple):
+    """Values of examples from a file of their own."""
+
+    ids: np.ndarray | None  # `[N]`, or None where values are in row order
+    labels: ClassValues | None = None  # class of every example, or None
+    slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
+    # columns that are no groupings, since they are called like predictions
+    left_out: tuple[str, ...] = ()
+    # whether the ids are only the index of a data frame, as in `Side`
+    index: bool = False
+
+
+def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
+    """Ids of examples."""
+    try:
+        contents = read_contents(given, id_column=id_column)
+        columns = _columns(contents)
+        if contents.array is not None:
+            values = contents.array
+        else:
+            id_column = _if_there(id_column, columns)
+            name = find_column(columns, ID, id_column, "id")
+            if name is None and contents.index is not None and len(columns) != 1:
+                values = contents.index
+            else:
+                values = columns[_only(columns, ID, id_column, "id")]
+        ids = as_ids(values)
+        check_unique(ids)
+    except (PredictionsError, ArrayFileError) as error:
+        raise PredictionsError(f"{_where(given, 'ids')}: {error}") from error
+    return ids
+
+
+def read_labels(
+    given: Any, id_column: str | None = None, label_column: str | None = None
+) -> Beside:
+    """Labels with ids or in row order."""
+    if isinstance(given, Beside):
+        return given
+    if isinstance(given, Mapping) and not _has_arrays(given):
+        given = {"id": list(given.keys()), "label": list(given.values())}
+    try:
+        contents = read_contents(given, id_column=id_column)
+        if contents.array is not None:
+            ids, values, named = None, contents.array, None
+            id_name = None
+        else:
+            columns = _columns(contents)
+            id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+            others = [name for name in columns if name != id_name]
+            name = _only(others, LABEL, _if_there(label_column, others), "label")
+            values, named = columns[name], _names_of_scores(columns)
+            ids = _ids(contents, id_name)
+        if not hasattr(values, "null_count") and np.ndim(values) != 1:
+            raise PredictionsError(
+                f"labels must have shape [N]; got {np.shape(values)}"
+            )
+        labels = as_class_values(values, "labels")
+        if ids is not None and len(ids) != len(labels.numbers):
+            raise PredictionsError(
+                f"there are {len(ids)} ids and {len(labels.numbers)} labels"
+            )
+        if named and labels.names is None and not all_numbers(named):
+            # Places in the file's own names.
+            if labels.numbers.max(initial=0) >= len(named):
+                raise PredictionsError(
+                    f"labels must be below {len(named)}, the number of class names; "
+                    f"got {labels.numbers.max()}"
+                )
+            labels = ClassValues(labels.numbers, named)
+    except (PredictionsError, ArrayFileError) as error:
+        raise PredictionsError(f"{_where(given, 'labels')}: {error}") from error
+    return Beside(ids, labels, index=ids is not None and id_name is None)
+
+
+def read_slices(given: Any, id_column: str | None = None) -> Beside:
+    """Groupings with ids or in row order; every column but the ids is one."""
+    # Columns named like predictions are left out, so that a file of predictions with
+    # further columns will do.
+    if isinstance(given, Beside):
+        return given
+    try:
+        contents = read_contents(given, id_column=id_column)
+        if contents.array is not None:
+            raise PredictionsError("slices must be columns with names")
+        columns = _columns(contents)
+        id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+        ids = _ids(contents, id_name)
+        predictions = _prediction_columns(columns)
+        slices = {
+            name: _as_text(columns[name], name)
+            for name in columns
+            if name != id_name and name not in predictions
+        }
+        if not slices:
+            raise PredictionsError("there is no column to group by")
+        lengths = {len(values) for values in slices.values()}
+        lengths |= set() if ids is None else {len(ids)}
+        if len(lengths) > 1:
+            raise PredictionsError(
+                f"columns have different lengths, {some([*lengths])}"
+            )
+    except (PredictionsError, ArrayFileError) as error:
+        raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
+    left = tuple(name for name in columns if name in predictions)
+    return Beside(ids, None, slices, left, ids is not None and id_name is None)
+
+
+def _if_there(name: str | None, columns: Collection[str]) -> str | None:
+    """The name that the predictions use; a file beside may use the usual one."""
+    return name if name in columns else None
+
+
+def _where(given: Any, what: str) -> str:
+    return str(Path(given)) if isinstance(given, str | os.PathLike) else what
+
+
+def _columns(contents: Contents) -> Mapping[str, Any]:
+    if contents.table is not None:
+        return {
+            name: contents.table.column(name) for name in contents.table.column_names
+        }
+    return contents.arrays or {}
+
+
+def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
+    """The column of a purpose, or the only one there is."""
+    found = find_column(columns, known, given, what)
+    names = list(columns)
+    if found is None and len(names) == 1:
+        found = names[0]
+    if found is None:
+        raise PredictionsError(f"there is no {what} column; it has {some(names)}")
+    return found
+
+
+def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
+    """The column of ids, or the index where there is no such column."""
+    if id_name is None:
+        return index_ids(contents.index)
+    ids = as_ids(_columns(contents)[id_name])
+    check_unique(ids)
+    return ids
+
+
+def _has_arrays(given: Mapping) -> bool:
+    return any(np.ndim(value) > 0 for value in given.values())
+
+
+def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Names of the classes in a file of predictions."""
+    if "class_names" in columns:
+        return array_class_names(columns)
+    found = score_columns(columns, None)
+    return found.class_names if found else None
+
+
+def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
+    """Columns that are predictions, by their names."""
+    left = {n for n in columns if n.strip().lower() in (*SCORES, *PREDICTION, "meta")}
+    for kind in ("logits", "probabilities"):
+        scores = score_columns(columns, kind)
+        left.update(scores.columns if scores else ())
+    return left
+
+
+def _as_text(values: Any, name: str) -> np.ndarray:
+    """Values of a grouping as `[N]` strings."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    try:
+        if not isinstance(values, pa.ChunkedArray):
+            array = as_array(values, f"column {name}")
+            if array.ndim != 1:
+                raise PredictionsError(
+                    f"column {name} must have shape [N]; got {array.shape}"
+                )
+            values = pa.array(array, from_pandas=True)
+        if pa.types.is_floating(values.type):
+            values = pc.if_else(pc.is_nan(values), None, values)
+            whole = pc.all(pc.equal(pc.floor(values), values)).as_py()
+            if whole and pc.max(pc.abs(values)).as_py() < 2**53:
+                values = values.cast(pa.int64())
+        text = values.cast(pa.string())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, PredictionsError):
+            raise
+        raise PredictionsError(f"column {name} cannot be made text") from error
+    text = pc.fill_null(text, "")
+    count = pc.count_distinct(text).as_py()
+    if count > _MOST_VALUES:
+        raise PredictionsError(
+            f"column {name} has {count:,} different values; at most {_MOST_VALUES} can "
+            "be slices, so leave it out, or bin its values"
+        )
+    return np.asarray(text.to_numpy(zero_copy_only=False), "U")

@@ -1,1 +1,0 @@
-"""Numbers of a comparison with their uncertainty, and its tests."""

@@ -1,0 +1,318 @@
+"""A folder of versions: every one against every other, and each update for itself."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_jax.comparison.compare import compare_pair
+from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.pair import Kind, Pair, Side
+from churn_jax.comparison.reading.class_values import all_numbers
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
+from churn_jax.comparison.reading.sides import read_side
+from churn_jax.comparison.result import CompareResult, Interval, VersionsResult
+from churn_jax.comparison.scanning.scan import scan
+from churn_jax.comparison.version_files import VersionFiles, find_versions
+from churn_jax.prediction_shards import ShardedRows
+from churn_jax.predictions import PredictionsError
+
+_IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
+
+
+def compare_versions(
+    folder: str | os.PathLike,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    ids: Any = None,
+    kind: Kind | None = None,
+    class_map: Literal["identity"] | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    order: Sequence[str] | None = None,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
+    gates: Gating = (),
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> VersionsResult:
+    """How predictions change over all versions in a folder.
+
+    Each version is compared with the one before it as by `compare`, and the last with
+    the first; churn and negative flips are found between every two. All numbers are of
+    the same examples, those that every version has.
+
+    Args:
+        folder: with a file of predictions per version, or a folder per version with
+            `predictions.npz` inside, or the folder of a study; see `find_versions`.
+            Files `labels`, `slices` and `ids` in it are used for what is not given.
+        labels: a file or an array of `[N]` classes, where no version holds any.
+        slices: a file or a mapping of groupings, as for `compare`.
+        ids: `[N]` example ids, or a file of them, for versions that hold none.
+        kind: "logits", "probabilities" or "classes" where it cannot be told.
+        class_map: "identity" where equal numbers are equal classes though the counts
+            differ between versions.
+        on_missing: "intersect" compares the examples that all versions have.
+        order: names of the versions, the oldest first; others are left out.
+        id_column: name of the column with ids, where it is none of the usual ones.
+        label_column: the same for labels.
+        prediction_column: the same for predicted classes.
+        gates: conditions on every step, the path of a TOML file with them, or limits
+            by name, as in `{"max_nfr": 0.01}`.
+        regressions: how many negative flips of each step to list.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Returns:
+        The `VersionsResult`; `result.passed` says whether all gates hold in all steps.
+
+    Raises:
+        PredictionsError: there are not two versions, or they cannot be read, used or
+            joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, classes in (("v1", [0, 1, 1, 0]), ("v2", [0, 1, 0, 0])):
+        ...         np.save(Path(folder, f"{name}.npy"), classes)
+        ...     found = compare_versions(folder, labels=[0, 1, 1, 1])
+        >>> found.names, found.churn[0, 1], found.negative_flip_rate[0, 1]
+        (('v1', 'v2'), np.float64(0.25), np.float64(0.25))
+    """
+    if isinstance(class_map, Mapping) or class_map not in (None, "identity"):
+        raise ValueError(
+            "a class map leads from one version to one other; for a folder give class "
+            "names in the files, or class_map='identity' where equal numbers are equal "
+            "classes"
+        )
+    wanted = as_gates(gates)
+    given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
+    files = find_versions(folder, order, given)
+    beside = files.beside
+    ids = beside.get("ids") if ids is None else ids
+    slices = beside.get("slices") if slices is None else slices
+    labels = beside.get("labels") if labels is None else labels
+    # Read once, not for every version.
+    ids = None if ids is None else read_ids(ids, id_column)
+    slices = None if slices is None else read_slices(slices, id_column)
+    if labels is not None:
+        labels = read_labels(labels, id_column, label_column)
+    sampling = {"level": level, "resamples": resamples, "seed": seed}
+    with tempfile.TemporaryDirectory() as spare:
+        read = functools.partial(
+            read_side,
+            ids=ids,
+            kind=kind,
+            id_column=id_column,
+            label_column=label_column,
+            prediction_column=prediction_column,
+        )
+        sides = _read(files, read, Path(spare))
+        joined = functools.partial(
+            join,
+            labels=_labels_of_one(sides) if labels is None else labels,
+            slices=slices,
+            class_map=class_map,
+            on_missing=on_missing,
+        )
+        pairs: list[Pair] = []
+        for two in itertools.pairwise(sides):
+            pair = joined(*two)
+            if pairs and np.array_equal(pair.ids, pairs[0].ids):  # one copy is enough
+                same = {"ids": pairs[0].ids, "slices": pairs[0].slices}
+                pair = dataclasses.replace(pair, **same)
+            pairs.append(pair)
+        examples = _in_all(pairs)
+        pairs = [_on_examples(pair, examples) for pair in pairs]
+        numbers = _class_numbers(pairs)
+        steps: list[CompareResult] = []
+        predicted: list[np.ndarray] = []
+        for pair, number in zip(pairs, numbers, strict=True):
+            scanned = scan(pair)
+            steps.append(
+                compare_pair(
+                    pair,
+                    gates=wanted,
+                    regressions=regressions,
+                    scanned=scanned,
+                    **sampling,
+                )
+            )
+            if not predicted:
+                predicted.append(number[scanned.old.predicted])
+            predicted.append(number[scanned.new.predicted])
+        whole = steps[0]
+        if len(steps) > 1:
+            ends = _on_examples(joined(sides[0], sides[-1]), examples)
+            whole = compare_pair(ends, regressions=regressions, **sampling)
+    truth = pairs[0].labels
+    found = version_matrices(predicted, None if truth is None else numbers[0][truth])
+    notes = [*files.notes, *(note for step in steps for note in step.notes)]
+    return VersionsResult(
+        versions=(steps[0].old, *(step.new for step in steps)),
+        examples=len(examples),
+        level=level,
+        accuracy=_accuracies(steps),
+        churn=found.churn,
+        negative_flip_rate=found.negative_flip_rate,
+        relative_negative_flip_rate=found.relative_negative_flip_rate,
+        steps=tuple(steps),
+        whole=whole,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[Side]:
+    """Every version once; what would not fit into memory together waits in `spare`."""
+    sides: list[Side] = []
+    held = 0
+    for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
+        side = read(path, name)
+        if not isinstance(side.values, np.memmap | ShardedRows):
+            held += side.values.nbytes
+            if held > _IN_MEMORY:
+                held -= side.values.nbytes
+                file = spare / f"{number}.npy"
+                np.save(file, side.values)
+                side = dataclasses.replace(side, values=np.load(file, mmap_mode="r"))
+        sides.append(side)
+    return sides
+
+
+def _labels_of_one(sides: Sequence[Side]) -> Any:
+    """Labels of a version, for those that have none; None where nobody lacks them."""
+    having = [side for side in sides if side.labels is not None]
+    if not having or len(having) == len(sides):
+        return None
+    side, labels = having[0], np.asarray(having[0].labels)
+    names = side.label_names
+    if names is None and not all_numbers(side.class_names or ()):
+        names = side.class_names
+    if names is not None and labels.max(initial=-1) < len(names):
+        labels = np.array(names)[labels]  # other versions may number them otherwise
+    found = read_labels(
+        labels if side.ids is None else {"id": side.ids, "label": labels}
+    )
+    return found._replace(index=side.index)
+
+
+def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
+    """Ids of the examples that all pairs have."""
+    ids = pairs[0].ids
+    for pair in pairs[1:]:
+        if not np.array_equal(pair.ids, ids):
+            ids = ids[np.isin(ids, pair.ids)]
+    if not len(ids):
+        raise PredictionsError("there is no example that all versions have")
+    return ids
+
+
+def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
+    """The pair on the examples `ids`, each of which it has, in their order."""
+    if np.array_equal(pair.ids, ids):
+        return pair
+    sorting = np.argsort(pair.ids)
+    rows = sorting[np.searchsorted(pair.ids, ids, sorter=sorting)]
+
+    def picked(side: Side, before: np.ndarray | None) -> np.ndarray | None:
+        found = rows if before is None else before[rows]
+        whole = np.array_equal(found, np.arange(side.examples))
+        return None if whole else found
+
+    return dataclasses.replace(
+        pair,
+        ids=ids,
+        old_rows=picked(pair.old, pair.old_rows),
+        new_rows=picked(pair.new, pair.new_rows),
+        labels=None if pair.labels is None else pair.labels[rows],
+        slices={name: values[rows] for name, values in pair.slices.items()},
+    )
+
+
+def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
+    """For each pair, `[classes]` numbers that mean the same in all pairs."""
+    named = [pair.class_names is not None for pair in pairs]
+    if not any(named):
+        return [np.arange(pair.classes, dtype=np.int32) for pair in pairs]
+    numbers: dict[str, int] = {}
+    for pair in pairs:
+        for name in map(pair.class_name, range(pair.classes)):
+            numbers.setdefault(name, len(numbers))
+    return [
+        np.array([numbers[pair.class_name(c)] for c in range(pair.classes)], np.int32)
+        for pair in pairs
+    ]
+
+
+def _accuracies(steps: Sequence[CompareResult]) -> tuple[Interval, ...]:
+    """Of each version, with the interval of the step in which it is new."""
+    if not steps[0].labelled:
+        return ()
+    return (steps[0]["accuracy_old"], *(step["accuracy_new"] for step in steps))
+
+
+_BLOCK = 1 << 16  # examples at once; counts of so many are exact in float32
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VersionMatrices:
+    """Means over pairs of runs."""
+
+    # `[V, V]` share of examples whose predicted class differs; symmetric
+    churn: np.ndarray
+    # `[V, V]` right in the old, wrong in the new; None without labels
+    negative_flip_rate: np.ndarray | None = None
+    # `[V, V]` NFR of independent errors is 1; None without labels
+    relative_negative_flip_rate: np.ndarray | None = None
+
+
+def version_matrices(
+    predicted: Sequence[np.ndarray], labels: np.ndarray | None = None
+) -> VersionMatrices:
+    """Churn and negative flips between every two versions."""
+    # Means over the pairs of runs of every pair of versions, on the diagonal over pairs
+    # of different runs. A relative NFR without right old or wrong new predictions
+    # counts as 0.
+    runs = np.concatenate(predicted)
+    version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
+    total, examples = runs.shape
+    differ = np.zeros((total, total))
+    both = np.zeros((total, total))  # right in both runs
+    for start in range(0, examples, _BLOCK):
+        block = runs[:, start : start + _BLOCK]
+        for i in range(total - 1):
+            differ[i, i + 1 :] += np.count_nonzero(block[i] != block[i + 1 :], axis=1)
+        if labels is not None:
+            right = block == labels[start : start + _BLOCK]
+            right = right.astype(np.float32)
+            both += right @ right.T
+    different = ~np.eye(total, dtype=bool)
+    churn = _mean((differ + differ.T) / examples, version, different)
+    if labels is None:
+        return VersionMatrices(churn)
+    accuracy = np.diag(both) / examples
+    flips = (np.diag(both)[:, None] - both) / examples
+    chance = accuracy[:, None] * (1 - accuracy)
+    relative = np.divide(flips, chance, out=np.zeros_like(flips), where=chance > 0)
+    return VersionMatrices(
+        churn, _mean(flips, version, different), _mean(relative, version, different)
+    )
+
+
+def _mean(values: np.ndarray, version: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Mean over the counted pairs of runs of every pair of versions, `[V, V]`."""
+    of = (version == np.arange(version.max() + 1)[:, None]).astype(float)  # [V, runs]
+    pairs = of @ counted @ of.T
+    sums = of @ np.where(counted, values, 0.0) @ of.T
+    return np.divide(sums, pairs, out=np.full(pairs.shape, np.nan), where=pairs > 0)

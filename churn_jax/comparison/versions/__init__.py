@@ -1,1 +1,0 @@
-"""Every version of a folder against every other."""

@@ -1,0 +1,290 @@
+"""A folder of versions: joined, compared with one another, step by step."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.comparison.compare import compare
+from churn_jax.comparison.gates import Gate
+from churn_jax.comparison.showing.versions_text import plain_versions
+from churn_jax.comparison.versions import compare_versions
+from churn_jax.comparison.versions import comparing as module
+from churn_jax.predictions import Predictions, PredictionsError, save_predictions
+
+EXAMPLES, CLASSES = 60, 4
+QUICK = {"resamples": 100, "regressions": 3}
+
+
+@pytest.fixture
+def made():
+    """Ids, labels, and logits of four versions, the later the better."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, CLASSES, EXAMPLES)
+    hard = draw.normal(size=(EXAMPLES, CLASSES))
+    logits = [
+        hard
+        + 0.7 * draw.normal(size=(EXAMPLES, CLASSES))
+        + (1 + v) * 0.4 * np.eye(CLASSES)[labels]
+        for v in range(4)
+    ]
+    return np.arange(EXAMPLES) * 3 + 100, labels, np.array(logits, np.float32)
+
+
+def rows_of(ids, labels, logits, rows):
+    scores = {f"logit_{c}": logits[rows, c] for c in range(logits.shape[1])}
+    return pa.table({"id": ids[rows], "label": labels[rows], **scores})
+
+
+def write(folder, made, rows=(None,) * 4):
+    """v1.npz, v2.csv, v3.parquet and v10.npz, each in the order of its `rows`."""
+    ids, labels, logits = made
+    rows = [np.arange(EXAMPLES) if r is None else r for r in rows]
+    folder.mkdir(exist_ok=True)
+    first, last = rows[0], rows[3]
+    np.savez(
+        folder / "v1.npz", ids=ids[first], labels=labels[first], logits=logits[0][first]
+    )
+    pyarrow.csv.write_csv(rows_of(ids, labels, logits[1], rows[1]), folder / "v2.csv")
+    pyarrow.parquet.write_table(
+        rows_of(ids, labels, logits[2], rows[2]), folder / "v3.parquet"
+    )
+    np.savez(
+        folder / "v10.npz", ids=ids[last], labels=labels[last], logits=logits[3][last]
+    )
+    return folder
+
+
+def test_every_version_is_compared_with_every_other(tmp_path, made):
+    _, labels, logits = made
+    found = compare_versions(write(tmp_path, made), **QUICK)
+    assert found.names == ("v1", "v2", "v3", "v10")
+    assert found.examples == EXAMPLES
+    predicted = logits.argmax(-1)
+    right = predicted == labels
+    for i in range(4):
+        assert found.accuracy[i].value == pytest.approx(right[i].mean())
+        for j in range(4):
+            if i != j:
+                churn, flips = predicted[i] != predicted[j], right[i] & ~right[j]
+                assert found.churn[i, j] == pytest.approx(churn.mean())
+                assert found.negative_flip_rate[i, j] == pytest.approx(flips.mean())
+    assert found.whole["churn"].value == pytest.approx(found.churn[0, 3])
+    for i, step in enumerate(found.steps):
+        rate = found.relative_negative_flip_rate[i, i + 1]
+        assert step["churn"].value == pytest.approx(found.churn[i, i + 1])
+        assert step["relative_negative_flip_rate"].value == pytest.approx(rate)
+    for name, matrix in (
+        ("churn", found.churn),
+        ("negative_flip_rate", found.negative_flip_rate),
+    ):
+        added = sum(matrix[i, i + 1] for i in range(3))
+        assert found.step_sum(name) == pytest.approx(added)
+        assert added >= matrix[0, 3]
+
+
+def test_a_step_is_what_compare_finds_of_the_two_files(tmp_path, made):
+    folder = write(tmp_path, made)
+    step = compare_versions(folder, **QUICK).steps[1]
+    alone = compare(folder / "v2.csv", folder / "v3.parquet", **QUICK)
+    assert (step.old.name, alone.old.name) == ("v2", "v2.csv")
+    versions = {"old": step.old, "new": step.new, "notes": step.notes}
+    assert dataclasses.replace(alone, **versions).to_dict() == step.to_dict()
+
+
+def test_the_order_of_rows_changes_nothing(tmp_path, made):
+    draw = np.random.default_rng(1)
+    whole = compare_versions(write(tmp_path / "a", made), **QUICK).to_dict()
+    for version in range(4):
+        rows = [None] * 4
+        rows[version] = draw.permutation(EXAMPLES)
+        folder = write(tmp_path / f"b{version}", made, rows)
+        assert compare_versions(folder, **QUICK).to_dict() == whole
+
+
+def test_examples_that_some_version_lacks_are_left_out_knowingly(tmp_path, made):
+    _, labels, logits = made
+    keep = np.arange(EXAMPLES)
+    rows = (keep, np.delete(keep, [3]), np.delete(keep, [7, 8])[::-1], keep)
+    folder = write(tmp_path, made, rows)
+    with pytest.raises(PredictionsError, match=r"103|109"):
+        compare_versions(folder, **QUICK)
+    found = compare_versions(folder, on_missing="intersect", **QUICK)
+    both = np.delete(keep, [3, 7, 8])
+    predicted = logits[:, both].argmax(-1)
+    assert found.examples == len(both)
+    assert {step.examples for step in (*found.steps, found.whole)} == {len(both)}
+    for i in range(4):
+        assert found.accuracy[i].value == np.mean(predicted[i] == labels[both])
+        for j in range(i):
+            churn = np.mean(predicted[i] != predicted[j])
+            assert found.churn[i, j] == pytest.approx(churn)
+            assert found.churn[j, i] == pytest.approx(churn)
+
+
+def test_rows_without_ids_and_files_about_all_versions(tmp_path, made):
+    _, labels, logits = made
+    for name, scores in zip("abc", logits, strict=False):
+        np.save(tmp_path / f"{name}.npy", scores)
+    np.save(tmp_path / "labels.npy", labels)
+    groups = np.where(np.arange(EXAMPLES) % 3, "many", "few")
+    pyarrow.csv.write_csv(pa.table({"group": groups}), tmp_path / "slices.csv")
+    found = compare_versions(tmp_path, kind="logits", **QUICK)
+    assert found.accuracy[0].value == np.mean(logits[0].argmax(-1) == labels)
+    for step in (*found.steps, found.whole):
+        assert {g.name for g in step.groups if g.grouping == "group"} == {"many", "few"}
+
+
+def test_without_labels_there_is_churn_alone(tmp_path, made):
+    for name, scores in zip("ab", made[2], strict=False):
+        np.save(tmp_path / f"{name}.npy", scores)
+    found = compare_versions(tmp_path, kind="logits", **QUICK)
+    assert not found.labelled
+    assert found.accuracy == ()
+    assert found.whole is found.steps[0]
+    assert "NFR" not in plain_versions(found)
+    assert "Churn %" not in plain_versions(found)  # a matrix of two says nothing more
+    assert found.to_dict()["negative_flip_rate"] is None
+    assert found._repr_html_().startswith("<div")
+
+
+def test_labels_of_one_version_serve_those_that_have_none(tmp_path, made):
+    ids, labels, logits = made
+    for v, order in enumerate((slice(None), slice(None, None, -1), slice(None))):
+        holds = {"ids": ids[order], "logits": logits[v][order]}
+        if v == 1:
+            holds["labels"] = labels[order]
+        np.savez(tmp_path / f"v{v}.npz", **holds)
+    assert not compare_versions(tmp_path, order=["v0", "v2"], **QUICK).labelled
+    found = compare_versions(tmp_path, order=["v1", "v0", "v2"], **QUICK)
+    right = logits.argmax(-1) == labels
+    assert [a.value for a in found.accuracy] == [right[v].mean() for v in (1, 0, 2)]
+
+
+@pytest.mark.parametrize(("names", "labels"), [("abc", [0, 1, 2]), ("201", [2, 0, 1])])
+def test_labels_of_one_version_keep_the_names_of_its_classes(tmp_path, names, labels):
+    """Places in the names of that version, or the names where these are numbers."""
+    logits, ids = np.eye(3), np.arange(3)
+    first = {"logits": logits, "ids": ids, "class_names": list(names)}
+    other = {"logits": logits[:, ::-1], "ids": ids, "class_names": list(names[::-1])}
+    np.savez(tmp_path / "v1.npz", **first, labels=labels)
+    np.savez(tmp_path / "v2.npz", **other)
+    np.savez(tmp_path / "v3.npz", **other)
+    found = compare_versions(tmp_path, **QUICK)
+    assert [a.value for a in found.accuracy] == [1.0, 1.0, 1.0]
+
+
+def test_classes_are_matched_by_name_over_all_versions(tmp_path):
+    """v2 has the classes in another order, and v3 knows one more than v2."""
+    names = (["ant", "bee"], ["bee", "ant"], ["bee", "cat", "ant"], ["cat", "bee"])
+    said = ("ant bee bee", "ant ant bee", "ant cat bee", "bee cat cat")
+    for v, (classes, words) in enumerate(zip(names, said, strict=True), start=1):
+        table = pa.table(
+            {
+                "id": [1, 2, 3],
+                "label": ["ant", "bee", "bee"],
+                **{
+                    f"logit_{name}": [float(w == name) for w in words.split()]
+                    for name in classes
+                },
+            }
+        )
+        pyarrow.csv.write_csv(table, tmp_path / f"v{v}.csv")
+    found = compare_versions(tmp_path, **QUICK)
+    assert [3 * a.value for a in found.accuracy] == pytest.approx([3, 2, 2, 0])
+    words = [text.split() for text in said]
+    for i in range(4):
+        for j in range(4):
+            differ = sum(a != b for a, b in zip(words[i], words[j], strict=True))
+            expected = differ / 3 if i != j else np.nan
+            np.testing.assert_allclose(found.churn[i, j], expected)
+
+
+def test_scores_beyond_the_memory_wait_on_the_disk(tmp_path, made, monkeypatch):
+    folder = write(tmp_path, made)
+    expected = compare_versions(folder, **QUICK).to_dict()
+    monkeypatch.setattr(module, "_IN_MEMORY", 0)
+    assert compare_versions(folder, **QUICK).to_dict() == expected
+
+
+def test_runs_of_a_study_are_versions_in_the_order_of_its_rows(tmp_path, made):
+    ids, labels, logits = made
+    for row, runs in (("new", logits[2:]), ("base", logits[:2])):
+        path = tmp_path / "methods" / row / "predictions.npz"
+        path.parent.mkdir(parents=True)
+        save_predictions(path, Predictions(ids, labels, runs))
+    rows = [{"name": name} for name in ("base", "new")]
+    (tmp_path / "study.json").write_text(json.dumps({"methods": rows}))
+    found = compare_versions(tmp_path, **QUICK)
+    assert found.names == ("base", "new")
+    again = np.mean(logits[0].argmax(-1) != logits[1].argmax(-1))
+    assert found.churn[0, 0] == pytest.approx(again)
+    assert found.whole.noise.within_old.value == pytest.approx(again)
+    assert "Retraining the same version alone changes" in plain_versions(found)
+
+
+def test_gates_are_judged_in_every_update(tmp_path, made):
+    folder = write(tmp_path, made)
+    assert compare_versions(folder, gates=[Gate("churn", 1.0)], **QUICK).passed
+    found = compare_versions(folder, gates=[Gate("churn", 0.0)], **QUICK)
+    assert not found.passed
+    assert [len(step.gates) for step in found.steps] == [1, 1, 1]
+    text = plain_versions(found)
+    assert text.count("FAIL ") == 3
+    assert text.endswith("FAILED: 3 of 3 gates, of all updates together, do not hold.")
+
+
+@pytest.mark.parametrize("class_map", [{0: 1}, "map.json"])
+def test_a_class_map_between_two_is_refused(tmp_path, made, class_map):
+    with pytest.raises(ValueError, match="one version to one other"):
+        compare_versions(write(tmp_path, made), class_map=class_map)
+
+
+def test_labels_that_disagree_between_versions_are_refused(tmp_path, made):
+    ids, labels, logits = made
+    folder = write(tmp_path, made)
+    np.savez(folder / "v10.npz", ids=ids, labels=(labels + 1) % 4, logits=logits[3])
+    with pytest.raises(PredictionsError, match="label"):
+        compare_versions(folder, **QUICK)
+
+
+def test_versions_without_a_common_example_are_refused(tmp_path, made):
+    ids, _, logits = made
+    for v, rows in enumerate((slice(0, 30), slice(20, 50), slice(40, 60))):
+        np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
+    with pytest.raises(PredictionsError, match="no example that all versions have"):
+        compare_versions(tmp_path, on_missing="intersect", **QUICK)
+
+
+def test_the_command_compares_a_folder(tmp_path, made, capsys):
+    folder = write(tmp_path / "versions", made)
+    words = ["compare", str(folder), "--resamples", "100"]
+    files = [tmp_path / f"report.{name}" for name in ("html", "json", "markdown")]
+    options = [word for p in files for word in (f"--{p.suffix[1:]}", str(p))]
+    assert main([*words, "--max-churn", "100%", *options]) == 0
+    assert "v1 -> v10" in capsys.readouterr().out
+    assert all(path.stat().st_size for path in files)
+    assert main([*words, "--max-churn", "0", "--order", "v10", "v2"]) == 1
+    assert "Left out, since the order does not name them: 'v1', 'v3'." in (
+        " ".join(capsys.readouterr().out.split())
+    )
+    assert main([*words, "--class-map", "map.csv"]) == 2
+    assert "one version to one other" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "methods")]) == 2
+
+
+def test_columns_have_any_name_in_a_folder_too(tmp_path, made, capsys):
+    ids, labels, logits = made
+    for name, scores in zip("ab", logits, strict=False):
+        said = scores.argmax(-1)
+        table = pa.table({"key": ids, "truth": labels, "guess": said})
+        pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
+    options = ["--id-column", "key", "--label-column", "truth"]
+    options += ["--prediction-column", "guess"]
+    assert main(["compare", str(tmp_path), "--resamples", "100", *options]) == 0
+    assert "were right and are wrong now" in " ".join(capsys.readouterr().out.split())

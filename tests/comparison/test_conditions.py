@@ -1,0 +1,274 @@
+"""Conditions on an update, judged on numbers given by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from churn_jax.comparison.gate_outcomes import judge
+from churn_jax.comparison.gates import Gate, GateError, check_gates, combined
+from churn_jax.comparison.pair import Pair, Side
+from churn_jax.comparison.result import Group, Interval, Noise
+
+NONE = Interval(math.nan, math.nan, math.nan)
+FOUND = {
+    "churn": Interval(0.042, 0.039, 0.045),
+    "accuracy_gain": Interval(0.006, -0.001, 0.013),
+    "nll_new": Interval(math.inf, math.nan, math.nan),
+    "nll_change": NONE,
+    "relative_negative_flip_rate": Interval(0.5, 0.4, 0.6),
+}
+
+
+def group(grouping, name, examples=100, nfr=0.01, gain=0.0, new=0.9):
+    """A class or a slice; intervals are a percentage point wide to either side."""
+    intervals = {
+        "accuracy_gain": Interval(gain, gain - 0.01, gain + 0.01),
+        "churn": Interval(2 * nfr, 2 * nfr - 0.01, 2 * nfr + 0.01),
+        "negative_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
+        "positive_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
+    }
+    return Group(grouping, name, examples, 0.9, new, **intervals, p=1.0, adjusted_p=1.0)
+
+
+REGIONS = (
+    group("class", "0", nfr=0.5),
+    group("region", "north", nfr=0.04),
+    group("region", "south", nfr=0.02),
+    group("region", "west", examples=5, nfr=0.2),
+    group("age", "old", nfr=0.06),
+)
+
+
+def outcome(gate, others=(), groups=REGIONS, noise=None):
+    return judge([gate, *others], FOUND, groups, level=0.95, noise=noise)[0]
+
+
+@pytest.mark.parametrize(
+    ("gate", "passed", "measured"),
+    [
+        (Gate("churn", 0.042), True, 0.042),
+        (Gate("churn", 0.0419), False, 0.042),
+        (Gate("churn", 0.044, on="bound"), False, 0.045),
+        (Gate("churn", 0.045, on="bound"), True, 0.045),
+        (Gate("churn", 0.04, "min", "bound"), False, 0.039),
+        (Gate("accuracy_gain", 0.006, "min"), True, 0.006),
+        (Gate("accuracy_gain", 0.007, "min"), False, 0.006),
+        (Gate("accuracy_gain", 0, "min", "bound"), False, -0.001),
+        (Gate("accuracy_gain", -0.001, "min", "bound"), True, -0.001),
+        (Gate("relative_negative_flip_rate", 0.55), True, 0.5),
+        (Gate("nll_new", 5.0), False, math.inf),
+    ],
+)
+def test_a_number_is_compared_with_the_limit(gate, passed, measured):
+    found = outcome(gate)
+    assert (found.passed, found.measured) == (passed, measured)
+    assert found.limit == gate.limit and found.gate == gate.text and found.where == ""
+    assert found.line.startswith(f"{'PASS' if passed else 'FAIL'}  {gate.text}: ")
+
+
+def test_a_sum_that_is_off_by_rounding_fails_no_gate():
+    gain = 0.9 - 0.88  # 0.020000000000000018
+    assert 0.92 - 0.9 >= gain  # and yet
+    lower = Interval(0.89 - 0.87, math.nan, math.nan)
+    assert lower.value != 0.02
+    for bound in ("max", "min"):
+        gate = Gate("accuracy_gain", 0.02, bound)
+        assert judge([gate], {"accuracy_gain": lower}, (), level=0.9)[0].passed
+
+
+@pytest.mark.parametrize("bound", ["max", "min"])
+@pytest.mark.parametrize("on", ["estimate", "bound"])
+def test_an_undefined_number_holds_no_gate(bound, on):
+    found = outcome(Gate("nll_change", 0.5, bound, on))
+    assert not found.passed and math.isnan(found.measured)
+    assert "not defined for these predictions" in found.line
+    found = outcome(Gate("nll_new", 5.0, bound, "bound"))
+    assert not found.passed and "which has no interval here" in found.line
+
+
+def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():
+    found = {"churn": Interval(0.0404, 0.03, 0.05)}
+    line = judge([Gate("churn", 0.04)], found, (), level=0.95)[0].line
+    assert line == (
+        "FAIL  churn at most 4 %: 4.0 % (95 % interval 3.0 to 5.0 %), exactly 4.04 %"
+    )
+    line = judge([Gate("churn", 0.02)], found, (), level=0.95)[0].line
+    assert line == "FAIL  churn at most 2 %: 4.0 % (95 % interval 3.0 to 5.0 %)"
+
+
+def test_each_value_of_a_column_is_judged_and_the_worst_is_measured():
+    found = outcome(Gate("negative_flip_rate", 0.03, grouping="region"))
+    assert not found.passed
+    assert (found.measured, found.where) == (0.2, "region west")
+    assert (
+        "not in 2 of 3: region west 20" in found.line
+        and ", region north 4" in found.line
+    )
+    assert "south" not in found.line
+    found = outcome(Gate("negative_flip_rate", 0.2, grouping="region"))
+    assert found.passed and found.where == ""
+    assert (
+        "in each region: at worst 20" in found.line and ", in region west" in found.line
+    )
+
+
+def test_small_groups_are_said_to_be_not_judged():
+    gate = Gate("negative_flip_rate", 0.05, grouping="region", min_examples=30)
+    found = outcome(gate)
+    assert found.passed and found.measured == 0.04
+    assert found.line.endswith("; 1 of 3 not judged, fewer than 30 examples")
+    found = outcome(
+        Gate("negative_flip_rate", 0.05, grouping="region", min_examples=101)
+    )
+    assert not found.passed and "no group to judge; 3 of 3 not judged" in found.line
+    named = Gate(
+        "negative_flip_rate", 0.3, grouping="region", group="west", min_examples=30
+    )
+    assert outcome(named).passed  # who is named is judged
+
+
+def test_every_slice_means_every_column_and_no_class():
+    found = outcome(Gate("negative_flip_rate", 0.05, grouping="*"))
+    assert "not in 2 of 4: region west" in found.line and "age old" in found.line
+    found = outcome(Gate("negative_flip_rate", 0.3, grouping="class"))
+    assert (found.where, found.measured) == ("class 0", 0.5)
+
+
+def test_long_lists_of_failing_groups_are_cut():
+    groups = [group("class", str(c), nfr=0.01 * c) for c in range(1000)]
+    line = outcome(Gate("churn", 0.005, grouping="class"), groups=groups).line
+    assert "not in 999 of 1,000: class 999 " in line and " and 996 more" in line
+    assert len(line) < 250
+
+
+def test_what_is_about_less_takes_the_place_of_what_is_about_more():
+    each = Gate("negative_flip_rate", 0.05, grouping="*")
+    column = Gate("negative_flip_rate", 0.05, grouping="age")
+    west = Gate("negative_flip_rate", 0.25, grouping="region", group="west")
+    assert outcome(each, [west]).where == "age old"
+    assert outcome(each, [west, column]).passed
+    assert outcome(west, [each]).passed
+    other_side = Gate("negative_flip_rate", 0.0, "min", grouping="region", group="west")
+    other_number = Gate("churn", 0.5, grouping="region", group="west")
+    assert outcome(each, [other_side, other_number]).where == "region west"
+
+
+def test_accuracy_of_each_group_can_have_a_floor():
+    groups = (group("region", "a", new=0.8), group("region", "b", new=0.7))
+    found = outcome(Gate("accuracy_new", 0.75, "min", grouping="region"), groups=groups)
+    assert (found.where, found.measured, found.passed) == ("region b", 0.7, False)
+    floor = Gate("accuracy_gain", -0.005, "min", "bound", grouping="region")
+    assert not outcome(floor, groups=groups).passed
+
+
+def test_churn_beyond_noise_can_have_a_limit():
+    excess = Interval(0.01, 0.005, 0.015)
+    noise = Noise(NONE, NONE, NONE, excess, 0.01)
+    assert outcome(Gate("excess_churn", 0.01), noise=noise).passed
+    found = outcome(Gate("excess_churn", 0.01, on="bound"), noise=noise)
+    assert not found.passed
+    assert found.gate == "upper end of excess churn at most +1 points"
+    with pytest.raises(GateError, match="no such number here"):
+        outcome(Gate("excess_churn", 0.01))
+
+
+def test_a_later_gate_takes_the_place_of_one_about_the_same():
+    file = [Gate("churn", 0.1), Gate("churn", 0.2, grouping="*")]
+    over = [Gate("churn", 0.3, on="bound"), Gate("churn", 0.1, "min")]
+    assert combined(file, over) == (file[1], *over)
+
+
+def test_of_two_gates_about_the_same_in_one_file_none_is_dropped():
+    strict, loose = Gate("churn", 0.05), Gate("churn", 0.08, on="bound")
+    assert combined([strict, loose], []) == (strict, loose)
+    assert combined([], [strict, loose]) == (strict, loose)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"quantity": "chrun"}, "no quantity 'chrun' for a gate; did you mean churn?"),
+        ({"quantity": "kappa", "grouping": "class"}, "of classes and slices"),
+        ({"limit": 5}, 'between 0 and 1, got 5; write 0.05 or "5%" for 5 %'),
+        ({"limit": -0.1}, "churn must lie between 0 and 1, got -0.1"),
+        (
+            {"quantity": "accuracy_gain", "limit": -5},
+            "accuracy_gain must lie between -1 and 1, got -5",
+        ),
+        ({"limit": math.nan}, "must be finite"),
+        ({"limit": "0.1"}, "must be a number"),
+        ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
+        ({"on": "upper"}, "on must be 'estimate' or 'bound'; got 'upper'"),
+        ({"group": "north"}, "of which grouping is the group 'north'"),
+        ({"min_examples": 0}, "min_examples must be at least 1; got 0"),
+        (
+            {"quantity": "accuracy_new", "grouping": "class", "on": "bound"},
+            "accuracy_new of a group has no interval",
+        ),
+    ],
+)
+def test_a_gate_that_makes_no_sense_is_refused(fields, message):
+    with pytest.raises(GateError, match="(?s)" + ".*") as caught:
+        Gate(**({"quantity": "churn", "limit": 0.1} | fields))
+    assert message in str(caught.value)
+
+
+def pair(labels=True, scores=True, runs=1, slices=None):
+    values = np.zeros((runs, 4, 3)) if scores else np.zeros((runs, 4), int)
+    side = Side("a", "logits" if scores else "classes", values, runs=tuple(range(runs)))
+    known = np.array([0, 1, 1, 0]) if labels else None
+    return Pair(side, side, np.arange(4), 3, labels=known, slices=slices or {})
+
+
+REGION = {"region": np.array(["north", "south", "north", ""])}
+
+
+@pytest.mark.parametrize(
+    ("gate", "on", "message"),
+    [
+        (Gate("accuracy_gain", 0, "min"), pair(labels=False), "there are no labels"),
+        (Gate("churn", 0.1, grouping="class"), pair(labels=False), "no labels"),
+        (Gate("nll_new", 1), pair(scores=False), "a has predicted classes only"),
+        (Gate("excess_churn", 0.1), pair(), "both versions have one run"),
+        (Gate("churn", 0.1, grouping="*"), pair(), "there are no slices"),
+        (
+            Gate("churn", 0.1, grouping="regions"),
+            pair(slices=REGION),
+            "no column of the slices 'regions'; did you mean region?",
+        ),
+        (
+            Gate("churn", 0.1, grouping="region", group="east"),
+            pair(slices=REGION),
+            "no value of region 'east'",
+        ),
+        (
+            Gate("churn", 0.1, grouping="class", group="2"),
+            pair(),
+            "no class with examples '2'; there are 0, 1",
+        ),
+        (
+            Gate("churn", 0.1, grouping="class"),
+            pair(slices={"class": REGION["region"]}),
+            'a column of the slices is called "class"',
+        ),
+    ],
+)
+def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message):
+    with pytest.raises(GateError) as caught:
+        check_gates([Gate("churn", 0.5), gate], on)
+    assert f"the gate {gate.text!r} cannot be judged: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_what_the_predictions_can_answer_is_fine():
+    gates = [
+        Gate("churn", 0.1, grouping="region", group="north"),
+        Gate("churn", 0.1, grouping="region", group="(none)"),
+        Gate("churn", 0.1, grouping="*"),
+        Gate("churn", 0.1, grouping="class", group="1"),
+        Gate("nll_change", 0.1),
+        Gate("excess_churn", 0.1),
+    ]
+    check_gates(gates, pair(runs=2, slices=REGION))
+    check_gates([Gate("churn", 0.1)], pair(labels=False, scores=False))

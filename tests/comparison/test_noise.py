@@ -1,0 +1,138 @@
+"""The test against retraining, next to brute force and on versions that are equal."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_jax.comparison.noise import noise_test
+from churn_jax.comparison.pair import Scanned, ScannedSide
+
+
+def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(200, 3))
+    shift = moved * rng.normal(size=base.shape)
+
+    def side(runs, by):
+        noise = rng.normal(size=(runs, *base.shape))
+        noise += of_runs * rng.normal(size=(runs, 1, 3))
+        return ScannedSide((base + by + noise).argmax(axis=-1).astype(np.int32))
+
+    return Scanned(side(old_runs, 0.0), side(new_runs, shift))
+
+
+def churn(runs):
+    return np.array([[np.mean(a != b) for b in runs] for a in runs])
+
+
+def excess(x, A):
+    R = len(x)
+    inside = [x[r, s] for r, s in itertools.combinations(range(A), 2)]
+    of_new = [x[r, s] for r, s in itertools.combinations(range(A, R), 2)]
+    within = [np.mean(side) for side in (inside, of_new) if side]
+    return x[:A, A:].mean() - np.mean(within)
+
+
+def dealt_anew(runs, A):
+    """Variance and skewness of the excess were every example's predictions dealt anew.
+
+    At random, that is, to the old and the new runs.
+    """
+    R, N = runs.shape
+    squares, cubes = 0.0, 0.0
+    for example in runs.T:
+        x = (example[:, None] != example).astype(float)
+        deals = itertools.combinations(range(R), A)
+        orders = [[*deal, *(r for r in range(R) if r not in deal)] for deal in deals]
+        values = [excess(x[np.ix_(order, order)], A) for order in orders]
+        assert np.mean(values) == pytest.approx(0, abs=1e-12)
+        squares += np.var(values)
+        cubes += np.mean(np.power(values, 3))
+    return squares / N**2, cubes / squares**1.5
+
+
+def solves(value, of_examples, normal, of_runs, freedom, tail):
+    more = max(of_runs - 1.2 * of_examples, 0)
+    error = np.hypot(normal * of_examples**0.5, stats.t.isf(tail, freedom) * more**0.5)
+    return error == pytest.approx(abs(value), rel=1e-4)
+
+
+@pytest.mark.parametrize("moved", [0.5, 0.9])
+@pytest.mark.parametrize("old, new, of_runs", [(2, 3, 0.0), (3, 3, 0.0), (3, 3, 0.6)])
+def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved):
+    """`churn = mean + effects of both runs + excess [of two versions] + remainder`."""
+    scanned = sides(1, old, new, moved, of_runs)
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    x, R = churn(runs), old + new
+    pairs = list(itertools.combinations(range(R), 2))
+    rows = [
+        [float(r in pair) for r in range(R)] + [float(pair[0] < old <= pair[1])]
+        for pair in pairs
+    ]
+    design, y = np.array(rows), np.array([x[pair] for pair in pairs])
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ design.T @ y
+    left = y - design @ fitted
+    of_runs = left @ left / (len(y) - R - 1) * inverse[-1, -1]
+    found = noise_test(scanned)
+    assert found.excess.value == pytest.approx(fitted[-1])
+    assert found.excess.value > 0
+    of_examples, skewness = dealt_anew(runs, old)
+    gamma = stats.pearson3.isf(found.p, skewness)
+    assert solves(fitted[-1], of_examples, gamma, of_runs, (R - 3) / 2, found.p)
+
+
+@pytest.mark.parametrize("of_runs", [0.0, 0.6])
+def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
+    """The effects of the runs are estimated from all pairs of the other side."""
+    scanned = sides(0, 4, 1, 1.0, of_runs)
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    x = churn(runs)
+    pairs = list(itertools.combinations(range(4), 2))
+    design = np.array([[1.0, *(float(r in pair) for r in range(4))] for pair in pairs])
+    y = np.array([x[pair] for pair in pairs])
+    effects = np.linalg.lstsq(design, y, rcond=None)[0][1:]  # up to their mean
+    of_runs = np.var(effects, ddof=1) * (1 + 1 / 4)
+    found = noise_test(scanned)
+    assert found.excess.value == pytest.approx(excess(x, 4))
+    of_examples, _ = dealt_anew(runs, 4)
+    normal = stats.norm.isf(found.p / 2)
+    assert solves(excess(x, 4), of_examples, normal, of_runs, 1, found.p / 2)
+
+
+@pytest.mark.parametrize("churn_is, examples", [(0.03, 897), (0.1, 300), (0.3, 100)])
+def test_equal_versions_of_few_counts_are_not_told_apart(churn_is, examples):
+    """The remainders of counts are often 0 exactly; p is not, where nothing changed."""
+    rng = np.random.default_rng(0)
+    wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
+    for R in (2, 3):
+        found = []
+        for _ in range(200):
+            runs = (rng.random((2 * R, examples)) < wrong).astype(np.int32)
+            scanned = Scanned(ScannedSide(runs[:R]), ScannedSide(runs[R:]))
+            found.append(noise_test(scanned).p)
+        if R == 2:  # three ways to deal four runs: no test of 5 % exists
+            assert np.all(np.isnan(found))
+        assert np.mean(np.array(found) < 0.05) <= 0.10  # 5 % and three standard errors
+
+
+def test_an_update_that_doubles_churn_is_found():
+    found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(20)]
+    assert max(found) < 0.05
+
+
+def test_identical_versions_are_not_said_to_differ():
+    scanned = sides(0, 3, 3)
+    found = noise_test(Scanned(scanned.old, scanned.old))
+    assert found.excess.value < 0 and found.p > 0.5
+
+
+def test_too_few_examples_or_runs_have_no_p():
+    runs = np.zeros((6, 1000), np.int32)
+    runs[[0, 1, 3], :3] = 1
+    few = noise_test(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    assert np.isnan(few.p) and np.isfinite(few.excess.value)
+    scanned = sides(0, 3, 1, 2.0)
+    assert np.isnan(noise_test(scanned).p)

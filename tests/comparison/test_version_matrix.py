@@ -1,0 +1,94 @@
+"""Every version against every other, beside loops and the metrics of logits."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import metrics
+from churn_jax.comparison import versions as version_matrix
+from churn_jax.comparison.versions import version_matrices
+
+
+def looped(predicted, labels):
+    """Means over pairs of runs, one pair at a time, float64."""
+    size = len(predicted)
+    churn, flips, relative = (np.full((size, size), np.nan) for _ in range(3))
+    for i, old in enumerate(predicted):
+        for j, new in enumerate(predicted):
+            found = []
+            for r, before in enumerate(old):
+                for s, after in enumerate(new):
+                    if i == j and r == s:
+                        continue
+                    right, wrong = before == labels, after != labels
+                    nfr = np.mean(right & wrong)
+                    chance = right.mean() * wrong.mean()
+                    ratio = nfr / chance if chance else 0.0
+                    found.append((np.mean(before != after), nfr, ratio))
+            if found:
+                churn[i, j], flips[i, j], relative[i, j] = np.mean(found, axis=0)
+    return churn, flips, relative
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_it_equals_a_loop_over_pairs_of_runs(seed, block, monkeypatch):
+    monkeypatch.setattr(version_matrix, "_BLOCK", block)
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 4, 60)
+    predicted = [
+        np.where(draw.random((runs, 60)) < 0.6, labels, draw.integers(0, 4, (runs, 60)))
+        for runs in (1, 3, 2)
+    ]
+    found = version_matrices(predicted, labels)
+    churn, flips, relative = looped(predicted, labels)
+    np.testing.assert_allclose(found.churn, churn, rtol=1e-12)
+    np.testing.assert_allclose(found.negative_flip_rate, flips, rtol=1e-12)
+    np.testing.assert_allclose(found.relative_negative_flip_rate, relative, rtol=1e-12)
+    assert np.isnan(found.churn[0, 0])  # one run is not compared with itself
+
+
+def test_it_equals_the_metrics_of_logits():
+    draw = np.random.default_rng(5)
+    logits = draw.normal(size=(2, 40, 3)).astype(np.float32)
+    labels = draw.integers(0, 3, 40)
+    found = version_matrices(list(logits.argmax(-1)[:, None]), labels)
+    old, new = jnp.asarray(logits)
+    rates = metrics.flip_rates(old_logits=old, new_logits=new, labels=labels)
+    assert found.churn[0, 1] == pytest.approx(float(metrics.churn(old, new)), rel=1e-6)
+    for name in ("negative_flip_rate", "relative_negative_flip_rate"):
+        value = getattr(found, name)[0, 1]
+        assert value == pytest.approx(float(getattr(rates, name)), rel=1e-6)
+
+
+def test_three_versions_by_hand():
+    labels = np.array([0, 0, 0, 0])
+    first, second, third = [0, 0, 0, 1], [0, 1, 1, 0], [0, 0, 2, 1]
+    found = version_matrices([np.array([v]) for v in (first, second, third)], labels)
+    off = ~np.eye(3, dtype=bool)
+    assert found.churn[off].tolist() == [0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
+    # Two of four are lost on the way to the second, one of them comes back.
+    assert found.negative_flip_rate[off].tolist() == [0.5, 0.25, 0.25, 0.25, 0.0, 0.25]
+    assert found.relative_negative_flip_rate[0, 1] == 0.5 / (0.75 * 0.5)
+
+
+def test_without_labels_there_is_churn_alone():
+    found = version_matrices([np.array([[0, 1]]), np.array([[1, 1]])])
+    assert found.churn[0, 1] == found.churn[1, 0] == 0.5
+    assert found.negative_flip_rate is None
+    assert found.relative_negative_flip_rate is None
+
+
+def test_a_version_that_is_never_wrong_has_no_relative_flips():
+    labels = np.array([0, 1])
+    found = version_matrices([labels[None], labels[None]], labels)
+    assert found.relative_negative_flip_rate[0, 1] == 0.0
+
+
+def test_flips_of_two_versions_differ_by_their_accuracies():
+    draw = np.random.default_rng(1)
+    labels = draw.integers(0, 3, 50)
+    predicted = [draw.integers(0, 3, (runs, 50)) for runs in (2, 3)]
+    flips = version_matrices(predicted, labels).negative_flip_rate
+    accuracies = [np.mean(of == labels) for of in predicted]
+    assert flips[0, 1] - flips[1, 0] == pytest.approx(accuracies[0] - accuracies[1])
