@@ -10,11 +10,11 @@ import pyarrow.parquet
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.comparison import versions as module
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.gates import Gate
 from churn_jax.comparison.showing.versions_text import plain_versions
 from churn_jax.comparison.versions import compare_versions
-from churn_jax.comparison.versions import comparing as module
 from churn_jax.predictions import Predictions, PredictionsError, save_predictions
 
 EXAMPLES, CLASSES = 60, 4

@@ -9,12 +9,8 @@ from scipy import stats
 from churn_jax import metrics
 from churn_jax.analysis.significance import holm, mcnemar_exact
 from churn_jax.comparison.groups import group_intervals
-from churn_jax.comparison.intervals import (
-    intervals,
-    mcnemar_test,
-    noise_test,
-    share_interval,
-)
+from churn_jax.comparison.intervals import intervals, mcnemar_test, share_interval
+from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Scanned, ScannedSide
 from churn_jax.comparison.result import QUANTITIES
 from churn_jax.comparison.scanning.scan import scan

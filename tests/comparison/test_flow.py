@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from churn_jax import metrics
+from churn_jax.comparison import findings as flow_module
 from churn_jax.comparison.findings import class_flow
-from churn_jax.comparison.findings import flow as flow_module
 from tests.comparison.random_pairs import pair_of, random_logits
 
 

@@ -18,8 +18,8 @@ from churn_jax.comparison.showing.versions_tables import (
     short_labels,
     versions_sentences,
 )
-from churn_jax.comparison.showing.versions_text import plain_versions
-from churn_jax.comparison.versions import compare_versions, print_versions
+from churn_jax.comparison.showing.versions_text import plain_versions, print_versions
+from churn_jax.comparison.versions import compare_versions
 
 SCRIPT = "<script>alert(1)</script>"
 VOID = {"meta", "br", "img", "input"}
