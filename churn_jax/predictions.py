@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.array_files import ArrayFileError, NpzArrays, replace_file
+from churn_jax.example_ids import PredictionsError, check_unique, match_ids, some
 
 __all__ = [
     "Predictions",
@@ -29,11 +30,6 @@ __all__ = [
 ]
 
 _REQUIRED = ("ids", "labels", "logits")
-_EXAMPLES = 3  # how many offending ids a message names
-
-
-class PredictionsError(ValueError):
-    """Predictions that cannot be used; the message says why in one sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,12 +129,7 @@ def _as_ids(ids) -> np.ndarray:
         ids = np.char.decode(ids, "utf-8")
     if ids.dtype.kind not in "iuU":
         raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
-    unique, counts = np.unique(ids, return_counts=True)
-    if unique.size != ids.size:
-        raise PredictionsError(
-            f"ids must be unique; {int(np.sum(counts > 1))} occur more than once, "
-            f"for example {some(unique[counts > 1])}"
-        )
+    check_unique(ids)
     return ids
 
 
@@ -186,15 +177,6 @@ def _check_finite(logits, ids, stopped) -> None:
             )
 
 
-def some(values: Any) -> str:
-    """The first few values, for a message.
-
-    Example:
-        >>> some(["b", "a", "c", "d"])
-        'b, a, c, ...'
-    """
-    shown = ", ".join(str(v) for v in values[:_EXAMPLES])
-    return shown + (", ..." if len(values) > _EXAMPLES else "")
 
 
 def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
@@ -315,9 +297,8 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
                 f"ids are {a.ids.dtype.name} on one side and {b.ids.dtype.name} on "
                 "the other, so the examples cannot be matched"
             )
-        only_a = a.ids[~np.isin(a.ids, b.ids)]
-        only_b = b.ids[~np.isin(b.ids, a.ids)]
-        if not only_a.size and not only_b.size:
+        found = match_ids(a.ids, b.ids)
+        if not found.only_a.size and not found.only_b.size:
             moved = a.ids != b.ids
             raise PredictionsError(
                 f"both sides hold the same {a.ids.size} ids, but {int(moved.sum())} "
@@ -328,8 +309,8 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
             f"{only.size} of {total} ids only on the {side} side (for example "
             f"{some(only)})"
             for only, total, side in (
-                (only_a, a.ids.size, "first"),
-                (only_b, b.ids.size, "second"),
+                (found.only_a, a.ids.size, "first"),
+                (found.only_b, b.ids.size, "second"),
             )
             if only.size
         ]

@@ -66,7 +66,7 @@ def test_log_of_zero_probability_is_allowed(rng):
         ({"labels": np.zeros(7)}, "labels must be integers; got float64"),
         ({"labels": np.zeros((7, 1), int)}, r"labels must have shape \[N\]"),
         ({"labels": np.array([0, -1, 0, -1, 0, 0, 0])}, "2 are negative"),
-        ({"ids": np.array([0, 1, 1, 2, 2, 3, 4])}, "2 occur more than once.*1, 2"),
+        ({"ids": np.array([0, 1, 1, 2, 2, 3, 4])}, "2 of 7 occur more than once.*1, 2"),
         ({"ids": np.zeros((7, 1), int)}, r"ids must have shape \[N\]"),
         ({"ids": np.linspace(0, 1, 7)}, "ids must be integers or strings"),
         ({"meta": 3}, "meta must be a dict; got int"),

@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
-from churn_jax.analysis.significance import holm
+from churn_jax.analysis.significance import holm, mcnemar_exact
 from churn_jax.comparison.pair import Pair, Scanned
 from churn_jax.comparison.result import Group, Interval
 from churn_jax.comparison.sums import outcome_sums
@@ -128,18 +127,11 @@ def group_intervals(
 ) -> GroupEstimates:
     """Every group compared for itself, with the intervals of `estimating.intervals`."""
     groups = np.asarray(groups)
-    sums = outcome_sums(scanned, labels, groups, count)
-    size = np.sum([part[:, 0, 0] for part in sums.values()], axis=0).astype(np.int64)
-    if labels is None:
-        kinds = {"changed": sums["changed"]}
-    else:
-        lost, gained = sums["negative"], sums["positive"]
-        kinds = {
-            "changed": lost + gained + sums["neutral"],
-            "negative": lost,
-            "positive": gained,
-            "gain": gained - lost,
-        }
+    flips = outcome_sums(scanned, labels, groups, count)
+    size, lost, gained = flips.examples, flips.negative, flips.positive
+    kinds = {"changed": flips.changed}
+    if labels is not None:
+        kinds |= {"negative": lost, "positive": gained, "gain": gained - lost}
     squares = _squares(scanned, labels, groups, count, kinds)
     known = {kind: _known(kinds[kind], squares[kind], size) for kind in kinds}
 
@@ -155,9 +147,8 @@ def group_intervals(
         return GroupEstimates(
             size, empty, empty, nothing, churn, nothing, nothing, None, None, empty
         )
-    lost, gained = kinds["negative"], kinds["positive"]
-    right_old = (sums["both"] + lost)[:, :, 0].mean(axis=1)
-    right_new = sums["both"] + gained
+    right_old = (flips.both + lost)[:, :, 0].mean(axis=1)
+    right_new = flips.both + gained
     right_new = (right_new[:, :, 0] if scanned.paired else right_new[:, 0]).mean(axis=1)
     negative, positive = share("negative"), share("positive")
     gain = positive.value - negative.value
@@ -176,9 +167,9 @@ def group_intervals(
         share("changed"),
         negative,
         positive,
-        lost.astype(np.int64).transpose(1, 2, 0),
-        gained.astype(np.int64).transpose(1, 2, 0),
-        np.where(size > 0, _mcnemar(lost, gained), np.nan),
+        lost.transpose(1, 2, 0),
+        gained.transpose(1, 2, 0),
+        np.where(size > 0, np.median(mcnemar_exact(lost, gained), (1, 2)), np.nan),
     )
 
 
@@ -288,10 +279,3 @@ def _known(counts: np.ndarray, squares: tuple, size: np.ndarray) -> Uncertainty:
 def _over(total: np.ndarray, size: np.ndarray) -> np.ndarray:
     """`total / size`, NaN for empty groups."""
     return np.where(size > 0, total / np.maximum(size, 1), np.nan)
-
-
-def _mcnemar(negative: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """`[G]` median over pairs of runs of the exact two-sided p."""
-    fewer, both = np.minimum(negative, positive), negative + positive
-    p = np.minimum(1.0, 2.0 * special.bdtr(fewer, both.astype(np.int64), 0.5))
-    return np.median(p, axis=(1, 2))

@@ -147,12 +147,11 @@ def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
     """
     if labels is None:
         return None
-    whole = np.zeros(len(labels), np.int64)
-    sums = outcome_sums(scanned, labels, whole, 1)
-    lost, gained = sums["negative"].ravel(), sums["positive"].ravel()
-    p = [mcnemar_exact(int(b), int(c)) for b, c in zip(lost, gained, strict=True)]
+    flips = outcome_sums(scanned, labels, np.zeros(len(labels), np.int64), 1)
+    lost, gained = flips.negative, flips.positive
+    p = mcnemar_exact(lost, gained)
     return McNemar(
-        float(lost.mean()), float(gained.mean()), float(np.median(p)), len(p)
+        float(lost.mean()), float(gained.mean()), float(np.median(p)), p.size
     )
 
 
@@ -164,12 +163,8 @@ def counted(
     level: float,
 ) -> dict[str, Interval]:
     """Shares, the accuracy gain and kappa."""
-    sums = outcome_sums(scanned, labels, group, groups)
-    size = np.sum([*sums.values()], axis=0)[:, :1, :1]
-    if labels is None:
-        changed = sums["changed"]
-    else:
-        changed = sums["negative"] + sums["positive"] + sums["neutral"]
+    flips = outcome_sums(scanned, labels, group, groups)
+    size, changed = flips.examples[:, None, None], flips.changed
     found = {"churn": _share(ratio(changed, size, np.nan), level)}
     chance = chance_sums(scanned, group, groups)
     apart = ratio(changed, size - chance, np.nan)  # 1 - kappa
@@ -178,11 +173,10 @@ def counted(
     found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
     if labels is None:
         return found
-    negative, positive, both = (sums[x] for x in ("negative", "positive", "both"))
-    right = both + negative
-    wrong = sums["wrong"] + sums["neutral"] + negative
+    negative, positive, both = flips.negative, flips.positive, flips.both
+    right, now = both + negative, both + positive
+    wrong = size - now
     of_old = ratio(right[:, :, :1], size, np.nan)
-    now = both + positive
     of_new = ratio(now if scanned.paired else now[:, :1, :], size, np.nan)
     gained, lost = ratio(positive, size, np.nan), ratio(negative, size, np.nan)
     most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
@@ -198,7 +192,7 @@ def counted(
         "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
         "good_churn": ratio(positive, changed, np.nan),
         "bad_churn": ratio(negative, changed, np.nan),
-        "neutral_churn": ratio(sums["neutral"], changed, np.nan),
+        "neutral_churn": ratio(flips.neutral, changed, np.nan),
     }
     found |= {name: _part(part, level) for name, part in parts.items()}
     found["relative_negative_flip_rate"] = _part(

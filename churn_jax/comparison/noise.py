@@ -14,6 +14,7 @@ from churn_jax.comparison.uncertainty import (
     share_ends,
     uncertainty,
 )
+from churn_jax.flip_counts import count_flips_by_group
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _EXCEEDS = 1.2  # V_runs counts where it is so many times V_examples
@@ -105,10 +106,7 @@ def noise_test(
     N = old.shape[1]
     group, groups = partition(N, (A + B) ** 2, seed)
     size = np.bincount(group, minlength=groups)
-    changed = np.zeros((groups, A + B, A + B))
-    for r, s in itertools.combinations(range(A + B), 2):
-        counts = np.bincount(group, runs[r] != runs[s], groups)
-        changed[:, r, s] = changed[:, s, r] = counts
+    changed = count_flips_by_group(runs, runs, None, group, groups).changed
     if scanned.paired:  # a pair's churn is a number of its old run
         same = np.diagonal(changed[:, :A, A:], axis1=1, axis2=2)
         changed[:, :A, A:] = same[:, :, None]

@@ -48,6 +48,10 @@ class Side:
         """N."""
         return self.values.shape[1]
 
+    def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
+        """Rows of a pair; None where they are all rows of this side, in order."""
+        return None if np.array_equal(rows, np.arange(self.examples)) else rows
+
     @property
     def classes(self) -> int:
         """C; of predicted classes the number of names, or one more than the largest."""
@@ -104,6 +108,21 @@ class Pair:
     def scored(self) -> bool:
         """Whether both sides have logits or probabilities."""
         return "classes" not in (self.old.kind, self.new.kind)
+
+    def at(self, places: np.ndarray) -> "Pair":
+        """The pair on some of its examples, in the order of `places`."""
+
+        def rows(side: Side, before: np.ndarray | None) -> np.ndarray | None:
+            return side.rows_or_none(places if before is None else before[places])
+
+        return dataclasses.replace(
+            self,
+            ids=self.ids[places],
+            old_rows=rows(self.old, self.old_rows),
+            new_rows=rows(self.new, self.new_rows),
+            labels=None if self.labels is None else self.labels[places],
+            slices={name: values[places] for name, values in self.slices.items()},
+        )
 
     def class_name(self, number: int) -> str:
         """What a report calls the class.

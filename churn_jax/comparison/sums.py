@@ -6,9 +6,9 @@ import numpy as np
 from scipy import special
 
 from churn_jax.comparison.pair import Scanned, ScannedSide
+from churn_jax.flip_counts import Flips, count_flips_by_group
 
 BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
-OUTCOMES = ("wrong", "negative", "positive", "both", "neutral")
 _GROUPS = 4096
 _NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
 
@@ -29,27 +29,10 @@ def partition(
 
 def outcome_sums(
     scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
-) -> dict[str, np.ndarray]:
-    """Examples per outcome, of every group and pair of runs."""
-    inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
-
-    def kept(values):
-        return values if inside is None else values[inside]
-
-    names = ("same", "changed") if labels is None else OUTCOMES
-    first = kept(group).astype(np.int64) * len(names)
-    out = np.empty((len(names), groups, *scanned.shape))
-    for (a, b), before, after in scanned.pairs():
-        before, after = kept(before), kept(after)
-        code = (before != after).view(np.int8)
-        if labels is not None:
-            truth = kept(labels)
-            right = (before == truth).view(np.int8)
-            right = right + 2 * (after == truth).view(np.int8)
-            code = np.where(right == 0, 4 * code, right)
-        counts = np.bincount(first + code, minlength=groups * len(names))
-        out[:, :, a, b] = counts.reshape(groups, len(names)).T
-    return dict(zip(names, out, strict=True))
+) -> Flips:
+    """Examples per outcome of every group and pair of runs, `[G, *scanned.shape]`."""
+    old, new = scanned.old.predicted, scanned.new.predicted
+    return count_flips_by_group(old, new, labels, group, groups, paired=scanned.paired)
 
 
 def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:

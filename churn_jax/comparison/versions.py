@@ -21,8 +21,9 @@ from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import CompareResult, Interval, VersionsResult
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.version_files import VersionFiles, find_versions
+from churn_jax.example_ids import PredictionsError, match_ids, rows_of
+from churn_jax.flip_counts import version_matrices
 from churn_jax.prediction_shards import ShardedRows
-from churn_jax.predictions import PredictionsError
 
 _IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
 
@@ -212,7 +213,7 @@ def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
     ids = pairs[0].ids
     for pair in pairs[1:]:
         if not np.array_equal(pair.ids, ids):
-            ids = ids[np.isin(ids, pair.ids)]
+            ids = match_ids(ids, pair.ids).ids
     if not len(ids):
         raise PredictionsError("there is no example that all versions have")
     return ids
@@ -222,22 +223,7 @@ def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
     """The pair on the examples `ids`, each of which it has, in their order."""
     if np.array_equal(pair.ids, ids):
         return pair
-    sorting = np.argsort(pair.ids)
-    rows = sorting[np.searchsorted(pair.ids, ids, sorter=sorting)]
-
-    def picked(side: Side, before: np.ndarray | None) -> np.ndarray | None:
-        found = rows if before is None else before[rows]
-        whole = np.array_equal(found, np.arange(side.examples))
-        return None if whole else found
-
-    return dataclasses.replace(
-        pair,
-        ids=ids,
-        old_rows=picked(pair.old, pair.old_rows),
-        new_rows=picked(pair.new, pair.new_rows),
-        labels=None if pair.labels is None else pair.labels[rows],
-        slices={name: values[rows] for name, values in pair.slices.items()},
-    )
+    return dataclasses.replace(pair.at(rows_of(ids, pair.ids)), ids=ids)
 
 
 def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
@@ -260,59 +246,3 @@ def _accuracies(steps: Sequence[CompareResult]) -> tuple[Interval, ...]:
     if not steps[0].labelled:
         return ()
     return (steps[0]["accuracy_old"], *(step["accuracy_new"] for step in steps))
-
-
-_BLOCK = 1 << 16  # examples at once; counts of so many are exact in float32
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class VersionMatrices:
-    """Means over pairs of runs."""
-
-    # `[V, V]` share of examples whose predicted class differs; symmetric
-    churn: np.ndarray
-    # `[V, V]` right in the old, wrong in the new; None without labels
-    negative_flip_rate: np.ndarray | None = None
-    # `[V, V]` NFR of independent errors is 1; None without labels
-    relative_negative_flip_rate: np.ndarray | None = None
-
-
-def version_matrices(
-    predicted: Sequence[np.ndarray], labels: np.ndarray | None = None
-) -> VersionMatrices:
-    """Churn and negative flips between every two versions."""
-    # Means over the pairs of runs of every pair of versions, on the diagonal over pairs
-    # of different runs. A relative NFR without right old or wrong new predictions
-    # counts as 0.
-    runs = np.concatenate(predicted)
-    version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
-    total, examples = runs.shape
-    differ = np.zeros((total, total))
-    both = np.zeros((total, total))  # right in both runs
-    for start in range(0, examples, _BLOCK):
-        block = runs[:, start : start + _BLOCK]
-        for i in range(total - 1):
-            differ[i, i + 1 :] += np.count_nonzero(block[i] != block[i + 1 :], axis=1)
-        if labels is not None:
-            right = block == labels[start : start + _BLOCK]
-            right = right.astype(np.float32)
-            both += right @ right.T
-    different = ~np.eye(total, dtype=bool)
-    churn = _mean((differ + differ.T) / examples, version, different)
-    if labels is None:
-        return VersionMatrices(churn)
-    accuracy = np.diag(both) / examples
-    flips = (np.diag(both)[:, None] - both) / examples
-    chance = accuracy[:, None] * (1 - accuracy)
-    relative = np.divide(flips, chance, out=np.zeros_like(flips), where=chance > 0)
-    return VersionMatrices(
-        churn, _mean(flips, version, different), _mean(relative, version, different)
-    )
-
-
-def _mean(values: np.ndarray, version: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Mean over the counted pairs of runs of every pair of versions, `[V, V]`."""
-    of = (version == np.arange(version.max() + 1)[:, None]).astype(float)  # [V, runs]
-    pairs = of @ counted @ of.T
-    sums = of @ np.where(counted, values, 0.0) @ of.T
-    return np.divide(sums, pairs, out=np.full(pairs.shape, np.nan), where=pairs > 0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.example_ids import repeated, rows_of, some
 from churn_jax.prediction_shards.files import (
     INDEX,
     ORDER,
@@ -32,7 +33,6 @@ __all__ = [
 
 _FORMAT = "churn_jax prediction shards"
 _VERSION = 1
-_EXAMPLES = 3  # how many ids a message names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,14 +112,11 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
     folder, ids = Path(folder), as_ids(ids)
     paths = [shard_path(folder, "ids", shard, shards) for shard in range(shards)]
     there = joined_ids([as_ids(read_array(path)) for path in paths])
-    if len(there) == len(ids):
-        sorting = np.argsort(there)
-        place = np.searchsorted(there, ids, sorter=sorting)
-        order = sorting[np.minimum(place, len(ids) - 1)]
-        if np.array_equal(there[order], ids):
-            with replace_file(folder / ORDER) as file:
-                np.save(file, order, allow_pickle=False)
-            return folder / ORDER
+    order = rows_of(ids, there)
+    if len(there) == len(ids) and not np.any(order < 0):
+        with replace_file(folder / ORDER) as file:
+            np.save(file, order, allow_pickle=False)
+        return folder / ORDER
     raise PredictionsError(
         f"{folder}: the shards have {len(there)} examples, which are not the "
         f"{len(ids)} that were shared"
@@ -239,17 +236,12 @@ def _check_shard(ids: list, labels: list, logits: list) -> None:
 
 def _joined_ids(parts: list[np.ndarray]) -> np.ndarray:
     ids = joined_ids(parts)
-    order = np.argsort(ids, kind="stable")
-    again = order[1:][ids[order[1:]] == ids[order[:-1]]]
-    if again.size:
-        twice = np.unique(ids[again])
-        shards = [i for i, part in enumerate(parts) if np.isin(twice[0], part)]
+    if (twice := repeated(ids)).size:
+        shards = [i for i, part in enumerate(parts) if twice[0] in part]
         where = " and ".join(map(str, shards))
-        more = ", ..." if twice.size > _EXAMPLES else ""
-        named = ", ".join(map(str, twice[:_EXAMPLES])) + more
         raise PredictionsError(
-            f"{twice.size} ids occur more than once, for example {named}; the first of "
-            f"them in shard {where}"
+            f"{twice.size} ids occur more than once, for example {some(twice)}; the "
+            f"first of them in shard {where}"
         )
     return ids
 

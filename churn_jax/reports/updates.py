@@ -14,6 +14,7 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.configuration.codec import to_json
+from churn_jax.flip_counts import count_flips, version_matrices
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import rate
@@ -254,18 +255,6 @@ def _same_classes(a: Version, b: Version) -> bool:
     return np.array_equal(ours, theirs)
 
 
-def _counts(old_right, new_right) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Negative and positive flips and both right, each `[R1, R2]`.
-
-    Float32 counts whole numbers exactly up to 2**24.
-    """
-    both = old_right.astype(np.float32) @ new_right.astype(np.float32).T
-    both = both.astype(np.int32)
-    negative = old_right.sum(axis=1, dtype=np.int32)[:, None] - both
-    positive = new_right.sum(axis=1, dtype=np.int32)[None, :] - both
-    return negative, positive, both
-
-
 @jax.jit
 def _summaries(negative, positive, both, examples, churn):
     """Rates over all pairs of runs, in the order of `_OF_PAIRS`."""
@@ -281,15 +270,15 @@ _summaries_of_own = jax.jit(jax.vmap(metrics.summarize_paired))
 
 def _rates(old, new, labels, own) -> tuple[Rates, Rates | None]:
     """Over all pairs, and over the pairs `own` of rows and columns."""
-    old_right, new_right = old == labels, new == labels
     if not labels.size:
         nothing = Estimate(np.nan, np.nan, np.nan)
         none = dict.fromkeys((quantity.name for quantity in RATES), nothing)
         return Rates(len(old) * len(new), **none), None
-    churn = np.array([np.mean(run != new, axis=1) for run in old], np.float32)
-    counts = _counts(old_right, new_right)
+    flips = count_flips(old, new, labels)
+    churn = (flips.changed / labels.size).astype(np.float32)
+    counts = (part.astype(np.int32) for part in flips[2:])
     stack, found = jax.device_get(_summaries(*counts, np.int32(labels.size), churn))
-    wrong = 1 - old_right.mean(axis=1), 1 - new_right.mean(axis=1)
+    wrong = 1 - (old == labels).mean(axis=1), 1 - (new == labels).mean(axis=1)
     every = _assembled(old.shape[0] * new.shape[0], wrong, found)
     if not own[0]:
         return every, None
@@ -310,15 +299,8 @@ def _assembled(pairs: int, wrong, found) -> Rates:
 
 def _matrix(versions, labels) -> tuple[np.ndarray, np.ndarray | None]:
     """Mean NFR of every model against every other, `[V, V]`; also on known classes."""
-    right = [version.classes == labels for version in versions]
-    flips = np.full((len(versions),) * 2, np.nan)
-    for i, old in enumerate(right):
-        for j, new in enumerate(right):
-            negative = _counts(old, new)[0] / labels.size
-            if i == j:  # a run does not replace itself
-                negative = negative[~np.eye(len(negative), dtype=bool)]
-            if negative.size:
-                flips[i, j] = negative.mean()
+    classes = [version.classes for version in versions]
+    flips = version_matrices(classes, labels).negative_flip_rate
     if all(_same_classes(versions[0], version) for version in versions):
         return flips, None
     # An old run is right on classes that it knows alone, so the flips are the same.

@@ -7,8 +7,9 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.example_ids import PredictionsError, rows_of, some
 from churn_jax.prediction_shards import MappedPredictions, load_stored
-from churn_jax.predictions import Predictions, PredictionsError, some
+from churn_jax.predictions import Predictions
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.block_sums import classes_in_blocks
 from churn_jax.reports.estimates import BLOCK_NUMBERS
@@ -139,20 +140,13 @@ def _places(
     path: Path, predictions: Predictions | MappedPredictions, ids: np.ndarray
 ) -> np.ndarray:
     """Where each of `ids` is in the file."""
-    theirs = predictions.ids
-    if (theirs.dtype.kind == "U") != (ids.dtype.kind == "U"):
-        raise ReportError(
-            f"{path}: its ids are {theirs.dtype.name} and those of the study "
-            f"{ids.dtype.name}, so the examples cannot be matched"
-        )
-    sorting = np.argsort(theirs)
-    place = np.searchsorted(theirs, ids, sorter=sorting)
-    order = sorting[np.minimum(place, theirs.size - 1)]
-    lacking = theirs[order] != ids
+    order = rows_of(ids, predictions.ids)
+    lacking = order < 0
     if lacking.any():
         raise ReportError(
             f"{path}: {int(lacking.sum())} of the study's {ids.size} examples are not "
-            f"in it, for example ids {some(ids[lacking])}"
+            f"in it, for example ids {some(ids[lacking])}; its ids are "
+            f"{some(predictions.ids)}"
         )
     return order
 

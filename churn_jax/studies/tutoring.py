@@ -14,8 +14,8 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import Group, Network, average_logits
+from churn_jax.example_ids import PredictionsError, rows_of, some
 from churn_jax.prediction_shards import MappedPredictions, load_stored
-from churn_jax.predictions import PredictionsError
 from churn_jax.training.run import Trained
 from churn_jax.training.tutors import Tutors
 
@@ -103,16 +103,15 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
             f"{path}: {spec.name} needs logits of one run or of {replicas}, with "
             f"{num_classes} classes; got {runs} runs and {classes} classes"
         )
-    position = {example: row for row, example in enumerate(found.ids.tolist())}
-    rows = [position.get(example, -1) for example in ids.tolist()]
-    missing = [example for example, row in zip(ids.tolist(), rows) if row < 0]
-    if missing:
+    rows = rows_of(ids, found.ids)
+    missing = ids[rows < 0]
+    if len(missing):
         raise PredictionsError(
             f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
-            f"have no logits, for example {', '.join(map(str, missing[:3]))}"
+            f"have no logits, for example {some(missing)}"
         )
     if isinstance(found, MappedPredictions):
-        logits = np.stack([found.rows(run, np.asarray(rows)) for run in range(runs)])
+        logits = np.stack([found.rows(run, rows) for run in range(runs)])
     else:
         logits = found.logits[:, rows]
     if not np.all(np.isfinite(logits)):

@@ -14,6 +14,7 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.ensembles import interpolate_weights
+from churn_jax.flip_counts import count_flips
 from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import lock_folder
@@ -476,5 +477,5 @@ def _mean_churn(predicted: np.ndarray, alive) -> float:
     runs = predicted[alive]
     if len(runs) < 2:
         return float("nan")
-    rows, columns = np.triu_indices(len(runs), k=1)
-    return float(np.mean(runs[rows] != runs[columns]))
+    changed = count_flips(runs, runs).changed[np.triu_indices(len(runs), k=1)]
+    return float(changed.sum() / (len(changed) * runs.shape[1]))

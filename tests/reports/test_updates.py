@@ -317,7 +317,7 @@ class TestOldModelsFromFiles:
         [
             ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
             ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
-            ({"ids": np.array([*"abcdefghijkl"])}, "cannot be matched"),
+            ({"ids": np.array([*"abcdefghijkl"])}, "not in it.*its ids are a, b, c"),
             (None, "does not exist"),
         ],
     )

@@ -1,24 +1,13 @@
 """What tells examples apart, and how those of two files are matched."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from churn_jax.comparison.reading.class_values import decoded
-from churn_jax.predictions import PredictionsError, some
+from churn_jax.example_ids import PredictionsError, check_unique, some
 
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
-
-
-class Matched(NamedTuple):
-    """The ids that two sides share."""
-
-    # `[N]` in ascending order, so that the order of neither side matters
-    ids: np.ndarray
-    rows_a: np.ndarray  # `[N]` rows of the first side
-    rows_b: np.ndarray  # `[N]` rows of the second
-    only_a: np.ndarray  # ids that only the first side has
-    only_b: np.ndarray  # ids that only the second has
 
 
 def as_ids(values: Any) -> np.ndarray:
@@ -101,47 +90,3 @@ def counts_rows(ids: np.ndarray) -> bool:
     """Whether ids count the rows from 0 or 1, like the index of a new data frame."""
     first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
     return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))
-
-
-def in_order(ids: np.ndarray) -> bool:
-    """Whether ids ascend, which also makes them unique."""
-    return bool(np.all(ids[:-1] < ids[1:]))
-
-
-def check_unique(ids: np.ndarray) -> None:
-    """Refuses ids that occur twice."""
-    if in_order(ids):
-        return
-    ids = np.sort(ids)
-    again = np.unique(ids[1:][ids[1:] == ids[:-1]])
-    if again.size:
-        raise PredictionsError(
-            f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
-            f"example {some(again)}"
-        )
-
-
-def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
-    """Finds the rows of each side that belong to one example."""
-    if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
-        ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
-    order_a, order_b = _order(ids_a), _order(ids_b)
-    ids_a, ids_b = ids_a[order_a], ids_b[order_b]
-    if np.array_equal(ids_a, ids_b):
-        return Matched(ids_a, order_a, order_b, ids_a[:0], ids_b[:0])
-    place = np.searchsorted(ids_b, ids_a)
-    found = place < len(ids_b)
-    found[found] = ids_b[place[found]] == ids_a[found]
-    lacking = np.ones(len(ids_b), bool)
-    lacking[place[found]] = False
-    return Matched(
-        ids_a[found],
-        order_a[found],
-        order_b[place[found]],
-        ids_a[~found],
-        ids_b[lacking],
-    )
-
-
-def _order(ids: np.ndarray) -> np.ndarray:
-    return np.arange(len(ids)) if in_order(ids) else np.argsort(ids, kind="stable")

@@ -7,9 +7,9 @@ import numpy as np
 from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
-from churn_jax.comparison.reading.ids import counts_rows, match_ids
+from churn_jax.comparison.reading.ids import counts_rows
 from churn_jax.comparison.reading.labels import Beside, read_labels, read_slices
-from churn_jax.predictions import PredictionsError, some
+from churn_jax.example_ids import PredictionsError, match_ids, rows_of, some
 
 
 def join(
@@ -84,8 +84,8 @@ def join(
         new=new,
         ids=rows.ids,
         classes=aligned.classes,
-        old_rows=None if _all(rows.old, old) else rows.old,
-        new_rows=None if _all(rows.new, new) else rows.new,
+        old_rows=old.rows_or_none(rows.old),
+        new_rows=new.rows_or_none(rows.new),
         old_columns=aligned.old_columns,
         labels=_agreed(
             (old.name, aligned.old_labels),
@@ -201,8 +201,9 @@ class _Rows:
         """Ids of a file beside; None where its index does not tell which example."""
         if beside.ids is None or not beside.index:
             return beside.ids
-        known = self._index or (self._has_ids and not counts_rows(beside.ids))
-        return beside.ids if known and np.isin(self.ids, beside.ids).all() else None
+        if not (self._index or (self._has_ids and not counts_rows(beside.ids))):
+            return None
+        return beside.ids if np.all(rows_of(self.ids, beside.ids) >= 0) else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
         """Rows of a file without ids, where it is clear what they belong to."""
@@ -228,13 +229,10 @@ class _Rows:
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
-        found = match_ids(self.ids, ids)
-        rows = np.full(len(self.ids), -1)
-        rows[found.rows_a] = found.rows_b
-        if len(found.only_b):
+        rows = rows_of(self.ids, ids)
+        if further := len(ids) - np.count_nonzero(rows >= 0):
             self.notes.append(
-                f"The {what} have {len(found.only_b):,} further ids, which are not "
-                "compared."
+                f"The {what} have {further:,} further ids, which are not compared."
             )
         return rows
 
@@ -293,11 +291,6 @@ def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]
         for side, only in ((old, only_old), (new, only_new))
         if len(only)
     )
-
-
-def _all(rows: np.ndarray, side: Side) -> bool:
-    """Whether these are all rows in order."""
-    return len(rows) == side.examples and np.array_equal(rows, np.arange(len(rows)))
 
 
 def _agreed(

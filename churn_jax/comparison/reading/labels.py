@@ -21,8 +21,8 @@ from churn_jax.comparison.reading.class_values import (
     score_columns,
 )
 from churn_jax.comparison.reading.contents import Contents, as_array, read_contents
-from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
-from churn_jax.predictions import PredictionsError, some
+from churn_jax.comparison.reading.ids import as_ids, index_ids
+from churn_jax.example_ids import PredictionsError, check_unique, some
 
 _MOST_VALUES = 200  # of a grouping
 

@@ -25,14 +25,14 @@ from churn_jax.comparison.reading.class_values import (
     is_truth,
 )
 from churn_jax.comparison.reading.contents import as_table, read_contents
-from churn_jax.comparison.reading.ids import as_ids, check_unique, index_ids
+from churn_jax.comparison.reading.ids import as_ids, index_ids
 from churn_jax.comparison.reading.labels import read_ids
 from churn_jax.comparison.reading.tables import (
     find_in_table,
     numeric_columns,
     read_columns,
 )
-from churn_jax.predictions import PredictionsError, some
+from churn_jax.example_ids import PredictionsError, check_unique, some
 
 
 def read_side(

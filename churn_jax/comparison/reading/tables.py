@@ -20,8 +20,8 @@ from churn_jax.comparison.reading.class_values import (
     find_column,
     score_columns,
 )
-from churn_jax.comparison.reading.ids import as_ids, check_unique
-from churn_jax.predictions import PredictionsError, some
+from churn_jax.comparison.reading.ids import as_ids
+from churn_jax.example_ids import PredictionsError, check_unique, some
 
 _ROWS = 16_384  # converted at once
 _FRACTIONS = (

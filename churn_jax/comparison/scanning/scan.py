@@ -198,16 +198,7 @@ def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
     order = np.argsort(rows)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    new_rows = order if pair.new_rows is None else pair.new_rows[order]
-    moved = dataclasses.replace(
-        pair,
-        ids=pair.ids[order],
-        old_rows=_unless_all(rows[order], pair.old),
-        new_rows=_unless_all(new_rows, pair.new),
-        labels=None if pair.labels is None else pair.labels[order],
-        slices={},
-    )
-    return moved, place
+    return dataclasses.replace(pair, slices={}).at(order), place
 
 
 def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
@@ -232,11 +223,6 @@ def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
 
 def _taken(values: np.ndarray | None, place: np.ndarray) -> np.ndarray | None:
     return None if values is None else values[..., place]
-
-
-def _unless_all(rows: np.ndarray, side: Side) -> np.ndarray | None:
-    whole = len(rows) == side.examples and np.array_equal(rows, np.arange(len(rows)))
-    return None if whole else rows
 
 
 def scan(pair: Pair) -> Scanned:

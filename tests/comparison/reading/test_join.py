@@ -12,10 +12,11 @@ from pyarrow import csv
 
 from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.reading.class_alignment import read_class_map
-from churn_jax.comparison.reading.ids import as_ids, match_ids
+from churn_jax.comparison.reading.ids import as_ids
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.scanning.scan import scan
+from churn_jax.example_ids import match_ids
 from churn_jax.predictions import PredictionsError
 
 N = 9

@@ -1,0 +1,179 @@
+"""The one count of changed predictions and flips, for every pair of runs; NumPy only.
+
+`churn_jax.metrics` has the same rates as functions of logits, for programs of JAX.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Flips",
+    "VersionMatrices",
+    "count_flips",
+    "count_flips_by_group",
+    "version_matrices",
+]
+
+_BLOCK = 1 << 16  # examples at once; counts of so many are exact in float32
+
+
+class Flips(NamedTuple):
+    """How many examples flip from old run a to new run b; `[..., A, B]` int64.
+
+    The last three are None without labels. Both runs are wrong, and alike, on
+    `examples - both - changed`.
+    """
+
+    examples: np.ndarray  # [...], all
+    changed: np.ndarray  # predicted as different classes
+    negative: Any = None  # right before, wrong now
+    positive: Any = None  # wrong before, right now
+    both: Any = None  # right in both
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """Wrong before and wrong now in another way."""
+        return self.changed - self.negative - self.positive
+
+
+def count_flips(
+    old: np.ndarray, new: np.ndarray, labels: np.ndarray | None = None
+) -> Flips:
+    """Counts of every old run against every new one.
+
+    Args:
+        old: `[A, N]` predicted classes.
+        new: `[B, N]` of the same examples; if it is `old`, half of the pairs are
+            counted.
+        labels: `[N]` classes.
+
+    Example:
+        >>> old, new = np.array([[0, 1, 1, 0]]), np.array([[0, 1, 0, 0]])
+        >>> found = count_flips(old, new, np.array([0, 1, 1, 1]))
+        >>> found.changed.tolist(), found.negative.tolist(), found.both.tolist()
+        ([[1]], [[1]], [[2]])
+    """
+    shape, examples = (len(old), len(new)), old.shape[1]
+    changed, both = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    old_right, new_right = (np.zeros(size, np.int64) for size in shape)
+    for start in range(0, examples, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        before, after = old[:, part], new[:, part]
+        for a, run in enumerate(before):
+            first = a + 1 if new is old else 0
+            changed[a, first:] += np.count_nonzero(run != after[first:], axis=1)
+        if labels is not None:
+            was, now = (
+                (runs == labels[part]).astype(np.float32) for runs in (before, after)
+            )
+            both += (was @ now.T).astype(np.int64)
+            old_right += was.sum(axis=1).astype(np.int64)
+            new_right += now.sum(axis=1).astype(np.int64)
+    if new is old:
+        changed += changed.T
+    if labels is None:
+        return Flips(np.array(examples), changed)
+    negative, positive = old_right[:, None] - both, new_right - both
+    return Flips(np.array(examples), changed, negative, positive, both)
+
+
+def count_flips_by_group(
+    old: np.ndarray,
+    new: np.ndarray,
+    labels: np.ndarray | None,
+    group: np.ndarray,
+    groups: int,
+    *,
+    paired: bool = False,
+) -> Flips:
+    """The same in every group of examples, `[G, A, B]`.
+
+    Args:
+        old: `[A, N]` predicted classes.
+        new: `[B, N]`; if it is `old`, half of the pairs are counted.
+        labels: `[N]` classes, or None.
+        group: `[N]` below `groups`; a negative one counts nowhere.
+        groups: G.
+        paired: compare old run r with new run r alone, `[G, R, 1]`.
+    """
+    inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
+
+    def kept(values):
+        return values if inside is None else values[inside]
+
+    truth = None if labels is None else kept(labels)
+    outcomes = 2 if truth is None else 5  # same, changed; or as coded below
+    group = kept(group).astype(np.int64)
+    counts = np.zeros((outcomes, groups, len(old), 1 if paired else len(new)), np.int64)
+    for a, b in _pairs(len(old), len(new), paired, new is old):
+        before, after = kept(old[a]), kept(new[b])
+        code = (before != after).view(np.int8)
+        if truth is not None:  # 1 old, 2 new, 3 both right; 0 same, 4 changed and wrong
+            right = (before == truth).view(np.int8)
+            right = right + 2 * (after == truth).view(np.int8)
+            code = np.where(right == 0, 4 * code, right)
+        found = np.bincount(outcomes * group + code, minlength=outcomes * groups)
+        found = found.reshape(groups, outcomes).T
+        counts[:, :, a, 0 if paired else b] = found
+        if new is old and not paired and a < b:
+            counts[:, :, b, a] = found if truth is None else found[[0, 2, 1, 3, 4]]
+    examples = np.bincount(group, minlength=groups)
+    if truth is None:
+        return Flips(examples, counts[1])
+    _, negative, positive, both, neutral = counts
+    return Flips(examples, negative + positive + neutral, negative, positive, both)
+
+
+def _pairs(old: int, new: int, paired: bool, alike: bool) -> Iterator[tuple[int, int]]:
+    if paired:
+        return ((run, run) for run in range(old))
+    if alike:
+        return itertools.combinations_with_replacement(range(old), 2)
+    return itertools.product(range(old), range(new))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VersionMatrices:
+    """Means over pairs of runs."""
+
+    # `[V, V]` share of examples whose predicted class differs; symmetric
+    churn: np.ndarray
+    # `[V, V]` right in the old, wrong in the new; None without labels
+    negative_flip_rate: np.ndarray | None = None
+    # `[V, V]` NFR of independent errors is 1; None without labels
+    relative_negative_flip_rate: np.ndarray | None = None
+
+
+def version_matrices(
+    predicted: Sequence[np.ndarray], labels: np.ndarray | None = None
+) -> VersionMatrices:
+    """Churn and negative flips between every two versions."""
+    # Means over the pairs of runs of every pair of versions, on the diagonal over pairs
+    # of different runs. A relative NFR without right old or wrong new predictions
+    # counts as 0.
+    runs = np.concatenate(predicted)
+    version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
+    flips = count_flips(runs, runs, labels)
+    different = ~np.eye(len(runs), dtype=bool)
+    churn = _mean(flips.changed / flips.examples, version, different)
+    if labels is None:
+        return VersionMatrices(churn)
+    accuracy = np.diag(flips.both) / flips.examples
+    negative = flips.negative / flips.examples
+    chance = accuracy[:, None] * (1 - accuracy)
+    relative = np.divide(negative, chance, out=np.zeros_like(chance), where=chance > 0)
+    return VersionMatrices(
+        churn, _mean(negative, version, different), _mean(relative, version, different)
+    )
+
+
+def _mean(values: np.ndarray, version: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Mean over the counted pairs of runs of every pair of versions, `[V, V]`."""
+    of = (version == np.arange(version.max() + 1)[:, None]).astype(float)  # [V, runs]
+    pairs = of @ counted @ of.T
+    sums = of @ np.where(counted, values, 0.0) @ of.T
+    return np.divide(sums, pairs, out=np.full(pairs.shape, np.nan), where=pairs > 0)
