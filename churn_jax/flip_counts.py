@@ -143,9 +143,9 @@ class VersionMatrices:
     # `[V, V]` share of examples whose predicted class differs; symmetric
     churn: np.ndarray
     # `[V, V]` right in the old, wrong in the new; None without labels
-    negative_flip_rate: np.ndarray | None = None
+    negative_flip_rate: Any = None
     # `[V, V]` NFR of independent errors is 1; None without labels
-    relative_negative_flip_rate: np.ndarray | None = None
+    relative_negative_flip_rate: Any = None
 
 
 def version_matrices(

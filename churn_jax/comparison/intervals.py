@@ -151,7 +151,7 @@ def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
     lost, gained = flips.negative, flips.positive
     p = mcnemar_exact(lost, gained)
     return McNemar(
-        float(lost.mean()), float(gained.mean()), float(np.median(p)), p.size
+        float(lost.mean()), float(gained.mean()), float(np.median(p)), lost.size
     )
 
 
