@@ -3,10 +3,11 @@
 from typing import Any, Literal
 
 from churn_jax.comparison.compare import compare
+from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gates import GateError, combined, gates_by_name
-from churn_jax.comparison.result import CompareResult, Regression
-from churn_jax.comparison.showing.wording import count_text, share_text
+from churn_jax.comparison.number_text import count_text, share_text
+from churn_jax.comparison.result import Regression
 
 __all__ = ["assert_compatible"]
 

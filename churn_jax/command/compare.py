@@ -12,9 +12,10 @@ from rich.console import Console
 
 from churn_jax.command.compare_options import DESCRIPTION, Arguments, Gates, Reading
 from churn_jax.command.options import read_options
+from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gates import closest
 from churn_jax.comparison.reading.contents import ENDINGS
-from churn_jax.comparison.result import CompareResult, VersionsResult
+from churn_jax.documents import print_document
 from churn_jax.escaping import printable
 from churn_jax.predictions import replace_file
 
@@ -40,7 +41,7 @@ def compare(argv: Sequence[str]) -> int:
     found = _versions if arguments.new is None else _two
     with Console(stderr=True).status("Reading and comparing"):
         result = found(arguments)
-    _print(result)
+    print_document(result.terminal())
     written = []
     if arguments.html:
         command = shlex.join(["churn-jax", "compare", *argv])
@@ -111,22 +112,9 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     return found | {"gates": arguments.gate.read()}
 
 
-def _print(result: CompareResult | VersionsResult) -> None:
-    from churn_jax.comparison.showing.text import print_result
-    from churn_jax.comparison.showing.versions_text import print_versions
-
-    if isinstance(result, CompareResult):
-        print_result(result)
-    else:
-        print_versions(result)
-
-
 def _write_markdown(result: CompareResult | VersionsResult, path: Path) -> Path:
-    from churn_jax.comparison.showing.markdown import markdown
-
-    results = [result] if isinstance(result, CompareResult) else result.steps
     with replace_file(path) as file:
-        file.write("\n".join(map(markdown, results)).encode())
+        file.write(result.markdown().encode())
     return path
 
 

@@ -6,6 +6,7 @@
 """
 
 from churn_jax.comparison.compare import compare, compare_pair
+from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import read_gates
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import Gate, GateError
@@ -16,7 +17,6 @@ from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import (
     QUANTITIES,
-    CompareResult,
     Curve,
     Flow,
     GateOutcome,
@@ -28,7 +28,6 @@ from churn_jax.comparison.result import (
     Quantity,
     Regression,
     Version,
-    VersionsResult,
 )
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.versions import compare_versions

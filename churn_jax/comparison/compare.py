@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.findings import (
     class_flow,
     largest_regressions,
@@ -21,7 +22,7 @@ from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side, side_names
-from churn_jax.comparison.result import CompareResult, Version
+from churn_jax.comparison.result import Version
 from churn_jax.comparison.scanning.scan import scan
 
 

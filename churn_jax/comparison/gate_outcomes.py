@@ -13,8 +13,8 @@ from churn_jax.comparison.gates import (
     limit_text,
     listed,
 )
+from churn_jax.comparison.number_text import count_text, value_text, with_range
 from churn_jax.comparison.result import GateOutcome, Group, Interval, Noise
-from churn_jax.comparison.showing.wording import count_text, value_text, with_range
 
 # Sums and differences of shares are off by rounding, and that fails no gate.
 _ROUNDING = 1e-9

@@ -1,9 +1,7 @@
 """What a comparison finds: plain values, which can all be printed or saved."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -381,28 +379,8 @@ class GateOutcome:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class CompareResult:
-    """Everything that `compare` finds; shows itself in a notebook and a terminal.
-
-    Attributes:
-        old: the version in use.
-        new: the one that is to replace it.
-        examples: N, those that both have.
-        level: of all confidence intervals, 0.95 for 95 %.
-        quantities: name to number and interval, in the order of
-            `comparison.QUANTITIES`; only those that these predictions allow.
-        flow: changed predictions from class to class.
-        mcnemar: None without labels.
-        noise: None unless a side has several runs.
-        groups: classes, then slices.
-        regressions: the largest negative flips, worst first.
-        regressions_total: how many examples are negative flips in some pair of runs.
-        curves: reliability of old and new; None without labels and scores.
-        points: for the scatter of confidence and displacement; None without scores.
-        gates: the conditions that were asked for.
-        notes: sentences about what was read and joined.
-        paired: whether run r is compared with run r alone, see `run_by_run`.
-    """
+class Findings:
+    """The data of a `CompareResult`, which says what they are."""
 
     old: Version
     new: Version
@@ -451,69 +429,12 @@ class CompareResult:
         """One line; all numbers would fill screens, and `print` shows them."""
         sides = f"{self.old.name} -> {self.new.name}"
         churn = f"churn {self['churn'].value:.4g}"
-        return f"<CompareResult {sides}: {self.examples:,} examples, {churn}>"
-
-    def __str__(self) -> str:
-        """The tables as they are printed in a terminal, without colours."""
-        from churn_jax.comparison.showing.text import plain_text
-
-        return plain_text(self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from churn_jax.comparison.showing.notebook import notebook_html
-
-        return notebook_html(self)
-
-    def to_dict(self) -> dict:
-        """JSON-ready; undefined numbers are None."""
-        from churn_jax.comparison.showing.record import as_record
-
-        return as_record(self)
-
-    def save_json(self, path: str | os.PathLike) -> Path:
-        """Writes `to_dict()`, whole or not at all.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
-        from churn_jax.comparison.showing.record import write_record
-
-        return write_record(self, path)
-
-    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
-        """Writes the page, one file that needs nothing else, whole or not at all.
-
-        Args:
-            path: where to.
-            command: shown under the title.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
-        from churn_jax.comparison.showing.page import write_page
-
-        return write_page(self, path, command=command)
+        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {churn}>"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class VersionsResult:
-    """Every version against every other, and every update for itself.
-
-    Attributes:
-        versions: the oldest first.
-        examples: N, those that all versions have.
-        level: of all confidence intervals, 0.95 for 95 %.
-        accuracy: of each version; empty without labels.
-        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
-            of runs; on the diagonal between runs of one version, NaN with one run.
-        negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
-            None without labels.
-        relative_negative_flip_rate: `[V, V]` likewise; 1 for independent errors.
-        steps: each version against the one before it.
-        whole: the last version against the first.
-        notes: sentences about what was read and joined.
-    """
+class VersionsFindings:
+    """The data of a `VersionsResult`, which says what they are."""
 
     versions: tuple[Version, ...]
     examples: int
@@ -522,8 +443,8 @@ class VersionsResult:
     churn: np.ndarray
     negative_flip_rate: np.ndarray | None
     relative_negative_flip_rate: np.ndarray | None
-    steps: tuple[CompareResult, ...]
-    whole: CompareResult
+    steps: tuple[Findings, ...]
+    whole: Findings
     notes: tuple[str, ...] = ()
 
     @property
@@ -556,46 +477,4 @@ class VersionsResult:
     def __repr__(self) -> str:
         """One line; all numbers would fill screens, and `print` shows them."""
         names = ", ".join(self.names)
-        return f"<VersionsResult of {names}: {self.examples:,} examples>"
-
-    def __str__(self) -> str:
-        """The tables as they are printed in a terminal, without colours."""
-        from churn_jax.comparison.showing.versions_text import plain_versions
-
-        return plain_versions(self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from churn_jax.comparison.showing.versions_page import notebook_versions
-
-        return notebook_versions(self)
-
-    def to_dict(self) -> dict:
-        """JSON-ready; undefined numbers are None."""
-        from churn_jax.comparison.showing.versions_record import as_versions_record
-
-        return as_versions_record(self)
-
-    def save_json(self, path: str | os.PathLike) -> Path:
-        """Writes `to_dict()`, whole or not at all.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
-        from churn_jax.comparison.showing.versions_record import write_versions_record
-
-        return write_versions_record(self, path)
-
-    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
-        """Writes the page, one file that needs nothing else, whole or not at all.
-
-        Args:
-            path: where to.
-            command: shown under the title.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
-        from churn_jax.comparison.showing.versions_page import write_versions_page
-
-        return write_versions_page(self, path, command=command)
+        return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"

@@ -12,13 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.comparison.compare import compare_pair
+from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.pair import Kind, Pair, Side
 from churn_jax.comparison.reading.class_values import all_numbers
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
-from churn_jax.comparison.result import CompareResult, Interval, VersionsResult
+from churn_jax.comparison.result import Interval
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.version_files import VersionFiles, find_versions
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of

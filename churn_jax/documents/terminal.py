@@ -172,7 +172,7 @@ def _framed(table: Table, width: int) -> "RichTable":
 
 
 def _without_frame(table: Table, width: int) -> "RenderableType":
-    """A heading over a table without frames.
+    """A heading over a table without frames, with its caption below.
 
     Where it is narrow, words of the columns' names and the cells on the left are
     broken; numbers, on the right, never are.
@@ -201,7 +201,8 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
     for row in texts:
         out.add_row(*row)
     heading = RichText(printable(table.title), style="bold")
-    return Padding(Group(heading, out), (1, 0, 0, 0))
+    caption = [_text(Text(table.caption, "soft"))] if table.caption else []
+    return Padding(Group(heading, out, *caption), (1, 0, 0, 0))
 
 
 def _cell(cell: Cell) -> "RichText":

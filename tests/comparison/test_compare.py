@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax.comparison.compare import compare
-from churn_jax.comparison.showing.verdict import sentences
+from churn_jax.comparison.verdict import sentences
 
 LABELS = np.arange(40) % 3
 FEW = {"resamples": 100}

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from churn_jax.comparison.figures import heat_map
 from churn_jax.comparison.gates import Gate
 from churn_jax.comparison.showing.versions_page import (
     notebook_versions,
     render_versions,
 )
-from churn_jax.comparison.showing.versions_plots import heat_map
 from churn_jax.comparison.showing.versions_tables import (
     short_labels,
     versions_sentences,

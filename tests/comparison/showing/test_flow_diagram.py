@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from churn_jax.comparison.flow_diagram import MOST, RIBBONS, SLOT, flow_diagram
 from churn_jax.comparison.result import Flow
-from churn_jax.comparison.showing.flow_diagram import MOST, RIBBONS, SLOT, flow_diagram
 from tests.comparison.results import fake_result
 
 SVG = "{http://www.w3.org/2000/svg}"

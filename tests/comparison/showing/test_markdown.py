@@ -4,7 +4,7 @@ import re
 import pytest
 
 from churn_jax.comparison.showing.markdown import markdown
-from churn_jax.comparison.showing.verdict import sentences
+from churn_jax.comparison.verdict import sentences
 from churn_jax.escaping import markdown_text
 from tests.comparison.results import fake_result
 

@@ -13,16 +13,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from churn_jax.comparison.figures import (
+    churn_bars,
+    confidence_and_displacement,
+    reliability,
+)
 from churn_jax.comparison.result import GateOutcome, Interval, Regression
 from churn_jax.comparison.showing.group_tables import groups_section
 from churn_jax.comparison.showing.notebook import STYLE as NOTEBOOK_STYLE
 from churn_jax.comparison.showing.notebook import notebook_html
 from churn_jax.comparison.showing.page import render_page, write_page
-from churn_jax.comparison.showing.page_plots import (
-    churn_bars,
-    confidence_and_displacement,
-    reliability,
-)
 from churn_jax.comparison.showing.page_tables import update_table, versions_table
 from churn_jax.comparison.showing.sorting import SCRIPT
 from tests.comparison.results import NAN, fake_result

@@ -7,7 +7,7 @@ import pytest
 
 from churn_jax.comparison.result import CompareResult, Interval
 from churn_jax.comparison.showing.record import as_record, write_record
-from churn_jax.comparison.showing.verdict import sentences
+from churn_jax.comparison.verdict import sentences
 from tests.comparison.results import fake_result
 
 

@@ -5,10 +5,10 @@ import re
 import pytest
 from rich.console import Console
 
+from churn_jax.comparison.number_text import value_text
 from churn_jax.comparison.result import QUANTITIES
 from churn_jax.comparison.showing.text import plain_text, print_result
-from churn_jax.comparison.showing.verdict import gate_sentence, sentences
-from churn_jax.comparison.showing.wording import value_text
+from churn_jax.comparison.verdict import gate_sentence, sentences
 from churn_jax.escaping import printable
 from tests.comparison.results import fake_result
 

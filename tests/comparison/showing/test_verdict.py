@@ -13,7 +13,7 @@ from churn_jax.comparison.result import (
     Noise,
     Version,
 )
-from churn_jax.comparison.showing.verdict import gate_sentence, sentences
+from churn_jax.comparison.verdict import gate_sentence, sentences
 from tests.comparison.results import fake_result
 
 NAN = math.nan

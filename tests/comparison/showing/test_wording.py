@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from churn_jax.comparison.result import Interval
-from churn_jax.comparison.showing.wording import (
+from churn_jax.comparison.number_text import (
     count_text,
     judgement,
     level_text,
@@ -13,6 +12,7 @@ from churn_jax.comparison.showing.wording import (
     value_text,
     with_range,
 )
+from churn_jax.comparison.result import Interval
 
 NAN = math.nan
 

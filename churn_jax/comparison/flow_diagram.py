@@ -5,9 +5,9 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+from churn_jax.comparison.number_text import count_text
 from churn_jax.comparison.result import Flow
-from churn_jax.comparison.showing.wording import count_text
-from churn_jax.escaping import escape
+from churn_jax.documents.plotting import element
 
 MOST = 12  # classes on a side, the last of which may stand for all others
 MEANING = {  # of the kinds of ribbons, in the order in which they are drawn
@@ -70,32 +70,44 @@ def flow_diagram(flow: Flow, name: str = "flow") -> str:
     scale = RIBBONS / sum(ribbon.examples for ribbon in ribbons)
     height = max(_place(left, scale), _place(right, scale))
     labels = [
-        *(_label(box, scale, labelled, left=True) for box in left),
-        *(_label(box, scale, labelled, left=False) for box in right),
+        *(_label(box, scale, labelled, LABEL, "end") for box in left),
+        *(_label(box, scale, labelled, WIDTH - LABEL, None) for box in right),
     ]
     fills = COLOURS | {"negative": f"url(#{name}-hatched)"}
     drawn = [_path(ribbon, left, right, scale, fills) for ribbon in ribbons]
     kinds = [kind for kind in MEANING if any(r.kind == kind for r in ribbons)]
     legend, height = _legend(kinds, hidden, height, fills)
-    said = "Changed predictions, from old class to new class"
-    return "\n".join(
-        [
-            '<svg xmlns="http://www.w3.org/2000/svg" '
-            f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{said}" '
-            'font-size="11" fill="currentColor">',
-            f'<defs><pattern id="{name}-hatched" width="5" height="5"'
-            ' patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            f'<rect width="5" height="5" fill="{COLOURS["negative"]}"/>'
-            '<path d="M0 0V5" stroke="currentColor" stroke-opacity=".55"'
-            ' stroke-width="1.6"/></pattern></defs>',
-            f'<text x="{LABEL}" y="13" text-anchor="end">Predicted before</text>'
-            f'<text x="{WIDTH - LABEL}" y="13">Predicted now</text>',
-            *drawn,
-            *labels,
-            legend,
-            "</svg>",
-        ]
+    return element(
+        "svg",
+        _hatching(f"{name}-hatched"),
+        element("text", text="Predicted before", x=LABEL, y=13, text_anchor="end"),
+        element("text", text="Predicted now", x=WIDTH - LABEL, y=13),
+        *drawn,
+        *labels,
+        *legend,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {height:.0f}",
+        role="img",
+        aria_label="Changed predictions, from old class to new class",
+        font_size=11,
+        fill="currentColor",
     )
+
+
+def _hatching(name: str) -> str:
+    """A pattern that tells negative flips from the rest without colours."""
+    line = {"stroke": "currentColor", "stroke_opacity": ".55", "stroke_width": "1.6"}
+    pattern = element(
+        "pattern",
+        element("rect", width=5, height=5, fill=COLOURS["negative"]),
+        element("path", d="M0 0V5", **line),
+        id=name,
+        width=5,
+        height=5,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
+    return element("defs", pattern)
 
 
 def _boxes(
@@ -175,52 +187,54 @@ def _path(
     count = mean_count(ribbon.examples)
     examples = "1 example" if count == "1" else f"{count} examples"
     title = f"{a.name} → {b.name}: {examples}, {MEANING[ribbon.kind]}"
-    return (
-        f'<path fill="{fills[ribbon.kind]}" fill-opacity=".62" '
-        f'd="M{x0} {y0:.1f}C{middle} {y0:.1f} '
-        f"{middle} {y1:.1f} {x1} {y1:.1f}V{y1 + tall:.1f}C{middle} {y1 + tall:.1f} "
-        f'{middle} {y0 + tall:.1f} {x0} {y0 + tall:.1f}Z">'
-        f"<title>{escape(title)}</title></path>"
+    outline = (
+        f"M{x0} {y0:.1f}C{middle} {y0:.1f} {middle} {y1:.1f} {x1} {y1:.1f}"
+        f"V{y1 + tall:.1f}C{middle} {y1 + tall:.1f} {middle} {y0 + tall:.1f} "
+        f"{x0} {y0 + tall:.1f}Z"
     )
+    said = element("title", text=title)
+    fill = fills[ribbon.kind]
+    return element("path", said, fill=fill, fill_opacity=".62", d=outline)
 
 
-def _label(box: _Box, scale: float, labelled: bool, *, left: bool) -> str:
+def _label(box: _Box, scale: float, labelled: bool, at: int, anchor: str | None) -> str:
     """The bar of a class, its name and how many examples."""
     tall = scale * box.examples
     middle = box.top + tall / 2
-    x = LABEL + 4 if left else WIDTH - LABEL - 4 - BAR
-    anchor = ' text-anchor="end"' if left else ""
-    at = f'x="{LABEL if left else WIDTH - LABEL}"{anchor}'
+    x = at + 4 if anchor else at - 4 - BAR
     counts = mean_count(box.examples)
     if labelled:
         counts += f", {mean_count(box.negative)} worse"
-    return (
-        f'<rect x="{x}" y="{box.top:.1f}" width="{BAR}" height="{max(tall, 1):.1f}"/>'
-        f'<text {at} y="{middle - 2:.1f}">{escape(short_name(box.name))}'
-        f"<title>{escape(box.name)}</title></text>"
-        f'<text {at} y="{middle + 9:.1f}" font-size="9" opacity=".75">{counts}</text>'
+    place = {"x": at, "text_anchor": anchor}
+    small = {"font_size": 9, "opacity": ".75"}
+    name = element("title", text=box.name)
+    return "".join(
+        [
+            element("rect", x=x, y=box.top, width=BAR, height=float(max(tall, 1))),
+            element("text", name, text=short_name(box.name), y=middle - 2, **place),
+            element("text", text=counts, y=middle + 9, **place, **small),
+        ]
     )
 
 
 def _legend(
     kinds: Iterable[str], hidden: float, height: float, fills: Mapping[str, str]
-) -> tuple[str, float]:
+) -> tuple[list[str], float]:
     """What the colours mean, one per line below the picture, and what is not drawn."""
     out = []
     for kind in kinds:
         height += 16
-        out.append(
-            f'<rect fill="{fills[kind]}" fill-opacity=".62" x="{LABEL}" '
-            f'y="{height - 9:.1f}" width="18" height="10"/>'
-            f'<text x="{LABEL + 25}" y="{height:.1f}">{MEANING[kind]}</text>'
-        )
+        sample = {"x": LABEL, "y": height - 9, "width": 18, "height": 10}
+        out += [
+            element("rect", fill=fills[kind], fill_opacity=".62", **sample),
+            element("text", text=MEANING[kind], x=LABEL + 25, y=height),
+        ]
     if hidden:
         height += 18
-        out.append(
-            f'<text x="{WIDTH / 2}" y="{height:.1f}" text-anchor="middle">'
-            f"not drawn: {mean_count(hidden)} from others to others</text>"
-        )
-    return "".join(out), height + 6
+        said = f"not drawn: {mean_count(hidden)} from others to others"
+        at = {"x": WIDTH // 2, "y": height, "text_anchor": "middle"}
+        out.append(element("text", text=said, **at))
+    return out, height + 6
 
 
 def mean_count(examples: float) -> str:

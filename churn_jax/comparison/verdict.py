@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from churn_jax.comparison.noise import TESTED_RUNS
-from churn_jax.comparison.result import CompareResult, Group, Interval
-from churn_jax.comparison.showing.wording import (
+from churn_jax.comparison.number_text import (
     Unit,
     count_text,
     has_range,
@@ -15,12 +14,12 @@ from churn_jax.comparison.showing.wording import (
     value_text,
     with_range,
 )
-from churn_jax.escaping import printable
+from churn_jax.comparison.result import Findings, Group, Interval
 
 _NAMED = 3  # groups that a sentence names
 
 
-def sentences(result: CompareResult) -> tuple[str, ...]:
+def sentences(result: Findings) -> tuple[str, ...]:
     """The finding in plain words, most important first."""
     # A change is called one only where its interval leaves out zero.
     found = [_churn(result)]
@@ -44,7 +43,7 @@ def sentences(result: CompareResult) -> tuple[str, ...]:
     return tuple(found)
 
 
-def gate_sentence(result: CompareResult) -> str:
+def gate_sentence(result: Findings) -> str:
     """How many gates hold; "" without gates."""
     gates = len(result.gates)
     failed = sum(not outcome.passed for outcome in result.gates)
@@ -61,7 +60,7 @@ def _holds(failed: int) -> str:
     return ("holds", "does not hold")[failed] if failed < 2 else "do not hold"
 
 
-def _churn(result: CompareResult) -> str:
+def _churn(result: Findings) -> str:
     churn = result["churn"]
     runs = result.old.runs, result.new.runs
     over = ""
@@ -83,12 +82,12 @@ def _churn(result: CompareResult) -> str:
     return f"{text}{over}."
 
 
-def _within(interval: Interval, unit: Unit, result: CompareResult) -> str:
+def _within(interval: Interval, unit: Unit, result: Findings) -> str:
     ends = range_text(interval, unit)
     return f" ({level_text(result.level)} interval {ends})" if ends else ""
 
 
-def _flips(result: CompareResult) -> str:
+def _flips(result: Findings) -> str:
     negative, positive = result["negative_flip_rate"], result["positive_flip_rate"]
     if negative.value == 0:
         first = "No example that was right is wrong now"
@@ -104,7 +103,7 @@ def _flips(result: CompareResult) -> str:
     return f"{first}; {with_range(positive, 'share')} were wrong and are right now."
 
 
-def _accuracy(result: CompareResult) -> str:
+def _accuracy(result: Findings) -> str:
     gain = result["accuracy_gain"]
     verdict = judgement("accuracy_gain", gain)
     old, new = (
@@ -132,7 +131,7 @@ def _equals(name: str, p: float) -> str:
     return f"{name} p {text}" if text.startswith("<") else f"{name} p = {text}"
 
 
-def _probabilities(result: CompareResult) -> list[str]:
+def _probabilities(result: Findings) -> list[str]:
     found = []
     for version in ("old", "new"):
         nll = result.quantities.get(f"nll_{version}")
@@ -157,7 +156,7 @@ def _probabilities(result: CompareResult) -> list[str]:
     return found
 
 
-def _noise(result: CompareResult) -> list[str]:
+def _noise(result: Findings) -> list[str]:
     """Churn and that of retraining; p decides, which the interval need not follow."""
     # A side's only run is given for the interval, but one of many for p.
     noise = result.noise
@@ -197,7 +196,7 @@ def _noise(result: CompareResult) -> list[str]:
     return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
 
 
-def _groups(result: CompareResult) -> list[str]:
+def _groups(result: Findings) -> list[str]:
     """Where accuracy falls: of each grouping, which of its groups."""
     alpha = 1 - result.level
     by_grouping: dict[str, list[Group]] = {}
@@ -209,7 +208,7 @@ def _groups(result: CompareResult) -> list[str]:
             g for g in groups if g.adjusted_p < alpha and g.accuracy_gain.value < 0
         ]
         worse.sort(key=lambda group: (group.adjusted_p, group.accuracy_gain.value))
-        what = "classes" if grouping == "class" else f"values of {printable(grouping)}"
+        what = "classes" if grouping == "class" else f"values of {grouping}"
         total = count_text(len(groups))
         if len(groups) == 1:
             continue  # says nothing that the whole does not
@@ -224,6 +223,6 @@ def _groups(result: CompareResult) -> list[str]:
 
 
 def _names(groups: Sequence[Group]) -> str:
-    named = [printable(group.name) for group in groups[:_NAMED]]
+    named = [group.name for group in groups[:_NAMED]]
     left = len(groups) - len(named)
     return ", ".join(named) + (f" and {count_text(left)} more" if left else "")

@@ -1,0 +1,175 @@
+"""The results that users hold: they print, show and save themselves."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from churn_jax.comparison import report, versions_report
+from churn_jax.comparison.result import Findings, VersionsFindings
+from churn_jax.comparison.verdict import sentences
+from churn_jax.documents import (
+    Document,
+    html_fragment,
+    html_page,
+    json_text,
+    markdown,
+    plain_text,
+    plain_values,
+)
+from churn_jax.predictions import replace_file
+
+_FORMAT = 1  # grows where a program that reads the file would have to change
+
+
+class _Shown:
+    """What both results can do; the documents are made by those below."""
+
+    def terminal(self) -> Document:
+        """What is printed."""
+        raise NotImplementedError
+
+    def page(self, command: str = "") -> Document:
+        """What is saved as HTML; drawing its figures takes a while."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """The tables as they are printed in a terminal, without colours."""
+        return plain_text(self.terminal())
+
+    def save_json(self, path: str | os.PathLike) -> Path:
+        """Writes `to_dict()`, whole or not at all.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        return _write(path, json_text(self.to_dict()))
+
+    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
+        """Writes the page, one file that needs nothing else, whole or not at all.
+
+        Args:
+            path: where to.
+            command: shown under the title.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        return _write(path, html_page(self.page(command or "")))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class CompareResult(_Shown, Findings):
+    """Everything that `compare` finds; shows itself in a notebook and a terminal.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        quantities: name to number and interval, in the order of
+            `comparison.QUANTITIES`; only those that these predictions allow.
+        flow: changed predictions from class to class.
+        mcnemar: None without labels.
+        noise: None unless a side has several runs.
+        groups: classes, then slices.
+        regressions: the largest negative flips, worst first.
+        regressions_total: how many examples are negative flips in some pair of runs.
+        curves: reliability of old and new; None without labels and scores.
+        points: for the scatter of confidence and displacement; None without scores.
+        gates: the conditions that were asked for.
+        notes: sentences about what was read and joined.
+        paired: whether run r is compared with run r alone, see `run_by_run`.
+    """
+
+    def terminal(self) -> Document:
+        """What is printed."""
+        return report.terminal(self)
+
+    def page(self, command: str = "") -> Document:
+        """What is saved as HTML; drawing its figures takes a while."""
+        return report.page(self, command)
+
+    def markdown(self) -> str:
+        """For a comment on a pull request."""
+        return markdown(report.comment(self), level=3)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_fragment(report.notebook(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        fields = plain_values(self)
+        if self.curves is not None:
+            fields["curves"] = dict(zip(("old", "new"), fields["curves"], strict=True))
+        start = {"format": _FORMAT, "passed": self.passed}
+        return start | {"verdict": list(sentences(self))} | fields
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class VersionsResult(_Shown, VersionsFindings):
+    """Every version against every other, and every update for itself.
+
+    Attributes:
+        versions: the oldest first.
+        examples: N, those that all versions have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        accuracy: of each version; empty without labels.
+        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
+            of runs; on the diagonal between runs of one version, NaN with one run.
+        negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
+            None without labels.
+        relative_negative_flip_rate: `[V, V]` likewise; 1 for independent errors.
+        steps: each version against the one before it.
+        whole: the last version against the first.
+        notes: sentences about what was read and joined.
+    """
+
+    steps: tuple[CompareResult, ...]
+    whole: CompareResult
+
+    def terminal(self) -> Document:
+        """What is printed."""
+        return versions_report.versions_terminal(self)
+
+    def page(self, command: str = "") -> Document:
+        """What is saved as HTML; drawing its figures takes a while."""
+        return versions_report.versions_page(self, command)
+
+    def markdown(self) -> str:
+        """Every update for a comment on a pull request."""
+        return "\n".join(step.markdown() for step in self.steps)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_fragment(versions_report.versions_notebook(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        return {
+            "format": _FORMAT,
+            "versions": list(self.names),
+            "examples": self.examples,
+            "level": self.level,
+            "passed": self.passed,
+            "accuracy": plain_values(self.accuracy),
+            "churn": plain_values(self.churn),
+            "negative_flip_rate": plain_values(self.negative_flip_rate),
+            "relative_negative_flip_rate": plain_values(
+                self.relative_negative_flip_rate
+            ),
+            "steps": [step.to_dict() for step in self.steps],
+            "first_to_last": self.whole.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def _write(path: str | os.PathLike, text: str) -> Path:
+    with replace_file(path) as file:
+        file.write(text.encode())
+    return Path(path)
