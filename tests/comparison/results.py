@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
+from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.result import (
     QUANTITIES,
-    CompareResult,
     Curve,
     Flow,
     GateOutcome,

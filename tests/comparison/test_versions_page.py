@@ -10,16 +10,9 @@ import pytest
 
 from churn_jax.comparison.figures import heat_map
 from churn_jax.comparison.gates import Gate
-from churn_jax.comparison.showing.versions_page import (
-    notebook_versions,
-    render_versions,
-)
-from churn_jax.comparison.showing.versions_tables import (
-    short_labels,
-    versions_sentences,
-)
-from churn_jax.comparison.showing.versions_text import plain_versions, print_versions
 from churn_jax.comparison.versions import compare_versions
+from churn_jax.comparison.versions_report import short_labels, versions_sentences
+from churn_jax.documents import html_page, plain_text, print_document
 
 SCRIPT = "<script>alert(1)</script>"
 VOID = {"meta", "br", "img", "input"}
@@ -45,7 +38,7 @@ def result(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(result):
-    return render_versions(result, command="churn-jax compare versions")
+    return html_page(result.page("churn-jax compare versions"))
 
 
 class Reader(HTMLParser):
@@ -109,7 +102,7 @@ def test_the_page_has_every_part(page):
 
 
 def test_the_notebook_shows_tables_that_reach_nothing_else(result):
-    html = notebook_versions(result)
+    html = result._repr_html_()
     Reader(html)
     assert html.count("<table") == 4
     assert all(rule.startswith(".churn-jax") for rule in _rules(html))
@@ -125,7 +118,7 @@ def test_the_text_fits_a_narrow_terminal(result):
     lines = str(result).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith(("PASS", "FAIL ")) for line in lines) == 8
-    assert str(result) == plain_versions(result)
+    assert str(result) == plain_text(result.terminal())
 
 
 def test_a_prompt_shows_one_line(result):
@@ -135,12 +128,12 @@ def test_a_prompt_shows_one_line(result):
 
 
 def test_a_matrix_that_does_not_fit_is_named(result):
-    assert "too wide" in plain_versions(result, width=40)
-    assert "too wide" not in plain_versions(result, width=120)
+    assert "too wide" in plain_text(result.terminal(), 40)
+    assert "too wide" not in plain_text(result.terminal(), 120)
 
 
 def test_printing_says_what_the_text_says(result, capsys):
-    print_versions(result)
+    print_document(result.terminal())
     printed = capsys.readouterr().out
     for sentence in versions_sentences(result):
         assert " ".join(sentence.split()) in " ".join(printed.split())

@@ -3,8 +3,8 @@ import math
 
 import pytest
 
+from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.result import (
-    CompareResult,
     Flow,
     GateOutcome,
     Group,

@@ -4,9 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import metrics
-from churn_jax.comparison import versions as version_matrix
-from churn_jax.comparison.versions import version_matrices
+from churn_jax import flip_counts, metrics
+from churn_jax.flip_counts import version_matrices
 
 
 def looped(predicted, labels):
@@ -33,7 +32,7 @@ def looped(predicted, labels):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("block", [7, 1 << 16])
 def test_it_equals_a_loop_over_pairs_of_runs(seed, block, monkeypatch):
-    monkeypatch.setattr(version_matrix, "_BLOCK", block)
+    monkeypatch.setattr(flip_counts, "_BLOCK", block)
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 4, 60)
     predicted = [

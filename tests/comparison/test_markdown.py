@@ -3,7 +3,6 @@ import re
 
 import pytest
 
-from churn_jax.comparison.showing.markdown import markdown
 from churn_jax.comparison.verdict import sentences
 from churn_jax.escaping import markdown_text
 from tests.comparison.results import fake_result
@@ -23,7 +22,7 @@ def tables(text):
 @pytest.mark.parametrize("labelled", [True, False])
 def test_tables_are_rectangular_and_have_every_number(labelled):
     result = fake_result(runs=2, labelled=labelled)
-    text = markdown(result)
+    text = result.markdown()
     found = tables(text)
     assert len(found) == (3 if labelled else 1)
     for head, line, *rows in found:
@@ -38,18 +37,18 @@ def test_tables_are_rectangular_and_have_every_number(labelled):
 
 def test_gates_come_first():
     result = fake_result()
-    text = markdown(result)
+    text = result.markdown()
     assert "**FAILED: 1 of 2 gates does not hold.**" in text
     for outcome in result.gates:
         assert text.index(markdown_text(outcome.line)) < text.index(
             "The update changes"
         )
-    assert "FAIL" not in markdown(dataclasses.replace(result, gates=()))
+    assert "FAIL" not in dataclasses.replace(result, gates=()).markdown()
 
 
 def test_names_from_files_are_no_markup():
     names = ["a|b", "<script>", "`x`", "@someone", "#12", "a\n| b", *"efgh"]
-    text = markdown(fake_result(names=names, seed=2))
+    text = fake_result(names=names, seed=2).markdown()
     assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", text)
     assert "@someone" not in text
     assert "#12" not in text
