@@ -89,7 +89,7 @@ def changes_table(result: Findings) -> list[Block]:
     rows = []
     for row in changes(result):
         mark = _MARKS.get(row.word, "not detectable" if row.word else "")
-        tone = row.word if row.word in _MARKS else "soft"
+        tone = row.word if row.word in _MARKS else mark and "soft"
         change = dataclasses.replace(row.change, mark=mark, tone=tone)
         rows.append((Cell(row.heading, below=row.better), row.old, row.new, change))
     caption = f"Below each number: its {level_text(result.level)} interval."

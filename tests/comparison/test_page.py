@@ -28,6 +28,7 @@ STYLE, SCRIPT = (
     resources.files("churn_jax.documents").joinpath("templates", name).read_text()
     for name in ("fragment.css", "page.js")
 )
+STYLE = re.sub(r"/\*.*?\*/", "", STYLE)  # without comments
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 EVIL = '<script>alert("x")</script>&$a_b$\' 日本語'
 

@@ -203,7 +203,7 @@ def test_groups_that_get_worse_are_named():
 
 
 def test_of_many_groups_three_are_named():
-    groups = tuple(group(f"class {i}\n", -0.1, i / 1000) for i in range(6))
+    groups = tuple(group(f"class {i}", -0.1, i / 1000) for i in range(6))
     *_, last = sentences(result_of(groups=groups))
     assert last.endswith("below 0.05): class 0, class 1, class 2 and 3 more.")
 

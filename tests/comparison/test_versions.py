@@ -235,7 +235,8 @@ def test_gates_are_judged_in_every_update(tmp_path, made):
     assert [len(step.gates) for step in found.steps] == [1, 1, 1]
     text = str(found)
     assert text.count("FAIL ") == 3
-    assert text.endswith("FAILED: 3 of 3 gates, of all updates together, do not hold.")
+    end = "FAILED: 3 of 3 gates, of all updates together, do not hold.\n"
+    assert text.endswith(end)
 
 
 @pytest.mark.parametrize("class_map", [{0: 1}, "map.json"])

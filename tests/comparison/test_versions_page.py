@@ -111,7 +111,8 @@ def test_the_notebook_shows_tables_that_reach_nothing_else(result):
 def _rules(html):
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style
-    return [rule.strip() for rule in re.findall(r"([^{}]+)\{", style[1])]
+    rules = re.sub(r"/\*.*?\*/", "", style[1])  # without comments
+    return [rule.strip() for rule in re.findall(r"([^{}]+)\{", rules)]
 
 
 def test_the_text_fits_a_narrow_terminal(result):
