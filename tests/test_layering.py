@@ -76,8 +76,8 @@ BELOW = {
     ),
     "comparison": (
         "documents",
-        "reports",  # pages
         "analysis",
+        "flip_counts",
         "predictions",
         "prediction_shards",
         "class_sets",
