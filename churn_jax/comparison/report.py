@@ -107,7 +107,7 @@ def comment(result: Findings) -> Document:
         blocks += [Text((Strong(gate_sentence(result)),)), lines]
     rows = [*singles(result), *noise_singles(result.noise)]
     blocks += [bullets(said), *changes_markdown(result)]
-    blocks += singles_lines(rows, result.level)
+    blocks += singles_lines(rows, result.level, what="What it is")
     if shown := result.regressions[:_IN_MARKDOWN]:
         cells = [(found.id, found.label, found.old, found.new) for found in shown]
         heads = [Column(head, "left") for head in ("Example", "Label", "Old", "New")]

@@ -187,10 +187,12 @@ def singles_table(result: Findings) -> Table:
     return Table(heads, rows, kind="compare numbers")
 
 
-def singles_lines(rows: Sequence[Single], level: float, title: str = "") -> list[Block]:
-    """`singles` for a terminal and for Markdown."""
-    what = Column("What it is", "left", from_width=WIDE)
-    heads = ("", "Value", f"{level_text(level)} interval", what)
+def singles_lines(
+    rows: Sequence[Single], level: float, title: str = "", what: str = ""
+) -> list[Block]:
+    """`singles` for a terminal, and for Markdown with a heading for the last column."""
+    interval = f"{level_text(level)} interval"
+    heads = ("", "Value", interval, Column(what, "left", from_width=WIDE))
     cells = [
         (
             row.heading,

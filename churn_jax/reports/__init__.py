@@ -113,7 +113,7 @@ def write(run_dir) -> Report:
     from churn_jax.reports.html import render
     from churn_jax.reports.report import check_readable, collect
     from churn_jax.reports.tables import csv_table, markdown_table
-    from churn_jax.reports.updates_files import updates_csv, updates_markdown
+    from churn_jax.reports.updates_report import updates_csv, updates_markdown
 
     report = collect(run_dir)
     check_readable(report)

@@ -118,7 +118,7 @@ def beside(report: Report) -> Beside | None:
     # Not every name: the `temperature` of a table's coefficients is another one.
     metrics = tuple(q for q in report.quantities if q.name in printed)
     if not metrics:
-        return None  # a table about updates: `updates_tables.beside_updates`
+        return None  # a table about updates: `updates_report.beside_updates`
     rows = [
         BesideRow(
             name=row.info.name,

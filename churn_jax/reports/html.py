@@ -6,6 +6,7 @@ No scripts, no fonts, no images from elsewhere. Whatever comes from a file is es
 from pathlib import Path
 
 from churn_jax.configuration.record import Stopped
+from churn_jax.documents.html import html_blocks
 from churn_jax.escaping import escape
 from churn_jax.predictions import replace_file
 from churn_jax.reports import (
@@ -17,7 +18,6 @@ from churn_jax.reports import (
     plots,
     sizes,
     strengths,
-    updates_html,
 )
 from churn_jax.reports.cells import times
 from churn_jax.reports.factors import training_table
@@ -34,6 +34,7 @@ from churn_jax.reports.page import (
 )
 from churn_jax.reports.report import Report, Row, collect
 from churn_jax.reports.tables import columns
+from churn_jax.reports.updates_report import beside_updates, updates_section
 
 __all__ = ["render", "write_report"]
 
@@ -147,7 +148,8 @@ def render(report: Report) -> str:
             _header(report),
             _results(report),
             _training(report),
-            updates_html.html_section(report),
+            html_blocks([updates_section(report)]),
+            _beside_updates(report),
             agreement.html_section(report),
             beside.html_section(report),
             _figures(report),
@@ -165,6 +167,11 @@ def render(report: Report) -> str:
             _glossary(),
         ),
     )
+
+
+def _beside_updates(report: Report) -> str:
+    found = beside_updates(report)
+    return beside.html_table(found, "Update") if found else ""
 
 
 def _header(report: Report) -> str:

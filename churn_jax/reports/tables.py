@@ -16,8 +16,8 @@ from rich.text import Text
 
 from churn_jax.analysis.significance import Difference
 from churn_jax.configuration.record import RowRecord
+from churn_jax.documents import Document, print_document
 from churn_jax.escaping import markdown_text, printable, terminal_text
-from churn_jax.reports import updates_tables
 from churn_jax.reports.agreement import members_table, terminal_table
 from churn_jax.reports.beside import Beside, beside
 from churn_jax.reports.cells import times
@@ -26,6 +26,7 @@ from churn_jax.reports.page import run_facts
 from churn_jax.reports.published import Published
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import Report, Row
+from churn_jax.reports.updates_report import updates_terminal
 
 __all__ = [
     "Column",
@@ -318,7 +319,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
     if found := members_table(report):
         console.print(terminal_table(found))
     if report.updates is not None:
-        console.print(updates_tables.terminal_table(report.updates, wide))
+        table = updates_terminal(report.updates)
+        print_document(Document("", blocks=[table]), console)
     for row in report.rows:
         if row.verdict:
             console.print(

@@ -5,55 +5,173 @@ all that most of it needs, so logits are read one model at a time and dropped ag
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
-from churn_jax.configuration.codec import to_json
+from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.example_ids import PredictionsError, rows_of, some
 from churn_jax.flip_counts import count_flips, version_matrices
-from churn_jax.predictions import Predictions, PredictionsError
-from churn_jax.reports.artefacts import Study
+from churn_jax.prediction_shards import MappedPredictions, load_stored
+from churn_jax.predictions import Predictions
+from churn_jax.reports.artefacts import TEST, ReportError, Study
+from churn_jax.reports.block_sums import classes_in_blocks
 from churn_jax.reports.cells import rate
-from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
-from churn_jax.reports.summary import MethodSummary
-from churn_jax.reports.versions import (
-    Version,
-    from_file,
-    is_file,
-    of_row,
-    pair_ranks,
-    sum_counts,
-)
+from churn_jax.reports.summary import MethodSummary, known_by_some
 
 __all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Version:
+    """The runs of one model, without those that stopped."""
+
+    name: str  # the row, or the path as the update gives it
+    label: str  # for people
+    runs: tuple[int, ...]  # their numbers, by which a targeted update pairs them
+    classes: np.ndarray  # `[R, N]` what each predicts for the study's examples
+    known: np.ndarray  # `[C]` the classes that the model knows
+    file: Path  # its predictions; where they are in shards, what would be the file
+    # `[N]` where the study's examples are in the file; None for a row, whose order is
+    # that of the study
+    order: np.ndarray | None = None
+
+    def knows(self, labels: np.ndarray) -> np.ndarray:
+        """Which examples are of a class that the model knows, `[N]`."""
+        inside = labels < len(self.known)
+        return inside & self.known[np.where(inside, labels, 0)]
+
+    def open(self) -> Callable[[int, np.ndarray], np.ndarray]:
+        """The predictions opened again."""
+        found = load_stored(self.file)
+
+        def rows(i: int, picked: np.ndarray) -> np.ndarray:
+            places = picked if self.order is None else self.order[picked]
+            if isinstance(found, MappedPredictions):
+                return found.rows(self.runs[i], places)
+            return found.logits[self.runs[i]][places]
+
+        return rows
+
+
+def is_file(old: str) -> bool:
+    """Whether the old model of an update is a file of predictions and not a row."""
+    return PurePath(old).suffix == ".npz"
+
+
+def of_row(study: Study, name: str, summary: MethodSummary) -> Version:
+    """A row of the study, from what was already computed of it."""
+    labels = {info.name: info.label for info in study.methods}
+    return Version(
+        name,
+        labels.get(name, name),
+        summary.runs,
+        summary.curves.classes,
+        summary.curves.known,
+        study.method_folder(name) / TEST,
+    )
+
+
+def from_file(study: Study, given: str, ids: np.ndarray, labels: np.ndarray) -> Version:
+    """A model of another study or framework, joined with the study's examples by id."""
+    path = study.folder / given
+    try:
+        predictions = load_stored(path)
+    except PredictionsError as error:
+        raise ReportError(" ".join(str(error).split())) from error
+    order = _places(path, predictions, ids)
+    differ = predictions.labels[order] != labels
+    if differ.any():
+        raise ReportError(
+            f"{path}: labels differ for {int(differ.sum())} of {differ.size} examples, "
+            f"for example ids {some(ids[differ])}"
+        )
+    stopped = predictions.stopped
+    runs = tuple(r for r in range(predictions.shape[0]) if r not in stopped)
+    if not runs:
+        raise ReportError(f"{path}: all {predictions.shape[0]} runs were stopped")
+    if isinstance(predictions, MappedPredictions):
+        classes, known = classes_in_blocks(predictions, runs)
+    else:
+        logits = predictions.logits
+        classes = np.stack([logits[run].argmax(axis=-1) for run in runs])
+        known = known_by_some(logits, runs)
+    label = path.resolve().parent.name or given
+    return Version(given, label, runs, classes[:, order], known, path, order)
+
+
+def _places(
+    path: Path, predictions: Predictions | MappedPredictions, ids: np.ndarray
+) -> np.ndarray:
+    """Where each of `ids` is in the file."""
+    order = rows_of(ids, predictions.ids)
+    lacking = order < 0
+    if lacking.any():
+        raise ReportError(
+            f"{path}: {int(lacking.sum())} of the study's {ids.size} examples are not "
+            f"in it, for example ids {some(ids[lacking])}; its ids are "
+            f"{some(predictions.ids)}"
+        )
+    return order
+
+
+def pair_ranks(
+    rows: Callable[[int, np.ndarray], np.ndarray],
+    old: Version,
+    new: Version,
+    pair: tuple[int, int],
+    labels: np.ndarray,
+) -> np.ndarray:
+    """`flip_ranks` of an old and a new run; logits are read of the flips alone."""
+    before, after = old.classes[pair[0]], new.classes[pair[1]]
+    flipped = np.flatnonzero((before == labels) & (after != labels))
+    size = max(1, BLOCK_NUMBERS // len(old.known))
+    starts = range(0, len(flipped), size)
+    parts = [flipped[start : start + size] for start in starts]
+    return sum_counts(
+        [np.zeros(2, np.int64)]
+        + [flip_ranks(rows(pair[0], p), after[p], labels[p]) for p in parts]
+    )
+
+
+def sum_counts(counts: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of counts of different length, `[longest]`."""
+    width = max(map(len, counts))
+    return np.sum([np.pad(c, (0, width - len(c))) for c in counts], axis=0)
+
+
+def flip_ranks(
+    old_logits: np.ndarray, new_classes: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """How often a negative flip's wrong class has each rank in the old model."""
+    # As `churn_jax.metrics.flip_rank`, for the flips alone.
+    flipped = (old_logits.argmax(axis=-1) == labels) & (new_classes != labels)
+    scores, wrong = old_logits[flipped], new_classes[flipped]
+    if len(wrong) and (more := int(wrong.max()) + 1 - scores.shape[1]) > 0:
+        scores = np.pad(scores, ((0, 0), (0, more)), constant_values=UNKNOWN_LOGIT)
+    own = np.take_along_axis(scores, wrong[:, None], axis=1)
+    before = np.arange(scores.shape[1]) < wrong[:, None]  # ties: the lower id first
+    ranks = 1 + np.sum((scores > own) | ((scores == own) & before), axis=1)
+    return np.bincount(ranks, minlength=2)
+
+
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What an update does, over one kind of pairs of runs.
+    """What an update does, over one kind of pairs of runs."""
 
-    Attributes:
-        pairs: how many.
-        old_error: error rate of the old runs.
-        new_error: error rate of the new runs.
-        negative_flip_rate: NFR.
-        relative_negative_flip_rate: NFR over that of independent errors.
-        positive_flip_rate: PFR.
-        churn: share of examples that both predict differently.
-    """
-
-    pairs: int
-    old_error: Estimate
-    new_error: Estimate
-    negative_flip_rate: Estimate
-    relative_negative_flip_rate: Estimate
-    positive_flip_rate: Estimate
-    churn: Estimate
+    pairs: int  # how many
+    old_error: Estimate  # error rate of the old runs
+    new_error: Estimate  # error rate of the new runs
+    negative_flip_rate: Estimate  # NFR
+    relative_negative_flip_rate: Estimate  # NFR over that of independent errors
+    positive_flip_rate: Estimate  # PFR
+    churn: Estimate  # share of examples that both predict differently
 
 
 RATES: tuple[Quantity, ...] = (
@@ -70,29 +188,18 @@ _OF_PAIRS = tuple(quantity.name for quantity in RATES[2:])
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UpdateResult:
-    """One update on one set of examples.
+    """One update on one set of examples."""
 
-    Attributes:
-        old: row, or path, of the model in use.
-        new: row of the model that replaces it.
-        label: of the update.
-        targeted: whether new run r was trained against old run r.
-        examples: `"all"`, or `"known"` for those whose class the old model knows.
-        num_examples: how many these are.
-        all_pairs: every old run against every new one.
-        own_pairs: old run r against new run r; None unless targeted.
-        ranks: `[.]` negative flips of the pairs shown first by the rank, in the old
-            run, of the class that the new run predicts.
-    """
-
-    old: str
-    new: str
-    label: str
-    targeted: bool
-    examples: str
-    num_examples: int
-    all_pairs: Rates
-    own_pairs: Rates | None
+    old: str  # row, or path, of the model in use
+    new: str  # row of the model that replaces it
+    label: str  # of the update
+    targeted: bool  # whether new run r was trained against old run r
+    examples: str  # `"all"`, or `"known"` for those whose class the old model knows
+    num_examples: int  # how many these are
+    all_pairs: Rates  # every old run against every new one
+    own_pairs: Rates | None  # old run r against new run r; None unless targeted
+    # `[.]` negative flips of the pairs shown first by the rank, in the old run, of the
+    # class that the new run predicts
     ranks: np.ndarray
 
     @property
@@ -108,26 +215,20 @@ class UpdateResult:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Updates:
-    """The updates of a study.
+    """The updates of a study."""
 
-    Attributes:
-        results: in the study's order; where class sets differ, one for all examples and
-            one for those of known classes.
-        versions: names of the models that appear in an update.
-        labels: theirs.
-        flips: `[V, V]` mean NFR of old models (rows) and new ones (columns) over all
-            pairs of runs; on the diagonal, of different runs of one model.
-        known_flips: the same on the examples whose class the old model knows; None
-            where all models know the same classes.
-        remarks: sentences about updates that are left out, and why.
-    """
-
+    # in the study's order; where class sets differ, one for all examples and one for
+    # those of known classes
     results: tuple[UpdateResult, ...]
-    versions: tuple[str, ...]
-    labels: tuple[str, ...]
+    versions: tuple[str, ...]  # names of the models that appear in an update
+    labels: tuple[str, ...]  # theirs
+    # `[V, V]` mean NFR of old models (rows) and new ones (columns) over all pairs of
+    # runs; on the diagonal, of different runs of one model
     flips: np.ndarray
+    # the same on the examples whose class the old model knows; None where all models
+    # know the same classes
     known_flips: np.ndarray | None
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  # sentences about updates that are left out, and why
 
     @property
     def whole(self) -> tuple[UpdateResult, ...]:
@@ -141,38 +242,28 @@ def collect_updates(
     reasons: Mapping[str, str],
     examples: Predictions | None,
 ) -> Updates | None:
-    """Compute a study's updates.
-
-    Args:
-        study: its `config.updates` lists `{old, new, label, targeted}`.
-        summaries: the finished rows.
-        reasons: why a row has no summary.
-        examples: ids and labels of the study's examples; None before the first row.
-
-    Returns:
-        The `Updates`; None for a study without any.
-
-    Raises:
-        ReportError: an update names a file whose examples are not those of the study.
-    """
-    planned = _planned(study)
+    """Compute a study's updates."""
+    planned = [
+        update
+        for update in study.config.updates
+        if not study.unselected.keys() & {update.old, update.new}
+    ]
     if not planned:
         return None
     versions: dict[str, Version] = {}
     remarks, ready = [], []
     names = {info.name: info.label for info in study.methods}
     for entry in planned:
-        label = entry["label"] or (
-            f"{names.get(entry['old'], entry['old'])} → "
-            f"{names.get(entry['new'], entry['new'])}"
+        label = entry.label or (
+            f"{names.get(entry.old, entry.old)} → {names.get(entry.new, entry.new)}"
         )
         absent = ""
-        for name in (entry["old"], entry["new"]):
+        for name in (entry.old, entry.new):
             if name in versions:
                 continue
             if name in summaries:
                 versions[name] = of_row(study, name, summaries[name])
-            elif examples is not None and is_file(name) and name == entry["old"]:
+            elif examples is not None and is_file(name) and name == entry.old:
                 versions[name] = from_file(study, name, examples.ids, examples.labels)
             else:
                 why = reasons.get(name, "it is no finished row of this study")
@@ -183,11 +274,11 @@ def collect_updates(
             ready.append((label, entry))
     if examples is None or not ready:
         return Updates((), (), (), np.zeros((0, 0)), None, tuple(remarks))
-    used = {name for _, entry in ready for name in (entry["old"], entry["new"])}
+    used = {name for _, entry in ready for name in (entry.old, entry.new)}
     versions = {name: found for name, found in versions.items() if name in used}
     results: dict[int, list[UpdateResult]] = {}
     for name, old in versions.items():  # an old model's logits are read once
-        of_old = [(i, *one) for i, one in enumerate(ready) if one[1]["old"] == name]
+        of_old = [(i, *one) for i, one in enumerate(ready) if one[1].old == name]
         rows, labels = None, examples.labels
         if of_old:
             try:
@@ -207,19 +298,10 @@ def collect_updates(
     )
 
 
-def _planned(study: Study) -> list[dict[str, Any]]:
-    """The updates that `study.json` lists between rows that were to be trained."""
-    return [
-        to_json(update)
-        for update in study.config.updates
-        if not study.unselected.keys() & {update.old, update.new}
-    ]
-
-
 def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
     """Of one update: on all examples and, where class sets differ, on known ones."""
-    old, new = versions[entry["old"]], versions[entry["new"]]
-    shared = [r for r in old.runs if r in new.runs] if entry["targeted"] else []
+    old, new = versions[entry.old], versions[entry.new]
+    shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": np.ones(labels.shape, bool)}
     if not _same_classes(old, new):
@@ -238,7 +320,7 @@ def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
                 old=old.name,
                 new=new.name,
                 label=label,
-                targeted=entry["targeted"],
+                targeted=entry.targeted,
                 examples=name,
                 num_examples=int(keep.sum()),
                 all_pairs=all_pairs,

@@ -13,7 +13,7 @@ from churn_jax.reports import block_sums, calibrated, estimates
 from churn_jax.reports.block_sums import ambiguity_in_blocks
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.summary_in_blocks import summarize_in_blocks
-from churn_jax.reports.updates_files import updates_markdown
+from churn_jax.reports.updates_report import updates_markdown
 from tests.reports.fake_study import noisy_logits, write_study
 from tests.reports.in_shards import into_shards, numbers_of
 

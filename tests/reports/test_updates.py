@@ -12,18 +12,21 @@ from rich.console import Console
 from churn_jax import metrics, reports
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
+from churn_jax.documents import html_fragment
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.calibrated import calibrated_rows
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
-from churn_jax.reports.updates import Rates, UpdateResult, Updates
-from churn_jax.reports.updates_chains import find_chains
-from churn_jax.reports.updates_files import updates_csv, updates_markdown
-from churn_jax.reports.updates_html import html_section
-from churn_jax.reports.updates_plots import against_setting, curves
-from churn_jax.reports.updates_tables import beside_updates, flip_tables
-from churn_jax.reports.versions import flip_ranks
+from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
+from churn_jax.reports.updates_figures import against_setting, curves, find_chains
+from churn_jax.reports.updates_report import (
+    beside_updates,
+    flip_tables,
+    updates_csv,
+    updates_markdown,
+    updates_section,
+)
 from tests.reports.conftest import LABELS, classes_with, three_methods
 from tests.reports.fake_study import logits_of, write_study
 
@@ -161,7 +164,7 @@ def test_every_model_against_every_other(written):
     np.testing.assert_allclose(updates.known_flips[3], 2 * updates.flips[3])
     np.testing.assert_array_equal(updates.known_flips[:3], updates.flips[:3])
     whole, known = flip_tables(updates)
-    assert whole.heads == ("Old, new", "Baseline", "None", "Kd", "Half")
+    assert whole.columns == ("Old, new", "Baseline", "None", "Kd", "Half")
     assert whole.rows[0][:3] == ("Baseline", "10.00", "10.00")
     assert [cells[0] for cells in known.rows] == ["Half"]
 
@@ -172,7 +175,7 @@ def test_what_is_left_out_is_told(written):
         "The update Never is not in the table. Absent: it has no predictions yet."
     )
     assert remark in updates_markdown(written)
-    assert remark in html_section(written)
+    assert remark in html_fragment([updates_section(written)])
 
 
 def test_the_markdown_page(written):
@@ -239,7 +242,7 @@ def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
 
 
 def test_the_page_and_the_terminal_have_the_section(written):
-    page = html_section(written)
+    page = html_fragment([updates_section(written)])
     for words in (
         *("<h2>Updates</h2>", "Error rate against negative flips"),
         *("Chains of versions", "Rank of the wrong class", "No treatment"),
@@ -317,7 +320,7 @@ class TestOldModelsFromFiles:
         [
             ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
             ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
-            ({"ids": np.array([*"abcdefghijkl"])}, "not in it.*its ids are a, b, c"),
+            ({"ids": np.array([*"abcdefghijkl"])}, "its ids are a, b, c"),
             (None, "does not exist"),
         ],
     )

@@ -1,0 +1,283 @@
+"""Model updates as blocks of a document, as Markdown and as CSV."""
+
+import math
+from collections.abc import Sequence
+
+from churn_jax.documents import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Grid,
+    Records,
+    Section,
+    Strong,
+    Table,
+    Text,
+    bullets,
+    csv_text,
+    markdown,
+)
+from churn_jax.reports import updates_figures
+from churn_jax.reports.beside import Beside, BesideRow, assemble, published_table
+from churn_jax.reports.report import Report
+from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
+
+__all__ = [
+    "beside_updates",
+    "flip_tables",
+    "updates_csv",
+    "updates_markdown",
+    "updates_section",
+    "updates_table",
+]
+
+_WIDE = 150  # columns of a terminal that has room for every rate
+_MOST_OPEN = 12  # models; a larger table of all pairs is folded
+_ARROW = "->"  # between the two rows of an update that a published table names
+_SECOND = ("negative_flip_rate", "relative_negative_flip_rate")
+_EVERY = "Every model against every other"
+_CAPTION = (
+    "Mean ± standard error. Over all pairs of an old and a new run, by a jackknife "
+    "that leaves out one old run, and one new run, at a time."
+)
+_TARGETED = (
+    "Own pairs: new run r was trained against old run r, so the first numbers of a "
+    "targeted update are over these pairs alone; the last columns are over all pairs."
+)
+_KNOWN = (
+    "Known: on the examples whose class the old model knows. On all examples an old "
+    "model is wrong wherever it does not know the class."
+)
+_FIGURES = (
+    (
+        updates_figures.errors_against_flips,
+        (
+            "Error rate against negative flips",
+            "One point per update, as in Figure 1 of the paper: left and down is "
+            "better. Bars: one standard error.",
+        ),
+    ),
+    (
+        updates_figures.chains,
+        (
+            "Chains of versions",
+            "NFR %, of their own pairs where the new version was trained against the "
+            "old one; dotted: of versions that are not next to each other, over all "
+            "pairs of runs where this is no update of the study. Below a version: its "
+            "error rate.",
+        ),
+    ),
+    (
+        updates_figures.against_setting,
+        (
+            "What the setting does",
+            "As in Figure 6 of the paper. Bars: one standard error.",
+        ),
+    ),
+    (
+        updates_figures.rank_histogram,
+        (
+            "Rank of the wrong class in the old model",
+            "Negative flips alone, as in Figure 4 of the paper: the class that the new "
+            "model wrongly predicts was the old model's runner-up at rank 2.",
+        ),
+    ),
+)
+
+
+def updates_section(report: Report) -> Section:
+    """Tables and figures of the page; without blocks for a study without updates."""
+    updates = report.updates
+    if updates is None:
+        return Section("", [])
+    notes = [Text(remark, "note") for remark in updates.remarks]
+    if not updates.results:
+        return Section("Updates", notes)
+    blocks = [
+        *notes,
+        Text(" ".join(_sentences(updates)), "soft"),
+        updates_table(updates),
+        Fold(
+            (Strong(_EVERY),),
+            flip_tables(updates),
+            open=len(updates.versions) <= _MOST_OPEN,
+        ),
+        Grid([Figure(draw(updates), *words) for draw, words in _FIGURES]),
+    ]
+    return Section("Updates", blocks)
+
+
+def updates_terminal(updates: Updates) -> Table:
+    """The rates, with the updates that are left out below."""
+    lines = (*_sentences(updates), *updates.remarks)
+    return updates_table(updates, "Updates", " ".join(lines))
+
+
+def updates_markdown(report: Report) -> str:
+    """The text of `updates.md`."""
+    updates = _updates(report)
+    blocks: list[Block] = []
+    if updates.results:
+        blocks += [updates_table(updates), *map(Text, _sentences(updates))]
+        blocks.append(Section(_EVERY, flip_tables(updates)))
+    blocks.append(bullets(updates.remarks))
+    text = markdown(Document(f"{report.study.title}: updates", blocks=blocks))
+    if beside := beside_updates(report):
+        from churn_jax.reports.tables import beside_lines
+
+        text += "\n".join(beside_lines(beside, "Update")) + "\n"
+    return text
+
+
+def updates_csv(report: Report) -> str:
+    """The text of `updates.csv`, fractions at full precision."""
+    # One line per update, set of examples and pairing: `all` pairs of an old and a new
+    # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
+    # fits the update; it has the published numbers, too.
+    updates = _updates(report)
+    beside = beside_updates(report)
+    printed = [quantity.name for quantity in (beside.metrics if beside else ())]
+    fields = ["label", "old", "new", "targeted", "examples", "num_examples"]
+    fields += ["pairing", "first", "pairs"]
+    for quantity in RATES:
+        fields += [quantity.name, f"{quantity.name}_std", f"{quantity.name}_stderr"]
+    for name in printed:
+        fields += [f"paper_{name}", f"paper_{name}_doubtful"]
+    rows = []
+    for i, result in enumerate(updates.results):
+        paper = beside.rows[i].paper if beside else {}  # in the order of the results
+        own = [("own", result.own_pairs)] if result.own_pairs else []
+        for pairing, rates in [*own, ("all", result.all_pairs)]:
+            row = _numbers(result, pairing, rates)
+            for name in printed if rates is result.first else ():
+                if (number := paper.get(name)) is not None:
+                    row[f"paper_{name}"] = number.mean
+                    row[f"paper_{name}_doubtful"] = number.note
+            rows.append(row)
+    return csv_text(Records(fields, rows))
+
+
+def _numbers(result: UpdateResult, pairing: str, rates: Rates) -> dict:
+    row: dict = {
+        "label": result.label,
+        "old": result.old,
+        "new": result.new,
+        "targeted": int(result.targeted),
+        "examples": result.examples,
+        "num_examples": result.num_examples,
+        "pairing": pairing,
+        "first": int(rates is result.first),
+        "pairs": rates.pairs,
+    }
+    for quantity in RATES:
+        estimate = getattr(rates, quantity.name)
+        row[quantity.name] = estimate.mean
+        row[f"{quantity.name}_std"] = estimate.std
+        row[f"{quantity.name}_stderr"] = estimate.stderr
+    return row
+
+
+def _updates(report: Report) -> Updates:
+    if report.updates is None:
+        raise ValueError(f"{report.study.folder} is no study of model updates")
+    return report.updates
+
+
+def _sentences(updates: Updates) -> tuple[str, ...]:
+    """What the numbers of `updates_table` are."""
+    out = [_CAPTION]
+    if any(result.second for result in updates.results):
+        out.append(_TARGETED)
+    if any(result.examples == "known" for result in updates.results):
+        out.append(_KNOWN)
+    return tuple(out)
+
+
+def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table:
+    """The rates, one row per update and set of examples."""
+    second = [q for q in RATES if q.name in _SECOND]
+    if not any(result.second for result in updates.results):
+        second = []
+    known = any(result.examples == "known" for result in updates.results)
+    heads = ["Update", "Pairs", *(["Examples"] if known else [])]
+    columns = [Column(head) for head in heads]
+    columns += [Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES]
+    columns += [Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
+    rows = []
+    for result in updates.results:
+        cells = [
+            result.label,
+            f"{result.first.pairs}{' own' if result.own_pairs else ''}",
+        ]
+        if known:
+            cells.append(f"{result.num_examples:,} {result.examples}")
+        cells += [q.write(getattr(result.first, q.name)) for q in RATES]
+        cells += [
+            q.write(getattr(result.second, q.name)) if result.second else "–"
+            for q in second
+        ]
+        rows.append(cells)
+    return Table(columns, rows, title, caption)
+
+
+def flip_tables(updates: Updates) -> list[Table]:
+    """Mean NFR of every two models, on all examples and, if they differ, on known."""
+    heads = ("Old, new", *updates.labels)
+    out = []
+    if len(updates.flips):
+        caption = (
+            "NFR % of every model (columns) in place of every other (rows), mean over "
+            "all pairs of runs; on the diagonal, over different runs of one model."
+        )
+        rows = _percentages(updates.labels, updates.flips)
+        out.append(Table(heads, rows, caption=caption))
+    if updates.known_flips is not None:
+        caption = (
+            "The same on the examples whose class the old model knows, where it does "
+            "not know all of them."
+        )
+        whole = _percentages(updates.labels, updates.flips)
+        rows = _percentages(updates.labels, updates.known_flips)
+        rows = [row for row, other in zip(rows, whole, strict=True) if row != other]
+        out.append(Table(heads, rows, caption=caption))
+    return out
+
+
+def _percentages(labels: Sequence[str], matrix) -> list[tuple[str, ...]]:
+    return [
+        (label, *(f"{100 * v:.2f}" if math.isfinite(v) else "–" for v in row))
+        for label, row in zip(labels, matrix, strict=True)
+    ]
+
+
+def beside_updates(report: Report) -> Beside | None:
+    """A paper's update rates beside those measured; None where there are none."""
+    # A published row is that of an update if it is named `old->new`, or like the new
+    # row alone.
+    updates, found = report.updates, published_table(report.study)
+    if updates is None or found is None:
+        return None
+    printed = {metric for row in found.rows.values() for metric in row}
+    metrics = tuple(q for q in RATES if q.name in printed and q.name != "churn")
+    if not metrics:
+        return None
+    # The paper's old error rates leave out classes that the old model does not know.
+    known = {(r.old, r.new) for r in updates.results if r.examples == "known"}
+    rows, used, versions = [], set(), set()
+    for result in updates.results:
+        pair = f"{result.old}{_ARROW}{result.new}"
+        name = pair if pair in found.rows else result.new
+        of_known = result.examples == "known"
+        label = f"{result.label} (known classes)" if of_known else result.label
+        paper = {}
+        if name not in used and (of_known or (result.old, result.new) not in known):
+            paper = dict(found.rows.get(name, {}))
+            used.add(name)
+            if paper:
+                versions |= {result.old, result.new}
+        measured = {q.name: getattr(result.first, q.name) for q in metrics}
+        rows.append(BesideRow(name, label, paper, measured))
+    infos = [row.info for row in report.rows if row.info.name in versions]
+    return assemble(report, found, metrics, rows, infos)
