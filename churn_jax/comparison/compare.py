@@ -54,22 +54,22 @@ def compare(
             `.csv.gz`, `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or
             probabilities or `[N]` or `[R, N]` of predicted classes, a mapping of such
             arrays, a data frame, or `Predictions`; see `read_side`.
-        new: the same of the version that is to replace it.
+        new: the same for the version that is to replace it.
         labels: a file or an array of `[N]` classes, or a mapping of ids to classes,
-            where the predictions hold none.
+            if the predictions hold none.
         slices: a file or a mapping of groupings, name to `[N]` values; each value is
-            compared for itself.
+            compared separately.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
-        kind: "logits", "probabilities" or "classes" where it cannot be told.
+        kind: "logits", "probabilities" or "classes" if the values do not tell.
         old_kind: the same for the old side alone.
         new_kind: the same for the new side alone.
         class_map: class of the old side to class of the new one, or a file with it, or
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.
-        id_column: column (or array of a `.npz` file) of ids, where it has another name
-            than `id`, `ids` or `example_id`.
-        label_column: the same of labels: `label`, `labels`, `y_true`, `target`.
-        prediction_column: the same of predicted classes: `prediction`, `predicted`,
+        id_column: column (or array of a `.npz` file) of ids, if its name is not
+            `id`, `ids` or `example_id`.
+        label_column: the same for labels: `label`, `labels`, `y_true`, `target`.
+        prediction_column: the same for predicted classes: `prediction`, `predicted`,
             `class`, `y_pred`.
         gates: conditions, the path of a TOML file with them, or limits by name, as in
             `{"max_nfr": 0.01}`.
@@ -129,7 +129,7 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
 ) -> CompareResult:
-    """The same of two sides that are joined already; arguments as in `compare`.
+    """Compares two sides that are already joined; arguments as in `compare`.
 
     Args:
         pair: from `join`.

@@ -23,14 +23,14 @@ _FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 class _Shown:
-    """What both results can do; the documents are made by those below."""
+    """What both results have in common; each makes its own documents."""
 
     def terminal(self) -> Document:
-        """What is printed."""
+        """The document that is printed."""
         raise NotImplementedError
 
     def page(self, command: str = "") -> Document:
-        """What is saved as HTML; drawing its figures takes a while."""
+        """The document that is saved as HTML; its figures take a while to draw."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,15 +87,15 @@ class CompareResult(_Shown, Findings):
     """
 
     def terminal(self) -> Document:
-        """What is printed."""
+        """The document that is printed."""
         return report.terminal(self)
 
     def page(self, command: str = "") -> Document:
-        """What is saved as HTML; drawing its figures takes a while."""
+        """The document that is saved as HTML; its figures take a while to draw."""
         return report.page(self, command)
 
     def markdown(self) -> str:
-        """For a comment on a pull request."""
+        """A comment for a pull request."""
         return markdown(report.comment(self), level=3)
 
     def _repr_html_(self) -> str:
@@ -134,15 +134,15 @@ class VersionsResult(_Shown, VersionsFindings):
     whole: CompareResult
 
     def terminal(self) -> Document:
-        """What is printed."""
+        """The document that is printed."""
         return versions_report.versions_terminal(self)
 
     def page(self, command: str = "") -> Document:
-        """What is saved as HTML; drawing its figures takes a while."""
+        """The document that is saved as HTML; its figures take a while to draw."""
         return versions_report.versions_page(self, command)
 
     def markdown(self) -> str:
-        """Every update for a comment on a pull request."""
+        """A comment for a pull request, one part per update."""
         return "\n".join(step.markdown() for step in self.steps)
 
     def _repr_html_(self) -> str:

@@ -29,7 +29,7 @@ OUTCOMES = {
 
 
 def churn_bars(noise: Noise, churn: Interval) -> str:
-    """Churn of the update beside that of retraining each version."""
+    """Churn of the update next to churn of retraining each version."""
     bars = [
         ("update", churn, COLOURS[5], ""),
         ("retraining old", noise.within_old, OLD, "//"),
@@ -149,13 +149,13 @@ def confidence_and_displacement(points: Points) -> str:
 
 
 def _counted(drawn: int, total: int) -> str:
-    """How many examples are drawn, and of how many where those are more."""
+    """How many examples are drawn, and of how many if not all are."""
     text = count_text(drawn)
     return f"{text} of {count_text(total)}" if total > drawn else text
 
 
 def _around(values: np.ndarray, least: float = -np.inf, most: float = np.inf):
-    """Limits of an axis, with a margin except at an end that values cannot pass."""
+    """Limits of an axis, with a margin except where values cannot go."""
     low, high = max(values.min(), least), min(values.max(), most)
     margin = 0.03 * (high - low) or 0.05
     return (0.0 if least == 0 else low - margin), high + margin
@@ -225,7 +225,7 @@ def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
 
 
 def accuracy_line(result: VersionsFindings, labels: Sequence[str]) -> str:
-    """Accuracy of each version with its interval; "" without labels of examples."""
+    """Accuracy of each version with its interval; "" without labels."""
     if not result.accuracy:
         return ""
     with drawing(5.0, 3.6) as (figure, done):
@@ -238,7 +238,7 @@ def accuracy_line(result: VersionsFindings, labels: Sequence[str]) -> str:
 
 
 def flips_on_the_way(result: VersionsFindings, labels: Sequence[str]) -> str:
-    """Flips added up over the updates, beside those since the first version."""
+    """Flips summed over the updates next to those since the first version."""
     # What lies between the two lines has cancelled.
     if len(result.steps) < 2:
         return ""
@@ -305,7 +305,7 @@ def _ticks(labels: Sequence[str]) -> list[str]:
 
 
 def _slanted(labels: Sequence[str]) -> dict[str, Any]:
-    """How labels below an axis are turned, where they need it to fit."""
+    """How labels below an axis are rotated if they do not fit side by side."""
     if sum(map(len, labels)) <= _LEVEL:
         return {}
     return {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}

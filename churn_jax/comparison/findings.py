@@ -1,4 +1,4 @@
-"""What a comparison shows beside its numbers: flows, regressions, curves."""
+"""Findings next to the numbers: flows between classes, regressions, curves."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _HELD = 2**21  # entries that wait to be merged
 
 
 def class_flow(pair: Pair, scanned: Scanned) -> Flow:
-    """Counts of (class predicted before, class predicted now) where the two differ."""
+    """How many predictions change from which class to which."""
     # Mean over pairs of runs. An example labelled with the class before is a negative
     # flip, one labelled with the class now a positive one.
     labels = pair.labels
@@ -47,7 +47,7 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
 def _merged(
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ways in ascending order, and their counts, those of the same way added."""
+    """Flows in ascending order, with the counts of equal flows added."""
     if len(parts) == 1:
         return parts[0]
     ways, way = np.unique(
@@ -105,7 +105,7 @@ def largest_regressions(
 
 
 def _right(side: ScannedSide, labels: np.ndarray) -> np.ndarray:
-    """`[N]` in how many runs the example is right."""
+    """In how many runs each example is right, `[N]`."""
     total = np.zeros(len(labels), np.int64)
     for predicted in side.predicted:  # one run at a time: little memory
         total += predicted == labels
@@ -130,7 +130,7 @@ def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 
 
 def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
-    """The class that most runs predict, of the given examples; ties to the lowest."""
+    """The class that most runs predict for each example; ties go to the lowest."""
     predicted = side.predicted[:, rows]
     if len(predicted) == 1:
         return predicted[0]
@@ -175,7 +175,7 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
 
 
 def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
-    """A sample of examples: how confident the old version was, how far logits moved."""
+    """A sample of examples: confidence before, and how far the logits moved."""
     # All negative flips, or 1500 drawn at random of more, then a random sample of the
     # rest, 3000 points at most: the two are not drawn equally often, see
     # `Points.totals`.
@@ -200,14 +200,14 @@ def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
 
 
 def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.ndarray:
-    """`count` of the rows at random, in order; all where there are no more."""
+    """`count` of the rows at random, in order; all of them if there are no more."""
     if len(rows) <= count:
         return rows
     return np.sort(generator.choice(rows, count, replace=False, shuffle=False))
 
 
 def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
-    """`[N]` index into `_OUTCOMES`, what happens in most pairs of runs."""
+    """What happens in most pairs of runs, `[N]` indices into `_OUTCOMES`."""
     # Of two that are equally frequent, the one that comes first in `_OUTCOMES`.
     counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
     for _, before, now in scanned.pairs():

@@ -41,7 +41,7 @@ class _Ribbon:
 
 @dataclasses.dataclass
 class _Box:
-    """One class, or all others, on one side; `top` moves on as ribbons are drawn."""
+    """One class, or all others, on one side; drawing a ribbon advances `top`."""
 
     name: str
     others: bool = False
@@ -51,7 +51,7 @@ class _Box:
 
 
 def flow_diagram(flow: Flow, name: str = "flow") -> str:
-    """Changed predictions as inline SVG; "" where none changes."""
+    """Changed predictions as inline SVG; "" if none changes."""
     # Of more than 12 classes on a side the smallest share one box; what goes from one
     # such box to the other is only counted in words, as its ribbon would hide the rest.
     if not sum(flow.examples):
@@ -113,7 +113,7 @@ def _hatching(name: str) -> str:
 def _boxes(
     names: Sequence[str], examples: Sequence[float]
 ) -> tuple[list[int], list[_Box]]:
-    """The box of each entry, and the boxes, largest first, all others last."""
+    """The box of each entry, and the boxes: the largest first, all others last."""
     sizes: dict[str, float] = {}
     for name, count in zip(names, examples, strict=True):
         sizes[name] = sizes.get(name, 0.0) + count
@@ -135,7 +135,7 @@ def _between_others(
 def _ribbons(
     flow: Flow, left: Iterable[int], right: Iterable[int], labelled: bool
 ) -> list[_Ribbon]:
-    """Of each pair of boxes at most one ribbon of each kind, top to bottom."""
+    """At most one ribbon of each kind between two boxes, from top to bottom."""
     sums: dict[tuple[int, int, str], float] = {}
     for a, b, examples, negative, positive in zip(
         left, right, flow.examples, flow.negative, flow.positive, strict=True
@@ -161,7 +161,7 @@ def _drawing_order(key: tuple[int, int, str]) -> tuple[int, int, int]:
 
 
 def _place(boxes: list[_Box], scale: float) -> float:
-    """Puts the boxes below each other, each with room for its name; the lower end."""
+    """Stacks the boxes, each with room for its name; returns the lower end."""
     y = float(TOP)
     for box in boxes:
         tall = scale * box.examples
@@ -220,7 +220,7 @@ def _label(box: _Box, scale: float, labelled: bool, at: int, anchor: str | None)
 def _legend(
     kinds: Iterable[str], hidden: float, height: float, fills: Mapping[str, str]
 ) -> tuple[list[str], float]:
-    """What the colours mean, one per line below the picture, and what is not drawn."""
+    """The legend below the picture, and what is not drawn."""
     out = []
     for kind in kinds:
         height += 16
@@ -238,7 +238,7 @@ def _legend(
 
 
 def mean_count(examples: float) -> str:
-    """How many examples, of which a mean over pairs of runs may have a fraction."""
+    """How many examples; a mean over pairs of runs may have a fraction."""
     return count_text(round(examples) if examples >= 10 else round(examples, 1))
 
 

@@ -24,7 +24,7 @@ _TABLES = ("slices", "classes")
 
 
 def as_gates(given: Gating) -> tuple[Gate, ...]:
-    """Gates in any of the forms in which they may be given."""
+    """Gates in any form in which a user may give them."""
     if isinstance(given, str | os.PathLike):
         return read_gates(given)
     if isinstance(given, Mapping):
@@ -121,7 +121,7 @@ def _slices(table: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[G
 def _grouping(
     table: Mapping[str, Any], settings: Mapping[str, Any], where: str, grouping: str
 ) -> Iterator[Gate]:
-    """Of the classes or of one column: for each group, then for those named."""
+    """Gates on each class or value of a column, then on those named."""
     settings = _settings(table, settings, where)
     for key, value in table.items():
         if _is_table(key, value):
@@ -139,7 +139,7 @@ def _named(
     grouping: str,
     group: str,
 ) -> Iterator[Gate]:
-    """Of one class or one value of a column."""
+    """Gates on one class or one value of a column."""
     settings = _settings(table, settings, where)
     for key, value in table.items():
         if key not in _SETTINGS:
@@ -147,7 +147,7 @@ def _named(
 
 
 def _is_table(key: str, value: Any) -> bool:
-    """Whether it holds gates, and is no gate with its settings."""
+    """Whether it is a table of gates, and not one gate with its settings."""
     if not isinstance(value, Mapping) or "limit" in value:
         return False
     try:
@@ -158,7 +158,7 @@ def _is_table(key: str, value: Any) -> bool:
 
 
 def _some(gates: Iterator[Gate], where: str) -> tuple[Gate, ...]:
-    """All of them, at least one."""
+    """All gates of a table, at least one."""
     found = tuple(gates)
     if not found:
         raise GateError(f"{where}: there is no gate in this table")

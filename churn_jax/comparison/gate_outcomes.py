@@ -119,7 +119,7 @@ def _covers(gate: Gate, group: Group) -> bool:
 
 
 def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
-    """Whether a gate on less than this one is about the group."""
+    """Whether a more specific gate is about this group."""
 
     def breadth(of: Gate) -> int:
         return 0 if of.group else 1 if of.grouping != ALL_SLICES else 2
@@ -141,14 +141,14 @@ def _interval(gate: Gate, group: Group) -> Interval:
 
 
 def _compared(gate: Gate, interval: Interval) -> float:
-    """The number that the limit is for; NaN where it is not defined."""
+    """The number that is compared with the limit; NaN if undefined."""
     if gate.on == "estimate" or math.isnan(interval.value):
         return interval.value
     return interval.high if gate.bound == "max" else interval.low
 
 
 def _margin(gate: Gate, interval: Interval) -> float:
-    """How far from failing; undefined numbers are the worst."""
+    """How far the gate is from failing; undefined numbers are the worst."""
     compared = _compared(gate, interval)
     if math.isnan(compared):
         return -math.inf

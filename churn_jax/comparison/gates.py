@@ -106,7 +106,7 @@ class Gate:
 
     @property
     def unit(self) -> Unit:
-        """Of the number, as in `Quantity.unit`."""
+        """Unit of the number, as in `Quantity.unit`."""
         return "points" if self.quantity == EXCESS else QUANTITIES[self.quantity].unit
 
     @property
@@ -124,12 +124,12 @@ class Gate:
         return f" in each {each}" if each else ""
 
     def _scope(self) -> tuple[str, str, str, str]:
-        """What it is about."""
+        """The quantity, bound and group that the gate is about."""
         return self.quantity, self.bound, self.grouping, self.group
 
 
 def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Both, without those of `gates` about which `over` says something else."""
+    """Both, without those of `gates` that `over` replaces."""
     # Two gates of `gates` on the same quantity are both kept: each must hold.
     over = tuple(over)
     said = {gate._scope() for gate in over}
@@ -137,14 +137,14 @@ def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
-    """Whether the predictions can answer every gate, before anything is computed."""
+    """Refuses gates that the predictions cannot answer, before the long pass."""
     for gate in gates:
         if reason := _unanswerable(gate, pair):
             raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
 
 
 def _unanswerable(gate: Gate, pair: Pair) -> str:
-    """Why not, or ""."""
+    """The reason, or ""."""
     if gate.quantity == EXCESS:
         if max(len(pair.old.runs), len(pair.new.runs)) < 2:
             return "noise is measured between runs, and both versions have one run"
@@ -185,7 +185,7 @@ def _no_such(name: str, known: Sequence[str], what: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Asks whether the likeliest of the `known` names was meant; "" without one."""
+    """Suggests the most similar of the `known` names; "" if none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]}?" if close else ""
 
@@ -198,7 +198,7 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def limit_text(limit: float, unit: Unit) -> str:
-    """As it was given, not rounded."""
+    """The limit as it was given, not rounded."""
     sign = "+" if unit in ("points", "change") and limit else ""
     if unit in ("share", "points"):
         return f"{100 * limit:{sign}.10g} {'%' if unit == 'share' else 'points'}"
@@ -217,7 +217,7 @@ SHORT = {
 
 
 def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
-    """What `max-nfr` stands for."""
+    """The bound and the quantity that a key such as `max-nfr` stands for."""
     known = {
         f"{bound}-{name}".replace("_", "-")
         for bound in ("max", "min")
@@ -254,7 +254,7 @@ def gates_by_name(
     on: Literal["estimate", "bound"] = "estimate",
     min_examples: int = 1,
 ) -> tuple[Gate, ...]:
-    """Gates of options."""
+    """Gates from options or keyword arguments."""
     found = []
     for name, given in limits.items():
         if given is None:

@@ -39,7 +39,7 @@ def slice_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, 
 
 
 def coded(values: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Distinct values and which of them each example has."""
+    """The distinct values, and which of them each example has."""
     texts = values.tolist()  # a dict tells equal strings faster than sorting them
     names = [str(name) for name in dict.fromkeys(texts)]
     names = sorted(set(names) - {"", NO_VALUE})
@@ -99,7 +99,7 @@ class Intervals:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupEstimates:
-    """What is found about `G` groups of examples."""
+    """Numbers of `G` groups of examples."""
 
     examples: np.ndarray  # `[G]` int64
     accuracy_old: np.ndarray  # `[G]`, mean over runs; NaN without labels or examples
@@ -125,7 +125,7 @@ def group_intervals(
     *,
     level: float = 0.95,
 ) -> GroupEstimates:
-    """Every group compared for itself, with the intervals of `estimating.intervals`."""
+    """Numbers of every group, with the same intervals as `intervals`."""
     groups = np.asarray(groups)
     flips = outcome_sums(scanned, labels, groups, count)
     size, lost, gained = flips.examples, flips.negative, flips.positive
@@ -261,7 +261,7 @@ def _flip_squares(was: np.ndarray, now: np.ndarray) -> dict[str, tuple]:
 
 
 def _known(counts: np.ndarray, squares: tuple, size: np.ndarray) -> Uncertainty:
-    """Of the means over pairs of runs, from sums `[G, R_old, R_new]` and squares."""
+    """Uncertainty of the means over pairs of runs, from `[G, R_old, R_new]` sums."""
     size = np.maximum(size, 1)
     of_pairs = counts / size[:, None, None]
     mean = of_pairs.mean(axis=(1, 2))

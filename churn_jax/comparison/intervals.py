@@ -224,7 +224,7 @@ def _part(
     most: float = 1.0,
     examples: float | None = None,
 ) -> Interval:
-    """The same of a number between 0 and `most` whose denominator varies."""
+    """The interval of a number from 0 to `most` whose denominator varies."""
     # Means over many runs vary less than binomial shares. How much less is not well
     # known where the denominator holds few examples, which costs degrees of freedom.
     examples = estimate.examples if examples is None else examples
@@ -315,7 +315,7 @@ def _side_sums(name: str, side: ScannedSide, labels, group, groups):
 
 
 def _mean(sums: np.ndarray, size: np.ndarray) -> Estimate:
-    """Means of `[G, R]` sums; infinite ones have no influence that is a number."""
+    """Means of `[G, R]` sums; infinite ones have no finite influence."""
     with np.errstate(invalid="ignore"):
         value = sums.sum(axis=0) / size.sum()
         influence = (sums - value * size[:, None]) / size.sum()
@@ -373,7 +373,7 @@ def _most(name: str) -> float:
 
 
 def _symmetric(estimate: Estimate, level: float) -> Interval:
-    """Of a paired difference: `q sqrt(V)` to either side."""
+    """The interval of a paired difference: `q sqrt(V)` on either side."""
     # Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
     # what it sees of these in a sample, its intervals miss more often.
     value = estimate.value

@@ -136,7 +136,7 @@ def noise_test(
 
 
 def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
-    """The p of `noise_test`."""
+    """The p-value of `noise_test`."""
     R, N = runs.shape
     of_examples = _dealt_anew(runs, A)
     squares = np.sum(np.square(of_examples))
@@ -173,7 +173,7 @@ def _skewed(tail: float, skewness: float) -> float:
 
 
 def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
-    """Of the excess where every example's predictions are dealt anew."""
+    """Skewness of the excess if every example's predictions are dealt anew."""
     R, M = runs.shape
     if M > _SKEWED:
         return 0.0
@@ -212,7 +212,7 @@ def _combination(x: np.ndarray, A: int, weights) -> np.ndarray:
 
 
 def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
-    """What every run of a side does to the combination, to first order: `[..., R]`."""
+    """First-order effect of every run of a side on the combination, `[..., R]`."""
     # A run's row within its side leaves the run out, so that differences between rows
     # are too small by (R - 2) / (R - 1), which is mended for churn within a side. Two
     # runs have one row: the effect on the churn against the other side takes its place.
@@ -260,7 +260,7 @@ def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Int
 
 
 def _dealt_anew(runs: np.ndarray, A: int) -> np.ndarray:
-    """`[N]`, variance of an example's excess over all ways to deal its predictions."""
+    """Variance of each example's excess over all deals of its predictions, `[N]`."""
     R = len(runs)
     B = R - A
     disagreeing = np.zeros(runs.shape, np.int32)  # runs, with each run
@@ -278,12 +278,12 @@ def _dealt_anew(runs: np.ndarray, A: int) -> np.ndarray:
 
 
 def _spread(A: int, B: int) -> float:
-    """Variance of the excess where each pair's churn has variance 1."""
+    """Variance of the excess if the churn of each pair has variance 1."""
     return 1 / (A * B) + 1 / (2 * A * (A - 1)) + 1 / (2 * B * (B - 1))
 
 
 def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
-    """Of the excess where the versions are equal; of examples alone with three runs."""
+    """Uncertainty of equal versions' excess; with three runs, of examples alone."""
     R = len(x)
     B = R - A
     if min(A, B) > 1:

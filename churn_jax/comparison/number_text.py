@@ -15,7 +15,7 @@ _MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
 
 
 def value_text(interval: Interval, unit: Unit) -> str:
-    """The number alone, with its unit."""
+    """The number with its unit, without its interval."""
     # The last digit shown is the first one of a sixth of the interval's width, or one
     # of the next two where a share, or an end of a change, would look like zero and is
     # not.
@@ -25,7 +25,7 @@ def value_text(interval: Interval, unit: Unit) -> str:
 
 
 def range_text(interval: Interval, unit: Unit) -> str:
-    """The interval alone."""
+    """The interval without the number."""
     if not has_range(interval):
         return ""
     decimals = _decimals(interval, unit)
@@ -48,7 +48,7 @@ def share_text(share: float) -> str:
 
 
 def level_text(level: float) -> str:
-    """The level of an interval."""
+    """The level of an interval as a percentage."""
     return f"{100 * level:.6g} %"
 
 
@@ -69,12 +69,12 @@ def count_text(count: float) -> str:
 
 
 def remark(note: str) -> str:
-    """A note as it is printed; a warning says itself that it is one."""
+    """A note as it is printed, with "Note: " unless it is a warning."""
     return note if note.startswith("Warning: ") else f"Note: {note}"
 
 
 def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
-    """What a change means, where its interval leaves zero out."""
+    """Whether a change is better or worse, if its interval excludes zero."""
     if not has_range(interval) or interval.low <= 0 <= interval.high:
         return "unclear"
     higher = QUANTITIES[name].better == "higher"

@@ -49,7 +49,7 @@ class Side:
         return self.values.shape[1]
 
     def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
-        """Rows of a pair; None where they are all rows of this side, in order."""
+        """`rows`, or None if they are all rows of this side, in order."""
         return None if np.array_equal(rows, np.arange(self.examples)) else rows
 
     @property
@@ -75,10 +75,10 @@ class Pair:
         ids: `[N]` of the joined examples; row numbers where neither side has ids.
         classes: C of the pair, every class that either side or a label has.
         old_rows: `[N]` rows of the old side; None where it is all rows in order.
-        new_rows: the same of the new side.
+        new_rows: the same for the new side.
         old_columns: `[C_old]` distinct classes of the pair; None where class `c` is
             class `c`.
-        new_columns: the same of the new side.
+        new_columns: the same for the new side.
         labels: `[N]` classes of the pair, or None without labels.
         class_names: `C` names, or None.
         slices: name of a grouping (a column) to its `[N]` values as strings; "" is no
@@ -172,7 +172,7 @@ class Scanned:
             the change in logits, each side's logits centred over the classes that both
             know; of log-probabilities, floored at -30, where a side has probabilities.
             None unless both have scores.
-        own_displacement: the same of runs r and r alone; None unless both sides have
+        own_displacement: the same for pairs of equal runs; None unless both sides have
             as many runs.
         paired: whether run r is compared with run r alone.
     """
@@ -200,7 +200,7 @@ class Scanned:
 
 
 def run_by_run(scanned: Scanned) -> Scanned:
-    """With run r of both sides compared alone, where such runs go together."""
+    """Pairs run r of both sides with each other if such runs belong together."""
     R = len(scanned.old.predicted)
     if R == 1:
         return scanned

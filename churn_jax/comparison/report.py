@@ -99,7 +99,7 @@ def terminal(result: Findings) -> Document:
 
 
 def comment(result: Findings) -> Document:
-    """For a comment on a pull request, in Markdown."""
+    """The comment for a pull request, in Markdown."""
     said = [*sentences(result), *map(remark, result.notes)]
     blocks: list[Block] = [Text(f"{about(result)}.")]
     if result.gates:
@@ -118,7 +118,7 @@ def comment(result: Findings) -> Document:
 
 
 def notebook(result: Findings) -> list[Block]:
-    """The verdict, the gates and the numbers; figures and groups are on the page."""
+    """Verdict, gates and numbers; figures and groups are on the page only."""
     blocks = [Text((Strong(f"{result.old.name} → {result.new.name}"),))]
     if result.gates:
         blocks += [Text((Strong(gate_sentence(result)),)), gate_rows(result.gates)]
@@ -157,7 +157,7 @@ def gate_rows(gates: Sequence[GateOutcome], where: Sequence[str] = ()) -> Rows:
 
 
 def gate_lines(gates: Sequence[tuple[GateOutcome, str]], sentence: str) -> list[Block]:
-    """The gates of a terminal, one per line however long, and how many hold."""
+    """The gates in a terminal, each on one line, and how many hold."""
     if not gates:
         return []
     lines = [
@@ -169,7 +169,7 @@ def gate_lines(gates: Sequence[tuple[GateOutcome, str]], sentence: str) -> list[
 
 
 def verdict_blocks(result: Findings) -> list[Block]:
-    """What the page says first."""
+    """The first section of the page."""
     blocks: list[Block] = []
     if result.gates:
         kind = "outcome good" if result.passed else "outcome bad"
@@ -287,7 +287,7 @@ def _run(result: Findings, command: str) -> dict[str, str]:
 
 
 def made(level: float, software: str) -> dict[str, str]:
-    """Facts of every comparison."""
+    """When and with what a comparison was made."""
     import churn_jax
 
     return {

@@ -41,7 +41,7 @@ def _two_versions(
     unit: Literal["share", "number"],
     scores: bool,
 ) -> tuple[Quantity, ...]:
-    """Of each version, and the difference, new minus old."""
+    """A quantity of each version, and its difference, new minus old."""
     change = "points" if unit == "share" else "change"
     of = ("old", "new", "both") if scores else ("", "", "")
     suffix = "gain" if better == "higher" else "change"
@@ -221,7 +221,7 @@ class Noise:
 
     Attributes:
         within_old: mean churn between two runs of the old version; NaN with one run.
-        within_new: the same of the new version.
+        within_new: the same for the new version.
         expected: churn that retraining alone explains: the mean of the two that exist.
         excess: churn between the versions minus `expected`. Where a side has one run,
             the interval is for that run.

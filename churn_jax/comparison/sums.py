@@ -16,7 +16,7 @@ _NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
 def partition(
     examples: int, pairs: int, seed: int | np.random.Generator
 ) -> tuple[np.ndarray, int]:
-    """Puts examples into groups that are resampled as one."""
+    """Divides the examples into groups that are resampled together."""
     # More than 4096 examples are dealt out at random, so that the variance over groups
     # is in expectation that over examples, with the error that 4095 degrees of freedom
     # leave: about 1 % of an interval's width.
@@ -36,7 +36,7 @@ def outcome_sums(
 
 
 def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
-    """Agreement by chance, linear in the examples, for Cohen's kappa."""
+    """Agreement by chance for Cohen's kappa, linear in the examples."""
     # With f and g the frequencies of the classes that either version predicts, chance
     # agreement is e = sum_c f(c) g(c). An example predicted as c and d contributes g(c)
     # + f(d) - e, its derivative with respect to the example's weight; these add up to N

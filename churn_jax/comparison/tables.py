@@ -41,14 +41,14 @@ _IN_TERMINAL = 5  # groups and flows; the page and the record have all
 
 
 def number_cell(interval: Interval | None, unit: Unit) -> Cell:
-    """A number with its interval below; a dash where there is none."""
+    """A number with its interval below it; a dash if there is none."""
     if interval is None:
         return Cell(NOTHING)
     return Cell(value_text(interval, unit), below=range_text(interval, unit))
 
 
 class Change(NamedTuple):
-    """A quantity that each version has, and how it changes."""
+    """A quantity that each version has, and its change."""
 
     heading: str
     better: str
@@ -137,7 +137,7 @@ class Single(NamedTuple):
 
 
 def singles(result: Findings) -> list[Single]:
-    """Churn, flips and whatever else is one number of the pair."""
+    """Churn, flips and all other quantities of the two versions together."""
     both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if _is_change(q)}
     return [
         Single(q.heading, _BETTER[q.better], result[name], q.unit, q.formula)
@@ -272,7 +272,7 @@ def _badness(group: Group) -> tuple[float, float]:
 def group_blocks(
     grouping: str, groups: Sequence[Group], level: float, labelled: bool
 ) -> list[Block]:
-    """One grouping on the page; of many groups the most changed, all of them folded."""
+    """One grouping on the page: the most changed groups, and all of them folded."""
     first = "Class of the label" if grouping == "class" else grouping
     ordered = sorted(groups, key=_by_evidence if labelled else _by_churn)
     total = count_text(len(ordered))
@@ -374,7 +374,7 @@ def _sorted_cell(interval: Interval, unit: Unit, bar: str = "") -> Cell:
 
 
 def _widest(intervals: Sequence[Interval]) -> float:
-    """The end of the bars' axis: few bars are longer, and those are cut."""
+    """The end of the axis of the bars; the few longer bars are cut."""
     ends = sorted(
         max(abs(end) for end in (i.low, i.high, i.value) if math.isfinite(end))
         for i in intervals

@@ -18,13 +18,13 @@ class Uncertainty:
     alone: bool = False  # whether one side alone has several runs
 
     def of_runs(self) -> np.ndarray:
-        """Share of the variance that runs add; 0 where there is none."""
+        """Share of the variance that runs add."""
         some = self.total > 0
         examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
         return np.maximum(1.0 - examples, 0.0)
 
     def quantile(self, level: float) -> np.ndarray:
-        """Two-sided: 1.96 for 0.95 and one run a side."""
+        """Two-sided quantile: 1.96 for 0.95 and one run a side."""
         # Satterthwaite's approximation is poor for one degree of freedom (two runs on
         # one side), so where one side alone has runs, half-widths are added as squares:
         # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
@@ -40,7 +40,7 @@ class Uncertainty:
 
 
 def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
-    """Variance of the mean over runs, and what of it is the noise of the examples."""
+    """Variance of the mean over runs, the part of it that is noise, and its freedom."""
     # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation where runs differ
     # by noise alone.
     R = of_runs.shape[-1]
@@ -93,11 +93,11 @@ class Estimate:
         return float(known.mean()) if known.size else np.nan
 
     def of_groups(self) -> np.ndarray:
-        """`[G]`, what every group moves the mean over pairs by."""
+        """How far each group moves the mean over pairs, `[G]`."""
         return self.influence.mean(axis=(1, 2))
 
     def tail(self) -> float:
-        """Squared relative error of the variance over examples, by its influences."""
+        """Squared relative error of the variance over examples."""
         squares = np.square(self.of_groups())
         total = squares.sum()
         if total <= 0:
@@ -105,7 +105,7 @@ class Estimate:
         return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
 
     def uncertainty(self) -> Uncertainty:
-        """Of the mean over pairs: examples, and runs of a side that has several."""
+        """Uncertainty of the mean over pairs."""
         of_groups = self.of_groups()
         examples = np.sum(np.square(of_groups))
         known = np.where(np.isnan(self.matrix), self.value, self.matrix)
@@ -166,7 +166,7 @@ def share_ends(
     quantile: np.ndarray,
     examples: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval with as many examples as the variance says."""
+    """Wilson's interval, with as many examples as fit the variance."""
     # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
     # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). Where p
     # is 0 or 1, or V is not positive, V says nothing and n is `examples`.
@@ -208,7 +208,7 @@ def difference_ends(
     stretch = np.where(usable, variance / np.where(usable, plain, 1.0), 1.0)
 
     def score_variance(difference):
-        """`v(D)`: the likeliest share lost, given the difference, is a quadratic's."""
+        """`v(D)`, in which the most likely share lost solves a quadratic equation."""
         linear = difference * (2.0 - found) - gained - lost
         constant = -lost * difference * (1.0 - difference)
         root = np.sqrt(np.maximum(np.square(linear) - 8.0 * constant, 0.0))

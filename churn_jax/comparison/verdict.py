@@ -20,7 +20,7 @@ _NAMED = 3  # groups that a sentence names
 
 
 def sentences(result: Findings) -> tuple[str, ...]:
-    """The finding in plain words, most important first."""
+    """The findings in plain words, the most important first."""
     # A change is called one only where its interval leaves out zero.
     found = [_churn(result)]
     if not result.labelled:
@@ -157,7 +157,7 @@ def _probabilities(result: Findings) -> list[str]:
 
 
 def _noise(result: Findings) -> list[str]:
-    """Churn and that of retraining; p decides, which the interval need not follow."""
+    """Compares churn with that of retraining; p decides, not the interval."""
     # A side's only run is given for the interval, but one of many for p.
     noise = result.noise
     assert noise is not None
@@ -197,7 +197,7 @@ def _noise(result: Findings) -> list[str]:
 
 
 def _groups(result: Findings) -> list[str]:
-    """Where accuracy falls: of each grouping, which of its groups."""
+    """In which groups of each grouping accuracy falls."""
     alpha = 1 - result.level
     by_grouping: dict[str, list[Group]] = {}
     for group in result.groups:

@@ -77,7 +77,7 @@ def find_versions(
 
 
 def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Key by which numbers in names sort as numbers."""
+    """Sorting key by which numbers in names are ordered as numbers."""
     parts = re.split(r"([0-9]+)", name)
     return [
         (int(part), "") if i % 2 else (0, part.casefold())
@@ -86,7 +86,7 @@ def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
 
 
 def _predictions_of(entry: Path) -> Path | None:
-    """The file of predictions that an entry of the folder is or holds."""
+    """The file of predictions that a folder entry is or contains."""
     if entry.is_file():
         return entry if entry.name.lower().endswith(ENDINGS) else None
     if not entry.is_dir():
@@ -111,7 +111,7 @@ def _stem(path: Path) -> str:
 
 
 def _rows_of_study(folder: Path) -> list[str] | None:
-    """Names of a study's rows in its order; None where the folder is no study."""
+    """The rows of a study in its order; None if the folder is not a study."""
     if not (folder / "study.json").is_file() or not (folder / "methods").is_dir():
         return None
     try:
@@ -127,7 +127,7 @@ def _ordered(
     order: Sequence[str] | None,
     rows: list[str] | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the versions, the oldest first, and what to say about the others."""
+    """The versions, the oldest first, and a note about those left out."""
     natural = sorted(found, key=natural_order)
     if order is None:
         place = {name: i for i, name in enumerate(rows or ())}

@@ -61,7 +61,7 @@ def compare_versions(
         labels: a file or an array of `[N]` classes, where no version holds any.
         slices: a file or a mapping of groupings, as for `compare`.
         ids: `[N]` example ids, or a file of them, for versions that hold none.
-        kind: "logits", "probabilities" or "classes" where it cannot be told.
+        kind: "logits", "probabilities" or "classes" if the values do not tell.
         class_map: "identity" where equal numbers are equal classes though the counts
             differ between versions.
         on_missing: "intersect" compares the examples that all versions have.
@@ -176,7 +176,7 @@ def compare_versions(
 
 
 def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[Side]:
-    """Every version once; what would not fit into memory together waits in `spare`."""
+    """Reads every version once; what exceeds memory is stored in `spare`."""
     sides: list[Side] = []
     held = 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
@@ -193,7 +193,7 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
 
 
 def _labels_of_one(sides: Sequence[Side]) -> Any:
-    """Labels of a version, for those that have none; None where nobody lacks them."""
+    """Labels of one version for those without; None if none needs them."""
     having = [side for side in sides if side.labels is not None]
     if not having or len(having) == len(sides):
         return None
@@ -221,7 +221,7 @@ def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
 
 
 def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
-    """The pair on the examples `ids`, each of which it has, in their order."""
+    """The pair on the examples `ids`, in that order."""
     if np.array_equal(pair.ids, ids):
         return pair
     return dataclasses.replace(pair.at(rows_of(ids, pair.ids)), ids=ids)
@@ -243,7 +243,7 @@ def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
 
 
 def _accuracies(steps: Sequence[CompareResult]) -> tuple[Interval, ...]:
-    """Of each version, with the interval of the step in which it is new."""
+    """Accuracy of each version, with the interval of the step in which it is new."""
     if not steps[0].labelled:
         return ()
     return (steps[0]["accuracy_old"], *(step["accuracy_new"] for step in steps))

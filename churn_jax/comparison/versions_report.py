@@ -140,7 +140,7 @@ def title_of(step: Findings) -> str:
 
 
 def _gates(result: VersionsFindings) -> list[tuple]:
-    """The gates of all updates, each with the update that it is about."""
+    """The gates of all updates, each with its update."""
     return [(g, f" [{arrow(step)}]") for step in result.steps for g in step.gates]
 
 
@@ -150,12 +150,12 @@ def _gate_columns(result: VersionsFindings) -> tuple[list, list[str]]:
 
 
 def _untitled(table: Table) -> Table:
-    """The heading of the section has its title."""
+    """Without its title, which is the heading of the section."""
     return dataclasses.replace(table, title="")
 
 
 def _linked(table: Table, links: Sequence[str]) -> Table:
-    """The first rows lead to the sections `links`."""
+    """With links from the first rows to the sections `links`."""
     rows = [
         (Cell(str(first), link=link), *rest)
         for (first, *rest), link in zip(table.rows, links, strict=False)
@@ -201,7 +201,7 @@ def _matrices(result: VersionsFindings) -> list[Block]:
 
 
 def _update(step: Findings, anchor: str) -> list[Block]:
-    """One update for itself; classes and slices are on the page of the two alone."""
+    """One update; its classes and slices are only on a page of its own."""
     blocks: list[Block] = [
         *map(Text, sentences(step)),
         *changes_table(step),
@@ -218,7 +218,7 @@ def _update(step: Findings, anchor: str) -> list[Block]:
 
 
 def short_labels(result: VersionsFindings) -> tuple[str, ...]:
-    """What figures and narrow tables call the versions."""
+    """Short names of the versions for figures and narrow tables."""
     # Names, or numbers from 1 where names would take the room.
     names = result.names
     if len(names) <= _MANY and max(map(len, names)) <= _SHORT:
@@ -251,7 +251,7 @@ def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
 
 
 def _accuracy(result: VersionsFindings) -> str:
-    """Of the first and the last version."""
+    """Accuracy of the first and the last version."""
     whole, gain = result.whole, result.whole["accuracy_gain"]
     old, new = (
         value_text(Interval(whole[name].value, gain.low, gain.high), "share")
@@ -277,7 +277,7 @@ def _changes(result: VersionsFindings) -> str:
 
 
 def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
-    """Whether what the updates change is there in the end."""
+    """Whether the changes of the updates accumulate or cancel."""
     added, there = result.step_sum(name), result.whole[name].value
     start = (
         f"{what} of the single updates add up to {share_text(added)} of the examples; "
@@ -302,7 +302,7 @@ def versions_gate_sentence(result: VersionsFindings) -> str:
 
 
 def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:
-    """One row per version: runs, classes, accuracy, and what training again changes."""
+    """One row per version: runs, classes, accuracy, churn of retraining."""
     numbered = tuple(labels) != result.names  # then names have a column of their own
     heads = [*([""] if numbered else []), Column("Version", "left"), "Runs", "Classes"]
     heads += ["Accuracy"] if result.labelled else []
@@ -389,7 +389,7 @@ def _several(result: VersionsFindings) -> bool:
 
 
 def _cell(interval: Interval, name: str) -> Cell:
-    """Without the units that the number, or the column, has already."""
+    """A number without units that the heading has."""
     cell = number_cell(interval, QUANTITIES[name].unit)
     return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
 

@@ -40,7 +40,7 @@ class Scores:
 
 
 def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
-    """Tells what an array holds and brings it into shape."""
+    """Tells what an array holds, and gives it the shape of a `Side`."""
     # Integers and strings are classes. Real numbers are probabilities where sampled
     # rows are at least 0 and sum to one (or to 100, which the pass refuses with a
     # hint), else logits. One score per example is that of class 1 of two, if the kind
@@ -131,7 +131,7 @@ def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Found:
-    """What a file holds; ids and labels as they are there."""
+    """What a file holds; ids and labels as they are in it."""
 
     scores: Scores  # the predictions
     class_names: tuple[str, ...] | None = None  # of the columns of the scores, or None
@@ -171,7 +171,7 @@ def find_in_arrays(
 def has_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> bool:
-    """Whether predictions are arrays, and not an array per class as in a table."""
+    """Whether predictions are whole arrays, not one array per class."""
     if names.prediction is not None or any(n.strip().lower() in SCORES for n in arrays):
         return True
     return score_columns(arrays, kind) is None
@@ -194,7 +194,7 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
 def _predictions_name(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> tuple[str, Kind | None]:
-    """Which of the arrays holds the predictions, and what its name says it is."""
+    """The array that holds the predictions, and what its name says they are."""
     by_kind: dict[Kind, list[str]] = {"logits": [], "probabilities": []}
     for name in arrays:
         if said := SCORES.get(name.strip().lower()):
@@ -217,7 +217,7 @@ def _predictions_name(
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:
-    """Facts about the runs; those of another tool are none of ours."""
+    """Facts about the runs; those of other tools are ignored."""
     if isinstance(entry, Mapping):
         return entry
     try:

@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Alignment:
-    """Classes of a pair, as in `Pair`, and labels in them."""
+    """Classes of a pair, as in `Pair`, and labels as numbers of them."""
 
     classes: int  # C of the pair
     class_names: tuple[str, ...] | None  # `C` names, or None
@@ -106,7 +106,7 @@ class Alignment:
     # labels of the old side as classes of the pair, or None
     old_labels: np.ndarray | None
     new_labels: np.ndarray | None  # those of the new side
-    labels: np.ndarray | None  # those beside
+    labels: np.ndarray | None  # separate labels
 
 
 def align_classes(
@@ -118,7 +118,7 @@ def align_classes(
     labels: ClassValues | None = None,
     class_map: Any = None,
 ) -> Alignment:
-    """Brings classes together by number, by name or by a class map."""
+    """Matches classes by number, by name or by a class map."""
     # The new side's classes come first and keep their numbers, so its columns never
     # move; then those of the old side alone; then those of labels alone, which exist
     # only where a side has predicted classes and no scores.
@@ -154,7 +154,7 @@ def align_classes(
 def _truth_as_numbers(
     old: Side, new: Side, labels: Sequence[ClassValues | None]
 ) -> tuple[Side, Side, list[ClassValues | None]]:
-    """False and True as 0 and 1 where they meet numbers or another spelling."""
+    """False and True as 0 and 1 if the other side spells them differently."""
     given = [found for found in labels if found is not None]
     named = {old.class_names, new.class_names, *(found.names for found in given)}
     if len(named) > 1 and all(map(is_truth, filter(None, named))):
@@ -164,7 +164,7 @@ def _truth_as_numbers(
 
 
 def _open(side: Side) -> bool:
-    """Whether there may be more classes than the side shows."""
+    """Whether there may be more classes than those that were predicted."""
     return side.kind == "classes"
 
 
@@ -203,7 +203,7 @@ def _refuse(wrong: np.ndarray, found: ClassValues, classes: int) -> None:
 
 
 def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side]:
-    """Gives the side with numbers the names of the other, if a user says so."""
+    """Gives the side without names those of the other, if the user says so."""
     named, bare = (old, new) if new.class_names is None else (new, old)
     assert named.class_names is not None
     names = named.class_names
@@ -258,14 +258,14 @@ class _Classes:
         self.numeric = all_numbers(self._place)
 
     def of_label(self, label: int | str) -> int | None:
-        """Its number; None where the side has no such class."""
+        """Number of the class; None if the side has no such class."""
         if self.names is None or (isinstance(label, int) and not self.numeric):
             known = isinstance(label, int) and (self.grows or label < self.size)
             return label if known else None
         return self._place.get(str(label))
 
     def of_text(self, text: str) -> int | None:
-        """The same of a class in a class map, which may be a name or a number."""
+        """Number of a class in a class map, given as name or number."""
         if text in self._place:
             return self._place[text]
         number = as_number(text)
@@ -273,7 +273,7 @@ class _Classes:
 
 
 class _Table:
-    """Classes of the pair, growing where labels bring new ones."""
+    """The classes of the pair; labels may add new ones."""
 
     def __init__(
         self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
@@ -311,7 +311,7 @@ class _Table:
         return number
 
     def _column(self, number: int) -> int:
-        """Class of the pair of a class of the old side."""
+        """Class of the pair for a class of the old side."""
         if number in self._targets:
             return self._targets[number]
         name = str(number) if self._old.names is None else self._old.names[number]
@@ -325,14 +325,14 @@ class _Table:
         return self._add(name)
 
     def _add(self, name: str) -> int:
-        """The class of that name, a new one where there is none."""
+        """The class of that name, which is added if it is new."""
         if name not in self._place:
             self._place[name] = len(self.names)
             self.names.append(name)
         return self._place[name]
 
     def of_old(self, label: int | str) -> int | None:
-        """Class of a label of the old side; None where there is none."""
+        """Class for a label of the old side; None if there is none."""
         number = self._old.of_label(label)
         if number is not None and number < self._old.size:
             return int(self.old_columns[number])
@@ -342,14 +342,14 @@ class _Table:
         return self._by_text(label, self._old) if self._by_name else None
 
     def of_new(self, label: int | str) -> int | None:
-        """Class of a label of the new side; None where there is none."""
+        """Class for a label of the new side; None if there is none."""
         number = self._new.of_label(label)
         if number is not None and number < self._new.size:
             return number
         return self._by_text(label, self._new)
 
     def of_beside(self, label: int | str) -> int | None:
-        """Class of a label beside; None where there is none."""
+        """Class for a label of a separate file; None if there is none."""
         numeric = self._new.numeric and self._old.numeric
         if isinstance(label, int) and self._by_name and not numeric:
             if self._old.names != self._new.names or self._new.predicted:
@@ -360,7 +360,7 @@ class _Table:
         return self.of_new(label)
 
     def _by_text(self, label: int | str, side: _Classes) -> int | None:
-        """A class by its name; where sides may have more classes, a new one."""
+        """A class by its name; a new one if the sides may have more classes."""
         number = isinstance(label, int)
         if number and side.names is not None and not side.numeric:
             return None  # beyond the last name

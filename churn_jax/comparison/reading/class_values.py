@@ -13,14 +13,14 @@ from churn_jax.predictions import PredictionsError, some
 MOST_CLASSES = 1_000_000
 _TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3 beside gaps
+_DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3
 _FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
 
 
 class ClassValues(NamedTuple):
-    """A class for every example."""
+    """The class of every example."""
 
     numbers: np.ndarray  # int64 class numbers, or places in `names`
     # distinct class names in ascending order; None where classes have numbers only
@@ -28,12 +28,12 @@ class ClassValues(NamedTuple):
 
 
 def as_number(text: str) -> int | None:
-    """The number that a text is the usual way to write; None for any other text."""
+    """The integer that a text is the usual way to write; None for other texts."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def all_numbers(names: Iterable[str]) -> bool:
-    """Whether names of classes are numbers; then a number is a name, and no place."""
+    """Whether all names are numbers, so that a number is a name and not a position."""
     return all(as_number(name) is not None for name in names)
 
 
@@ -62,7 +62,7 @@ def look_alikes(names: Iterable[str]) -> list[str]:
 
 
 def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
-    """Classes of any type that can mean nothing else."""
+    """Class numbers and names from values of any unambiguous type."""
     # Strings that are all numbers are numbers, otherwise all are names; booleans are
     # named False and True.
     if hasattr(values, "null_count"):
@@ -80,7 +80,7 @@ def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
 
 
 def _from_arrow(column: Any, what: str) -> np.ndarray:
-    """A column without gaps, as an array."""
+    """A column without missing values, as an array."""
     import pyarrow as pa
 
     if column.null_count:
@@ -150,7 +150,7 @@ def _number(text: str) -> int | None:
 
 
 def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
-    """Numbers that can be class numbers, as int64."""
+    """Checked class numbers, as int64."""
     if values.dtype.kind == "f":
         _refuse_missing(np.isnan(values).reshape(-1), what)
         wrong = values[values != np.floor(values)]
@@ -200,7 +200,7 @@ _PREFIXES: dict[str, Kind] = {
 
 
 class ColumnNames(NamedTuple):
-    """Columns that a user names; None goes by `ID`, `LABEL` and `PREDICTION`."""
+    """Column names that a user gives; None means the usual ones."""
 
     id: str | None = None  # of the examples
     label: str | None = None  # the right class
@@ -218,7 +218,7 @@ class ScoreColumns(NamedTuple):
 def find_column(
     names: Iterable[str], known: Sequence[str], given: str | None, what: str
 ) -> str | None:
-    """The one column of a purpose."""
+    """The one column for a purpose, such as ids."""
     names = list(names)
     if given is not None:
         if given not in names:

@@ -77,7 +77,7 @@ def read_contents(
 
 
 def as_array(given: Any, what: str) -> np.ndarray:
-    """A NumPy array of anything array-like, of other frameworks too."""
+    """A NumPy array of anything array-like, also of other frameworks."""
     if isinstance(given, ShardedRows):  # read as an array is, but never as a whole
         return cast(np.ndarray, given)
     if isinstance(given, np.memmap):
@@ -123,7 +123,7 @@ def as_table(given: Mapping[str, Any]) -> Any:
 
 
 def _without_index(found: Contents, id_column: str | None) -> Contents:
-    """The index out of the columns of a table."""
+    """The table without its index, which is kept separately."""
     table, index = split_index(found.table, id_column)
     index = found.index if index is None else index
     return dataclasses.replace(found, table=table, index=index)
@@ -241,7 +241,7 @@ def read_parquet(
 
 
 def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
-    """A table without the index of the data frame that it was, and that index."""
+    """A table without the index of its data frame, and that index."""
     # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
     # by its name, or as a range in the metadata (Parquet). One of several levels stays.
     metadata = table.schema.metadata
@@ -259,7 +259,7 @@ def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
 
 
 def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:
-    """Columns that are an index, that of the first frame first."""
+    """Columns that hold an index, the innermost data frame's first."""
     recorded = _recorded_index(metadata)
     candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
     found = [name for name in candidates if name in names]
@@ -270,7 +270,7 @@ def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list
 
 
 def _recorded_index(metadata: Any) -> Any:
-    """The only index column that pandas recorded, a name or the facts of a range."""
+    """The only index that pandas recorded: a name, or the facts of a range."""
     try:
         columns = json.loads((metadata or {})[b"pandas"])["index_columns"]
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -280,7 +280,7 @@ def _recorded_index(metadata: Any) -> Any:
 
 
 def check_columns(names: list[str]) -> None:
-    """Refuses a table without columns or with two of one name."""
+    """Refuses a table without columns or with two of the same name."""
     if not names:
         raise PredictionsError("the file is empty")
     counts = collections.Counter(names)

@@ -11,7 +11,7 @@ _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64
 
 
 def as_ids(values: Any) -> np.ndarray:
-    """Ids as int64, or as strings where they do not all fit."""
+    """Ids as int64, or as strings if they do not all fit."""
     # An id is what it is written as: 7 and "7" are equal, "007" is another.
     import pyarrow as pa
 

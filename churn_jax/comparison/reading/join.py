@@ -32,14 +32,14 @@ def join(
     Args:
         old: the version in use.
         new: the one that is to replace it.
-        labels: labels beside, see `read_labels`: with ids, or in the order of the rows.
+        labels: separate labels, see `read_labels`: with ids, or in row order.
             They must agree with those of the sides.
-        slices: groupings beside, see `read_slices`.
+        slices: separate slices, see `read_slices`.
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that both sides and the labels
             have; an example that the slices lack has no value there.
-        id_column: name of the ids in the files beside, where it is another.
-        label_column: name of the labels in the file beside, where it is another.
+        id_column: name of the ids in the other files, if it is not a usual one.
+        label_column: name of the labels in their file, if it is not a usual one.
 
     Returns:
         The `Pair`.
@@ -100,7 +100,7 @@ def join(
 
 
 class _Rows:
-    """Which rows of both sides belong together."""
+    """Which rows of the two sides belong together."""
 
     def __init__(self, old: Side, new: Side, intersect: bool):
         self._intersect, self.notes = intersect, []
@@ -144,7 +144,7 @@ class _Rows:
             self._go_on("; ".join(parts))
 
     def _go_on(self, why: str) -> None:
-        """With the examples that are left, if a user wants that."""
+        """Continues with the remaining examples, if the user allows it."""
         if not len(self.ids):
             raise PredictionsError(f"{why}; no example is left to compare")
         if not self._intersect:
@@ -155,7 +155,7 @@ class _Rows:
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
     def keep_those_of(self, beside: Beside, what: str) -> np.ndarray:
-        """Leaves out examples that a file beside lacks."""
+        """Drops examples that a separate file lacks; returns rows of that file."""
         count = len(beside.labels.numbers) if beside.labels else 0
         ids = self._ids_of(beside)
         if ids is None:
@@ -174,7 +174,7 @@ class _Rows:
         return rows[kept]
 
     def values_of(self, beside: Beside) -> dict[str, np.ndarray]:
-        """Groupings of the examples; those that the file lacks have the value ""."""
+        """Slices of the examples; the value is "" where the file lacks an example."""
         count = len(next(iter(beside.slices.values())))
         ids = self._ids_of(beside)
         if ids is None:
@@ -198,7 +198,7 @@ class _Rows:
         }
 
     def _ids_of(self, beside: Beside) -> np.ndarray | None:
-        """Ids of a file beside; None where its index does not tell which example."""
+        """Ids of a separate file; None if its index does not identify examples."""
         if beside.ids is None or not beside.index:
             return beside.ids
         if not (self._index or (self._has_ids and not counts_rows(beside.ids))):
@@ -206,7 +206,7 @@ class _Rows:
         return beside.ids if np.all(rows_of(self.ids, beside.ids) >= 0) else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
-        """Rows of a file without ids, where it is clear what they belong to."""
+        """Rows of a file without ids, if it is clear what they belong to."""
         if not self._one_order:
             raise PredictionsError(
                 f"the {what} have no ids, but the two sides do not have the same "
@@ -224,7 +224,7 @@ class _Rows:
         return self.old
 
     def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
-        """For each example its row in a file with ids, -1 where it has none."""
+        """The row of each example in a file with ids; -1 if it has none."""
         if not (self._has_ids or self._index):
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
@@ -238,7 +238,7 @@ class _Rows:
 
 
 def _ids(side: Side, other: Side) -> np.ndarray | None:
-    """Ids of a side; None for an index that only counts the rows."""
+    """Ids of a side; None if its index only counts the rows."""
     if side.ids is None or not side.index or not counts_rows(side.ids):
         return side.ids
     if other.ids is None or not other.index or counts_rows(other.ids):
@@ -248,7 +248,7 @@ def _ids(side: Side, other: Side) -> np.ndarray | None:
 
 
 def _in_one_order(old: Side, new: Side) -> str:
-    """What to say where nothing but the order of rows tells examples apart."""
+    """The note if only the order of the rows tells which example is which."""
     if old.labels is not None and new.labels is not None:  # which must agree
         return (
             "There are no ids: examples are matched by their rows, in which the labels "
@@ -268,7 +268,7 @@ def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
 
 
 def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
-    """Sentences about classes that are likely to be a mistake."""
+    """Notes about classes that are probably a mistake."""
     alike = look_alikes(aligned.class_names or ())
     count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
     said = f"{count} from another in capitals or spaces only: {some(alike)}."
@@ -276,7 +276,7 @@ def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
 
 
 def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
-    """Sentences about classes that one side has scores for and the other has not."""
+    """Notes about classes that only one side has scores for."""
     if "classes" in (old.kind, new.kind):
         return ()  # then it is not known which classes there are
     columns = np.arange(old.classes)
@@ -296,7 +296,7 @@ def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]
 def _agreed(
     *labels: tuple[str, np.ndarray | None], ids: np.ndarray
 ) -> np.ndarray | None:
-    """The labels that all say."""
+    """The labels, on which all sources must agree."""
     given = [(name, found) for name, found in labels if found is not None]
     if not given:
         return None

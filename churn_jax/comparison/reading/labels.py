@@ -28,7 +28,7 @@ _MOST_VALUES = 200  # of a grouping
 
 
 class Beside(NamedTuple):
-    """Values of examples from a file of their own."""
+    """Ids, labels or slices from a file of their own."""
 
     ids: np.ndarray | None  # `[N]`, or None where values are in row order
     labels: ClassValues | None = None  # class of every example, or None
@@ -63,7 +63,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
 def read_labels(
     given: Any, id_column: str | None = None, label_column: str | None = None
 ) -> Beside:
-    """Labels with ids or in row order."""
+    """Labels, with ids or in row order."""
     if isinstance(given, Beside):
         return given
     if isinstance(given, Mapping) and not _has_arrays(given):
@@ -103,7 +103,7 @@ def read_labels(
 
 
 def read_slices(given: Any, id_column: str | None = None) -> Beside:
-    """Groupings with ids or in row order; every column but the ids is one."""
+    """Slices, with ids or in row order; every column except the ids is one."""
     # Columns named like predictions are left out, so that a file of predictions with
     # further columns will do.
     if isinstance(given, Beside):
@@ -136,7 +136,7 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
 
 
 def _if_there(name: str | None, columns: Collection[str]) -> str | None:
-    """The name that the predictions use; a file beside may use the usual one."""
+    """The user's column name, unless the file only has the usual one."""
     return name if name in columns else None
 
 
@@ -153,7 +153,7 @@ def _columns(contents: Contents) -> Mapping[str, Any]:
 
 
 def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
-    """The column of a purpose, or the only one there is."""
+    """The column for a purpose, or the only column."""
     found = find_column(columns, known, given, what)
     names = list(columns)
     if found is None and len(names) == 1:
@@ -164,7 +164,7 @@ def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) ->
 
 
 def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
-    """The column of ids, or the index where there is no such column."""
+    """The column of ids, or else the index."""
     if id_name is None:
         return index_ids(contents.index)
     ids = as_ids(_columns(contents)[id_name])
@@ -194,7 +194,7 @@ def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
 
 
 def _as_text(values: Any, name: str) -> np.ndarray:
-    """Values of a grouping as `[N]` strings."""
+    """Values of a slice column as `[N]` strings."""
     import pyarrow as pa
     from pyarrow import compute
 

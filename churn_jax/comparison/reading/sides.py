@@ -69,9 +69,9 @@ def read_side(
         ids: `[N]`, or a file of them, for predictions that hold none.
         kind: "logits", "probabilities" or "classes" where it cannot be told or where
             several are there.
-        id_column: name of the column or array of ids, where it is another.
-        label_column: the same of the labels.
-        prediction_column: the same of the predicted classes.
+        id_column: name of the column or array of ids, if it is not a usual one.
+        label_column: the same for the labels.
+        prediction_column: the same for the predicted classes.
 
     Returns:
         A `Side`; its scores are not checked yet.
@@ -166,7 +166,7 @@ def _side(found: Found, name: str) -> Side:
 
 
 def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | None:
-    """Class names; None where they only say the class numbers."""
+    """Class names; None if they are only the class numbers."""
     if len(names) != classes:
         raise PredictionsError(
             f"class_names must name {classes} classes; there are {len(names)} names"

@@ -36,7 +36,7 @@ _WANTED: dict[Kind | None, str] = {
 
 
 def _special(names: list[str], given: ColumnNames) -> list[str]:
-    """Columns that are no scores."""
+    """Columns that are not scores."""
     found = (
         find_column(names, ID, given.id, "id"),
         find_column(names, LABEL, given.label, "label"),
@@ -49,7 +49,7 @@ def _special(names: list[str], given: ColumnNames) -> list[str]:
 def _scores_named(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> ScoreColumns | str | None:
-    """Columns of scores, one per class, or the one column with all of them."""
+    """The columns of scores, one per class, or the one column with all of them."""
     # With a kind and no column of that name, all other columns are the classes, as in a
     # table of scikit-learn's `predict_proba`; if there are no others, or a user names
     # it, the prediction column holds the scores.
@@ -98,7 +98,7 @@ def numeric_columns(
 def read_columns(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> Collection[str]:
-    """Which columns of a file to read at all; arguments as in `numeric_columns`."""
+    """Which columns of a file to read at all."""
     return {*_special(names, given), *numeric_columns(names, kind, given)}
 
 
@@ -142,7 +142,7 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
 
 
 def _by_run(found: Found, column: Any) -> Found:
-    """Runs that stand below each other, side by side in the order of the ids."""
+    """Rows of several runs, rearranged to `[R, N]` in the order of the ids."""
     if found.ids is None:
         raise PredictionsError("a table with a run column must have an id column")
     ids = as_ids(found.ids)
@@ -186,7 +186,7 @@ def _by_run(found: Found, column: Any) -> Found:
 
 
 def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
-    """Columns side by side, `[N, C]` float32; gaps are NaN."""
+    """Columns as one array `[N, C]` of float32; missing values are NaN."""
     import pyarrow as pa
 
     for name in columns:
@@ -205,7 +205,7 @@ def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
 
 
 def _lists(column: Any, name: str) -> np.ndarray:
-    """A column of equally long lists as `[N, C]`, of plain numbers as `[N]`."""
+    """A column of equally long lists as `[N, C]`, or of numbers as `[N]`."""
     import pyarrow as pa
     from pyarrow import compute
 

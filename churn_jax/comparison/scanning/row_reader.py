@@ -31,20 +31,20 @@ def widen(numbers: np.ndarray, out: np.ndarray) -> None:
 
 
 def _is_finite(bits: np.ndarray) -> bool:
-    """Of float16: the largest numbers of either sign are below infinity."""
+    """Whether all float16 numbers are finite."""
     above = bits.view(np.int16).max() < _EXPONENT
     return bool(above and bits.max() < _SIGN + _EXPONENT)
 
 
 def _from_bfloat16(bits: np.ndarray, out: np.ndarray) -> None:
-    """The upper half of float32."""
+    """Moves the bits to the upper half of float32."""
     wide = out.view(np.uint32)
     np.copyto(wide, bits)
     np.left_shift(wide, np.uint32(16), out=wide)
 
 
 def _from_finite(bits: np.ndarray, out: np.ndarray) -> None:
-    """Exponent and digits move up, the sign further; the exponent's zero is scaled."""
+    """Moves exponent, digits and sign, and rescales the exponent."""
     wide = out.view(np.int32)
     np.copyto(wide, bits.view(np.int16))  # repeats the sign, which the mask removes
     np.left_shift(wide, np.int32(13), out=wide)
@@ -53,7 +53,7 @@ def _from_finite(bits: np.ndarray, out: np.ndarray) -> None:
 
 
 def _from_nonnegative(bits: np.ndarray, out: np.ndarray) -> None:
-    """The same without subnormal numbers on the way, which processors are slow with."""
+    """Avoids subnormal numbers on the way, which processors are slow with."""
     # With the exponent's zero added as an integer, f, a subnormal number is too large:
     # it should be 2 f - 2^-14, which is less than f for those and for no others.
     wide = out.view(np.int32)
@@ -73,7 +73,7 @@ _CHOSEN = 64  # rows here and there that are read before pages are given back
 
 
 class RowReader:
-    """Reads blocks of rows as numbers that can be computed with."""
+    """Reads blocks of rows as float32 or float64."""
 
     def __init__(self, values: np.ndarray | ShardedRows, rows: np.ndarray | None):
         sharded = isinstance(values, ShardedRows)
@@ -111,7 +111,7 @@ class RowReader:
             np.copyto(out, block, casting="same_kind")
 
     def _give_back(self, rows: int) -> None:
-        """Drops the mapped pages now and then; they are read again when needed."""
+        """Drops mapped pages now and then; they are read again when needed."""
         if not self._mappings:
             return
         with self._lock:

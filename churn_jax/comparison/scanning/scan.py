@@ -29,7 +29,7 @@ Room = list[tuple[np.ndarray, np.ndarray]]
 
 
 class SidePass:
-    """A side with scores."""
+    """The pass over one side with scores."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class SidePass:
 
     @property
     def row_bytes(self) -> int:
-        """Memory that one row of every run takes in `room`."""
+        """Memory of one row of every run."""
         number = self.reader.dtype.itemsize + 4
         return len(self.side.values) * self.side.classes * number
 
     def room(self, rows: int) -> Room:
-        """Memory for the scores and the ratios of each run."""
+        """Memory for the scores and ratios of each run."""
         shape = rows, self.side.classes
         return [
             (np.empty(shape, self.reader.dtype), np.empty(shape, np.float32))
@@ -74,7 +74,7 @@ class SidePass:
         ]
 
     def blocks(self, start: int, stop: int, room: Room) -> list[Block]:
-        """Rows `start` to `stop` of each run; keeps what is to be kept of them."""
+        """Reads rows `start` to `stop` of each run and stores their results."""
         return [self._block(run, start, stop, *of) for run, of in enumerate(room)]
 
     def _block(self, run: int, start: int, stop: int, scores, ratios) -> Block:
@@ -115,7 +115,7 @@ Classes = slice | np.ndarray
 
 
 class SideBySide:
-    """Surrogate churn and displacement of two versions."""
+    """The pass over two sides with scores: surrogate churn and displacement."""
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
@@ -130,7 +130,7 @@ class SideBySide:
     def compare(
         self, old: list[Block], new: list[Block], start: int, work: np.ndarray
     ) -> None:
-        """Keeps what is to be kept of each pair of runs."""
+        """Stores the results of each pair of runs."""
         rows = slice(start, start + len(old[0].top))
         work = work[: len(old[0].top)]
         before = [_Part(block, *self._old, self._kinds[0]) for block in old]
@@ -157,7 +157,7 @@ class SideBySide:
 
 
 class _Part:
-    """A block cut into the classes that both know and the others."""
+    """A block, divided into the classes that both sides know and the others."""
 
     def __init__(self, block: Block, shared: Classes, alone: Classes, kind: str):
         if kind == "probabilities":
@@ -170,7 +170,7 @@ class _Part:
 def _split(
     old: SidePass, new: SidePass
 ) -> tuple[tuple[Classes, Classes], tuple[Classes, Classes], int]:
-    """Of each side the classes that both know and those that it knows alone."""
+    """For each side, the classes that both know and those that it alone knows."""
     counts = old.side.classes, new.side.classes
     columns = [
         np.arange(count) if side.columns is None else side.columns
@@ -189,7 +189,7 @@ def _split(
 
 
 def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
-    """The same pair with its examples in the order of the old side's rows."""
+    """The pair with its examples in the order of the old side's rows."""
     # Files often list the same examples in one order, which is not that of their ids.
     # Both are then read from front to back, not row by row from all over the disk.
     rows = pair.old_rows
@@ -202,7 +202,7 @@ def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
 
 
 def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
-    """What was kept of each example, in the order that it had before."""
+    """Undoes the order of `in_file_order`."""
 
     def moved(side: ScannedSide) -> ScannedSide:
         return ScannedSide(
@@ -278,7 +278,7 @@ def scan(pair: Pair) -> Scanned:
 def _over_blocks(
     examples: int, sides: list[SidePass], together: SideBySide | None
 ) -> None:
-    """Runs through all examples in blocks of rows, on a few threads."""
+    """Goes through all examples in blocks of rows, on a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
     rows = max(1, min(_BLOCK_BYTES // row_bytes, examples))
     long = all(s.side.classes >= _LONG and s.reader.dtype == np.float32 for s in sides)
@@ -293,7 +293,7 @@ def _over_blocks(
         spare = np.empty((rows, together.shared if together else 0), np.float32)
         if long:
             np.setbufsize(16)  # of this thread: NumPy else copies what is broadcast
-        with np.errstate(all="ignore"):  # faulty rows are told of at the end
+        with np.errstate(all="ignore"):  # faulty rows are reported at the end
             while (start := next_start()) is not None:
                 stop = min(start + rows, examples)
                 blocks = [s.blocks(start, stop, r) for s, r in zip(sides, rooms)]
@@ -307,7 +307,7 @@ def _over_blocks(
 
 
 def _classes(side: Side, rows, columns, ids: np.ndarray) -> ScannedSide:
-    """A side of predicted classes, as classes of the pair."""
+    """Predicted classes as classes of the pair."""
     predicted = np.asarray(side.values)
     if rows is not None:
         predicted = predicted[:, rows]

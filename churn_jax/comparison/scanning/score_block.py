@@ -35,7 +35,7 @@ def sum_tolerance(sample: np.ndarray, dtype: np.dtype) -> float:
 
 
 def _half_unit(sample: np.ndarray, dtype: np.dtype) -> float:
-    """Half a unit of the last decimal, and 1 % for sums in float32; 0 for integers."""
+    """Half a unit of the last decimal plus 1 % for float32; 0 for integers."""
     if np.can_cast(np.float32, dtype):  # 1 - 0.7 is 0.3 only in fewer digits
         dtype = np.dtype(np.float32)
     given = sample.astype(dtype)
@@ -62,7 +62,7 @@ def find_faults(
 
 
 def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None:
-    """Raises one error about everything that was found."""
+    """Raises one error for everything that was found."""
     found = [
         _sentence(side, codes, code, ids)
         for side, codes in faults
@@ -115,7 +115,7 @@ def read_scores(
     labels: np.ndarray | None,
     tolerance: float,
 ) -> Block:
-    """Everything about one run alone."""
+    """Results of one run alone."""
     # With r_c = exp(z_c - max z) (of probabilities p_c / max p) and s = sum_c r_c, the
     # probability of class c is r_c / s and the top one 1 / s.
     rows = np.arange(len(scores))
@@ -169,7 +169,7 @@ def _of_labels(scores, ratios, kind, top, predicted, labels):
 
 
 def _sums(numbers: np.ndarray) -> np.ndarray:
-    """Of each row, `[n]` float64; a dot product is the fastest way."""
+    """Row sums, `[n]` float64; a dot product is the fastest way."""
     ones = np.ones(numbers.shape[1], numbers.dtype)
     return np.vecdot(numbers, ones).astype(np.float64)
 
@@ -184,7 +184,7 @@ def surrogate_churn(
 
 
 def log_probabilities(block: Block) -> None:
-    """Turns the scores of a block from probabilities to their floored logarithms."""
+    """Replaces probabilities in a block by their floored logarithms."""
     least = np.exp(_LOG_FLOOR) * block.total * block.top
     least = least.astype(block.scores.dtype)  # one type, or NumPy converts everything
     np.maximum(block.scores, least[:, None], out=block.scores)
