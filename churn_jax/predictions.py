@@ -177,8 +177,6 @@ def _check_finite(logits, ids, stopped) -> None:
             )
 
 
-
-
 def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
     """Write `predictions` to a `.npz` file, whole or not at all (`replace_file`).
 

@@ -20,7 +20,8 @@ from churn_jax.comparison.gates import (
 Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
 _SETTINGS = ("on", "min-examples")
-_TABLES = ("slices", "classes")
+_DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
+_TABLES = tuple(_DEPTHS)
 
 
 def as_gates(given: Gating) -> tuple[Gate, ...]:
@@ -83,7 +84,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     except ValueError as error:  # of TOML or of UTF-8
         raise GateError(f"{path}: not a TOML file, {error}") from None
     try:
-        gates = tuple(_whole(table))
+        gates = tuple(_gates(table, {}))
     except GateError as error:
         raise GateError(f"{path}: {error}") from None
     if not gates:
@@ -91,59 +92,34 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     return gates
 
 
-def _whole(table: Mapping[str, Any]) -> Iterator[Gate]:
-    """Gates of the whole file."""
-    settings = _settings(table, {}, "")
+def _gates(
+    table: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[Gate]:
+    """Gates of the table at `path` and of the tables in it."""
+    settings = _settings(table, above, ".".join(path))
     for key, value in table.items():
-        if key in _TABLES:
+        place = ".".join((*path, key))
+        inside = key in _TABLES if not path else len(path) < _DEPTHS[path[0]]
+        if inside and (not path or _is_table(key, value)):
             if not isinstance(value, Mapping):
                 raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
-            groups = _classes if key == "classes" else _slices
-            yield from _some(groups(value, settings), key)
+            found = tuple(_gates(value, settings, (*path, key)))
+            if not found:
+                raise GateError(f"{place}: there is no gate in this table")
+            yield from found
         elif key not in _SETTINGS:
-            yield _gate(key, value, settings, "", known_tables=_TABLES)
+            yield _gate(key, value, settings, path)
 
 
-def _classes(table: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Gate]:
-    yield from _grouping(table, settings, "classes", CLASSES)
-
-
-def _slices(table: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Gate]:
-    settings = _settings(table, settings, "slices")
-    for key, value in table.items():
-        if _is_table(key, value):
-            place = f"slices.{key}"
-            yield from _some(_grouping(value, settings, place, key), place)
-        elif key not in _SETTINGS:
-            yield _gate(key, value, settings, "slices", grouping=ALL_SLICES)
-
-
-def _grouping(
-    table: Mapping[str, Any], settings: Mapping[str, Any], where: str, grouping: str
-) -> Iterator[Gate]:
-    """Gates on each class or value of a column, then on those named."""
-    settings = _settings(table, settings, where)
-    for key, value in table.items():
-        if _is_table(key, value):
-            place = f"{where}.{key}"
-            named = _named(value, settings, place, grouping, key)
-            yield from _some(named, place)
-        elif key not in _SETTINGS:
-            yield _gate(key, value, settings, where, grouping=grouping)
-
-
-def _named(
-    table: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    where: str,
-    grouping: str,
-    group: str,
-) -> Iterator[Gate]:
-    """Gates on one class or one value of a column."""
-    settings = _settings(table, settings, where)
-    for key, value in table.items():
-        if key not in _SETTINGS:
-            yield _gate(key, value, settings, where, grouping=grouping, group=group)
+def _about(path: tuple[str, ...]) -> tuple[str, str]:
+    """The grouping and the group that the gates of a table are about."""
+    names = path[1:]
+    if path[:1] == ("classes",):
+        names = (CLASSES, *names)
+    elif path == ("slices",):
+        names = (ALL_SLICES,)
+    grouping, group, *_ = (*names, "", "")
+    return grouping, group
 
 
 def _is_table(key: str, value: Any) -> bool:
@@ -157,14 +133,6 @@ def _is_table(key: str, value: Any) -> bool:
     return False  # a gate that lacks its limit
 
 
-def _some(gates: Iterator[Gate], where: str) -> tuple[Gate, ...]:
-    """All gates of a table, at least one."""
-    found = tuple(gates)
-    if not found:
-        raise GateError(f"{where}: there is no gate in this table")
-    return found
-
-
 def _settings(
     table: Mapping[str, Any], above: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
@@ -172,7 +140,7 @@ def _settings(
     found = dict(above)
     for key in _SETTINGS:
         if key in table and not isinstance(table[key], Mapping):
-            value, place = table[key], _place(where, key)
+            value, place = table[key], f"{where}.{key}" if where else key
             if key == "on" and value not in ("estimate", "bound"):
                 raise GateError(f'{place} must be "estimate" or "bound"; got {value!r}')
             if key != "on" and (type(value) is not int or value < 1):
@@ -182,18 +150,11 @@ def _settings(
 
 
 def _gate(
-    key: str,
-    value: Any,
-    settings: Mapping[str, Any],
-    where: str,
-    *,
-    grouping: str = "",
-    group: str = "",
-    known_tables: tuple[str, ...] = (),
+    key: str, value: Any, settings: Mapping[str, Any], path: tuple[str, ...]
 ) -> Gate:
-    place = _place(where, key)
-    if known_tables and _is_table(key, value):
-        hint = closest(key, known_tables) or f"tables are {', '.join(known_tables)}"
+    place = ".".join((*path, key))
+    if not path and _is_table(key, value):
+        hint = closest(key, _TABLES) or f"tables are {', '.join(_TABLES)}"
         raise GateError(f"unknown table {key!r}; {hint}")
     limit = value
     if isinstance(value, Mapping):
@@ -208,17 +169,8 @@ def _gate(
         limit = value["limit"]
     try:
         bound, quantity = bound_and_quantity(key)
-        return Gate(
-            quantity,
-            limit_of(limit, "the limit"),
-            bound,
-            grouping=grouping,
-            group=group,
-            **settings,
-        )
+        grouping, group = _about(path)
+        limit = limit_of(limit, "the limit")
+        return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)
     except GateError as error:
         raise GateError(f"{place}: {error}") from None
-
-
-def _place(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key
