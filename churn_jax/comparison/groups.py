@@ -108,10 +108,6 @@ class GroupEstimates:
     churn: Intervals  # share of changed predictions, which needs no labels
     negative_flip_rate: Intervals  # right before, wrong now
     positive_flip_rate: Intervals  # wrong before, right now
-    # `[R_old, R_new, G]` int64 counts, `[R, 1, G]` where runs are paired; None without
-    # labels
-    negative: np.ndarray | None
-    positive: np.ndarray | None  # the same
     # `[G]`, exact McNemar test, with several runs the median over pairs of runs; NaN
     # without labels or examples
     p: np.ndarray
@@ -145,7 +141,7 @@ def group_intervals(
         nothing = Intervals(empty, empty, empty)
         churn = share("changed")
         return GroupEstimates(
-            size, empty, empty, nothing, churn, nothing, nothing, None, None, empty
+            size, empty, empty, nothing, churn, nothing, nothing, empty
         )
     right_old = (flips.both + lost)[:, :, 0].mean(axis=1)
     right_new = flips.both + gained
@@ -167,8 +163,6 @@ def group_intervals(
         share("changed"),
         negative,
         positive,
-        lost.transpose(1, 2, 0),
-        gained.transpose(1, 2, 0),
         np.where(size > 0, np.median(mcnemar_exact(lost, gained), (1, 2)), np.nan),
     )
 

@@ -8,7 +8,7 @@ from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
 from churn_jax.comparison.reading.ids import counts_rows
-from churn_jax.comparison.reading.labels import Beside, read_labels, read_slices
+from churn_jax.comparison.reading.labels import ExampleValues, read_labels, read_slices
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of, some
 
 
@@ -62,12 +62,12 @@ def join(
             f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
         )
     rows = _Rows(old, new, on_missing == "intersect")
-    beside_labels = None
+    separate_labels = None
     if labels is not None:
-        beside = read_labels(labels, id_column, label_column)
-        assert beside.labels is not None
-        numbers = beside.labels.numbers[rows.keep_those_of(beside, "labels")]
-        beside_labels = ClassValues(numbers, beside.labels.names)
+        separate = read_labels(labels, id_column, label_column)
+        assert separate.labels is not None
+        numbers = separate.labels.numbers[rows.keep_those_of(separate, "labels")]
+        separate_labels = ClassValues(numbers, separate.labels.names)
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
@@ -76,7 +76,7 @@ def join(
         new,
         old_labels=_labels(old, rows.old),
         new_labels=_labels(new, rows.new),
-        labels=beside_labels,
+        labels=separate_labels,
         class_map=class_map,
     )
     return Pair(
@@ -154,10 +154,10 @@ class _Rows:
             )
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
-    def keep_those_of(self, beside: Beside, what: str) -> np.ndarray:
+    def keep_those_of(self, separate: ExampleValues, what: str) -> np.ndarray:
         """Drops examples that a separate file lacks; returns rows of that file."""
-        count = len(beside.labels.numbers) if beside.labels else 0
-        ids = self._ids_of(beside)
+        count = len(separate.labels.numbers) if separate.labels else 0
+        ids = self._ids_of(separate)
         if ids is None:
             return self._in_row_order(count, what)
         rows = self._found(ids, what)
@@ -173,18 +173,18 @@ class _Rows:
             )
         return rows[kept]
 
-    def values_of(self, beside: Beside) -> dict[str, np.ndarray]:
+    def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
         """Slices of the examples; the value is "" where the file lacks an example."""
-        count = len(next(iter(beside.slices.values())))
-        ids = self._ids_of(beside)
+        count = len(next(iter(separate.slices.values())))
+        ids = self._ids_of(separate)
         if ids is None:
             rows = self._in_row_order(count, "slices")
         else:
             rows = self._found(ids, "slices")
-        if beside.left_out:
+        if separate.left_out:
             self.notes.append(
-                f"{len(beside.left_out)} of the slices' columns are called like "
-                f"predictions and are no groupings here: {some(beside.left_out)}."
+                f"{len(separate.left_out)} of the slices' columns are called like "
+                f"predictions and are no groupings here: {some(separate.left_out)}."
             )
         missing = rows < 0
         if missing.any():
@@ -194,16 +194,16 @@ class _Rows:
             )
         return {
             name: np.where(missing, "", values[rows])
-            for name, values in beside.slices.items()
+            for name, values in separate.slices.items()
         }
 
-    def _ids_of(self, beside: Beside) -> np.ndarray | None:
+    def _ids_of(self, separate: ExampleValues) -> np.ndarray | None:
         """Ids of a separate file; None if its index does not identify examples."""
-        if beside.ids is None or not beside.index:
-            return beside.ids
-        if not (self._index or (self._has_ids and not counts_rows(beside.ids))):
+        if separate.ids is None or not separate.index:
+            return separate.ids
+        if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
             return None
-        return beside.ids if np.all(rows_of(self.ids, beside.ids) >= 0) else None
+        return separate.ids if np.all(rows_of(self.ids, separate.ids) >= 0) else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
         """Rows of a file without ids, if it is clear what they belong to."""

@@ -27,7 +27,7 @@ from churn_jax.example_ids import PredictionsError, check_unique, some
 _MOST_VALUES = 200  # of a grouping
 
 
-class Beside(NamedTuple):
+class ExampleValues(NamedTuple):
     """Ids, labels or slices from a file of their own."""
 
     ids: np.ndarray | None  # `[N]`, or None where values are in row order
@@ -62,9 +62,9 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
 
 def read_labels(
     given: Any, id_column: str | None = None, label_column: str | None = None
-) -> Beside:
+) -> ExampleValues:
     """Labels, with ids or in row order."""
-    if isinstance(given, Beside):
+    if isinstance(given, ExampleValues):
         return given
     if isinstance(given, Mapping) and not _has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
@@ -99,14 +99,14 @@ def read_labels(
             labels = ClassValues(labels.numbers, named)
     except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'labels')}: {error}") from error
-    return Beside(ids, labels, index=ids is not None and id_name is None)
+    return ExampleValues(ids, labels, index=ids is not None and id_name is None)
 
 
-def read_slices(given: Any, id_column: str | None = None) -> Beside:
+def read_slices(given: Any, id_column: str | None = None) -> ExampleValues:
     """Slices, with ids or in row order; every column except the ids is one."""
     # Columns named like predictions are left out, so that a file of predictions with
     # further columns will do.
-    if isinstance(given, Beside):
+    if isinstance(given, ExampleValues):
         return given
     try:
         contents = read_contents(given, id_column=id_column)
@@ -132,7 +132,7 @@ def read_slices(given: Any, id_column: str | None = None) -> Beside:
     except (PredictionsError, ArrayFileError) as error:
         raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
     left = tuple(name for name in columns if name in predictions)
-    return Beside(ids, None, slices, left, ids is not None and id_name is None)
+    return ExampleValues(ids, None, slices, left, ids is not None and id_name is None)
 
 
 def _if_there(name: str | None, columns: Collection[str]) -> str | None:
