@@ -147,8 +147,10 @@ def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=No
     ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
     ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3"}
     path = ROOT / "experiments" / "launch" / "recipes" / recipe
-    # pytest's workers ignore Ctrl-C, and so would the shell.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # pytest's workers ignore Ctrl-C, a suite under nohup SIGHUP, and so would the shell.
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, signal.SIG_DFL)
     process = subprocess.Popen(
         ["bash", str(path), *options],
         env=ours,
@@ -157,7 +159,8 @@ def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=No
         text=True,
         start_new_session=True,
     )
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     if signals:
         word, number, to_group = signals
         deadline = time.monotonic() + 15
