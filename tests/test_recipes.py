@@ -147,7 +147,7 @@ def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=No
     ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
     ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3"}
     path = ROOT / "experiments" / "launch" / "recipes" / recipe
-    # pytest's workers ignore Ctrl-C, a suite under nohup SIGHUP, and so would the shell.
+    # pytest's workers ignore Ctrl-C and nohup hangups, and so would the shell.
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
     for number in before:
         signal.signal(number, signal.SIG_DFL)
