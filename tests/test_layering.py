@@ -27,10 +27,11 @@ BELOW = {
     "escaping": (),
     "documents": ("escaping", "predictions"),  # files are replaced as those are
     "lazy": (),
+    "registry": (),
     "losses": ("lazy", "divergences", "class_sets"),
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
-    "models": ("lazy", "typing", "_checks"),
+    "models": ("lazy", "typing", "_checks", "registry"),
     # log_probs of averaged members
     "ensembles": ("lazy", "typing", "_checks", "_jax", "class_sets", "divergences"),
     "data": (
@@ -39,7 +40,7 @@ BELOW = {
         "_checks",
         "array_files",
     ),  # augmentation runs in the jitted step, see JAX_FREE
-    "methods": ("lazy", "losses", "perturbations", "ensembles"),
+    "methods": ("lazy", "registry", "losses", "perturbations", "ensembles"),
     # studies as data: what the trainer is told, and what the reports read
     "configuration": (
         "methods",
@@ -66,6 +67,7 @@ BELOW = {
     "reports": (
         "configuration",
         "lazy",
+        "registry",
         "metrics",
         "flip_counts",
         "predictions",
@@ -85,6 +87,7 @@ BELOW = {
     "testing": ("comparison",),
     "studies": (
         "configuration",
+        "registry",
         "training",
         "reports",
         "analysis",

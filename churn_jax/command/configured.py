@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ __all__ = [
     "chosen",
     "configured",
     "with_coefficients",
+    "with_methods",
     "written_out",
 ]
 
@@ -83,7 +85,7 @@ def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]],
 
 
 def configured(config, options: Any):
-    """The preset with the options' data, network, training and coefficients."""
+    """The preset with the options' data, network, training, methods and numbers."""
     from churn_jax.studies.provenance import derived
 
     model = options.model
@@ -97,7 +99,21 @@ def configured(config, options: Any):
     changed = dataclasses.replace(
         config, data=options.data, model=model, train=options.train
     )
-    return with_coefficients(derived(config, changed), options.set)
+    changed = with_methods(derived(config, changed), options.method)
+    return with_coefficients(changed, options.set)
+
+
+def with_methods(config, names: Sequence[str]):
+    """The preset with a row for each named method, with default coefficients."""
+    from churn_jax.methods.base import METHODS
+    from churn_jax.studies import MethodSpec
+
+    rows = []
+    for name in names:
+        found = METHODS.find(name)
+        row = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found.__name__).lower()
+        rows.append(MethodSpec(row, found.__name__, found()))
+    return dataclasses.replace(config, methods=(*config.methods, *rows))
 
 
 def with_coefficients(config, assignments: Sequence[str]):

@@ -66,12 +66,15 @@ def _study_arguments(config: Any):
         """Options of a study's plan.
 
         Attributes:
+            method: add rows of these methods with their default coefficients: names as
+                in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             data: which examples; only their sizes are used.
             model: which network.
             train: how all rows are trained; `--mesh` says on which mesh.
         """
 
+        method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
@@ -107,6 +110,7 @@ def _stream_arguments(config: Any):
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     """`(study, options, whether a mesh is named)` from the command line."""
     from churn_jax.studies import PRESETS, preset
+    from churn_jax.studies.presets import parted
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 
     argv, names = list(argv), ", ".join((*PRESETS, *STREAM_PRESETS))
@@ -116,7 +120,8 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
         raise ValueError(f"plan needs the name of a preset: {names}")
     name, rest = argv[0], argv[1:]
     base = name.partition(":")[0]
-    if base not in PRESETS and base not in STREAM_PRESETS:
+    known = base in PRESETS or base in STREAM_PRESETS
+    if not known and ":" not in parted(name)[0]:
         close = difflib.get_close_matches(base, (*PRESETS, *STREAM_PRESETS), 2, 0.4)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")

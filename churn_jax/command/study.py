@@ -39,6 +39,8 @@ def _arguments(config):
             out: folder of the artefacts. The same folder goes on where it was left.
             fresh: move what is in the folder aside and start again.
             only: train these methods (and their teachers) only.
+            method: add rows of these methods with their default coefficients: names as
+                in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
@@ -54,6 +56,7 @@ def _arguments(config):
         out: Path = Path("runs") / config.name
         fresh: bool = False
         only: tuple[str, ...] = ()
+        method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         minutes: float | None = None
         quiet: bool = False

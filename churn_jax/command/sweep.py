@@ -58,6 +58,8 @@ def _arguments(config, folder: Path, mesh_replicas: int):
             minutes: save and stop after so many, with exit code 3 where something is
                 left to do; the same command goes on.
             quiet: show no progress, only warnings and the report.
+            method: add rows of these methods with their default coefficients: names as
+                in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
             launch: several processes.
             data: which examples.
@@ -77,6 +79,7 @@ def _arguments(config, folder: Path, mesh_replicas: int):
         fresh: bool = False
         minutes: float | None = None
         quiet: bool = False
+        method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         launch: Launch = Launch()
         data: DataConfig = config.data

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from churn_jax.methods.base import Method
+from churn_jax.methods.base import METHODS, Method
 
 __all__ = ["from_json", "replaced", "to_json"]
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 def to_json(value: Any) -> Any:
     """A configuration or a record as JSON values.
 
-    Methods name their class, arrays become lists. Float32 numbers become the shortest
-    decimal numbers that stand for them.
+    Methods name their class, your own as `package.module:Class`; arrays become lists.
+    Float32 numbers become the shortest decimal numbers that stand for them.
 
     Args:
         value: a dataclass of such values.
@@ -45,7 +45,8 @@ def to_json(value: Any) -> Any:
             array = array.astype(str).astype(float)
         return array.tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = {"class": type(value).__name__} if isinstance(value, Method) else {}
+        named = isinstance(value, Method)
+        kind = {"class": METHODS.record_name(type(value))} if named else {}
         return kind | {
             field.name: to_json(getattr(value, field.name))
             for field in dataclasses.fields(value)
@@ -208,11 +209,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _method(value: Any, path: str) -> tuple[type[Method], dict[str, Any]]:
     """The class that a method's JSON values name, and the values of its fields."""
-    from churn_jax import methods
-
     _check(isinstance(value, dict), "an object", value, path)
-    name = value.get("class")
-    found = getattr(methods, name, None) if isinstance(name, str) else None
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise ValueError(f"{path.lstrip('.')} is of an unknown class, {name!r}")
+    try:
+        found = METHODS.find(str(value.get("class")))
+    except ValueError as error:
+        raise ValueError(f"{path.lstrip('.')}: {error}") from error
     return found, {k: v for k, v in value.items() if k != "class"}

@@ -48,12 +48,13 @@ def data_name(name: str) -> str:
 
 
 def network_name(name: str) -> str:
-    """What titles call a network of the zoo.
+    """What titles call a network.
 
     Example:
-        >>> network_name("lenet5"), network_name("wide_resnet28_10")
-        ('LeNet5', 'WRN-28-10')
+        >>> [network_name(n) for n in ("lenet5", "wide_resnet28_10", "mine.nets:Net")]
+        ['LeNet5', 'WRN-28-10', 'Net']
     """
+    name = name.rpartition(":")[2]
     if name in _NETWORK_NAMES:
         return _NETWORK_NAMES[name]
     for family, title in _FAMILIES.items():
@@ -69,7 +70,8 @@ def network_words(model: ModelConfig) -> str:
         >>> network_words(ModelConfig("mlp", features=(256, 256)))
         'mlp 256 256'
     """
-    return " ".join(map(str, (model.name, *model.features)))
+    name = model.name.rpartition(":")[2]
+    return " ".join(map(str, (name, *model.features)))
 
 
 def data_stem(name: str) -> str:

@@ -92,7 +92,8 @@ class ModelConfig:
     """Which network.
 
     Attributes:
-        name: one of `churn_jax.models.available()`.
+        name: one of `churn_jax.models.available()`, or `package.module:Name` of a Linen
+            module of your own with a field `num_classes`.
         features: hidden widths of the MLP; empty keeps the network's own.
         dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
         remat: recompute activations in the backward pass (ResNets).
@@ -161,7 +162,9 @@ class ModelConfig:
             raise ValueError(
                 f"inputs are columns, which an mlp sees; got {self.name!r}"
             )
-        overrides: dict[str, Any] = {"dtype": jnp.dtype(self.dtype)}
+        overrides: dict[str, Any] = {}
+        if self.dtype != "float32":
+            overrides["dtype"] = jnp.dtype(self.dtype)
         if self.features:
             overrides["features"] = self.features
         if self.remat:

@@ -3,27 +3,32 @@
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use
-from churn_jax.methods.base import register
+from churn_jax.methods.fields import register
 
 if TYPE_CHECKING:
-    from churn_jax.methods.anti_distillation import AntiDistillation
-    from churn_jax.methods.backward_compatible import BackwardCompatible
-    from churn_jax.methods.base import Batch, LossOutput, Method, Passes, Ramp, deploy
+    from churn_jax.methods.anti_distillation import PENALTIES, AntiDistillation
+    from churn_jax.methods.base import METHODS, Method, Passes, Ramp, deploy
+    from churn_jax.methods.batch import Batch, LossOutput, forward
     from churn_jax.methods.bayesian_update import BayesianUpdate
     from churn_jax.methods.codistillation import Codistillation
     from churn_jax.methods.elodi import ELODI
-    from churn_jax.methods.end2 import EnsembleDistributionDistillation
-    from churn_jax.methods.ensemble_distillation import EnsembleDistillation
+    from churn_jax.methods.ensemble_distillation import (
+        EnsembleDistillation,
+        EnsembleDistributionDistillation,
+        OneToOneDistillation,
+    )
     from churn_jax.methods.erm import ERM, MinimumEntropy
+    from churn_jax.methods.fields import coefficient, pytree, share, static
     from churn_jax.methods.focal_distillation import FocalDistillation
-    from churn_jax.methods.one_to_one import OneToOneDistillation
     from churn_jax.methods.perturbing import Perturbing
-    from churn_jax.methods.ract import RACT
+    from churn_jax.methods.updating import RACT, BackwardCompatible
 
 
 __all__ = [
     "ELODI",
     "ERM",
+    "METHODS",
+    "PENALTIES",
     "RACT",
     "AntiDistillation",
     "BackwardCompatible",
@@ -40,23 +45,27 @@ __all__ = [
     "Passes",
     "Perturbing",
     "Ramp",
+    "coefficient",
     "deploy",
+    "forward",
+    "pytree",
+    "share",
+    "static",
 ]
 
 _FILES = (
     "anti_distillation",
-    "backward_compatible",
     "base",
+    "batch",
     "bayesian_update",
     "codistillation",
     "elodi",
-    "end2",
     "ensemble_distillation",
     "erm",
+    "fields",
     "focal_distillation",
-    "one_to_one",
     "perturbing",
-    "ract",
+    "updating",
 )
 
 _find, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -1,4 +1,4 @@
-"""Anti-distillation: components of an ensemble that are pushed apart in training."""
+"""Anti-distillation: training pushes the components of an ensemble apart."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import numpy as np
 
 from churn_jax import losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import (
-    Batch,
-    LossOutput,
-    Method,
-    Ramp,
-    coefficient,
-    deploy,
-    forward_outputs,
-    pytree,
-    static,
-)
+from churn_jax.methods.base import Method, Ramp, deploy
+from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
+from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.registry import Registry
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits
@@ -34,15 +27,19 @@ __all__ = [
     "AntiDistillation",
 ]
 
-PENALTIES = (
-    "correlation",
-    "covariance",
-    "residual_correlation",
-    "orthogonalized",
-    "difference",
-    "inverse_difference",
-    "cross_entropy_difference",
+PENALTIES = Registry(
+    "penalty",
+    {
+        "correlation": "churn_jax.losses:correlation_penalty",
+        "covariance": "churn_jax.losses:covariance_penalty",
+        "residual_correlation": "churn_jax.losses:residual_correlation_penalty",
+        "orthogonalized": "churn_jax.losses:orthogonalized_correlation_penalty",
+        "difference": "churn_jax.losses:difference_penalty",
+        "inverse_difference": "churn_jax.losses:inverse_difference_penalty",
+        "cross_entropy_difference": "churn_jax.losses:cross_entropy_difference_penalty",
+    },
 )
+"""Functions of all components' signals `[M, B, ...]`, `mask` and `axis_name`."""
 POINTS = ("logits", "probabilities", "part", "features")
 TRAIN_ON = ("components", "ensemble", "both")
 GATES = ("input", "constant")
@@ -64,7 +61,9 @@ class AntiDistillation(Method):
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
             `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
             correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
-            or `cross_entropy_difference`; see the losses of these names.
+            or `cross_entropy_difference`; see the losses of these names. Or a function
+            of your own, `(signals [M, B, ...], *, mask, axis_name)` to one number, or
+            its `package.module:name`, which is what is kept.
         on: what is penalised: `logits`, `probabilities` (the paper found no gain),
             `part`, the output of a part of every network (`Outputs.part`), or
             `features`.
@@ -136,17 +135,11 @@ class AntiDistillation(Method):
                 "anti-distillation pushes members apart, so it needs at least two; got "
                 f"{self.members} (ERM trains one alone)"
             )
-        for name, allowed in (
-            ("penalty", PENALTIES),
-            ("on", POINTS),
-            ("train_on", TRAIN_ON),
-            ("gate", GATES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}; got "
-                    f"{getattr(self, name)!r}"
-                )
+        penalty = PENALTIES.record_name(self.penalty)
+        if penalty not in PENALTIES:
+            PENALTIES.find(penalty)  # says why not
+        object.__setattr__(self, "penalty", penalty)
+        check_choices(self, on=POINTS, train_on=TRAIN_ON, gate=GATES)
         given = self.component_losses
         if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
             raise ValueError(
@@ -196,7 +189,7 @@ class AntiDistillation(Method):
             )
 
     def init_memory(self, num_classes):
-        """The running moments before the first batch, where there are any."""
+        """The running moments before the first batch, if the penalty has any."""
         if not self.running:
             return ()
         return losses.MomentState.empty(self.members, (num_classes,))
@@ -207,9 +200,10 @@ class AntiDistillation(Method):
         extras = (self.on,) if self.on in ("part", "features") else ()
         outputs, labels, model_state = forward_outputs(apply, variables, batch, extras)
         loss, terms = self._label_losses(outputs, labels, batch)
-        apart, memory = self._penalty(self._signal(outputs), batch)
-        loss = loss + self.ramp(self.strength, step) * apart
-        return LossOutput(loss, {**terms, self.penalty: apart}, model_state, memory)
+        penalty, memory = self._penalty(self._signal(outputs), batch)
+        loss = loss + self.ramp(self.strength, step) * penalty
+        name = self.penalty.rpartition(":")[2]
+        return LossOutput(loss, {**terms, name: penalty}, model_state, memory)
 
     def _label_losses(self, outputs, labels, batch: Batch):
         """`(sum of the label losses, terms)`."""
@@ -233,7 +227,7 @@ class AntiDistillation(Method):
         return total, terms
 
     def _signal(self, outputs) -> Logits:
-        """What is penalised, `[M, B, ...]`."""
+        """The signals that are penalised, `[M, B, ...]`."""
         if self.on == "probabilities":
             return jax.nn.softmax(outputs.logits.astype(jnp.float32), axis=-1)
         signal = getattr(outputs, self.on)
@@ -245,7 +239,7 @@ class AntiDistillation(Method):
         return signal
 
     def _penalty(self, signal, batch: Batch):
-        """`(L_AD over the global batch, what is remembered of it)`."""
+        """`(L_AD over the global batch, memory)`."""
         mask = batch.mask
         if self.common_only and batch.member_weights is not None:
             mask = mask * jnp.all(batch.member_weights > 0, axis=0)
@@ -264,22 +258,13 @@ class AntiDistillation(Method):
             options["order"] = self.order
         if self.penalty == "inverse_difference":
             options["epsilon"] = self.epsilon
-        name = self.penalty
-        if name == "orthogonalized":
-            name = "orthogonalized_correlation"
-        return getattr(losses, f"{name}_penalty")(signal, **options), ()
+        return PENALTIES.find(self.penalty)(signal, **options), ()
 
 
 def component_values(
     names: tuple[str, ...], logits: Logits, labels: jax.Array
 ) -> jax.Array:
-    """Every component's own label loss per example, `[M, B]` float32.
-
-    Args:
-        names: one of `LABEL_LOSSES` per component; empty is cross-entropy for all.
-        logits: `[M, B, C]`.
-        labels: `[M, B]`.
-    """
+    """Every component's own label loss, `[M, B]`; cross-entropy without names."""
     if not names:
         return losses.cross_entropy(logits, labels)
     kinds = sorted(set(names))

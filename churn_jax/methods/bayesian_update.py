@@ -1,16 +1,17 @@
-"""A new model learns what old models' and its own predictions make most likely."""
+"""Bayesian update: a new model learns the most likely class given all models."""
 
 from __future__ import annotations
 
 from churn_jax import losses
 from churn_jax.class_sets import known_classes
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import LossOutput, coefficient, forward, pytree, static
+from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.methods.updating import Updating, old_logits
 
 __all__ = ["BayesianUpdate"]
 
-# Those of `losses.bayesian_update_targets`, whose file needs JAX.
+# The rules of `losses.bayesian_update_targets`, whose file needs JAX.
 UPDATE_RULES = ("mb", "mbme", "cr")
 
 
@@ -27,25 +28,24 @@ class BayesianUpdate(Updating):
     Attributes:
         alpha: weight of the target; 1 leaves the labels out, but for the confusions.
         cost_ratio: how much likelier a new class must be, for `cr` (public code: 2.5).
-        rule: `mb`, `mbme` or `cr` (maximum belief, and minimum entropy, cost ratio).
-        olds: O, how many old models the row has; the memory is made before they are
-            seen.
+        rule: `mb` (maximum belief), `mbme` (and minimum entropy) or `cr` (cost ratio).
+        olds: O, the number of old models; the memory is made before they are known.
 
     Notes:
-        The paper's footnote 2 says no more than that the new model is trained online
-        against the target of the cost ratio, where the original method updates stored
-        predictions offline. What is ours: alpha = 1; confusions from the training set,
-        of all batches before this one, each counted once; and before the first batch a
-        guess that weighs two examples a class, one right and one spread over all
-        classes. The target is an integer, so no gradient passes through it. Memory
-        grows with the square of the classes: `(O + M) C^2` numbers a replica.
+        The paper's footnote 2 says only that the new model is trained online against
+        the target of the cost ratio, where the original method updates stored
+        predictions offline. Our choices: alpha = 1; confusions counted on the training
+        batches before this one; and before the first batch a prior of two examples per
+        class, one right and one spread over all classes. The target is an integer, so
+        no gradient flows through it. Memory grows with the square of the number of
+        classes: `(O + M) C^2` numbers per replica.
 
     References:
         [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
 
-    alpha: float = coefficient(1.0)
+    alpha: float = share(1.0)
     cost_ratio: float = coefficient(2.5)
     rule: str = static("cr")
     olds: int = static(1)
@@ -53,15 +53,12 @@ class BayesianUpdate(Updating):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.rule not in UPDATE_RULES:
-            raise ValueError(
-                f"rule must be one of {', '.join(UPDATE_RULES)}; got {self.rule!r}"
-            )
+        check_choices(self, rule=UPDATE_RULES)
         if self.olds < 1:
             raise ValueError(f"olds must be at least 1; got {self.olds}")
 
     def init_memory(self, num_classes):
-        """Counts of the confusions, `[O + M, C, C]`: old models', then members'."""
+        """Confusion counts, `[O + M, C, C]`: of the old models, then of the members."""
         guess = jnp.eye(num_classes, dtype=jnp.float32) + 1.0 / num_classes
         return jnp.stack([guess] * (self.olds + self.members))
 
@@ -90,7 +87,7 @@ class BayesianUpdate(Updating):
             )
 
         targets = jax.vmap(target)(own, shares[self.olds :])
-        # An old model's class that the new one does not know cannot be learnt.
+        # A class that only an old model knows cannot be learnt.
         at_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
         targets = jnp.where(known_classes(at_target), targets, labels)
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
@@ -101,7 +98,7 @@ class BayesianUpdate(Updating):
         return LossOutput(loss, terms, model_state, counts + seen)
 
     def _seen(self, predictions, batch):
-        """Confusions of the *global* batch, `[O + M, C, C]`."""
+        """Confusion counts of the *global* batch, `[O + M, C, C]`."""
         num_classes = batch.memory.shape[-1]
 
         def count(prediction):

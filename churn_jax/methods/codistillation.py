@@ -8,16 +8,10 @@ import numpy as np
 
 from churn_jax import losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import (
-    LossOutput,
-    Method,
-    Ramp,
-    coefficient,
-    forward,
-    pytree,
-    static,
-)
+from churn_jax.methods.base import Method, Ramp
+from churn_jax.methods.batch import LossOutput, forward
 from churn_jax.methods.erm import REGULARIZERS, regularizer
+from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits, PerExample
@@ -36,20 +30,10 @@ UPDATES = ("joint", "independent")
 
 
 def disagreement(kind: str, logits: Logits) -> PerExample:
-    """Sum over unordered pairs of members of their disagreement, `[M, B, C]` to `[B]`.
-
-    Args:
-        kind: `skl` (Eq. 9) and `l1` (Eq. 8) are symmetric, gradients flow to both
-            members. `cross_entropy` is `H(stop(f_j), f_i) + H(stop(f_i), f_j)`: each
-            member follows the other's current prediction as a fixed target; `kl` is
-            the same less the targets' entropy, with an equal gradient.
-            `joint_cross_entropy` is `cross_entropy` without the stops, which equals
-            SKL plus both entropies.
-        logits: `[M, B, C]` with M at least 2.
-
-    Returns:
-        `[B]` float32.
-    """
+    """Disagreement summed over unordered pairs of members, `[M, B, C]` to `[B]`."""
+    # `skl` (Eq. 9) and `l1` (Eq. 8) are symmetric. `cross_entropy` is
+    # `H(stop(f_j), f_i) + H(stop(f_i), f_j)`; `kl` subtracts the targets' entropy, with
+    # an equal gradient. `joint_cross_entropy` has no stops: SKL plus both entropies.
     stop = jax.lax.stop_gradient
     rows, columns = jnp.triu_indices(logits.shape[0], k=1)
     a, b = logits[rows], logits[columns]
@@ -65,19 +49,7 @@ def disagreement(kind: str, logits: Logits) -> PerExample:
 
 
 def stale_disagreement(kind: str, logits: Logits, stale: Logits) -> PerExample:
-    """Sum over ordered pairs of how far member m is from the stale member l, `[B]`.
-
-    `sum_m sum_{l != m} D(stop(g_l), f_m)`, with `f` the members and `g` their copies.
-
-    Args:
-        kind: `cross_entropy` is `H(g_l, f_m)`, `kl` is `KL(g_l || f_m)`, `skl` and
-            `l1` are symmetric. No gradient reaches a copy.
-        logits: `[M, B, C]` with M at least 2.
-        stale: `[M, B, C]`, the same members at an earlier step.
-
-    Returns:
-        `[B]` float32.
-    """
+    """`sum_m sum_{l != m} D(stop(g_l), f_m)` of members f and stale copies g, `[B]`."""
     rows, columns = np.nonzero(~np.eye(logits.shape[0], dtype=bool))
     # The copies of Eqs. 17 and 18 are not optimised.
     target = jax.lax.stop_gradient(stale)[columns]
@@ -85,7 +57,7 @@ def stale_disagreement(kind: str, logits: Logits, stale: Logits) -> PerExample:
 
 
 def _distance(kind: str, target: Logits, logits: Logits) -> PerExample:
-    """`D(target, logits)` per pair and example; nothing is stopped in here."""
+    """`D(target, logits)` per pair and example, without stopped gradients."""
     if kind == "skl":
         return losses.symmetric_kl(logits, target)
     if kind == "l1":
@@ -131,10 +103,10 @@ class Codistillation(Method):
         Jointly, `cross_entropy` and `kl` take each other's current predictions as
         fixed targets: Eqs. 17 and 18 without delay. The stale copies run in eval mode,
         with the running batch statistics of when they were made, on the images that
-        the members see; the paper says nothing of either. Eqs. 17 and 18 write
+        the members see; the paper specifies neither. Eqs. 17 and 18 write
         `t - T`, a delay that is constant; with copies refreshed every T updates, as
         Anil et al. exchange checkpoints, it grows from 0 to T - 1.
-        More than two peers: the sum over pairs, ours; the paper has two. A member's
+        The paper has two peers; the sum over the pairs of more is ours. A member's
         pull is the sum over its M - 1 peers, jointly and independently alike (beta
         divided by M - 1 makes it their mean), so that beta means the same in both. The
         logged disagreement counts each pair twice in independent updates, once from
@@ -172,16 +144,7 @@ class Codistillation(Method):
             raise ValueError(
                 f"co-distillation needs at least two members; got {self.members}"
             )
-        for name, allowed in (
-            ("divergence", DISAGREEMENTS),
-            ("kind", REGULARIZERS),
-            ("update", UPDATES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}; got "
-                    f"{getattr(self, name)!r}"
-                )
+        check_choices(self, divergence=DISAGREEMENTS, kind=REGULARIZERS, update=UPDATES)
         steps = self.refresh_steps
         if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)):
             raise ValueError(f"refresh_steps must be a whole number; got {steps!r}")
@@ -199,6 +162,13 @@ class Codistillation(Method):
             )
 
     @property
+    def is_plain(self) -> bool:
+        """The first peer, which starts as one network would, without any coupling."""
+        first = self.deploy == "member" and self.deployed_member == 0
+        shared = self.member_sample == "shared"
+        return first and shared and self.beta == 0 and self.alpha == 0
+
+    @property
     def stale_steps(self) -> int:
         """T of independent updates, 0 for joint ones."""
         return int(self.refresh_steps) if self.update == "independent" else 0
@@ -212,15 +182,19 @@ class Codistillation(Method):
             if teacher is None:
                 raise ValueError("independent updates need the stale members' logits")
             stale = batch.hide(teacher(batch.hide(batch.images, axis=0)), axis=-2)
-            apart = batch.mean(stale_disagreement(self.divergence, logits, stale))
+            coupling = batch.mean(stale_disagreement(self.divergence, logits, stale))
         else:
-            apart = batch.mean(disagreement(self.divergence, logits))
+            coupling = batch.mean(disagreement(self.divergence, logits))
         penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
         beta = self.beta_ramp(self.beta, step)
         alpha = self.alpha_ramp(self.alpha, step)
-        loss = cross_entropy + beta * apart + alpha * penalty
+        loss = cross_entropy + beta * coupling + alpha * penalty
         divergence = self.divergence
         if divergence == "cross_entropy":  # the name is taken by the labels'
             divergence = "peer_cross_entropy"
-        terms = {"cross_entropy": cross_entropy, divergence: apart, self.kind: penalty}
+        terms = {
+            "cross_entropy": cross_entropy,
+            divergence: coupling,
+            self.kind: penalty,
+        }
         return LossOutput(loss, terms, model_state)

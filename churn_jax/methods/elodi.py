@@ -5,14 +5,9 @@ from __future__ import annotations
 from churn_jax import ensembles, losses
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import (
-    LossOutput,
-    Method,
-    coefficient,
-    forward,
-    pytree,
-    static,
-)
+from churn_jax.methods.base import Method
+from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 
 __all__ = ["ELODI"]
 
@@ -31,20 +26,19 @@ class ELODI(Method):
 
     Attributes:
         alpha: weight of the logit differences (paper: 0.8).
-        mix: lambda, weight of the ensemble beside old models; without old models it
-            does not matter (the paper does not print its value; 0.5 is ours).
+        mix: lambda, weight of the ensemble against old models; without old models it
+            has no effect (the paper does not print its value; 0.5 is ours).
         top_k: K (paper: 10); 0 is all classes.
         order: p (paper: 2).
         rank_by: whose highest classes, `teacher` (Eq. 5) or `student` (the pseudocode).
-        margin: differences up to it cost nothing (the earlier version of the method).
+        margin: differences up to it are not penalised (the method's earlier version).
         form: `paper`, or `release`: the mean over all classes but the label's, as the
-            public code computes it; `top_k`, `rank_by` and `order` mean nothing there.
+            public code computes it; `top_k`, `rank_by` and `order` have no effect.
 
     Notes:
         A sum over K classes is C / K times a mean over all in size, so alpha means
         another thing in the two forms.
-        Every member of a row with several learns from the same teachers; the objective
-        is their sum.
+        All members of a row learn from the same teachers; the objective is their sum.
 
     References:
         [elodi] Sec. 4.2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
@@ -55,7 +49,7 @@ class ELODI(Method):
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
 
-    alpha: float = coefficient(0.8)
+    alpha: float = share(0.8)
     mix: float = coefficient(0.5)
     margin: float = coefficient(0.0)
     top_k: int = static(10)
@@ -69,12 +63,7 @@ class ELODI(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.form not in FORMS:
-            raise ValueError(f"form must be paper or release; got {self.form!r}")
-        if self.rank_by not in ("teacher", "student"):
-            raise ValueError(
-                f"rank_by must be teacher or student; got {self.rank_by!r}"
-            )
+        check_choices(self, form=FORMS, rank_by=("teacher", "student"))
         if self.top_k < 0 or self.order < 1:
             raise ValueError(
                 "top_k must be at least 0 and order at least 1; got "
@@ -90,10 +79,10 @@ class ELODI(Method):
         images = batch.hide(batch.images, axis=0)
 
         def difference(target):
-            # Whoever teaches stays as it is.
+            # No gradient flows into a teacher.
             target = jax.lax.stop_gradient(batch.hide(target, axis=-2))
             target = jnp.broadcast_to(target, logits.shape)
-            # What the student cannot know is not asked of it.
+            # Classes that the student does not have are ignored.
             target = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
             return jnp.sum(batch.mean(self._difference(logits, target, labels)))
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from churn_jax import losses
 from churn_jax.lazy import jnp
-from churn_jax.methods.base import (
-    LossOutput,
-    Method,
-    Ramp,
-    coefficient,
-    forward,
-    pytree,
-    static,
-)
+from churn_jax.methods.base import Method, Ramp
+from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 
 __all__ = ["ERM", "REGULARIZERS", "MinimumEntropy", "regularizer"]
 
@@ -20,16 +14,7 @@ REGULARIZERS = ("entropy", "uniform_skl")
 
 
 def regularizer(kind: str, logits, top_k: int | None):
-    """`EReg` per example: `H(f)`, or `-SKL(f, Unif)`; smaller is more confident.
-
-    Args:
-        kind: `entropy` or `uniform_skl`.
-        logits: `[..., C]`.
-        top_k: sum over the k most likely classes only; None is all.
-
-    Returns:
-        `[...]` float32.
-    """
+    """`EReg`, `[..., C]` to `[...]`: `H(f)` or `-SKL(f, Unif)`."""
     if kind == "entropy":
         return losses.entropy(logits, top_k=top_k)
     return -losses.uniform_symmetric_kl(logits, top_k=top_k)
@@ -50,13 +35,12 @@ class ERM(Method):
     set: `k_mi` is `1 / q` with probability q, else 0.
 
     Attributes:
-        member_sample: `shared`; `bootstrap` or `subset` for a sample of each member's
-            own; `split` for its own part of every batch, where the network's members
-            share weights and split the batch.
+        member_sample: `shared`; `bootstrap` or `subset` for a separate sample per
+            member; `split` for a separate part of every batch, where the network's
+            members share weights and split the batch.
         member_share: q of `subset`, in (0, 1].
-        input_scale: factor of the variance of the initial weights of the layer that
-            sees the input (the anti-distillation paper's s): they are multiplied by
-            its square root.
+        input_scale: factor of the variance of the first layer's initial weights (the
+            anti-distillation paper's s): they are multiplied by its square root.
         over_members: `sum`, or `mean` for members that share weights (BatchEnsemble,
             MIMO), whose gradient would otherwise grow with their number.
 
@@ -64,10 +48,10 @@ class ERM(Method):
         Counts are independent Poisson(1) draws. A multinomial bootstrap has the same
         counts conditioned on their sum being N; for N in the thousands the two are
         equivalent (the sum differs from N by about its square root). Poisson counts
-        need no table of N numbers per member and no passing over the whole set.
+        need no table of N numbers per member and no pass over the whole set.
         Members' shares are drawn independently, example by example, so two of them
-        have `q^2` of the training set in common; an update counts its whole batch, so
-        a member's step is on average as long as on all examples.
+        have `q^2` of the training set in common. The loss is divided by the size of
+        the whole batch, so a member's step is on average as long as on all examples.
 
     References:
         [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of
@@ -85,10 +69,18 @@ class ERM(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.over_members not in ("sum", "mean"):
-            raise ValueError(
-                f"over_members must be sum or mean; got {self.over_members!r}"
-            )
+        check_choices(self, over_members=("sum", "mean"))
+
+    @property
+    def is_independent(self) -> bool:
+        """True for this loss; a subclass may have another."""
+        return type(self).loss is ERM.loss
+
+    @property
+    def is_plain(self) -> bool:
+        """One network that sees all examples."""
+        alone = self.members == 1 and self.member_sample == "shared"
+        return alone and self.is_independent
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum (or mean) over members of the mean cross-entropy."""
@@ -123,7 +115,7 @@ class MinimumEntropy(Method):
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
 
-    alpha: float = coefficient(0.1)
+    alpha: float = share(0.1)
     kind: str = static("entropy")
     top_k: int | None = static(None)
     ramp: Ramp = Ramp()
@@ -131,10 +123,12 @@ class MinimumEntropy(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.kind not in REGULARIZERS:
-            raise ValueError(
-                f"kind must be one of {', '.join(REGULARIZERS)}; got {self.kind!r}"
-            )
+        check_choices(self, kind=REGULARIZERS)
+
+    @property
+    def is_plain(self) -> bool:
+        """One network without the regulariser."""
+        return self.members == 1 and self.alpha == 0
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Sum over members of the regularised risk."""

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import (
-    LossOutput,
-    Method,
-    coefficient,
-    forward,
-    pytree,
-    static,
-)
+from churn_jax.methods.base import Method
+from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.methods.updating import old_logits
 
 __all__ = ["FocalDistillation"]
@@ -28,9 +23,9 @@ class FocalDistillation(Method):
     x_i]`. D is `tau^2 KL(o_tau || f_tau)` (FD-KL) or the mean over classes of squared
     logit differences (FD-LM).
 
-    Followed are the old models and, where the row has a teacher, the average of its
-    logits, as one model. An ensemble of the student's own kind alone is the paper's
-    "Ensemble w/ FD"; several versions of old models are its "fully connected" chain.
+    The models followed are the old models and, where the row has a teacher, the average
+    of its logits, as one model. An ensemble of the student's own kind alone is the
+    paper's "Ensemble w/ FD"; several old versions are its "fully connected" chain.
 
     Attributes:
         alpha: weight of the old models (public code: 0.9).
@@ -41,8 +36,8 @@ class FocalDistillation(Method):
         divergence: `kl` or `logits`.
 
     Notes:
-        Every followed model has weights of its own. Classes that one does not know are
-        left out of its term. The mean over models is ours: with one old model, the
+        Every followed model has its own weights `w_ij`. Classes that it does not know
+        are left out of its term. The mean over models is ours: with one old model, the
         usual case, it is that model's term.
 
     References:
@@ -54,7 +49,7 @@ class FocalDistillation(Method):
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
 
-    alpha: float = coefficient(0.9)
+    alpha: float = share(0.9)
     temperature: float = coefficient(100.0)
     focal_base: float = coefficient(1.0)
     focal_beta: float = coefficient(5.0)
@@ -66,11 +61,7 @@ class FocalDistillation(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.divergence not in DIVERGENCES:
-            raise ValueError(
-                f"divergence must be one of {', '.join(DIVERGENCES)}; got "
-                f"{self.divergence!r}"
-            )
+        check_choices(self, divergence=DIVERGENCES)
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy mixed with the focal divergence from all followed models."""
@@ -84,7 +75,7 @@ class FocalDistillation(Method):
         if teacher.size:
             answers = teacher(batch.hide(batch.images, axis=0))
             average = ensembles.average_logits(batch.hide(answers, axis=-2))
-            # The ensemble is trained and stays as it is.
+            # No gradient flows into the ensemble.
             followed.append(jax.lax.stop_gradient(average)[None])
         old = jnp.concatenate(followed)[:, None]
         shape = (old.shape[0], *logits.shape)
@@ -96,10 +87,10 @@ class FocalDistillation(Method):
             "beta": self.focal_beta,
         }
         if self.divergence == "kl":
-            apart = losses.focal_kl(**roles, temperature=self.temperature)
+            each = losses.focal_kl(**roles, temperature=self.temperature)
         else:
-            apart = losses.focal_logit_matching(**roles)
-        focal = jnp.sum(batch.mean(jnp.mean(apart, axis=0)))
+            each = losses.focal_logit_matching(**roles)
+        focal = jnp.sum(batch.mean(jnp.mean(each, axis=0)))
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * focal
         terms = {"cross_entropy": cross_entropy, f"focal_{self.divergence}": focal}

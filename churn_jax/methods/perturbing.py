@@ -1,4 +1,4 @@
-"""Methods that learn from a teacher on perturbed images."""
+"""Base of the methods that learn from a teacher on perturbed images."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from churn_jax.lazy import jax, lazy
-from churn_jax.methods.base import (
-    Apply,
-    Batch,
-    Method,
-    Passes,
-    Teacher,
-    coefficient,
-    forward,
-    pytree,
-    static,
-    with_state,
-)
+from churn_jax.methods.base import Method, Passes
+from churn_jax.methods.batch import Apply, Batch, Teacher, forward, with_state
+from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 
 if TYPE_CHECKING:
     from churn_jax.typing import Array, Logits, PyTree
@@ -32,23 +23,13 @@ PERTURBATIONS = ("none", "gaussian", "ods", "conf_ods", "adversarial", "two_side
 
 
 class Answers(NamedTuple):
-    """What students and teachers say to a batch; padding is hidden.
+    """Logits of students and teachers of one batch; padding is hidden."""
 
-    Attributes:
-        clean: students' logits `[M, B, C]` of the clean images.
-        labels: `[M, B]`.
-        students: students' logits `[M, B, C]` of the perturbed images; `clean` where
-            nothing is perturbed.
-        teachers: teachers' logits `[T, B, C]` of the perturbed images, without the
-            external teachers and without a gradient.
-        model_state: what the last pass of the students has left.
-    """
-
-    clean: Logits
-    labels: Array
-    students: Logits
-    teachers: Logits
-    model_state: PyTree
+    clean: Logits  # of students on clean images, [M, B, C]
+    labels: Array  # [M, B]
+    students: Logits  # of students on perturbed images; `clean` without perturbation
+    teachers: Logits  # on perturbed images, [T, B, C], external ones left out, stopped
+    model_state: PyTree  # of the students' last pass
 
 
 @pytree
@@ -59,9 +40,9 @@ class Perturbing(Method):
         perturbation: `none`, `gaussian`, `ods`, `conf_ods`, `adversarial` or
             `two_sided`; see `churn_jax.perturbations`.
         step_size: eta, RMS change per pixel on the scale from 0 to 1 (paper: 1/255).
-        pixel_range: to which perturbed pixels are clipped; None where inputs are no
+        pixel_range: to which perturbed pixels are clipped; None where inputs are not
             pixels.
-        external_teachers: how many of the teacher's last members teach nobody; where
+        external_teachers: how many of the teacher's last members do not teach; where
             there are some, directions come from them (transfer) instead of from the
             teachers.
 
@@ -78,11 +59,7 @@ class Perturbing(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.perturbation not in PERTURBATIONS:
-            raise ValueError(
-                f"perturbation must be one of {', '.join(PERTURBATIONS)}; got "
-                f"{self.perturbation!r}"
-            )
+        check_choices(self, perturbation=PERTURBATIONS)
         if self.external_teachers < 0:
             raise ValueError(
                 f"external_teachers must be at least 0; got {self.external_teachers}"
@@ -114,14 +91,14 @@ class Perturbing(Method):
         temperature: Any,
         key: jax.Array,
     ) -> Answers:
-        """Students' answers to clean and perturbed images, teachers' to the latter.
+        """Students' logits of clean and perturbed images, teachers' of the latter.
 
-        With a perturbation the students meet the clean and the perturbed batch in two
+        With a perturbation the students see the clean and the perturbed batch in two
         passes, both in training mode, so running batch statistics see both, as in the
         public code. Without one a single pass serves both terms.
 
         Args:
-            apply: of the students.
+            apply: of the students, as are the variables.
             variables: of the students.
             batch: the clean batch.
             teacher: as `Method.loss` has it.
@@ -129,8 +106,7 @@ class Perturbing(Method):
             key: shared by the batch.
 
         Raises:
-            ValueError: there is no teacher, or there are no more than the external
-                ones.
+            ValueError: there is no teacher, or all of them are external.
         """
         if teacher is None:
             raise ValueError(f"{type(self).__name__} needs a teacher; none was given")
@@ -149,11 +125,11 @@ class Perturbing(Method):
             students, _, state = forward(apply, with_state(variables, state), moved)
         taught = batch.hide(teacher(images), axis=-2)
         taught = taught[: self._own_teachers(taught.shape[0])]
-        # Teachers are trained and stay as they are (Hinton et al., 2015).
+        # No gradient flows into the teachers (Hinton et al., 2015).
         return Answers(clean, labels, students, jax.lax.stop_gradient(taught), state)
 
     def _own_teachers(self, count: int) -> int:
-        """How many of all teachers teach."""
+        """The number of teachers that are not external."""
         if count <= self.external_teachers:
             raise ValueError(
                 f"{self.external_teachers} external teachers leave none to learn from; "
@@ -171,17 +147,9 @@ class Perturbing(Method):
         apply: Apply,
         variables: PyTree,
     ) -> Array:
-        """The batch's images, normalised, after the step; gradients are stopped.
+        """The batch's perturbed images, normalised, without gradients.
 
-        One teacher is drawn for the whole batch.
-
-        Args:
-            batch: the clean batch.
-            teacher: as `Method.loss` has it.
-            temperature: tau of the teacher's probabilities.
-            key: shared by the batch.
-            apply: of the students, for `two_sided`.
-            variables: of the students.
+        One teacher is drawn for the whole batch; the arguments are those of `answers`.
         """
         kind = self.perturbation
         clean = batch.hide(batch.images, axis=0)
@@ -192,8 +160,8 @@ class Perturbing(Method):
         }
         if kind == "none":
             return clean
-        # Augmentation has drawn from the batch's keys themselves: with equal bits a
-        # mirrored image would have the sign of one entry of its guide decided.
+        # Augmentation has used the batch's keys themselves: with the same bits, whether
+        # an image is mirrored would decide the sign of one entry of its guide.
         keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, 1)
         if kind == "gaussian":
             moved = perturbations.gaussian(images, keys, **options)
@@ -224,22 +192,13 @@ class Perturbing(Method):
         else:
             move = perturbations.ods if kind == "ods" else perturbations.conf_ods
             moved = move(drawn, images, keys, **options)
-        # The perturbed image is data: nothing is learnt through how it was made.
+        # The perturbed image is data: no gradient flows through how it was made.
         return jax.lax.stop_gradient(batch.from_pixels(moved))
 
 
-def check_pixels(method: Method, images: Any) -> None:
-    """Refuses inputs that cannot be moved, or would be clipped before they are.
-
-    Args:
-        method: any; only those that perturb have a range.
-        images: `[N, ...]` training images; uint8 are pixels in [0, 1].
-
-    Raises:
-        ValueError: they are token ids, or floating-point images that leave the method's
-            `pixel_range`.
-    """
-    if not isinstance(method, Perturbing) or method.perturbation == "none":
+def check_pixels(method: Any, images: Any) -> None:
+    """Refuses inputs that cannot be perturbed, or that `pixel_range` would clip."""
+    if method.perturbation == "none":
         return
     if images.dtype == np.int32:
         raise ValueError(

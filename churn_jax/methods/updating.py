@@ -1,4 +1,4 @@
-"""Methods that learn from the models which they are to replace."""
+"""Methods that learn from the models that they replace; BCT and RACT are two."""
 
 from __future__ import annotations
 
@@ -6,39 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 from churn_jax import losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import (
-    Batch,
-    LossOutput,
-    Method,
-    Passes,
-    coefficient,
-    forward_outputs,
-    pytree,
-)
+from churn_jax.methods.base import Method, Passes
+from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
+from churn_jax.methods.fields import coefficient, pytree
 
 if TYPE_CHECKING:
     from churn_jax.typing import Array, Labels, Logits
 
 
-__all__ = ["Compatible", "Updating", "old_head_logits", "old_logits"]
+__all__ = [
+    "RACT",
+    "BackwardCompatible",
+    "Compatible",
+    "Updating",
+    "old_head_logits",
+    "old_logits",
+]
 
 
 @pytree
 class Updating(Method):
-    """Base of the methods that learn from old models and from nobody else."""
+    """Base of the methods that learn from old models and have no other teacher."""
 
     needs_teacher = True
     old_models = "alone"
 
     def check_old_models(self, teacher: Any) -> int:
-        """How many old models there are.
-
-        Args:
-            teacher: as `Method.loss` has it.
-
-        Raises:
-            ValueError: there is none, or there is a teacher beside them.
-        """
+        """The number of old models; refuses none, and other teachers."""
         name = type(self).__name__
         if teacher is None or not teacher.olds:
             raise ValueError(f"{name} needs an old model; name one in teaching.old")
@@ -51,36 +45,27 @@ class Updating(Method):
 
 @pytree
 class Compatible(Updating):
-    """Base of the methods whose features an old model's last layer must understand.
+    """Base of `L(w) + weight 1/n sum_i 1/O sum_o compatibility_oi`.
 
-    `L(w) + weight 1/n sum_i 1/O sum_o compatibility_oi`.
-
-    Attributes:
-        weight: of the second term.
+    An old model's last layer must understand the new model's features.
     """
 
     weight: float = coefficient(1.0)
 
-    # Under which name the second term is logged.
+    # The name of the second term in logs.
     term = ""
 
     @property
     def passes(self) -> Passes:
-        """No old model is run."""
+        """Of old models only the last layers run."""
         return super().passes._replace(teachers=0)
 
     def compatibility(self, old: Logits, new: Logits, labels: Labels) -> Array:
-        """What is asked of the new features, `[O, M, B]`.
-
-        Args:
-            old: what the old models' last layers make of them, `[O, M, B, C]`.
-            new: the new models' own logits, likewise.
-            labels: `[O, M, B]`.
-        """
+        """`[O, M, B]` of old layers' logits of new features and of new logits."""
         raise TypeError(f"{type(self).__name__} defines no compatibility")
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Cross-entropy plus the mean over old models of what they ask."""
+        """Cross-entropy plus the mean over old models of their compatibility."""
         del step, key
         self.check_old_models(teacher)
         outputs, labels, model_state = forward_outputs(
@@ -89,41 +74,83 @@ class Compatible(Updating):
         old = old_head_logits(teacher, outputs.features)
         new = jnp.broadcast_to(outputs.logits, old.shape)
         every = jnp.broadcast_to(labels, old.shape[:-1])
-        asked = jnp.mean(self.compatibility(old, new, every), axis=0)
+        each = jnp.mean(self.compatibility(old, new, every), axis=0)
         cross_entropy = jnp.sum(
             batch.mean(losses.cross_entropy(outputs.logits, labels))
         )
-        compatibility = jnp.sum(batch.mean(asked))
+        compatibility = jnp.sum(batch.mean(each))
         loss = cross_entropy + self.weight * compatibility
         terms = {"cross_entropy": cross_entropy, self.term: compatibility}
         return LossOutput(loss, terms, model_state)
 
 
-def old_logits(teacher: Any, batch: Batch) -> Logits:
-    """What old models say to a batch, `[O, B, C]`; no gradient, padding hidden.
+@pytree
+class BackwardCompatible(Compatible):
+    r"""Cross-entropy of the new classifier, and of the frozen old one (BCT).
 
-    Args:
-        teacher: as `Method.loss` has it.
-        batch: the batch.
+    `L(w) + weight 1/n sum_i 1/O sum_o -log softmax(h_o(z_i))_(y_i)`, where `z_i` are
+    the new model's features and `h_o` is the last layer of old model o. An example
+    whose class that model does not know adds 0.
+
+    Attributes:
+        weight: of the old classifiers' cross-entropy; the paper does not give it, 1 is
+            ours.
+
+    Notes:
+        Old models are not run: their last layers are, on the first columns of features
+        that are wider than theirs, as in the public code. That code creates the old
+        classifier and does not load its weights, so there it is a random one.
+
+    References:
+        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    answers = teacher.old(batch.hide(batch.images, axis=0))
-    # They are in use and stay as they are.
-    return jax.lax.stop_gradient(batch.hide(answers, axis=-2))
+
+    term = "old_cross_entropy"
+
+    def compatibility(self, old, new, labels):
+        """The old classifiers' cross-entropy."""
+        del new
+        return losses.backward_compatible(old, labels)
+
+
+@pytree
+class RACT(Compatible):
+    r"""Cross-entropy, and the old classifier's against both classifiers' negatives.
+
+    `L(w) + weight 1/n sum_i 1/O sum_o R_oi` with `R_oi = -log(e^(h_y) / (sum_c e^(h_c)
+    + sum_(c != y) e^(n_c)))`: h are the logits that the last layer of old model o makes
+    of the new model's features of example i, n the new model's own. An example whose
+    class the old model does not know adds 0.
+
+    Attributes:
+        weight: of the second term; the paper does not give it, 1 is ours.
+
+    Notes:
+        Old models' last layers read the first columns of features that are wider than
+        theirs. Gradients flow into the new classifier from its negatives too.
+
+    References:
+        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+
+    term = "ract"
+
+    def compatibility(self, old, new, labels):
+        """The contrast of the old classifiers' positives."""
+        return losses.ract(old_head_logits=old, new_logits=new, labels=labels)
+
+
+def old_logits(teacher: Any, batch: Batch) -> Logits:
+    """Old models' logits of a batch, `[O, B, C]`, without gradient or padding."""
+    logits = teacher.old(batch.hide(batch.images, axis=0))
+    # Old models are deployed already: no gradient flows into them.
+    return jax.lax.stop_gradient(batch.hide(logits, axis=-2))
 
 
 def old_head_logits(teacher: Any, features: Array | None) -> Logits:
-    """What old models' last layers make of all members' features.
-
-    Args:
-        teacher: as `Method.loss` has it.
-        features: `[M, B, D]`.
-
-    Returns:
-        `[O, M, B, C]`; gradients flow to the features, the layers are frozen.
-
-    Raises:
-        ValueError: the networks return no features.
-    """
+    """Frozen old last layers on new features, `[M, B, D]` to `[O, M, B, C]`."""
     if features is None:
         raise ValueError(
             "an old model's last layer needs networks whose outputs have .features; "

@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
     from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
     from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
-    from churn_jax.models.zoo import available, create
+    from churn_jax.models.zoo import MODELS, available, create
 
 
 __all__ = [
     "MIMO",
     "MLP",
+    "MODELS",
     "PLAIN",
     "VGG",
     "BasicBlock",

@@ -17,8 +17,9 @@ from churn_jax.models.resnet_v2 import ResNetV2
 from churn_jax.models.swin import Swin
 from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
+from churn_jax.registry import Registry
 
-__all__ = ["available", "create"]
+__all__ = ["MODELS", "available", "create"]
 
 _ZOO = {
     "mlp": partial(MLP, features=(256, 256)),
@@ -60,6 +61,14 @@ _ZOO = {
 }
 
 
+MODELS = Registry(
+    "network",
+    _ZOO,
+    lambda value: dataclasses.is_dataclass(getattr(value, "func", value)),
+)
+"""Linen modules by name, or partials of them, with a field `num_classes`."""
+
+
 def available() -> tuple[str, ...]:
     """The names that `create` takes.
 
@@ -82,7 +91,7 @@ def available() -> tuple[str, ...]:
         >>> [name for name in available() if name.startswith("wide")][:3]
         ['wide_resnet28_1', 'wide_resnet28_2', 'wide_resnet28_5']
     """
-    return tuple(_ZOO)
+    return tuple(MODELS)
 
 
 def _suggest(word: str, known) -> str:
@@ -100,7 +109,8 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
     """The network called `name`, with C classes.
 
     Args:
-        name: one of `available()`.
+        name: one of `available()`, or `package.module:Name` of a Linen module of your
+            own with a field `num_classes`.
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
             (all but `mlp` and `lenet5`), `dropout`, `stages` and `width` (those for 224
@@ -124,18 +134,18 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
             ...
         ValueError: unknown network 'resnet-20'; did you mean 'resnet20' or ...
     """
-    if name not in _ZOO:
+    if ":" not in name and name not in MODELS:
         raise ValueError(
-            f"unknown network {name!r}{_suggest(name, _ZOO)} "
+            f"unknown network {name!r}{_suggest(name, MODELS)} "
             f"Available: {', '.join(available())}"
         )
+    build = MODELS.find(name)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2; got {num_classes}")
-    build = _ZOO[name]
     fields = _fields(build)
     for field in overrides:
         if field == "layers" and field not in fields:
-            able = (n for n, b in _ZOO.items() if field in _fields(b))
+            able = (n for n, b in MODELS.items() if field in _fields(b))
             raise ValueError(
                 f"{name!r} is made of plain layers only; these take layers=: "
                 f"{', '.join(able)}"

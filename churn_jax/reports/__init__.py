@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from churn_jax.reports.compare import Comparison, compare_with_baseline
     from churn_jax.reports.estimates import Estimate
     from churn_jax.reports.html import render, write_report
+    from churn_jax.reports.quantities import QUANTITIES, column
     from churn_jax.reports.report import Missing, Report, Row, collect
     from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
     from churn_jax.reports.stream_html import write_stream
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "QUANTITIES",
     "Comparison",
     "Estimate",
     "MethodSummary",
@@ -40,6 +42,7 @@ __all__ = [
     "collect",
     "collect_stream",
     "collect_sweep",
+    "column",
     "compare_with_baseline",
     "csv_table",
     "is_stream",
@@ -60,6 +63,7 @@ _FILES = (
     "compare",
     "estimates",
     "html",
+    "quantities",
     "report",
     "stream",
     "stream_html",

@@ -14,7 +14,6 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
-from churn_jax.methods import ERM
 from churn_jax.predictions import PredictionsError
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import Estimate, over_runs
@@ -89,7 +88,7 @@ def reference_row(
     for info in found:
         if info.name == FIRST_CHOICE:
             return info
-    plain = [info for info in found if type(info.method) is ERM]
+    plain = [info for info in found if info.method.is_independent]
     return max(plain, key=lambda info: info.members or 0, default=None)
 
 

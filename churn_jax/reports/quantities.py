@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from churn_jax.registry import Registry
 from churn_jax.reports.cells import equivalent, millions, number, of_set, percent
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from churn_jax.reports.estimates import Estimate
 
 __all__ = [
     "DEFAULT_COLUMNS",
     "QUANTITIES",
     "Quantity",
-    "check_columns",
+    "column",
     "headline",
+    "recorded_columns",
     "shown_columns",
 ]
 
@@ -32,6 +36,8 @@ class Quantity:
         scale: 100 for what is shown in per cent.
         narrow: whether a narrow terminal shows it too.
         on_request: whether only studies that have such a column show it at all.
+        measure: `(logits [N, C], labels [N])` of one run to its number, for a column
+            that is no field of a `MethodSummary`.
     """
 
     name: str
@@ -39,6 +45,12 @@ class Quantity:
     write: Callable[[Estimate], str] = number
     narrow: bool = False
     on_request: bool = False
+    measure: Callable[[np.ndarray, np.ndarray], Any] | None = None
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The function that a `column` was made of, by which it can be imported."""
+        return self.measure
 
     @property
     def scale(self) -> float:
@@ -46,37 +58,40 @@ class Quantity:
         return 100.0 if self.write is percent else 1.0
 
 
-QUANTITIES: Mapping[str, Quantity] = {
-    quantity.name: quantity
-    for quantity in (
-        Quantity("accuracy", "Accuracy %", percent, narrow=True),
-        Quantity("churn", "Churn %", percent, narrow=True),
-        # No share of anything: the paper's number, times 100, may exceed 100.
-        Quantity("surrogate_churn", "SChurn ×100", percent),
-        Quantity("churn_correct", "Churn correct %", percent),
-        Quantity("churn_incorrect", "Churn incorrect %", percent),
-        Quantity("ece", "ECE %", percent),
-        Quantity("nll", "NLL"),
-        Quantity("brier", "Brier"),
-        Quantity("confidence", "Confidence"),
-        Quantity("entropy", "Entropy, nats"),
-        Quantity("l1", "L1"),
-        Quantity("nfr", "NFR %", percent),
-        Quantity("prediction_difference", "Δ₁", of_set, narrow=True),
-        Quantity("prediction_difference_2", "Δ₂", of_set),
-        Quantity("relative_prediction_difference", "Δʳ", of_set),
-        Quantity("label_prediction_difference", "Δᴸ", of_set),
-        Quantity("hamming_prediction_difference", "Δᴴ", of_set),
-        Quantity("calibrated_nll", "Cal. NLL", narrow=True, on_request=True),
-        Quantity("calibrated_brier", "Cal. Brier", on_request=True),
-        Quantity("calibrated_ece", "Cal. ECE %", percent, on_request=True),
-        Quantity("temperature", "Temperature", on_request=True),
-        Quantity("dee", "DEE", equivalent, narrow=True, on_request=True),
-        Quantity("member_kl", "KL of members", on_request=True),
-        Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
-        Quantity("parameters", "Parameters", millions, on_request=True),
-    )
-}
+_QUANTITIES = (
+    Quantity("accuracy", "Accuracy %", percent, narrow=True),
+    Quantity("churn", "Churn %", percent, narrow=True),
+    # No share of anything: the paper's number, times 100, may exceed 100.
+    Quantity("surrogate_churn", "SChurn ×100", percent),
+    Quantity("churn_correct", "Churn correct %", percent),
+    Quantity("churn_incorrect", "Churn incorrect %", percent),
+    Quantity("ece", "ECE %", percent),
+    Quantity("nll", "NLL"),
+    Quantity("brier", "Brier"),
+    Quantity("confidence", "Confidence"),
+    Quantity("entropy", "Entropy, nats"),
+    Quantity("l1", "L1"),
+    Quantity("nfr", "NFR %", percent),
+    Quantity("prediction_difference", "Δ₁", of_set, narrow=True),
+    Quantity("prediction_difference_2", "Δ₂", of_set),
+    Quantity("relative_prediction_difference", "Δʳ", of_set),
+    Quantity("label_prediction_difference", "Δᴸ", of_set),
+    Quantity("hamming_prediction_difference", "Δᴴ", of_set),
+    Quantity("calibrated_nll", "Cal. NLL", narrow=True, on_request=True),
+    Quantity("calibrated_brier", "Cal. Brier", on_request=True),
+    Quantity("calibrated_ece", "Cal. ECE %", percent, on_request=True),
+    Quantity("temperature", "Temperature", on_request=True),
+    Quantity("dee", "DEE", equivalent, narrow=True, on_request=True),
+    Quantity("member_kl", "KL of members", on_request=True),
+    Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
+    Quantity("parameters", "Parameters", millions, on_request=True),
+)
+
+QUANTITIES = Registry(
+    "column",
+    {quantity.name: quantity for quantity in _QUANTITIES},
+    lambda value: isinstance(value, Quantity),
+)
 """By name, in the order of the CSV."""
 
 DEFAULT_COLUMNS = (
@@ -84,6 +99,40 @@ DEFAULT_COLUMNS = (
     *("ece", "nll"),
 )
 """Those of Table 2 of the first paper."""
+
+
+def column(
+    heading: str,
+    *,
+    write: Callable[[Estimate], str] = number,
+    narrow: bool = False,
+) -> Callable[[Callable[[np.ndarray, np.ndarray], Any]], Quantity]:
+    """A decorator that makes a report column of a function of your own.
+
+    Studies show it that name it among their `columns`, by the function's name or by
+    `package.module:name`: the mean over runs, with its standard deviation.
+
+    Args:
+        heading: of the column.
+        write: the text of a cell.
+        narrow: whether a narrow terminal shows it too.
+
+    Returns:
+        A decorator of `(logits [N, C], labels [N])` of one run to its number.
+
+    Example:
+        >>> @column("Largest logit")
+        ... def largest_logit(logits, labels):
+        ...     return logits.max()
+        >>> QUANTITIES["largest_logit"].heading
+        'Largest logit'
+    """
+
+    def make(measure: Callable[[np.ndarray, np.ndarray], Any]) -> Quantity:
+        made = Quantity(measure.__name__, heading, write, narrow, True, measure)
+        return QUANTITIES.register(made.name)(made)
+
+    return make
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:
@@ -113,14 +162,11 @@ def shown_columns(names: tuple[str, ...]) -> tuple[Quantity, ...]:
     return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)
 
 
-def check_columns(columns: tuple[str, ...]) -> None:
-    """Refuses names that are no quantity.
-
-    Raises:
-        ValueError: with the names that there are.
-    """
+def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The names by which another process finds the columns; refuses unknown ones."""
     for name in columns:
-        if name not in QUANTITIES:
+        if ":" not in name and name not in QUANTITIES:
             raise ValueError(
                 f"no column {name!r} can be shown; known: {', '.join(QUANTITIES)}"
             )
+    return tuple(map(QUANTITIES.record_name, columns))

@@ -30,6 +30,7 @@ from churn_jax.reports.summary import (
     MethodSummary,
     check_same_runs,
     summarize,
+    with_columns,
 )
 from churn_jax.reports.summary_in_blocks import check_fits, summarize_in_blocks
 
@@ -81,6 +82,7 @@ class Reading:
                 info.stopped_replicas,
                 self._validation(info, predictions),
             )
+            summary = with_columns(summary, predictions, self.columns)
         except AllRunsStoppedError as error:
             self.reasons[info.name] = str(error)
             return

@@ -205,10 +205,16 @@ class Report:
     def quantities(self) -> tuple[Quantity, ...]:
         """Everything that is told of a row, in the order of the CSV.
 
-        Those on request only where one of them is among the columns.
+        Those on request only where one of them is among the columns, and of a user's
+        own columns only those that are.
         """
-        asked = any(quantity.on_request for quantity in self.columns)
-        return tuple(q for q in QUANTITIES.values() if asked or not q.on_request)
+        shown = self.columns
+        asked = any(q.on_request and q.measure is None for q in shown)
+        return tuple(
+            q
+            for q in QUANTITIES.values()
+            if (q in shown if q.measure else asked or not q.on_request)
+        )
 
     @property
     def headline(self) -> Quantity:

@@ -1,7 +1,7 @@
 """One method's numbers over all its runs."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from churn_jax.reports.estimates import (
     over_runs,
     over_sets,
 )
+from churn_jax.reports.quantities import QUANTITIES
 
 __all__ = [
     "BOUNDS",
@@ -36,6 +37,7 @@ __all__ = [
     "runs_counted",
     "summarize",
     "symmetric",
+    "with_columns",
 ]
 
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
@@ -96,6 +98,7 @@ class MethodSummary:
             without members' predictions.
         member_disagreement: churn of two members of a run; likewise.
         parameters: trained numbers per run; NaN where the study does not tell.
+        own: columns that were registered by name; they are attributes, too.
     """
 
     runs: tuple[int, ...]
@@ -131,6 +134,13 @@ class MethodSummary:
     member_kl: Estimate = UNKNOWN
     member_disagreement: Estimate = UNKNOWN
     parameters: Estimate = UNKNOWN
+    own: Mapping[str, Estimate] = dataclasses.field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Estimate:
+        """A registered column; NaN where it was not measured."""
+        if name.startswith("__") or name not in QUANTITIES:
+            raise AttributeError(f"a MethodSummary has no {name!r}")
+        return vars(self).get("own", {}).get(name, UNKNOWN)
 
 
 @jax.jit
@@ -210,6 +220,40 @@ def summarize(
     return assembled(runs, left_out, shape, values, matrices, sets, curves)
 
 
+def with_columns(
+    summary: MethodSummary,
+    predictions: Predictions | MappedPredictions,
+    columns: Iterable[str],
+) -> MethodSummary:
+    """The summary with those of the columns that have a measure of their own.
+
+    Args:
+        summary: of the predictions.
+        predictions: one run of them is held in memory at a time.
+        columns: names of `QUANTITIES`; others are ignored.
+    """
+    values = {}
+    for quantity in (QUANTITIES[name] for name in columns if name in QUANTITIES):
+        if quantity.measure is not None:
+            values[quantity.name] = np.array(
+                [
+                    float(quantity.measure(logits, predictions.labels))
+                    for logits in (_of_run(predictions, run) for run in summary.runs)
+                ]
+            )
+    return dataclasses.replace(
+        summary,
+        run_values={**summary.run_values, **values},
+        own={name: over_runs(found) for name, found in values.items()},
+    )
+
+
+def _of_run(predictions: Predictions | MappedPredictions, run: int) -> np.ndarray:
+    if isinstance(predictions, MappedPredictions):
+        return predictions.rows(run, slice(None))
+    return predictions.logits[run]
+
+
 def runs_counted(
     predictions: Predictions | MappedPredictions, stopped: Sequence[int]
 ) -> tuple[list[int], list[int]]:
@@ -258,9 +302,9 @@ def assembled(
         sets: what `over_sets` gives.
         curves: for the plots.
     """
-    estimates = {name: over_runs(v) for name, v in values.items()}
+    estimates: dict[str, Any] = {name: over_runs(v) for name, v in values.items()}
     estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
-    of_sets, without = sets
+    of_sets: dict[str, Any] = dict(sets[0])
     return MethodSummary(
         runs=tuple(runs),
         stopped=tuple(stopped),
@@ -269,7 +313,7 @@ def assembled(
         hamming_prediction_difference=estimates["churn"],
         run_values=values,
         pair_values=matrices,
-        set_values=without,
+        set_values=sets[1],
         curves=curves,
         **estimates,
         **of_sets,

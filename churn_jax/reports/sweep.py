@@ -13,8 +13,9 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports.quantities import shown_columns
 from churn_jax.reports.selection import Choice, choose
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.summary import MethodSummary, summarize, with_columns
 
 __all__ = ["SPLITS", "AxisResult", "PointResult", "SweepResult", "collect_sweep"]
 
@@ -151,7 +152,8 @@ def collect_sweep(folder) -> SweepResult:
         raise ReportError(str(error)) from error
     if not isinstance(record, SweepRecord):
         raise ReportError(f"{path} is no sweep's record")
-    points = {point.name: _point(folder, point) for point in record.points}
+    columns = [quantity.name for quantity in shown_columns(record.config.columns)]
+    points = {point.name: _point(folder, point, columns) for point in record.points}
     baseline = points.get(record.baseline or "")
     axes = tuple(
         _axis(axis, tuple(points.values()), baseline, record.criterion)
@@ -160,7 +162,7 @@ def collect_sweep(folder) -> SweepResult:
     return SweepResult(folder, record.title, record.seeds, axes, baseline, record)
 
 
-def _point(folder: Path, point: PointRecord) -> PointResult:
+def _point(folder: Path, point: PointRecord, columns: Sequence[str]) -> PointResult:
     summaries, missing = {}, ""
     for split in SPLITS:
         path = folder / "points" / point.name / f"{split}.npz"
@@ -168,7 +170,9 @@ def _point(folder: Path, point: PointRecord) -> PointResult:
             missing = "it has no predictions yet"
             continue
         try:
-            summaries[split] = summarize(load_predictions(path))
+            predictions = load_predictions(path)
+            found = summarize(predictions)
+            summaries[split] = with_columns(found, predictions, columns)
         except PredictionsError as error:
             missing = " ".join(str(error).split())
     return PointResult(

@@ -15,6 +15,7 @@ from churn_jax import __version__
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.difference import FREE, differences, in_words, without
 from churn_jax.configuration.names import data_name
+from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import (
     DataRecord,
     LaunchRecord,
@@ -26,8 +27,10 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.models import MODELS
 from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_beside
 from churn_jax.reports.artefacts import TEST, VALIDATION
+from churn_jax.reports.quantities import recorded_columns
 from churn_jax.training.checkpoint import free_name
 from churn_jax.training.run import Trained
 
@@ -37,6 +40,7 @@ __all__ = [
     "continued",
     "data_record",
     "hardware",
+    "importable",
     "launch_record",
     "read_study",
     "row_records",
@@ -53,6 +57,30 @@ def versions() -> dict[str, str]:
     names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     found = {"churn_jax": __version__, "python": platform.python_version()}
     return found | {name: importlib.metadata.version(name) for name in names}
+
+
+def importable(config: StudyConfig) -> StudyConfig:
+    """The study with names by which another process finds its networks and columns."""
+
+    def network(part: Any) -> Any:
+        if not isinstance(part, ModelConfig):
+            return part
+        return dataclasses.replace(part, name=MODELS.record_name(part.name))
+
+    rows = [
+        dataclasses.replace(
+            spec,
+            model=network(spec.model),
+            models=tuple((network(part), size) for part, size in spec.models),
+        )
+        for spec in config.methods
+    ]
+    return dataclasses.replace(
+        config,
+        model=network(config.model),
+        methods=tuple(rows),
+        columns=recorded_columns(config.columns),
+    )
 
 
 def hardware() -> str:

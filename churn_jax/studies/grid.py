@@ -20,8 +20,6 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
-from churn_jax.methods.codistillation import Codistillation
-from churn_jax.methods.erm import ERM, MinimumEntropy
 
 __all__ = [
     "Axis",
@@ -125,8 +123,7 @@ class Axis:
                     f"{self.method} has no coefficient {field!r} that can be swept; "
                     f"it has: {', '.join(known)}{hint}"
                 )
-        # Co-distillation adds its regulariser, the others share out a whole.
-        convex = self.field == "alpha" and not isinstance(spec.method, Codistillation)
+        convex = _is_share(spec.method, self.field)
         if self.values:
             if convex and max(self.values) > 1:
                 raise ValueError(
@@ -232,7 +229,7 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     baseline's initial weights, batches and augmentation, is deployed.
     """
     baseline, method = config.spec(config.baseline), spec.method
-    if not isinstance(baseline.method, ERM) or baseline.method.members != 1:
+    if not baseline.method.is_plain or not method.is_plain:
         return False
     if spec.models or spec.model != baseline.model or spec.tutors:
         return False
@@ -242,16 +239,7 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
         return False
     if spec.config(config.train) != baseline.config(config.train):
         return False
-    if getattr(method, "member_sample", "shared") != "shared":
-        return False
-    if method.input_scale != baseline.method.input_scale:
-        return False
-    if isinstance(method, MinimumEntropy):
-        return method.members == 1 and method.alpha == 0
-    if isinstance(method, Codistillation):
-        first = method.deploy == "member" and method.deployed_member == 0
-        return first and method.beta == 0 and method.alpha == 0
-    return type(method) is ERM and method.members == 1
+    return method.input_scale == baseline.method.input_scale
 
 
 def programs(
@@ -333,6 +321,12 @@ def _sweepable(method: Method) -> list[str]:
         jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
     ]
     return [*names, *OPTIMIZER]
+
+
+def _is_share(method: Method, field: str) -> bool:
+    """Whether a coefficient is shared out with the labels' loss, so at most 1."""
+    found = {f.name: f.metadata.get("share", False) for f in dataclasses.fields(method)}
+    return found.get(field, False)
 
 
 def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:

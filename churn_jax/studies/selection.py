@@ -7,7 +7,6 @@ from typing import Any
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.methods import Codistillation
 from churn_jax.methods.base import Ramp
 from churn_jax.reports.sweep import SweepResult
 from churn_jax.studies.folder import StudyError
@@ -49,8 +48,9 @@ def run_selection(
         StudyError: the method has neither coefficient, or no beta could be chosen.
     """
     spec = config.spec(method)
-    fields = [f for f in ("beta", "alpha") if hasattr(spec.method, f)]
-    combined = isinstance(spec.method, Codistillation) and spec.method.alpha != 0
+    own: Any = spec.method
+    fields = [f for f in ("beta", "alpha") if hasattr(own, f)]
+    combined = len(fields) == 2 and own.alpha != 0
     options["criterion"] = criterion
     if not fields:
         raise StudyError(
@@ -78,7 +78,9 @@ def run_selection(
 
 def _without_alpha(config: StudyConfig, spec: MethodSpec, betas) -> Axis:
     """Beta of the row that is `spec` without alpha, else of `spec` with alpha at 0."""
-    changes: dict[str, Any] = {"alpha": 0.0, "alpha_ramp": Ramp(), "beta": 0.0}
+    changes: dict[str, Any] = {"alpha": 0.0, "beta": 0.0}
+    if hasattr(spec.method, "alpha_ramp"):
+        changes["alpha_ramp"] = Ramp()
     plain = dataclasses.replace(spec.method, **changes)
     for row in config.methods:
         if type(row.method) is not type(plain):

@@ -10,12 +10,12 @@ import jax
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.reports.quantities import check_columns
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
 from churn_jax.studies.folder import (
     StudyError,
     StudyFolder,
     hardware,
+    importable,
     row_records,
     versions,
 )
@@ -117,7 +117,7 @@ def run_study(
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
-    check_columns(config.columns)
+    config = importable(config)
     whole = load_inputs(config.data, config.data.train_size)
     dataset = whole.dataset
     if len(dataset.validation) == 0:

@@ -11,11 +11,10 @@ import numpy as np
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.reports.quantities import check_columns
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.folder import StudyError
+from churn_jax.studies.folder import StudyError, importable
 from churn_jax.studies.grid import (
     Axis,
     Point,
@@ -96,7 +95,7 @@ def run_sweep(
         raise StudyError(
             f"points_per_program must be at least 0; got {points_per_program}"
         )
-    check_columns(config.columns)
+    config = importable(config)
     axes = [axis.checked(config) for axis in axes]
     names = [axis.name for axis in axes]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -81,9 +81,9 @@ def test_absent_fields_have_their_defaults():
             r"inner.numbers.1 must be a number; got True",
         ),
         ({"name": "a", "inner": {"pair": ["a"]}}, "inner.pair must be 2 values"),
-        ({"name": "a", "method": {"class": "Nope"}}, "of an unknown class, 'Nope'"),
-        ({"name": "a", "method": {"members": 2}}, "of an unknown class, None"),
-        ({"name": "a", "method": {"class": "dataclasses"}}, "unknown class"),
+        ({"name": "a", "method": {"class": "Nope"}}, "method: unknown method 'Nope'"),
+        ({"name": "a", "method": {"members": 2}}, "unknown method 'None'"),
+        ({"name": "a", "method": {"class": "math:pi"}}, "math:pi is not a method"),
     ],
 )
 def test_what_cannot_be_is_named_by_its_path(value, message):

@@ -320,7 +320,7 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
     ("options", "message"),
     [
         ({"members": 1}, "at least two; got 1"),
-        ({"penalty": "pearson"}, "penalty must be one of correlation, .*'pearson'"),
+        ({"penalty": "pearson"}, "unknown penalty 'pearson'; known: correlation, "),
         ({"on": "scores"}, "on must be one of logits, .*'scores'"),
         ({"train_on": "all"}, "train_on must be one of .*'all'"),
         ({"gate": "sparse"}, "gate must be one of input, constant; got 'sparse'"),

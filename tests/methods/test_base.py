@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Codistillation, Method, Ramp, deploy
-from churn_jax.methods.base import forward
+from churn_jax.methods.batch import forward
 from tests import reference_losses as reference
 from tests.methods.cases import batch_of, draw, known_logits
 
@@ -136,7 +136,7 @@ def test_ramp_length_is_a_leaf_and_kind_is_structure():
 
 
 def test_unknown_ramp_is_refused():
-    with pytest.raises(ValueError, match="constant, linear or step; got 'cosine'"):
+    with pytest.raises(ValueError, match="constant, linear, step; got 'cosine'"):
         Ramp("cosine")
 
 

@@ -192,8 +192,8 @@ def test_who_teaches_costs_a_forward_pass_in_every_update():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "code"}, "form must be paper or release; got 'code'"),
-        ({"rank_by": "old"}, "rank_by must be teacher or student; got 'old'"),
+        ({"form": "code"}, "form must be one of paper, release; got 'code'"),
+        ({"rank_by": "old"}, "rank_by must be one of teacher, student; got 'old'"),
         ({"top_k": -1}, "top_k must be at least 0 and order at least 1; got -1 and 2"),
         ({"order": 0.5}, "order at least 1; got 10 and 0.5"),
     ],

@@ -11,7 +11,7 @@ from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import Predictions
 from churn_jax.reports.beside import beside
 from churn_jax.reports.compare import Comparison, compare_with_baseline
-from churn_jax.reports.quantities import QUANTITIES, check_columns
+from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.summary import MethodSummary, summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
@@ -90,7 +90,7 @@ def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
     assert [quantity.name for quantity in report.columns] == ["accuracy"]
     assert report.remarks == ("The study names a column 'charm', unknown here.",)
     with pytest.raises(ValueError, match="no column 'charm' can be shown; known: acc"):
-        check_columns(("accuracy", "charm"))
+        recorded_columns(("accuracy", "charm"))
 
 
 def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():

@@ -13,7 +13,8 @@ from churn_jax import data, losses
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, LossOutput, Method
-from churn_jax.methods.base import coefficient, forward, static
+from churn_jax.methods.batch import forward
+from churn_jax.methods.fields import coefficient, static
 from churn_jax.training.loop import train
 from churn_jax.training.state import stopped_term
 from churn_jax.training.steps import term_names

@@ -12,7 +12,6 @@ from churn_jax.analysis.jacobian_matching import (
 )
 from churn_jax.analysis.jacobians import jacobian_similarity
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.methods import OneToOneDistillation
 from churn_jax.studies.diversity.networks import Structure, over_chunks, to_pixels
 from churn_jax.studies.diversity.opened import Opened, Part, spaced
 from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
@@ -90,8 +89,7 @@ def matching_parts(opened: Opened) -> list[Part]:
     parts = []
     for spec in opened.students():
         method = spec.method
-        plain = isinstance(method, OneToOneDistillation)
-        if not plain or method.perturbation != "none":
+        if not method.one_to_one or method.perturbation != "none":
             continue
         teacher = _teacher(opened, spec)
         for run in opened.runs(spec, teacher):

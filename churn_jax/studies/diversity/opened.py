@@ -10,7 +10,6 @@ import numpy as np
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Dataset, Split
-from churn_jax.methods import OneToOneDistillation
 from churn_jax.studies.diversity.networks import RowNetworks, Structure
 from churn_jax.studies.diversity.options import DiversityOptions
 from churn_jax.studies.folder import StudyError
@@ -116,7 +115,7 @@ class Opened:
         for other in config.methods:
             if other.teacher is None or other.teacher == spec.name:
                 continue
-            pairs = isinstance(other.method, OneToOneDistillation)
+            pairs = other.method.one_to_one
             if pairs and other.method.members == spec.method.members:
                 return config.spec(other.teacher)
         return None

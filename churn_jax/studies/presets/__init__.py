@@ -1,12 +1,11 @@
 """Named studies. `tests/golden/` freezes each, so a changed default shows in review."""
 
 import dataclasses
-import difflib
-from collections.abc import Callable
 
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.registry import Registry, did_you_mean
 from churn_jax.studies.presets.anti_distillation import (
     ad_mnist,
     ad_mnist_init,
@@ -87,75 +86,80 @@ from churn_jax.studies.presets.mnist import (
 from churn_jax.studies.presets.svhn import svhn
 from churn_jax.studies.provenance import retitled
 
-__all__ = ["PRESETS", "preset", "tiny"]
+__all__ = ["PRESETS", "parted", "preset", "tiny"]
 
-PRESETS: dict[str, Callable[[], StudyConfig]] = {
-    "digits": digits,
-    "mnist": mnist,
-    "mnist-long": mnist_long,
-    "fashion_mnist": fashion_mnist,
-    "table1-mnist": table1_mnist,
-    "table3-mnist": table3_mnist,
-    "table6-mnist": table6_mnist,
-    "claims-mnist": claims_mnist,
-    "cross-sample-mnist": cross_sample_mnist,
-    "train-size-mnist": train_size_mnist,
-    "svhn": svhn,
-    "cifar10": cifar10,
-    "cifar10-resnet32": cifar10_resnet32,
-    "cifar100": cifar100,
-    "table1": table1,
-    "table3-cifar10": table3_cifar10,
-    "table3-cifar100": table3_cifar100,
-    "table6": table6,
-    "imagenet": imagenet,
-    "inaturalist2018": inaturalist2018,
-    "ad-mnist": ad_mnist,
-    "ad-mnist-size": ad_mnist_size,
-    "ad-mnist-losses": ad_mnist_losses,
-    "ad-mnist-init": ad_mnist_init,
-    "ad-table1": ad_table1,
-    "ad-table2": ad_table2,
-    "dm-digits": dm_digits,
-    "dm-fashion": dm_fashion,
-    "dm-fashion-more": dm_fashion_more,
-    "dm-mnist": dm_mnist,
-    "dm-cifar10-small": dm_cifar10_small,
-    "dm-cifar10-be4": dm_cifar10_be4,
-    "dm-cifar10-be8": dm_cifar10_be8,
-    "dm-cifar100": dm_cifar100,
-    "dm-cifar100-wrn28-2": dm_cifar100_wrn28_2,
-    "dm-cifar100-wrn28-5": dm_cifar100_wrn28_5,
-    "dm-tinyimagenet": dm_tinyimagenet,
-    "dm-mimo": dm_mimo,
-    "dm-end2-cifar10": dm_end2_cifar10,
-    "dm-table6": dm_table6,
-    "dm-table7": dm_table7,
-    "elodi-digits": elodi_digits,
-    "elodi-fashion": elodi_fashion,
-    "elodi-fashion-more": elodi_fashion_more,
-    "elodi-wide": elodi_wide,
-    "elodi-offline": elodi_offline,
-    "elodi-growth": elodi_growth,
-    "elodi-chain": elodi_chain,
-    "elodi-architectures": elodi_architectures,
-    "elodi-guides": elodi_guides,
-    "elodi-displacement": elodi_displacement,
-    "elodi-ag-news": elodi_ag_news,
-    "elodi-table1": elodi_table1,
-    "elodi-table2": elodi_table2,
-    "elodi-table3": elodi_table3,
-    "elodi-table4": elodi_table4,
-    "elodi-table5": elodi_table5,
-    "elodi-table6": elodi_table6,
-    "elodi-table7": elodi_table7,
-    "elodi-table8": elodi_table8,
-    "elodi-table10": elodi_table10,
-    "elodi-table11": elodi_table11,
-    "elodi-figure2": elodi_figure2,
-    "elodi-figure5": elodi_figure5,
-    "elodi-figure6": elodi_figure6,
-}
+PRESETS = Registry(
+    "preset",
+    {
+        "digits": digits,
+        "mnist": mnist,
+        "mnist-long": mnist_long,
+        "fashion_mnist": fashion_mnist,
+        "table1-mnist": table1_mnist,
+        "table3-mnist": table3_mnist,
+        "table6-mnist": table6_mnist,
+        "claims-mnist": claims_mnist,
+        "cross-sample-mnist": cross_sample_mnist,
+        "train-size-mnist": train_size_mnist,
+        "svhn": svhn,
+        "cifar10": cifar10,
+        "cifar10-resnet32": cifar10_resnet32,
+        "cifar100": cifar100,
+        "table1": table1,
+        "table3-cifar10": table3_cifar10,
+        "table3-cifar100": table3_cifar100,
+        "table6": table6,
+        "imagenet": imagenet,
+        "inaturalist2018": inaturalist2018,
+        "ad-mnist": ad_mnist,
+        "ad-mnist-size": ad_mnist_size,
+        "ad-mnist-losses": ad_mnist_losses,
+        "ad-mnist-init": ad_mnist_init,
+        "ad-table1": ad_table1,
+        "ad-table2": ad_table2,
+        "dm-digits": dm_digits,
+        "dm-fashion": dm_fashion,
+        "dm-fashion-more": dm_fashion_more,
+        "dm-mnist": dm_mnist,
+        "dm-cifar10-small": dm_cifar10_small,
+        "dm-cifar10-be4": dm_cifar10_be4,
+        "dm-cifar10-be8": dm_cifar10_be8,
+        "dm-cifar100": dm_cifar100,
+        "dm-cifar100-wrn28-2": dm_cifar100_wrn28_2,
+        "dm-cifar100-wrn28-5": dm_cifar100_wrn28_5,
+        "dm-tinyimagenet": dm_tinyimagenet,
+        "dm-mimo": dm_mimo,
+        "dm-end2-cifar10": dm_end2_cifar10,
+        "dm-table6": dm_table6,
+        "dm-table7": dm_table7,
+        "elodi-digits": elodi_digits,
+        "elodi-fashion": elodi_fashion,
+        "elodi-fashion-more": elodi_fashion_more,
+        "elodi-wide": elodi_wide,
+        "elodi-offline": elodi_offline,
+        "elodi-growth": elodi_growth,
+        "elodi-chain": elodi_chain,
+        "elodi-architectures": elodi_architectures,
+        "elodi-guides": elodi_guides,
+        "elodi-displacement": elodi_displacement,
+        "elodi-ag-news": elodi_ag_news,
+        "elodi-table1": elodi_table1,
+        "elodi-table2": elodi_table2,
+        "elodi-table3": elodi_table3,
+        "elodi-table4": elodi_table4,
+        "elodi-table5": elodi_table5,
+        "elodi-table6": elodi_table6,
+        "elodi-table7": elodi_table7,
+        "elodi-table8": elodi_table8,
+        "elodi-table10": elodi_table10,
+        "elodi-table11": elodi_table11,
+        "elodi-figure2": elodi_figure2,
+        "elodi-figure5": elodi_figure5,
+        "elodi-figure6": elodi_figure6,
+    },
+)
+"""Functions without arguments that make a `StudyConfig`, by name."""
+
 
 # The smallest network of a family stands for it.
 _TINY_MODELS = {
@@ -242,24 +246,43 @@ def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
     return dataclasses.replace(row, train_size=size)
 
 
+def parted(name: str) -> tuple[str, str]:
+    """A preset's name, or where it is imported from, and its form.
+
+    Example:
+        >>> parted("digits:tiny"), parted("mine.studies:fashion:tiny")
+        (('digits', 'tiny'), ('mine.studies:fashion', 'tiny'))
+    """
+    base, _, form = name.partition(":")
+    if form in ("", "tiny") or base in PRESETS:
+        return base, form
+    base = name.removesuffix(":tiny")
+    return base, name[len(base) + 1 :]
+
+
 def preset(name: str) -> StudyConfig:
     """The study called `name`; a suffix `:tiny` shrinks it to seconds.
+
+    Args:
+        name: one of `PRESETS`, or `package.module:name` of a function of your own that
+            makes a `StudyConfig`.
 
     Raises:
         ValueError: there is none; the message has the closest names.
     """
-    base, _, form = name.partition(":")
+    base, form = parted(name)
     if base == "own":
         raise ValueError(
             "a study of your own data has no preset: `churn-jax study own --data FILE` "
             "or `churn_jax.studies.own_study` choose a recipe for them"
         )
-    if base not in PRESETS or form not in ("", "tiny"):
-        close = difflib.get_close_matches(base, PRESETS, n=2, cutoff=0.3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    if ":" not in base and (base not in PRESETS or form not in ("", "tiny")):
         forms = f"each with a small form, as in {next(iter(PRESETS))}:tiny"
         raise ValueError(
-            f"unknown preset {name!r}; known: {', '.join(PRESETS)} ({forms}){hint}"
+            f"unknown preset {name!r}; known: {', '.join(PRESETS)} ({forms})"
+            f"{did_you_mean(base, PRESETS, cutoff=0.3)}"
         )
-    config = PRESETS[base]()
+    config = PRESETS.find(base)()
+    if not isinstance(config, StudyConfig):
+        raise ValueError(f"{base} makes no StudyConfig, but {config!r}")
     return tiny(config) if form == "tiny" else config

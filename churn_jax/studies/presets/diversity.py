@@ -19,7 +19,7 @@ from churn_jax.configuration.network import ModelConfig, Sharing
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.methods.end2 import EnsembleDistributionDistillation
+from churn_jax.methods.ensemble_distillation import EnsembleDistributionDistillation
 from churn_jax.studies.presets.diversity_rows import (
     COLUMNS,
     Recipe,

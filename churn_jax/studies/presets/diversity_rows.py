@@ -7,10 +7,12 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.base import Method
-from churn_jax.methods.end2 import EnsembleDistributionDistillation
-from churn_jax.methods.ensemble_distillation import EnsembleDistillation
+from churn_jax.methods.ensemble_distillation import (
+    EnsembleDistillation,
+    EnsembleDistributionDistillation,
+    OneToOneDistillation,
+)
 from churn_jax.methods.erm import ERM
-from churn_jax.methods.one_to_one import OneToOneDistillation
 
 __all__ = ["COLUMNS", "Recipe", "further_rows", "main_rows", "teacher_rows"]
 

@@ -6,14 +6,13 @@ from typing import Any
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import Update
-from churn_jax.methods.backward_compatible import BackwardCompatible
 from churn_jax.methods.base import Method
 from churn_jax.methods.bayesian_update import BayesianUpdate
 from churn_jax.methods.elodi import ELODI
 from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM
 from churn_jax.methods.focal_distillation import FocalDistillation
-from churn_jax.methods.ract import RACT
+from churn_jax.methods.updating import RACT, BackwardCompatible
 
 __all__ = [
     "COLUMNS",

@@ -33,6 +33,7 @@ Each name takes forms behind a colon:
 import dataclasses
 import difflib
 from collections.abc import Callable
+from typing import Any
 
 from churn_jax.configuration.streams import (
     SYNTHETIC,
@@ -192,10 +193,11 @@ def _summed(config: StreamStudyConfig) -> StreamStudyConfig:
     batch = config.train.batch_size
 
     def row(spec: StreamSpec) -> StreamSpec:
-        if not isinstance(spec.method, AntiDistillation):
+        method: Any = spec.method
+        if not hasattr(method, "strength"):
             return spec
-        strength = spec.method.strength
-        method = dataclasses.replace(spec.method, strength=strength / batch)
+        strength = method.strength
+        method = dataclasses.replace(method, strength=strength / batch)
         plain = f"λ {strength:g}"
         label = spec.label.replace(plain, f"{plain}/{batch}")
         return dataclasses.replace(spec, method=method, label=label)
@@ -232,7 +234,7 @@ def _gated(config: StreamStudyConfig) -> StreamStudyConfig:
 
     def row(spec: StreamSpec) -> StreamSpec:
         method = spec.method
-        if isinstance(method, AntiDistillation):
+        if method.gate:
             method = dataclasses.replace(method, deploy="gate")
         else:
             scale, members = method.input_scale, method.members

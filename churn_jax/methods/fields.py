@@ -1,0 +1,67 @@
+"""Fields of methods, and the decorator that makes a class of them a pytree.
+
+Presets are made without JAX, so classes wait to be registered until it is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeVar, dataclass_transform
+
+from churn_jax.lazy import jax
+
+__all__ = ["check_choices", "coefficient", "pytree", "register", "share", "static"]
+
+
+def coefficient(default: float, **kwargs) -> Any:
+    """A sweepable field: a number, or an array with one entry per replica."""
+    return dataclasses.field(default=default, **kwargs)
+
+
+def share(default: float) -> Any:
+    """A sweepable field from 0 to 1; the labels' loss has what is left of 1."""
+    return coefficient(default, metadata={"share": True})
+
+
+def static(default: Any) -> Any:
+    """A structural field: part of the program, not of the data."""
+    return dataclasses.field(default=default, metadata={"pytree_node": False})
+
+
+T = TypeVar("T")
+_UNREGISTERED: list[type] = []  # classes made before JAX was loaded
+
+
+@dataclass_transform()
+def pytree(cls: type[T]) -> type[T]:
+    """A decorator like `flax.struct.dataclass`: a frozen dataclass that is a pytree.
+
+    Fields of `coefficient` and `share` are leaves, those of `static` are structure.
+    """
+    made = dataclasses.dataclass(frozen=True)(cls)
+    made.replace = dataclasses.replace  # pyrefly: ignore[missing-attribute]
+    _UNREGISTERED.append(made)
+    if "jax" in sys.modules:
+        register()
+    return made
+
+
+def register() -> None:
+    """Makes pytrees of the classes that were made before JAX was loaded."""
+    while _UNREGISTERED:
+        cls: Any = _UNREGISTERED.pop()
+        names: dict[bool, list[str]] = {True: [], False: []}
+        for field in dataclasses.fields(cls):
+            names[field.metadata.get("pytree_node", True)].append(field.name)
+        jax.tree_util.register_dataclass(cls, names[True], names[False])
+
+
+def check_choices(record: Any, **allowed: Sequence[str]) -> None:
+    """Refuses a field whose value is not among the allowed ones."""
+    for name, values in allowed.items():
+        if (value := getattr(record, name)) not in values:
+            raise ValueError(
+                f"{name} must be one of {', '.join(values)}; got {value!r}"
+            )

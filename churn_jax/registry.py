@@ -1,0 +1,226 @@
+"""Methods, networks, presets, penalties and report columns by name, also your own.
+
+Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, `MODELS`
+in `churn_jax.models`, `PRESETS` in `churn_jax.studies`, `QUANTITIES` in
+`churn_jax.reports`. Whatever takes such a name also takes `package.module:name`, which
+is imported, so code in a file of its own needs no registration. Records and checkpoints
+name it that way.
+
+`register` adds a short name, as long as the module is imported. The command line
+imports the modules that installed packages list under the entry point `churn_jax`:
+
+    [project.entry-points.churn_jax]
+    mine = "mypackage.churn"
+
+An entry point per name would repeat every decorator in `pyproject.toml`; one per
+package says only where the decorators are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["Registry", "did_you_mean", "dotted_name"]
+
+T = TypeVar("T")
+_GROUP = "churn_jax"
+_entry_points_imported = False
+
+
+class Registry(Mapping[str, Any]):
+    """The values of one kind by name.
+
+    Iteration yields the built-in names in their order, then the registered ones.
+
+    Args:
+        kind: what a value is called in messages, such as `method`.
+        built_in: values, or the dotted names from which they are imported on first use.
+        accepts: whether a value can be of this kind.
+
+    Example:
+        >>> shapes = Registry("shape", {"square": lambda side: side**2})
+        >>> @shapes.register("circle")
+        ... def circle(radius):
+        ...     return 3.14 * radius**2
+        >>> list(shapes), shapes["circle"](1), shapes.find("math:sqrt")(9)
+        (['square', 'circle'], 3.14, 3.0)
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        built_in: Mapping[str, Any],
+        accepts: Callable[[Any], bool] = callable,
+    ):
+        self.kind = kind
+        self._built_in = built_in
+        self._registered: dict[str, Any] = {}
+        self._accepts = accepts
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that makes a value known by a short name.
+
+        Args:
+            name: under which the value is found. Registering it again, as a notebook's
+                cell does, replaces the value.
+
+        Raises:
+            ValueError: the name is built in, or has a colon.
+            TypeError: the value is not of this kind.
+        """
+        if name in self._built_in or ":" in name or not name:
+            reason = "it has a colon" if ":" in name else "it is taken"
+            raise ValueError(f"a {self.kind} cannot be called {name!r}: {reason}")
+
+        def add(value: T) -> T:
+            if not self._accepts(value):
+                raise TypeError(f"{value!r} cannot be registered as a {self.kind}")
+            self._registered[name] = value
+            return value
+
+        return add
+
+    def find(self, name: str) -> Any:
+        """The value of a short name or of `package.module:name`.
+
+        Raises:
+            ValueError: there is none, it cannot be imported, or it is of another kind.
+        """
+        if name in self._built_in:
+            value = self._built_in[name]
+            return _imported(value) if isinstance(value, str) else value
+        if ":" in name:
+            value = _imported(name)
+            if not self._accepts(value):
+                raise ValueError(f"{name} is not a {self.kind}")
+            return value
+        if name not in self._registered:
+            _import_entry_points()
+        if name in self._registered:
+            return self._registered[name]
+        raise ValueError(
+            f"unknown {self.kind} {name!r}; known: {', '.join(self)}"
+            f"{did_you_mean(name, self)}"
+        )
+
+    def record_name(self, value: Any) -> str:
+        """The name under which a value is found in another process.
+
+        Args:
+            value: a value of this kind, or a name of one.
+
+        Returns:
+            The built-in name, else `package.module:name`; an unknown name as it is.
+        """
+        if isinstance(value, str):
+            if value in self._built_in or ":" in value:
+                return value
+            _import_entry_points()
+            if value not in self._registered:
+                return value
+            value = self._registered[value]
+        for name, ours in self._built_in.items():
+            if ours is value:
+                return name
+        dotted = dotted_name(value)
+        last = dotted[dotted.index(":") :]
+        for name, ours in self._built_in.items():
+            if isinstance(ours, str) and ours.endswith(last) and self[name] is value:
+                return name
+        return dotted
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self.find(name)
+        except ValueError as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._built_in or name in self._registered:
+            return True
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        _import_entry_points()
+        return iter((*self._built_in, *self._registered))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], count: int = 2, cutoff: float = 0.4
+) -> str:
+    """`; did you mean resnet20?`, or nothing where no known name is close.
+
+    Example:
+        >>> did_you_mean("chrun", ["churn", "accuracy"])
+        '; did you mean churn?'
+    """
+    close = difflib.get_close_matches(name, list(known), n=count, cutoff=cutoff)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def dotted_name(value: Any) -> str:
+    """`package.module:name` of a class, a function or what wraps a function.
+
+    A module that was run as a script has the name under which it can be imported.
+    """
+    value = getattr(value, "__wrapped__", value)
+    module = value.__module__
+    return f"{_script_name() if module == '__main__' else module}:{value.__qualname__}"
+
+
+def _imported(name: str) -> Any:
+    """The value of a dotted name."""
+    module, _, path = name.partition(":")
+    try:
+        # A script's classes are those of the running process, not of a second import.
+        found: Any = sys.modules["__main__"]
+        if module != _script_name():
+            found = importlib.import_module(module)
+    except Exception as error:
+        raise ValueError(
+            f"{name}: {module or 'no module'} cannot be imported ({error}); install "
+            "its package or put its folder on PYTHONPATH"
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            inside = "; define it at the top level of the module" if "<" in path else ""
+            raise ValueError(f"{name}: module {module} has no {path}{inside}")
+        found = getattr(found, part)
+    return found
+
+
+def _script_name() -> str:
+    """Under which name the script that runs can be imported."""
+    main = sys.modules["__main__"]
+    if spec := getattr(main, "__spec__", None):
+        return spec.name
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def _import_entry_points() -> None:
+    """Imports what installed packages list, so that their decorators run."""
+    global _entry_points_imported
+    if _entry_points_imported:
+        return
+    _entry_points_imported = True
+    for entry in metadata.entry_points(group=_GROUP):
+        try:
+            entry.load()
+        # One broken package must not keep all commands from running.
+        except Exception as error:
+            warnings.warn(
+                f"{entry.value} could not be imported, so what it registers for "
+                f"churn_jax is missing ({type(error).__name__}: {error})",
+                stacklevel=2,
+            )

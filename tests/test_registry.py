@@ -1,0 +1,276 @@
+import dataclasses
+import sys
+from importlib import metadata
+
+import flax.linen as nn
+import numpy as np
+import pytest
+
+from churn_jax import registry
+from churn_jax.command.configured import with_methods
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
+from churn_jax.models import MLP, MODELS, create
+from churn_jax.prediction_shards import MappedPredictions, ShardedRows
+from churn_jax.predictions import Predictions
+from churn_jax.registry import Registry, did_you_mean, dotted_name
+from churn_jax.reports import (
+    QUANTITIES,
+    collect,
+    column,
+    csv_table,
+    markdown_table,
+    summarize,
+)
+from churn_jax.reports.summary import with_columns
+from churn_jax.studies import PRESETS, preset
+from churn_jax.studies.folder import importable
+from churn_jax.studies.presets import parted
+from tests.reports.fake_study import write_study
+
+
+@pytree
+class Mine(Method):
+    pass
+
+
+class Plain(nn.Module):
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.num_classes)(x.reshape(x.shape[0], -1))
+
+
+def penalty(signals, *, mask, axis_name):
+    del mask, axis_name
+    return signals.sum()
+
+
+def my_study():
+    config = preset("digits")
+    row = dataclasses.replace(
+        config.methods[0], method=Mine(), model=ModelConfig("net")
+    )
+    return dataclasses.replace(config, methods=(row,), columns=("churn", "largest"))
+
+
+@column("Largest logit", narrow=True)
+def largest(logits, labels):
+    del labels
+    return logits.max()
+
+
+@pytest.fixture
+def shapes():
+    return Registry("shape", {"square": "math:sqrt", "line": abs})
+
+
+@pytest.fixture(autouse=True)
+def _restore(monkeypatch):
+    for kind in (METHODS, PENALTIES, MODELS, PRESETS, QUANTITIES):
+        monkeypatch.setattr(kind, "_registered", dict(kind._registered))
+    monkeypatch.setattr(registry, "_entry_points_imported", True)
+
+
+def test_built_in_values_come_first_and_are_imported_on_use(shapes):
+    shapes.register("circle")(len)
+    assert list(shapes) == ["square", "line", "circle"] and len(shapes) == 3
+    assert shapes["square"](9) == 3 and shapes["line"](-1) == 1
+    assert "circle" in shapes and "sphere" not in shapes and 3 not in shapes
+    with pytest.raises(KeyError):
+        shapes["sphere"]
+
+
+@pytest.mark.parametrize("name", ["square", "a:b", ""])
+def test_a_name_that_cannot_be_registered_is_refused(shapes, name):
+    with pytest.raises(ValueError, match=f"a shape cannot be called '{name}'"):
+        shapes.register(name)
+
+
+def test_a_value_of_another_kind_is_refused(shapes):
+    with pytest.raises(TypeError, match="3 cannot be registered as a shape"):
+        shapes.register("three")(3)
+    with pytest.raises(ValueError, match="math:pi is not a shape"):
+        shapes.find("math:pi")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lien", "unknown shape 'lien'; known: square, line; did you mean line?"),
+        ("no_such_module:x", "no_such_module cannot be imported .*PYTHONPATH"),
+        (":x", "no module cannot be imported"),
+        ("math:", "module math has no "),
+        ("math:no.where", "module math has no no.where"),
+    ],
+)
+def test_what_cannot_be_found_is_named(shapes, name, message):
+    with pytest.raises(ValueError, match=message):
+        shapes.find(name)
+
+
+def test_an_error_inside_a_module_is_one_sentence(shapes, tmp_path, monkeypatch):
+    (tmp_path / "broken_shapes.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"broken_shapes cannot .*division by zero"):
+        shapes.find("broken_shapes:x")
+
+
+def test_records_name_built_in_values_shortly_and_others_by_their_module(shapes):
+    shapes.register("circle")(dotted_name)
+    dotted = "churn_jax.registry:dotted_name"
+    names = ["line", abs, "unknown", "circle", dotted_name, dotted]
+    found = [shapes.record_name(name) for name in names]
+    assert found == ["line", "line", "unknown", dotted, dotted, dotted]
+    assert METHODS.record_name(METHODS["ERM"]) == "ERM"
+    assert METHODS.find(METHODS.record_name(Mine)) is Mine
+
+
+def test_a_script_is_found_by_the_name_of_its_file(shapes, tmp_path, monkeypatch):
+    main = type(sys)("__main__")
+    main.__file__, main.square = str(tmp_path / "own_shapes.py"), lambda: 4
+    main.square.__module__, main.square.__qualname__ = "__main__", "square"
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert shapes.record_name(main.square) == "own_shapes:square"
+    assert shapes.find("own_shapes:square") is main.square
+
+
+class _Entry:
+    value = "mine.churn"
+
+    def __init__(self, load):
+        self.load = load
+
+
+def test_installed_packages_register_by_an_entry_point(shapes, monkeypatch):
+    def load():
+        shapes.register("circle")(len)
+        assert "circle" in list(shapes)  # a second look imports nothing again
+
+    found = {"churn_jax": [_Entry(load)]}
+    monkeypatch.setattr(metadata, "entry_points", lambda group: found[group])
+    monkeypatch.setattr(registry, "_entry_points_imported", False)
+    assert shapes.find("line") is abs
+    assert not registry._entry_points_imported  # built-in names need none
+    assert shapes.find("circle") is len
+
+
+def test_a_broken_package_is_named_and_left_out(shapes, monkeypatch):
+    def load():
+        raise ImportError("no such file")
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [_Entry(load)])
+    monkeypatch.setattr(registry, "_entry_points_imported", False)
+    with pytest.warns(UserWarning, match=r"mine.churn could not be .*no such file"):
+        assert list(shapes) == ["square", "line"]
+
+
+def test_hints_are_left_out_where_no_name_is_close():
+    assert did_you_mean("xyz", ["churn"]) == ""
+
+
+@pytest.mark.parametrize("kind", [METHODS, PENALTIES, PRESETS, QUANTITIES])
+def test_every_built_in_name_is_found(kind):
+    built_in = list(kind._built_in)
+    assert [kind.record_name(kind[name]) for name in built_in] == built_in
+
+
+def test_a_penalty_is_a_name_a_function_or_where_it_is():
+    dotted = f"{__name__}:penalty"
+    method = AntiDistillation(penalty=penalty)
+    assert method == AntiDistillation(penalty=dotted) and method.penalty == dotted
+    PENALTIES.register("sum")(penalty)
+    assert AntiDistillation(penalty="sum") == method
+    assert AntiDistillation().penalty == "correlation"
+    with pytest.raises(ValueError, match="define it at the top level of the module"):
+        AntiDistillation(penalty=lambda signals, **_: 0.0)
+    with pytest.raises(ValueError, match="unknown penalty 'corelation'"):
+        AntiDistillation(penalty="corelation")
+
+
+def test_a_network_of_another_module_is_created():
+    built = create("churn_jax.models.mlp:MLP", num_classes=3, features=(4,))
+    assert built.num_classes == 3 and built.features == (4,)
+    with pytest.raises(ValueError, match="math:pi is not a network"):
+        create("math:pi", num_classes=3)
+
+
+def test_a_preset_of_another_module_is_made_and_has_a_tiny_form():
+    dotted = f"{__name__}:my_study"
+    assert preset(dotted) == my_study()
+    assert preset(f"{dotted}:tiny").name == "digits-tiny"
+    PRESETS.register("mine")(my_study)
+    assert parted("mine:tiny") == ("mine", "tiny") and preset("mine") == my_study()
+    with pytest.raises(ValueError, match="makes no StudyConfig, but 3"):
+        preset(f"{__name__}:three")
+
+
+def three():
+    return 3
+
+
+def test_a_study_is_recorded_by_names_that_other_processes_find():
+    MODELS.register("net")(MLP)
+    config = importable(my_study())
+    assert config.columns == ("churn", f"{__name__}:largest")
+    assert config.methods[0].model.name == "churn_jax.models.mlp:MLP"
+    record = to_json(config)
+    assert record["methods"][0]["method"]["class"] == f"{__name__}:Mine"
+    assert from_json(StudyConfig, record) == config
+    record["methods"][0]["method"]["class"] = "gone.methods:Mine"
+    with pytest.raises(ValueError, match=r"methods.0.method: gone.* cannot be import"):
+        from_json(StudyConfig, record)
+
+
+def test_a_network_of_your_own_needs_no_dtype():
+    assert ModelConfig(f"{__name__}:Plain").build(3).name == f"{__name__}:Plain"
+    with pytest.raises(ValueError, match="has no field 'dtype'"):
+        ModelConfig(f"{__name__}:Plain", dtype="bfloat16").build(3)
+    with pytest.raises(TypeError, match="cannot be registered as a network"):
+        MODELS.register("bare")(my_study)
+
+
+def test_methods_are_added_by_their_names():
+    config = with_methods(preset("digits"), ["MinimumEntropy", f"{__name__}:Mine"])
+    assert [spec.name for spec in config.methods[-2:]] == ["minimum_entropy", "mine"]
+    assert config.spec("mine").method == Mine() and config.spec("mine").label == "Mine"
+    with pytest.raises(ValueError, match="elodi needs the name of its teacher"):
+        with_methods(config, ["ELODI"])
+    with pytest.raises(ValueError, match=r"unknown method 'Main'; .*did you mean Mi"):
+        METHODS.register("Mine")(Mine)
+        with_methods(config, ["Main"])
+
+
+def test_a_column_is_measured_run_by_run(tmp_path):
+    labels = np.array([0, 1, 1])
+    logits = np.arange(18.0, dtype=np.float32).reshape(2, 3, 3)
+    columns = ["accuracy", f"{__name__}:largest"]
+    folder = write_study(
+        tmp_path, {"baseline": logits}, labels, config={"columns": columns}
+    )
+    report = collect(folder)
+    assert [quantity.heading for quantity in report.columns][1] == "Largest logit"
+    summary = report.rows[0].summary
+    assert summary.largest.mean == 12.5 and summary.run_values["largest"].tolist() == [
+        8,
+        17,
+    ]
+    assert "largest,largest_std,largest_stderr" in csv_table(report)
+    assert "Largest logit" in markdown_table(report)
+    assert not hasattr(summary, "smallest")
+    plain = collect(write_study(tmp_path / "plain", {"baseline": logits}, labels))
+    assert "largest" not in csv_table(plain)
+    assert np.isnan(plain.rows[0].summary.largest.mean)
+
+
+def test_sharded_predictions_have_the_column_too():
+    logits = np.arange(18.0, dtype=np.float32).reshape(2, 3, 3)
+    labels = np.array([0, 1, 1])
+    whole = Predictions(np.arange(3), labels, logits)
+    mapped = MappedPredictions(whole.ids, labels, ShardedRows([logits]))
+    summary = summarize(whole)
+    found = [with_columns(summary, p, ["largest", "nll"]) for p in (whole, mapped)]
+    assert found[0].largest == found[1].largest and found[0].largest.mean == 12.5
