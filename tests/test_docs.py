@@ -119,6 +119,7 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch):
         raise Parsed(cli(*args, **options))
 
     monkeypatch.setattr(tyro, "cli", parse)
+    monkeypatch.syspath_prepend(ROOT / "examples")
     for block in blocks(page, "sh"):
         for command in re.findall(r"^(?:srun )?churn-jax (.*)$", block, re.M):
             if command.startswith("diversity"):
