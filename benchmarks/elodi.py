@@ -29,10 +29,10 @@ import numpy as np
 from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import fetch, split
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.setup import open_session
-from churn_jax.training.steps import make_step
-from churn_jax.training.tutors import Tutors
+from churn_jax.training.session import open_session
+from churn_jax.training.teachers import Teachers
 
 _CLASSES = 10
 
@@ -195,7 +195,7 @@ def measure_workload(name: str, options: argparse.Namespace) -> None:
     if options.bf16:
         network = build(workload, bf16=True)
         groups = (ensembles.Group(network, options.members),)
-    tutors = Tutors(trained, groups=groups)
+    tutors = Teachers(trained, groups=groups)
     elodi = methods.ELODI(top_k=options.top_k)
     _, taught = _session(elodi, student, dataset, options, tutors)
     _, alone = _session(methods.ERM(), student, dataset, options)

@@ -179,9 +179,12 @@ def predict_and_write(options: argparse.Namespace) -> dict:
     from churn_jax.prediction_shards import write_index
     from churn_jax.training import MeshShape, OptimizerConfig
     from churn_jax.training.partition import REPLICA, make_mesh, place, replicate
-    from churn_jax.training.predictions import make_predict, predict_batches
+    from churn_jax.training.predictions import (
+        make_predict,
+        predict_batches,
+        write_share,
+    )
     from churn_jax.training.program import Program
-    from churn_jax.training.written import write_share
 
     count, classes = options.shard_examples, options.classes
     rng = np.random.default_rng(0)

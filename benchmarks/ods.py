@@ -27,9 +27,9 @@ from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.perturbing import PERTURBATIONS
 from churn_jax.studies.cost import input_gradient_flops, network_flops
 from churn_jax.training.partition import fetch, split
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.setup import open_session
-from churn_jax.training.steps import make_step
+from churn_jax.training.session import open_session
 
 _CLASSES, _TEACHERS = 10, 4
 # Pixels, and updates per measurement.

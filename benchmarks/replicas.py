@@ -38,9 +38,9 @@ import numpy as np
 from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import split
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.setup import open_session
-from churn_jax.training.steps import make_step
+from churn_jax.training.session import open_session
 
 _EXAMPLES = 4096
 _CLASSES = 10

@@ -7,7 +7,12 @@ from typing import Any
 
 from churn_jax import models
 from churn_jax.configuration.rows import MethodSpec, named, with_coefficient
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
+from churn_jax.configuration.training import (
+    MeshShape,
+    OptimizerConfig,
+    Seeds,
+    check_replicas,
+)
 from churn_jax.methods.base import Method
 
 __all__ = [
@@ -73,11 +78,7 @@ class StreamConfig:
 
     def __post_init__(self):
         """Checks that the numbers fit each other."""
-        for name in ("replicas", "batch_size", "window", "report_every_windows"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
+        check_replicas(self, "window", "report_every_windows")
         if self.warm_examples < 0:
             raise ValueError(
                 f"warm_examples must be at least 0; got {self.warm_examples}"
@@ -88,11 +89,6 @@ class StreamConfig:
                 "model, so seeds.init='varied' would change nothing; set warm_examples "
                 "to 0, or seeds.init to 'fixed'"
             )
-        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
-            raise ValueError(
-                f"seed_numbers must be empty or {self.replicas} numbers, one per "
-                f"replica; got {len(self.seed_numbers)}"
-            )
         if self.window % self.batch_size:
             raise ValueError(
                 f"window {self.window} is not a multiple of batch_size "
@@ -102,16 +98,6 @@ class StreamConfig:
             raise ValueError(
                 f"a stream's mesh has no member axis; got {self.mesh.member} devices "
                 "along it. Use replica and data"
-            )
-        if self.replicas % self.mesh.replica:
-            raise ValueError(
-                f"{self.replicas} replicas cannot be sharded over a replica axis of "
-                f"{self.mesh.replica} devices"
-            )
-        if self.batch_size % self.mesh.data:
-            raise ValueError(
-                f"batch_size {self.batch_size} is not divisible by the mesh's data "
-                f"axis, {self.mesh.data}"
             )
         _check_optimizer(self.optimizer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
@@ -13,7 +13,14 @@ from churn_jax.lazy import jax, jnp
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
-__all__ = ["SAMPLES", "MeshShape", "OptimizerConfig", "Seeds", "TrainConfig"]
+__all__ = [
+    "SAMPLES",
+    "MeshShape",
+    "OptimizerConfig",
+    "Seeds",
+    "TrainConfig",
+    "check_replicas",
+]
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
@@ -187,6 +194,30 @@ class MeshShape:
             ) from error
 
 
+def check_replicas(config: Any, *counts: str) -> None:
+    """Checks what all configurations of replicas have in common, and `counts`."""
+    for field in ("replicas", "batch_size", *counts):
+        if getattr(config, field) < 1:
+            raise ValueError(
+                f"{field} must be at least 1; got {getattr(config, field)}"
+            )
+    if config.seed_numbers and len(config.seed_numbers) != config.replicas:
+        raise ValueError(
+            f"seed_numbers must be empty or {config.replicas} numbers, one per "
+            f"replica; got {len(config.seed_numbers)}"
+        )
+    if config.replicas % config.mesh.replica:
+        raise ValueError(
+            f"{config.replicas} replicas cannot be sharded over a replica axis of "
+            f"{config.mesh.replica} devices"
+        )
+    if config.batch_size % config.mesh.data:
+        raise ValueError(
+            f"batch_size {config.batch_size} is not divisible by the mesh's data "
+            f"axis, {config.mesh.data}"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
     """Training of R replicas of one method.
@@ -233,20 +264,7 @@ class TrainConfig:
 
     def __post_init__(self):
         """Checks what needs no data."""
-        for field in ("replicas", "epochs", "batch_size", "eval_batch_size"):
-            if getattr(self, field) < 1:
-                raise ValueError(
-                    f"{field} must be at least 1; got {getattr(self, field)}"
-                )
-        if self.eval_every_epochs < 1:
-            raise ValueError(
-                f"eval_every_epochs must be at least 1; got {self.eval_every_epochs}"
-            )
-        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
-            raise ValueError(
-                f"seed_numbers must be empty or {self.replicas} numbers, one per "
-                f"replica; got {len(self.seed_numbers)}"
-            )
+        check_replicas(self, "epochs", "eval_batch_size", "eval_every_epochs")
         if self.mapping not in MAPPINGS:
             raise ValueError(
                 f"mapping must be one of {', '.join(MAPPINGS)}; got {self.mapping!r}"
@@ -260,16 +278,6 @@ class TrainConfig:
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(
                 f"ema_decay must be at least 0 and below 1; got {self.ema_decay}"
-            )
-        if self.replicas % self.mesh.replica:
-            raise ValueError(
-                f"{self.replicas} replicas cannot be sharded over a replica axis of "
-                f"{self.mesh.replica} devices"
-            )
-        if self.batch_size % self.mesh.data:
-            raise ValueError(
-                f"batch_size {self.batch_size} is not divisible by the mesh's data "
-                f"axis, {self.mesh.data}"
             )
 
     @property

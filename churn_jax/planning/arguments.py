@@ -11,12 +11,16 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group
 from churn_jax.training.examples import example_of
-from churn_jax.training.initialize import init_coefficients, init_state
 from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program
+from churn_jax.training.replicas import term_names
 from churn_jax.training.run import Run
-from churn_jax.training.state import ReplicaInputs, TrainState
-from churn_jax.training.steps import term_names
+from churn_jax.training.state import (
+    ReplicaInputs,
+    TrainState,
+    init_coefficients,
+    init_state,
+)
 from churn_jax.typing import PyTree
 
 __all__ = ["abstract_arguments", "placed"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jax.sharding import Mesh
 
-from churn_jax.training.collectives import Collective, find_collectives
+from churn_jax.planning.collectives import Collective, find_collectives
 
 __all__ = ["Counted", "Cycles", "collectives_of", "cycles_of"]
 

@@ -16,9 +16,9 @@ from churn_jax.ensembles import Group, with_temperature
 from churn_jax.planning.arguments import abstract_arguments
 from churn_jax.planning.datasets import Sizes, row_sizes
 from churn_jax.studies.restoring import row_run
+from churn_jax.training.program import make_program
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.setup import make_program
-from churn_jax.training.steps import make_step
 from churn_jax.typing import PyTree
 
 __all__ = ["Step", "study_step", "taught_by", "without_weights"]

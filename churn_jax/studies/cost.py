@@ -230,7 +230,7 @@ def example_flops(
         epochs = spec.config(config.train).epochs
         once = 1 / epochs if spec.teaching.offline else 1.0
         flops += once * passes.teachers * per_example(teachers, "forward")
-        # One of them, or all: see `make_teacher`.
+        # One of them, or all: see `Teacher`.
         alike = len(teachers) == 1 and teachers[0].network.heads == 1
         drawn = passes.drawn_teacher / (teachers[0].size if alike else 1)
         if times := drawn + passes.teachers_input_gradients:

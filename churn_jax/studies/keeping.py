@@ -29,8 +29,8 @@ from churn_jax.reports.members import (
 )
 from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.training.partition import any_process
+from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
-from churn_jax.training.written import write_predictions
 
 __all__ = ["keep_examples", "keep_split"]
 

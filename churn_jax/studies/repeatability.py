@@ -30,10 +30,10 @@ from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import fetch, place
 from churn_jax.training.predictions import make_predict, placed, predict_split
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
-from churn_jax.training.setup import Session, open_session
+from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState
-from churn_jax.training.steps import make_step
 
 __all__ = ["Launch", "Recording", "log_spaced", "record"]
 

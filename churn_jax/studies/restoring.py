@@ -10,8 +10,8 @@ from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.folder import StudyError, StudyFolder, read_study
 from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
 from churn_jax.studies.tutoring import row_tutors
-from churn_jax.training.restoring import restore
 from churn_jax.training.run import Run, Trained
+from churn_jax.training.session import restore
 
 __all__ = ["FinishedStudy", "row_run"]
 

@@ -24,9 +24,8 @@ from churn_jax.studies.keeping import keep_examples, keep_split
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.tutoring import logits_of, row_tutors
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.examples import check_run, split_example
+from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
-from churn_jax.training.initialize import check_start
 from churn_jax.training.loop import train
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained

@@ -17,7 +17,7 @@ from churn_jax.ensembles import Group, Network, average_logits
 from churn_jax.example_ids import PredictionsError, rows_of, some
 from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.training.run import Trained
-from churn_jax.training.tutors import Tutors
+from churn_jax.training.teachers import Teachers
 
 __all__ = ["logits_of", "row_tutors"]
 
@@ -28,7 +28,7 @@ def row_tutors(
     trained: Callable[[str], Trained],
     dataset,
     num_classes: int,
-) -> Tutors | None:
+) -> Teachers | None:
     """The teacher and the old models of a row, as its `Teaching` says.
 
     Args:
@@ -40,7 +40,7 @@ def row_tutors(
         num_classes: C.
 
     Returns:
-        `Tutors`; None for a row that nobody teaches.
+        `Teachers`; None for a row that nobody teaches.
     """
     teaching = spec.teaching
     if not spec.taught:
@@ -49,9 +49,9 @@ def row_tutors(
     if teaching.logits:
         replicas = spec.config(config.train).replicas
         cached = logits_of(spec, dataset, replicas, num_classes)
-        return Tutors(None, old, cached=cached)
+        return Teachers(None, old, cached=cached)
     if spec.teacher is None:
-        return Tutors(None, old)
+        return Teachers(None, old)
     teacher, groups = trained(spec.teacher), ()
     asked = teacher
     if teaching.dtype:
@@ -70,7 +70,7 @@ def row_tutors(
     temperatures = None
     if teaching.calibrated:
         temperatures = _temperatures(asked, dataset, teaching.members)
-    tutors = Tutors(teacher, old, teaching.members, groups, temperatures)
+    tutors = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return tutors
     members = _member_logits(asked, dataset, "train", teaching.members)

@@ -1,7 +1,7 @@
-"""The shell: one step, one loop, the mesh, checkpoints and files.
+"""Training: one step, one loop, the mesh, checkpoints and files.
 
-What a program needs to train a method is here by name; it is loaded when first used, so
-that importing a configuration does not load checkpoints.
+Names are loaded when they are first used, so that importing a configuration does not
+load checkpoints.
 
 Example:
     >>> from churn_jax import training
@@ -9,8 +9,9 @@ Example:
     (0, 1)
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.training import (
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
         TrainConfig,
     )
     from churn_jax.training.loop import train
+    from churn_jax.training.predictions import write_predictions
     from churn_jax.training.progress import Work
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
-    from churn_jax.training.written import write_predictions
 
 __all__ = [
     "Interrupted",
@@ -38,28 +39,12 @@ __all__ = [
     "write_predictions",
 ]
 
-_HOMES = {
-    "Interrupted": "run",
-    "MeshShape": ".configuration.training",
-    "OptimizerConfig": ".configuration.training",
-    "Progress": "run",
-    "Run": "run",
-    "Seeds": ".configuration.training",
-    "TrainConfig": ".configuration.training",
-    "Trained": "run",
-    "Work": "progress",
-    "train": "loop",
-    "write_predictions": "written",
-}
+_FILES = (
+    ".configuration.training",
+    "progress",
+    "run",
+    "predictions",
+    "loop",
+)
 
-
-def __getattr__(name: str):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -29,35 +29,30 @@ __all__ = [
     "free_name",
 ]
 
-_FORMAT = "churn_jax/2"
+_FORMAT = "churn_jax/3"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointClock:
     """Says when to save, so that a kill loses at most so many seconds of work.
 
-    What the devices were given and have not done counts for nothing here: look at the
-    clock only after waiting for it.
+    Only work that the devices have done counts, so wait for them before asking.
     """
 
     def __init__(self, seconds: float):
-        """The clock starts; `seconds` of work may be lost."""
         self.seconds = seconds
         self._since = time.perf_counter()
         self._took = 0.0
 
     def due(self, ahead: float = 0.0) -> bool:
-        """Whether to save now: writing takes time, too, and so does what comes first.
-
-        Args:
-            ahead: seconds until the next look.
-        """
+        """Whether to save now; the next look comes in about `ahead` seconds."""
+        # Writing takes time, too.
         margin = min(self._took + ahead, self.seconds / 2)
         return time.perf_counter() - self._since + margin > self.seconds
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Around the writing of a state that is there."""
+        """To be entered while a checkpoint is written."""
         self._since = time.perf_counter()
         yield
         self._took = time.perf_counter() - self._since
@@ -89,7 +84,7 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of one method's training, newest first.
+    """The checkpoints of one method's training.
 
     Orbax writes into a temporary folder and renames it, so a process killed in the
     middle of a write leaves the previous checkpoint as the newest. Orbax keeps no
@@ -98,13 +93,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, *, identity: str, keep: int = 2):
-        """Opens (and creates) `directory`.
-
-        Args:
-            directory: of this method's checkpoints.
-            identity: what was trained; a checkpoint of something else is refused.
-            keep: how many to keep.
-        """
+        """Opens or creates `directory`; checkpoints of another identity are refused."""
         self.directory = Path(directory).absolute()
         self.identity = identity
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -158,6 +147,9 @@ class Checkpoints:
             OtherConfiguration: the newest readable one is of something else.
             CheckpointError: none of those present can be read.
         """
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like
+        )
         steps = sorted(self._manager.all_steps(), reverse=True)
         skipped = []
         for position, step in enumerate(steps):
@@ -227,11 +219,9 @@ def _crc32(meta: dict[str, Any]) -> int:
 
 @jax.jit
 def _checksum(array: jax.Array) -> jax.Array:
-    """A uint32 that differs where one element does, on any sharding.
-
-    Each element's bits are mixed with its position by an invertible function
-    (MurmurHash3's finalizer) and added modulo 2^32, in any order.
-    """
+    """A uint32 that changes when any one element does, whatever the sharding."""
+    # Each element's bits are mixed with its position by an invertible function
+    # (MurmurHash3's finalizer) and added modulo 2^32, in any order.
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     if jnp.iscomplexobj(array):
@@ -258,7 +248,7 @@ def _checksums(tree: PyTree) -> dict[str, int]:
 
 
 def free_name(path: Path) -> Path:
-    """`path`, or with the first number appended that gives a name not yet taken."""
+    """`path`, with the first free number appended if it exists already."""
     number, free = 1, path
     while free.exists():
         number += 1

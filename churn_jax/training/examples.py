@@ -1,6 +1,9 @@
-"""What networks are given of a data set, and whether their answers fit it."""
+"""What networks are given of a data set, and whether their outputs fit it."""
+
+from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +18,19 @@ from churn_jax.ensembles import Group, Network, NetworkError
 from churn_jax.ensembles.activations import convolved_rows
 from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.partition import DATA
-from churn_jax.training.run import Run
 from churn_jax.typing import PyTree
 
-__all__ = ["check_run", "check_teacher_classes", "example_of", "split_example"]
+if TYPE_CHECKING:
+    from churn_jax.training.run import Run
+
+__all__ = [
+    "OTHER_NETWORKS",
+    "check_run",
+    "check_start",
+    "check_teacher_classes",
+    "example_of",
+    "split_example",
+]
 
 
 def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeStruct:
@@ -33,7 +45,7 @@ def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeS
 
 
 def split_example(split) -> jax.ShapeDtypeStruct:
-    """`example_of` a split in memory or of a stream."""
+    """`example_of` for a split in memory or a streamed one."""
     if isinstance(split, StreamedSplit):
         return example_of(split.image_shape, tokens=False)
     return example_of(split.images.shape[1:], tokens=is_tokens(split.images))
@@ -41,10 +53,6 @@ def split_example(split) -> jax.ShapeDtypeStruct:
 
 def check_run(run: Run, dataset) -> None:
     """Refuses a run that does not fit its data, before anything is compiled.
-
-    Args:
-        run: what is to be trained.
-        dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
 
     Raises:
         ValueError: labels are no classes, images have no or misplaced channels, token
@@ -65,16 +73,32 @@ def check_run(run: Run, dataset) -> None:
         _check_tokens(run, example, int(train.images.max()))
 
 
+OTHER_NETWORKS = (
+    "{} cannot start from the weights of {}: their networks, members or replicas differ"
+)
+
+
+def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
+    """Refuses weights to start from before hours are spent on training them.
+
+    Raises:
+        ValueError: the networks of `run` and `start` differ.
+    """
+
+    def form(run: Run):
+        return [
+            (g.size, g.gate, jax.eval_shape(g.network.init, jax.random.key(0), example))
+            for g in run.groups
+        ]
+
+    if form(run) != form(start) or run.config.replicas != start.config.replicas:
+        raise ValueError(OTHER_NETWORKS.format(run.name, start.name))
+
+
 def check_teacher_classes(
     student: Run, teacher: Run, example: jax.ShapeDtypeStruct, classes: int
 ) -> None:
     """Refuses a teacher or an old model whose logits are not over the data's classes.
-
-    Args:
-        student: what is to be trained.
-        teacher: what it learns from.
-        example: `[1, ...]`.
-        classes: C of the student's data.
 
     Raises:
         ValueError: the teacher has other classes.
@@ -166,8 +190,7 @@ def _check_network(
 _ROWS = 7
 
 
-# Rows of a study share their network, and each is checked twice.
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)  # rows of a study share their network
 def _traced(
     network: Network, example: jax.ShapeDtypeStruct, shards: int
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -228,6 +251,5 @@ def _check_form(network: Network, before: PyTree, after: PyTree) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of a message, without its stop."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

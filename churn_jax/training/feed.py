@@ -1,9 +1,9 @@
 """Streamed batches on the mesh: read ahead, placed ahead, the same on every mesh.
 
-Which example is where in which batch is `epoch_order`, as for data that lies on the
-devices, and how an image is drawn depends on (augmentation key, update, position in the
-global batch) alone. So a stream is a pure function of (seeds, epoch, update), whatever
-the mesh, the number of processes and reading threads, and interruptions.
+The order is `epoch_order`, as for data on the devices, and the way in which an image is
+drawn depends only on (augmentation key, update, position in the global batch). So a
+stream is a pure function of (seeds, epoch, update), whatever the mesh, the number of
+processes and reading threads, and interruptions.
 """
 
 import collections
@@ -27,14 +27,14 @@ _PLACED = 2
 
 
 class Layout:
-    """Which places of a global batch this process reads, and how they are put together.
+    """The places of a global batch that this process reads, and how it joins them.
 
     A global batch is a table of places, S streams by B positions. `sharding` says which
     of them this process's devices need; every other place is left to other processes.
+    `streams [R]` says which stream replica r takes; None is one for all.
     """
 
     def __init__(self, sharding: NamedSharding, streams: np.ndarray | None, batch: int):
-        """`streams [R]` says which stream replica r takes; None is one for all."""
         self.sharding, self.streams, self.batch = sharding, streams, batch
         count = 1 if streams is None else int(streams.max()) + 1
         needed = np.zeros((count, batch), bool)
@@ -51,13 +51,12 @@ class Layout:
         return (len(self.streams), self.batch)
 
     def _table(self, index):
-        """An index of the batch's leading axes as one of the table of places."""
         if self.streams is None:
             return (0, index[0])
         return np.ix_(self.streams[index[0]], np.arange(self.batch)[index[1]])
 
     def place(self, block: np.ndarray) -> jax.Array:
-        """What was read at `places`, as a global array `[(R,) B, ...]`."""
+        """The block read at `places` as a global array `[(R,) B, ...]`."""
 
         def part(index):
             slots = self._slot[self._table(index)]
@@ -73,23 +72,14 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """Reads the k-th place of a stream; picklable, for processes that read.
-
-    Attributes:
-        split: where from.
-        rows: `[S, steps * B]`, the example of every place.
-        places: `[P, 2]`, which places of a batch are read.
-        batch: B.
-        keys: `[S, n]` of the draws, or None to read as in evaluation.
-        first: number of the update of the first batch.
-    """
+    """Reads the k-th place of a stream; picklable, for processes that read."""
 
     split: StreamedSplit
-    rows: np.ndarray
-    places: np.ndarray
+    rows: np.ndarray  # [S, steps * B], the example of every place
+    places: np.ndarray  # [P, 2], the places of a batch that are read
     batch: int
-    keys: np.ndarray | None
-    first: int
+    keys: np.ndarray | None  # [S, n], of the draws; None reads as in evaluation
+    first: int  # number of the first batch's update
 
     def __call__(self, place: int) -> np.ndarray:
         step, number = divmod(int(place), len(self.places))
@@ -114,7 +104,7 @@ def _blocks(reader: _Reader, reading: Reading) -> Iterator[np.ndarray]:
 
 
 def _ahead(arrays: Iterator, count: int) -> Iterator:
-    """The same, taken `count` earlier: transfers run while steps do."""
+    # Taken `count` earlier: transfers run while steps do.
     waiting = collections.deque()
     for array in arrays:
         waiting.append(array)
@@ -126,17 +116,13 @@ def _ahead(arrays: Iterator, count: int) -> Iterator:
 class Feed:
     """The batches of a streamed training set.
 
-    Replicas with equal keys share what is read. Where all do, a batch has no replica
-    axis; else every replica has its own.
-
-    Attributes:
-        kind: `shared` or `own`.
+    Replicas with equal keys share what is read. If all do, a batch has no replica axis
+    (`kind` is `shared`); otherwise every replica has its own (`own`).
     """
 
     def __init__(
         self, split: StreamedSplit, config: TrainConfig, mesh: Mesh, reading: Reading
     ):
-        """Finds out which replicas read the same."""
         self.split, self.mesh, self.reading = split, mesh, reading
         self.batch = config.batch_size
         seeds, numbers = config.seeds, np.asarray(config.numbers)
@@ -165,7 +151,7 @@ class Feed:
         self._batches: Iterator = iter(())
 
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
-        """Of a batch's images and labels."""
+        """Shapes of a batch's images and labels."""
         lead = (self.batch,)
         if self._streams is not None:
             lead = (len(self._streams), *lead)
@@ -176,12 +162,7 @@ class Feed:
         )
 
     def start(self, order: jax.Array, update: int) -> None:
-        """Goes to a batch.
-
-        Args:
-            order: `[R, N]`, of the epoch that the update lies in.
-            update: number of the next update since training began.
-        """
+        """Goes to the batch of `update`, whose epoch has the `order [R, N]`."""
         whole = np.asarray(fetch(order))[self._first]
         steps = whole.shape[1] // self.batch
         done = update % steps
@@ -210,12 +191,7 @@ class Feed:
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """A split that is read as in evaluation.
-
-    Attributes:
-        split: what to read.
-        reading: threads and processes that read.
-    """
+    """A split that is read as in evaluation."""
 
     split: StreamedSplit
     reading: Reading

@@ -22,19 +22,16 @@ _locked: set[Path] = set()  # by this process, which `fcntl` would let in again
 
 
 class FolderInUseError(ValueError):
-    """Another launch writes into the folder; one sentence says which."""
+    """Another launch writes into the folder; the message says which."""
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path | None) -> Iterator[None]:
-    """Locks `folder` for this launch, or says which process has locked it.
+    """Locks the folder of a run for this launch; None locks nothing.
 
     The operating system releases the lock when the process ends, however it ends, so
     that the lock of a killed process is taken over. Of the processes of one launch only
-    the first locks. Where the file system knows no locks, nothing is locked.
-
-    Args:
-        folder: of a run, made if it does not exist; None locks nothing.
+    the first locks. On a file system without locks nothing is locked.
 
     Raises:
         FolderInUseError: another launch has locked it.

@@ -6,7 +6,7 @@ from typing import Any
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.training.run import Run, Trained
-from churn_jax.training.tutors import Tutors, tutors_of
+from churn_jax.training.teachers import Teachers, as_teachers
 
 __all__ = ["difference", "identity", "identity_of"]
 
@@ -19,7 +19,7 @@ def identity(config: Any, **parts: Any) -> str:
 def identity_of(
     run: Run,
     fingerprint: str,
-    teacher: Trained | Tutors | None,
+    teacher: Trained | Teachers | None,
     start: Trained | None = None,
 ) -> str:
     """What a checkpoint must have been trained as, to be continued by `run`.
@@ -33,7 +33,7 @@ def identity_of(
     Returns:
         JSON text; equal texts mean equal training.
     """
-    tutors = tutors_of(teacher)
+    teachers = as_teachers(teacher)
     began = None
     if start is not None:
         began = {"name": start.run.name, **json.loads(start.identity)}
@@ -44,7 +44,7 @@ def identity_of(
         networks=[[group.network.name, group.size] for group in run.groups],
         stream=run.stream,
         keep=run.keep,
-        teacher=None if tutors is None else tutors.identity(),
+        teacher=None if teachers is None else teachers.identity(),
         start=began,
     )
 

@@ -13,41 +13,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
-from churn_jax.ensembles import interpolate_weights
 from churn_jax.flip_counts import count_flips
-from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import lock_folder
-from churn_jax.training.partition import (
-    fetch,
-    greatest,
-    join,
-    replicate,
-    split,
-)
+from churn_jax.training.launch import Launch
+from churn_jax.training.partition import fetch, join, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.progress import COMPILING, Display, Work
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import (
-    Interrupted,
     Progress,
     Run,
     Trained,
     chunk_count,
     stopped_replicas,
 )
-from churn_jax.training.setup import Session, open_session
-from churn_jax.training.state import BestState, TrainState
-from churn_jax.training.steps import make_step
-from churn_jax.training.tutors import Tutors, tutors_of
-from churn_jax.training.writers import MetricsWriter
+from churn_jax.training.session import Session, open_session, trained_of
+from churn_jax.training.state import BestState, TrainState, small_fields, term_means
+from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["plain_numbers", "stopped_teachers", "train", "trained_of"]
+__all__ = ["stopped_teachers", "train"]
 
 # Updates are dispatched in blocks of about so many seconds. One block runs while the
 # next is dispatched, so the devices never wait for the host, and the host is never
 # further ahead than two of them: that old is what it shows, saves and stops at.
 _BLOCK_SECONDS = 1.0
-# Updates of the first block, whose speed nobody knows yet.
+# Updates of the first block, whose speed is not known yet.
 _FIRST_BLOCK = 1
 # Updates of a stream that wait for the devices: each holds a batch.
 _RUNNING = 2
@@ -58,7 +49,7 @@ def train(
     dataset,
     *,
     directory: Path | None = None,
-    teacher: Trained | Tutors | None = None,
+    teacher: Trained | Teachers | None = None,
     start: Trained | None = None,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
@@ -74,12 +65,12 @@ def train(
         run: what to train.
         dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
         directory: for checkpoints, metrics and events; None keeps nothing.
-        teacher: a trained method, for methods that need one, or several as `Tutors`;
-            replica r teaches replica r.
+        teacher: a trained method, for methods that need one, or several as
+            `churn_jax.training.teachers.Teachers`; replica r teaches replica r.
         start: a trained method whose deployed weights training starts from, of the
             same networks; None draws them.
         mean: of pixels in [0, 1], a number or one per channel.
-        std: likewise.
+        std: the same for their standard deviation.
         on_progress: called after every evaluation.
         on_work: called with what is finished, about once a second and whenever
             something else begins, such as an evaluation.
@@ -98,32 +89,32 @@ def train(
         ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
-    tutors = tutors_of(teacher)
-    if run.method.needs_teacher and tutors is None:
+    teachers = as_teachers(teacher)
+    if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
-    shown = Display(silent=not show_progress or jax.process_index() != 0)
+    display = Display(silent=not show_progress or jax.process_index() != 0)
 
     def progressed(progress: Progress) -> None:
-        shown.update(progress)
+        display.update(progress)
         on_progress(progress)
 
     def worked(work: Work) -> None:
-        shown.work(work)
+        display.work(work)
         on_work(work)
 
-    with shown, lock_folder(directory):
-        shown.begin(run.name)
+    with display, lock_folder(directory):
+        display.begin(run.name)
         session = open_session(
             run,
             dataset,
             directory=directory,
-            teacher=tutors,
+            teacher=teachers,
             start=start,
-            mean=plain_numbers(mean),
-            std=plain_numbers(std),
+            mean=mean,
+            std=std,
         )
-        for note in (*stopped_teachers(run.name, tutors, start), *session.notes):
-            (on_note or shown.note)(note)
+        for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
+            (on_note or display.note)(note)
         loop = _Loop(run, session, directory, began, worked)
         try:
             loop.run_epochs(progressed, stop or threading.Event())
@@ -140,16 +131,10 @@ def train(
 
 
 def stopped_teachers(
-    student: str, tutors: Tutors | None, start: Trained | None = None
+    student: str, teachers: Teachers | None, start: Trained | None = None
 ) -> tuple[str, ...]:
-    """Sentences about replicas that follow one that stopped early, or none.
-
-    Args:
-        student: shown in the sentences.
-        tutors: whom it learns from, if anybody.
-        start: whose weights it starts from, if anybody's.
-    """
-    followed = [("learns", t) for t in (tutors.trained if tutors else ())]
+    """Sentences about replicas that follow one that stopped early, or none."""
+    followed = [("learns", t) for t in (teachers.trained if teachers else ())]
     if start is not None:
         followed.append(("starts", start))
     sentences = []
@@ -164,84 +149,45 @@ def stopped_teachers(
     return tuple(sentences)
 
 
-def trained_of(
-    run: Run,
-    session: Session,
-    final: TrainState,
-    best: BestState,
-    *,
-    seconds: float,
-    compile_seconds: float = 0.0,
-) -> Trained:
-    """What came out of a training that is over; `final` is its last state."""
-    chosen: BestState | TrainState = best if run.config.weights == "best" else final
-    params, model_state = chosen.params, chosen.model_state
-    if run.keep and session.start is not None:
-        params, model_state = interpolate_weights(
-            (params, model_state), session.start, run.keep
-        )
-    return Trained(
-        run=run,
-        params=params,
-        model_state=model_state,
-        last=final,
-        best=best,
-        program=session.program,
-        stopped=stopped_replicas(_small(final), session.terms),
-        seconds=seconds,
-        compile_seconds=compile_seconds,
-        parameters=session.parameters,
-        identity=session.identity,
-        notes=session.notes,
-    )
-
-
-class _Loop:
-    """The mutable part of a launch: states, clock and files."""
+class _Loop(Launch):
+    """Epochs of blocks of updates, each epoch followed by an evaluation."""
 
     def __init__(self, run: Run, session: Session, directory, began: float, on_work):
-        self.run, self.session, self.began = run, session, began
-        self.on_work = on_work
+        super().__init__(run.name, on_work, began)
+        self.checkpoints = session.checkpoints
+        self.earlier_seconds = session.seconds
+        self.run, self.session = run, session
+        self.total = session.steps_per_epoch * run.config.epochs
         self.chunks = chunk_count(session.program, run.config.replicas)
         self.states = split(session.state, self.chunks)
-        self.teachers = [()] * self.chunks
+        self.taught = [()] * self.chunks
         if session.program.teacher is not None:
-            self.teachers = split(session.teacher, self.chunks)
+            self.taught = split(session.teacher, self.chunks)
         self.best, self.done = session.best, session.done
         del session.state, session.best  # donated from here on
         counted = session.steps_per_call > 1
         self.step = make_step(session.program, steps_per_call=None if counted else 1)
         mesh = session.program.mesh
-
-        @functools.cache
-        def count(updates: int) -> tuple:
-            """The last argument of a step that is told how many updates it makes."""
-            return (replicate(np.int32(updates), mesh),) if counted else ()
-
-        self.count = count
+        # The last argument of a step that is told how many updates it makes.
+        self.count = functools.cache(
+            lambda updates: (replicate(np.int32(updates), mesh),) if counted else ()
+        )
         self.predict = make_predict(
             session.program, run.method, streamed=session.feed is not None
         )
         self.compile_seconds = 0.0
         self.evaluation_seconds = 0.0
-        self.clock = CheckpointClock(run.config.checkpoint_every_seconds)
+        self.start_clock(run.config.checkpoint_every_seconds)
         self.finished = session.done  # updates that the devices have done
         self.ahead = collections.deque()  # blocks that they have not
         self.unmarked = 0  # updates that are in no block yet
         self.size, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
-        self.writer = None
-        if directory is not None and jax.process_index() == 0:
-            epoch = session.done // session.steps_per_epoch
-            self.writer = MetricsWriter(directory, resume_epoch=epoch)
-
-    def seconds(self) -> float:
-        return self.session.seconds + time.perf_counter() - self.began
+        self.open_writer(directory, session.done // session.steps_per_epoch)
 
     def run_epochs(self, on_progress, stop: threading.Event) -> None:
         config, per_epoch = self.run.config, self.session.steps_per_epoch
-        total = per_epoch * config.epochs
-        while self.done < total:
+        while self.done < self.total:
             epoch = self.done // per_epoch
             if self.done % per_epoch == 0:
                 self.states = [_new_epoch(state) for state in self.states]
@@ -251,46 +197,36 @@ class _Loop:
             inputs = split(whole, self.chunks)
             end = (epoch + 1) * per_epoch
             while self.done < end:
-                self._tell("training" if self.compile_seconds else COMPILING)
+                self._report("training" if self.compile_seconds else COMPILING)
                 self._block(inputs, end - self.done)
                 self._wait(1)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
-                if self.done < end:
-                    stopping, due = self._look(stop)
-                    if stopping:
-                        self._interrupt(total)
-                    if due:
-                        self.save()
-            last = self.done == total
+                if self.done < end and self._due(stop):
+                    self.save()
+            last = self.done == self.total
             if (epoch + 1) % config.eval_every_epochs == 0 or last:
-                self._tell("evaluating")
+                self._report("evaluating")
                 on_progress(self.evaluate(epoch + 1))
-            stopping, due = self._look(stop)
-            if stopping and not last:
-                self._interrupt(total)
-            if last or due:
+            if self._due(stop, last) or last:
                 self.save()
-        self._tell("trained")
+        self._report("trained")
 
-    def _tell(self, doing: str) -> None:
-        total = self.session.steps_per_epoch * self.run.config.epochs
-        self.on_work(Work(self.run.name, doing, self.finished, total))
+    def _report(self, doing: str) -> None:
+        self.tell(doing, self.finished, self.total)
 
-    def _look(self, stop: threading.Event) -> tuple[bool, bool]:
-        """Whether to stop and whether to save; all processes find the same."""
-        due = self.clock.due(self.evaluation_seconds + 2 * _BLOCK_SECONDS)
-        stopping, due, shortest = greatest([stop.is_set(), due, -self.size])
-        self.size = int(-shortest)
-        return bool(stopping), bool(due)
-
-    def _interrupt(self, total: int) -> None:
-        self.save()
-        raise Interrupted(
-            f"{self.run.name} stopped after {self.done} of {total} updates"
+    def _due(self, stop: threading.Event, last: bool = False) -> bool:
+        """Whether to save now; stops after saving unless all is done."""
+        stopping, due, (shortest,) = self.look(
+            stop, self.evaluation_seconds + 2 * _BLOCK_SECONDS, -self.size
         )
+        self.size = int(-shortest)
+        if stopping and not last:
+            self.save()
+            self.interrupt(f"{self.done} of {self.total} updates")
+        return due
 
     def _wait(self, blocks: int) -> None:
-        """Waits until the devices have no more than so many blocks before them."""
+        """Waits until at most so many blocks are left for the devices."""
         while len(self.ahead) > blocks:
             updates, steps = self.ahead.popleft()
             jax.block_until_ready(steps)
@@ -316,7 +252,7 @@ class _Loop:
                 for count in turn:
                     before = time.perf_counter()
                     self.states[i] = self.step(
-                        *(self.states[i], inputs[i], self.teachers[i], *data[i]),
+                        *(self.states[i], inputs[i], self.taught[i], *data[i]),
                         *self.count(count),
                     )
                     if self.compile_seconds == 0.0:
@@ -357,21 +293,19 @@ class _Loop:
         state = join(self.states)
         self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
         small, (accuracy, nll, predicted), averaged = fetch(
-            (_small_fields(state), scores, averaged)
+            (small_fields(state), scores, averaged)
         )
         self.ahead.clear()  # what was fetched came after it
         self.finished, self.unmarked = self.done, 0
         self.looked = time.perf_counter()
         self.evaluation_seconds = self.looked - began
         alive = small.alive
-        means = small.sums / np.maximum(small.updates, 1.0)[:, None]
-        means[small.updates == 0] = np.nan
         churn = _mean_churn(predicted, alive)
         record = {
             "epoch": epoch,
             "step": self.done,
             "seconds": round(self.seconds(), 3),
-            "train": dict(zip(("loss", *self.session.terms), means.T)),
+            "train": term_means(small, ("loss", *self.session.terms)),
             "validation": {
                 "accuracy": np.where(alive, accuracy, np.nan),
                 "nll": np.where(alive, nll, np.nan),
@@ -404,52 +338,26 @@ class _Loop:
         return _scores(logits, labels)
 
     def save(self) -> None:
-        """Writes a checkpoint and returns when it is on the disk."""
         self._mark()
         self._wait(0)
-        self._tell("saving")
+        self._report("saving")
+        tree = {"state": join(self.states), "best": self.best}
+        meta = {"updates_done": self.done, "seconds": self.seconds()}
         with self.clock.saving():
-            if self.session.checkpoints is not None:
-                self.session.checkpoints.save(
-                    self.done,
-                    {"state": join(self.states).saved(), "best": self.best},
-                    {"updates_done": self.done, "seconds": self.seconds()},
-                )
+            if self.checkpoints is not None:
+                self.checkpoints.save(self.done, tree, meta)
         self.looked = time.perf_counter()
 
     def close(self) -> None:
         if self.session.feed is not None:
             self.session.feed.close()
-        if self.writer is not None:
-            self.writer.close()
-        if self.session.checkpoints is not None:
-            self.session.checkpoints.close()
+        super().close()
 
 
 def _next_block(updates: int, seconds: float) -> int:
-    """Updates of the next block after one of `updates` took so long.
-
-    Four times as many at the most, as a time may be off.
-    """
+    """Updates of the next block, at most four times as many: a time may be off."""
     wanted = updates * _BLOCK_SECONDS / max(seconds, 1e-9)
     return max(int(min(wanted, 4 * updates)), 1)
-
-
-def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
-    """A number, or one per channel, in a form that can be compiled in."""
-    numbers = np.asarray(value, np.float64)
-    return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
-
-
-def _small_fields(state: TrainState) -> TrainState:
-    """The state without its trees: what is fetched for a log line."""
-    return dataclasses.replace(
-        state, params=(), model_state=(), opt_state=(), peers=(), ema=(), memory=()
-    )
-
-
-def _small(state: TrainState) -> TrainState:
-    return fetch(_small_fields(state))
 
 
 @functools.partial(jax.jit, donate_argnums=0)

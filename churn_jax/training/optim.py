@@ -24,16 +24,7 @@ __all__ = [
 def make_schedule(
     config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
 ) -> Callable[[ArrayLike], ArrayLike]:
-    """Factor of the peak learning rate as a function of the update's number.
-
-    Args:
-        config: the optimiser.
-        steps_per_epoch: updates per epoch.
-        total_steps: updates of the whole run.
-
-    Returns:
-        `count -> factor`, with `count` 0 at the first update.
-    """
+    """Factor of the peak learning rate by the update's number, 0 at the first one."""
     warmup = int(round(config.warmup_epochs * steps_per_epoch))
     if config.schedule == "step":
         # The boundaries count from the start of training, warm-up included. In a short
@@ -72,7 +63,6 @@ def is_vector(path) -> bool:
 
 
 def _name(path) -> str:
-    """The last part of a leaf's path."""
     return jax.tree_util.keystr(path[-1:], simple=True) if path else ""
 
 
@@ -87,8 +77,6 @@ def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
 
 
 def _fast_weights_by(factor: float) -> optax.GradientTransformation:
-    """Multiplies the updates of fast weights."""
-
     def scaled(path, update):
         return update * factor if is_fast(path) else update
 
@@ -104,14 +92,7 @@ def make_optimizer(
     learning_rate: jax.Array,
     weight_decay: jax.Array,
 ) -> optax.GradientTransformation:
-    """The optimiser of one network; coefficients may be traced scalars.
-
-    Args:
-        config: structure.
-        schedule: factor of the learning rate by update.
-        learning_rate: peak, a scalar.
-        weight_decay: a scalar.
-    """
+    """The optimiser of one network; coefficients may be traced scalars."""
     decay = optax.add_decayed_weights(weight_decay, mask=_decayed(config))
     core = {
         "sgd": lambda: (

@@ -1,23 +1,53 @@
 """Deployed predictions of trained replicas over a whole split; nothing is dropped."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.data.augment import normalize
 from churn_jax.data.records import Reading, StreamedSplit
+from churn_jax.data.splits import Split
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
+from churn_jax.prediction_shards import ShardWriter, write_index, write_order
+from churn_jax.predictions import PredictionsError
 from churn_jax.training.feed import Stream
-from churn_jax.training.partition import DATA, REPLICA, join, place, replicate
+from churn_jax.training.partition import (
+    DATA,
+    MEMBER,
+    REPLICA,
+    any_process,
+    flat_examples,
+    join,
+    place,
+    replicate,
+    shaped_examples,
+)
 from churn_jax.training.program import Program
-from churn_jax.training.resident import flat_examples, shaped_examples
 
-__all__ = ["make_predict", "placed", "predict_batches", "predict_split"]
+if TYPE_CHECKING:
+    from churn_jax.training.run import Trained
+
+__all__ = [
+    "Share",
+    "make_predict",
+    "placed",
+    "predict_batches",
+    "predict_split",
+    "write_predictions",
+    "write_share",
+]
 
 
 def make_predict(
@@ -83,16 +113,7 @@ def placed(
     program: Program,
     reading: Reading = Reading(),
 ) -> jax.Array | Stream:
-    """What the two functions below take examples from.
-
-    Args:
-        examples: `[N, ...]`, or a split of a stream.
-        program: on whose mesh they are placed.
-        reading: threads and processes that read a stream.
-
-    Returns:
-        Rows on every device, or a stream.
-    """
+    """Examples as the functions below take them: rows on every device, or a stream."""
     if isinstance(examples, StreamedSplit):
         return Stream(examples, reading)
     rows = flat_examples(examples, program.example_shape)
@@ -103,32 +124,31 @@ def predict_split(
     predict,
     chunks: Sequence[tuple],
     images: jax.Array | Stream,
-    mesh,
+    mesh: Mesh,
     *,
     batch_size: int,
 ) -> jax.Array:
     """Predictions for every row of `images`, in order.
 
-    The last batch is padded with row 0 and the padding is cut off again, so one
-    program serves all batches and no example is dropped.
+    The last batch is padded with row 0 and cut afterwards, so all calls have one shape
+    and no example is dropped.
 
     Args:
         predict: from `make_predict`.
         chunks: `(params, model_state)` per chunk of replicas.
-        images: `[N, ...]`, replicated; or a stream, of which every batch is read
-            once for all chunks, if `predict` is for streams.
+        images: from `placed`; every batch of a stream is read once for all chunks.
         mesh: of the program.
         batch_size: rows per call, over all data shards.
 
     Returns:
         `[R, N, C]` (or `[R, M, N, C]`) float32 on the devices.
     """
-    total = len(images.split) if isinstance(images, Stream) else images.shape[0]
+    total = _count(images)
     size = _call_size(total, batch_size, mesh.shape[DATA])
     pieces = [[] for _ in chunks]
     for batch, rows in _batches(images, total, size, mesh):
-        for piece, (params, model_state) in zip(pieces, chunks, strict=True):
-            piece.append(predict(params, model_state, batch, rows))
+        for piece, chunk in zip(pieces, chunks, strict=True):
+            piece.append(predict(*chunk, batch, rows))
         if isinstance(images, Stream) and len(pieces[-1]) > 1:
             jax.block_until_ready(pieces[-1][-2])  # each waiting call holds a batch
     parts = []
@@ -143,26 +163,16 @@ def predict_batches(
     predict,
     chunks: Sequence[tuple],
     images: jax.Array | Stream,
-    mesh,
+    mesh: Mesh,
     *,
     batch_size: int,
 ) -> Iterator[jax.Array]:
-    """The same batch by batch, of which the devices hold two at most.
+    """The same batch by batch, `[R, B, C]`; the devices hold two batches at most.
 
     Every batch has the same number of rows, a multiple of the number of devices, so
     that they can be spread over all of them; the last is padded with row 0.
-
-    Args:
-        predict: from `make_predict`.
-        chunks: `(params, model_state)` per chunk of replicas.
-        images: as in `predict_split`.
-        mesh: of the program.
-        batch_size: rows per call, over all devices.
-
-    Yields:
-        `[R, B, C]` float32 on the devices.
     """
-    total = len(images.split) if isinstance(images, Stream) else images.shape[0]
+    total = _count(images)
     size = _call_size(total, batch_size, mesh.size)
     before = None
     for batch, rows in _batches(images, total, size, mesh):
@@ -174,13 +184,17 @@ def predict_batches(
         yield before
 
 
+def _count(images: jax.Array | Stream) -> int:
+    return len(images.split) if isinstance(images, Stream) else images.shape[0]
+
+
 def _call_size(total: int, batch_size: int, shards: int) -> int:
-    """Rows per call: as asked, not more than there are, a multiple of the shards."""
+    """Rows per call: as asked, at most the padded total, a multiple of the shards."""
     size = min(batch_size, -(-total // shards) * shards)
     return max(size // shards, 1) * shards
 
 
-def _batches(images: jax.Array | Stream, total: int, size: int, mesh):
+def _batches(images: jax.Array | Stream, total: int, size: int, mesh: Mesh):
     """`(images, rows)` per call: all images with some rows, or some images whole."""
     if isinstance(images, Stream):
         share = np.arange(size, dtype=np.int32) % (size // mesh.shape[DATA])
@@ -192,3 +206,174 @@ def _batches(images: jax.Array | Stream, total: int, size: int, mesh):
     numbers[total:] = 0
     for part in numbers.reshape(-1, size):
         yield images, place(part, mesh, P(DATA))
+
+
+class Share:
+    """The examples that a process writes: those whose rows lie on its devices.
+
+    Rows of a batch are spread over all devices of the mesh, each of which has all runs
+    of its rows. Between data shards nothing moves.
+
+    Args:
+        mesh: of the program.
+        devices: of the process.
+        size: rows of a batch, a multiple of the number of devices.
+        total: N, of all batches without the padding.
+
+    Attributes:
+        rows: `[n]` examples, in the order in which they come.
+    """
+
+    def __init__(self, mesh: Mesh, devices: Collection, size: int, total: int):
+        self._sharding = NamedSharding(mesh, P(None, (DATA, REPLICA, MEMBER)))
+        self._devices, self._total = set(devices), total
+        parts = self._sharding.devices_indices_map((1, size)).items()
+        held = [np.arange(size)[part[1]] for d, part in parts if d in self._devices]
+        held = np.sort(np.concatenate([np.arange(0), *held]))
+        rows = (np.arange(0, total, size)[:, None] + held).reshape(-1)
+        self.rows = rows[rows < total]
+
+    def take(self, logits: jax.Array, batch: int) -> np.ndarray:
+        """The process's rows `[R, b, C]` of batch number `batch`, `[R, B, C]`."""
+        spread = _spreading(self._sharding)(logits)
+        size = logits.shape[1]
+        left = self._total - batch * size
+        parts = []
+        for shard in spread.addressable_shards:
+            if shard.device in self._devices:
+                start = shard.index[1].indices(size)[0]
+                if start < left:
+                    parts.append((start, np.asarray(shard.data)[:, : left - start]))
+        if not parts:
+            return np.empty((logits.shape[0], 0, logits.shape[2]), np.float32)
+        parts.sort(key=lambda part: part[0])
+        return np.concatenate([rows for _, rows in parts], axis=1)
+
+
+@functools.lru_cache(maxsize=16)
+def _spreading(sharding: NamedSharding):
+    return jax.jit(lambda logits: logits, out_shardings=sharding)
+
+
+def write_predictions(
+    trained: Trained,
+    part: Split | StreamedSplit,
+    folder: str | os.PathLike,
+    *,
+    weights: str = "config",
+    dtype: str = "float32",
+    meta: Mapping[str, Any] | None = None,
+    reading: Reading = Reading(),
+) -> Path:
+    """Writes deployed logits of a split as `churn_jax.prediction_shards`.
+
+    For predictions too large for `Trained.predict`, which returns `[R, N, C]` whole on
+    every process. Here a process holds two batches of its own devices' rows and writes
+    them into its shard of `folder`, which all processes must see. `churn_jax.compare`
+    and `read_shards` read the folder, memory-mapped; `load_stored` restores the order
+    of the split, which several processes keep in `order.npy`.
+
+    Args:
+        trained: the row.
+        part: the examples.
+        folder: where the shards go.
+        weights: as in `Trained.predict`.
+        dtype: how logits are stored: float32, float16 or bfloat16.
+        meta: JSON-ready facts; stopped runs are recorded in its entry `"stopped"`.
+        reading: threads and processes that read a stream.
+
+    Returns:
+        `folder`, finished on all processes.
+
+    Raises:
+        ValueError: there is no such set of weights.
+        PredictionsError: numbers do not fit into `dtype`, or another process could not
+            write its shard.
+        OSError: the shard could not be written.
+    """
+    program, folder = trained.program, Path(folder)
+    streamed = isinstance(part, StreamedSplit)
+    batches = predict_batches(
+        make_predict(program, trained.run.method, streamed=streamed),
+        trained.chunks(weights),
+        placed(part if streamed else part.images, program, reading),
+        program.mesh,
+        batch_size=trained.run.config.eval_batch_size,
+    )
+    failed = write_share(
+        batches,
+        program.mesh,
+        (part.ids, part.labels),
+        folder,
+        shard=jax.process_index(),
+        shards=jax.process_count(),
+        devices=jax.local_devices(),
+        dtype=dtype,
+    )
+    anywhere = any_process(failed is not None)
+    if failed is None and not anywhere and jax.process_index() == 0:
+        try:
+            if jax.process_count() > 1:
+                write_order(folder, jax.process_count(), part.ids)
+            write_index(folder, jax.process_count(), meta)
+        except (PredictionsError, OSError) as error:
+            failed = error
+    anywhere = any_process(failed is not None) or anywhere
+    if failed is not None:
+        raise failed
+    if anywhere:
+        raise PredictionsError(
+            f"{folder}: another process could not write its shard; it says why"
+        )
+    return folder
+
+
+def write_share(
+    batches: Iterable[jax.Array],
+    mesh: Mesh,
+    examples: tuple[np.ndarray, np.ndarray],
+    folder: Path,
+    *,
+    shard: int,
+    shards: int,
+    devices: Collection,
+    dtype: str = "float32",
+) -> PredictionsError | OSError | None:
+    """Writes one process's shard, and returns what went wrong, if anything did.
+
+    Args:
+        batches: `[R, B, C]`, the last one padded.
+        mesh: on which they lie.
+        examples: ids and labels `[N]`.
+        folder: of the shards.
+        shard: number of the process.
+        shards: number of processes.
+        devices: of the process.
+        dtype: how logits are stored.
+    """
+    ids, labels = examples
+    share: Share | None = None
+    writer: ShardWriter | None = None
+    failed: PredictionsError | OSError | None = None
+    # All batches are computed even if one cannot be written: the other processes take
+    # part in every one and would wait for ever.
+    for number, logits in enumerate(batches):
+        runs, size, classes = logits.shape
+        share = share or Share(mesh, devices, size, len(ids))
+        rows = share.take(logits, number)
+        if failed is not None:
+            continue
+        try:
+            if writer is None:
+                held = share.rows
+                of = ids[held], labels[held]
+                writer = ShardWriter(folder, shard, shards, *of, runs, classes, dtype)
+            writer.write(rows)
+        except (PredictionsError, OSError) as error:
+            failed = error
+    if writer is not None:
+        try:
+            writer.close() if failed is None else writer.discard()
+        except (PredictionsError, OSError) as error:
+            failed = failed or error
+    return failed

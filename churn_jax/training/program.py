@@ -1,19 +1,36 @@
-"""Everything about a run that is compiled into its step."""
+"""What is compiled into a run's step, and how its networks are mapped."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.ensembles import Group
-from churn_jax.training.partition import DATA, MEMBER, REPLICA
-from churn_jax.training.teachers import TeacherProgram
+from churn_jax.ensembles import Group, mapping
+from churn_jax.ensembles.activations import convolved_bytes
+from churn_jax.training.examples import example_of
+from churn_jax.training.optim import make_schedule
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.training.teachers import TeacherProgram, teacher_program
 
-__all__ = ["Program"]
+if TYPE_CHECKING:
+    from churn_jax.training.run import Run
+
+__all__ = ["Mappings", "Program", "choose_mappings", "make_program"]
+
+# Members are unrolled where vmapped ones are slow only if they are few: every one of
+# them is compiled.
+_FEW_MEMBERS = 4
+# The longest loop of updates in one call: longer ones save nothing and delay an
+# interruption.
+_LONGEST_CALL = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,17 +48,17 @@ class Program:
         member_mapping: of a replica's networks: `vmap` or `unroll`.
         augmentation: policy; None is none.
         mean: of pixels in [0, 1], a number or one per channel.
-        std: likewise.
+        std: the same for their standard deviation.
         teacher: the teacher's networks, or None.
+        convolutional: whether a network convolves, so that vmapped replicas can
+            spoil each other's gradients; see `replicas`.
         stale_steps: every how many updates the copies are refreshed that members
             follow; 0 keeps none.
         ema_decay: of the moving average of the weights; 0 keeps none.
         feed: what the step's images and labels are: the whole training set
-            (`resident`), a batch for all replicas (`shared`), or a batch for each
-            (`own`).
+            (`resident`), one batch for all replicas (`shared`), or a batch for each
+            replica (`own`).
         example_shape: of one example; resident ones lie flat, see `flat_examples`.
-        convolutional: whether a network convolves, so that vmapped replicas can
-            spoil each other's gradients; see `vmapped_gradients`.
     """
 
     groups: tuple[Group, ...]
@@ -88,39 +105,248 @@ class Program:
     def replicated(self) -> bool:
         """Whether each device along the member axis holds all networks of its replicas.
 
-        So one network whose members share weights, or one that is taught, can be on a
-        mesh whose member axis shards its teachers.
+        A single network whose members share weights, or that is taught, can then be on
+        a mesh whose member axis shards its teachers.
         """
-        devices = self.mesh.shape[MEMBER]
-        one = len(self.groups) == 1 and self.groups[0].size == 1
-        return one and devices > 1 and self._may_replicate
-
-    @property
-    def _may_replicate(self) -> bool:
+        if self.mesh.shape[MEMBER] == 1 or sum(g.size for g in self.groups) > 1:
+            return False
         return self.groups[0].network.heads > 1 or self.teacher is not None
 
     @property
     def member_axis(self) -> str | None:
-        """The mesh axis over which networks are sharded; None where they are not."""
+        """The mesh axis over which networks are sharded, or None."""
         return None if self.replicated else MEMBER
 
     @property
     def member_devices(self) -> int:
-        """Over how many devices a replica's networks are shared out."""
+        """Number of devices over which a replica's networks are sharded."""
         return 1 if self.replicated else self.mesh.shape[MEMBER]
 
     @property
     def slots(self) -> P:
-        """How leaves `[R, S, ...]` of the networks lie on the mesh."""
+        """Placement of the networks' leaves `[R, S, ...]`."""
         return P(REPLICA) if self.replicated else P(REPLICA, MEMBER)
 
     @property
     def data_specs(self) -> tuple[P, P]:
-        """How the step's images and labels lie on the mesh."""
+        """Placement of the step's images and labels."""
         feeds = {"resident": P(), "shared": P(DATA), "own": P(REPLICA, DATA)}
         return (feeds[self.feed],) * 2
 
     @property
     def teacher_spec(self) -> P | tuple[P, ...]:
-        """How the teacher's variables lie on the mesh."""
+        """Placement of the teacher's variables."""
         return P() if self.teacher is None else self.teacher.spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Mappings:
+    """How the networks on one device are computed; see `churn_jax.ensembles.mapping`.
+
+    Attributes:
+        replicas: `vmap`, `unroll` or `loop`.
+        at_once: replicas that a call of `loop` takes, vmapped.
+        members: `vmap` or `unroll`.
+        teachers: `vmap`, `unroll` or `scan`.
+        slow_scan: whether a loop inside the program would make a convolution's weight
+            gradient many times slower, as on CPU.
+        convolutional: whether a trained network convolves.
+    """
+
+    replicas: str
+    at_once: int
+    members: str
+    teachers: str
+    slow_scan: bool
+    convolutional: bool
+
+
+def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
+    """Whether a network convolves, and how many parameters the largest one has."""
+    params = [
+        jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
+        for group in groups
+    ]
+    sizes = [sum(math.prod(p.shape) for p in jax.tree.leaves(tree)) for tree in params]
+    convolutional = any(
+        group.network.with_convolutions_from(tree)
+        for group, tree in zip(groups, params)
+    )
+    return convolutional, max(sizes, default=0)
+
+
+def _activations(
+    groups: Sequence[Group], examples: jax.ShapeDtypeStruct, platform: str
+) -> list[int]:
+    """`convolved_bytes` of every group's network."""
+    if platform != "tpu":  # it matters nowhere else
+        return [0] * len(groups)
+    found = []
+    for group in groups:
+        apply = functools.partial(group.network.apply, train=False)
+        variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
+        found.append(convolved_bytes(apply, variables, examples, lanes=mapping.LANES))
+    return found
+
+
+def choose_mappings(
+    run: "Run",
+    taught_by: Sequence[Group],
+    example: jax.ShapeDtypeStruct,
+    *,
+    platform: str,
+    updates: int,
+) -> Mappings:
+    """Resolves `run.config.mapping`; `updates` are those of the whole run."""
+    config, groups, mesh = run.config, run.groups, run.config.mesh
+    convolutional, parameters = _shapes(groups, example)
+    # A teacher's convolutions are slow where the student's would be.
+    any_convolution = convolutional or _shapes(taught_by, example)[0]
+
+    def held(group: Group) -> int:
+        return -(-group.size // mesh.member)
+
+    def at_once(count: int, activations: int) -> int:
+        return mapping.vmapped_at_once(count, activations, platform)
+
+    share = max(1, config.batch_size // mesh.data)
+    examples = jax.ShapeDtypeStruct((share, *example.shape[1:]), example.dtype)
+    sizes = _activations(groups, examples, platform)
+    replicas = config.replicas // mesh.replica
+    together = at_once(replicas, sum(held(g) * a for g, a in zip(groups, sizes)))
+    networks = config.replicas * sum(group.size for group in groups)
+    chosen = mapping.choose(
+        config.mapping,
+        convolutional=any_convolution,
+        backend=platform,
+        slots=-(-networks // (mesh.replica * mesh.member)),
+        parameters=parameters,
+        updates=updates,
+        split=together < replicas,
+    )
+    slow_scan = any_convolution and platform == "cpu"
+    unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
+    # On a CPU dense forward passes are fastest one after another; measured in
+    # `benchmarks/elodi.py`.
+    alone = platform == "cpu" and chosen != "vmap"
+    members = "unroll" if unrolled else "vmap"
+    teachers = "unroll" if alone else members
+    if config.mapping == "auto":
+
+        def crowded(groups: Sequence[Group], sizes: Sequence[int]) -> bool:
+            pairs = zip(groups, sizes)
+            return any(at_once(held(group), a) < held(group) for group, a in pairs)
+
+        few = all(held(group) <= _FEW_MEMBERS for group in groups)
+        if few and crowded(groups, sizes):
+            members = "unroll"
+        if crowded(taught_by, _activations(taught_by, examples, platform)):
+            teachers = "scan"
+    # `loop` takes several replicas per call only where it was chosen to split a vmap:
+    # on a CPU it was chosen because one replica after another is fastest.
+    split_vmap = config.mapping == "auto" and chosen == "loop" and together < replicas
+    return Mappings(
+        chosen,
+        together if split_vmap else 1,
+        members,
+        teachers,
+        slow_scan,
+        convolutional,
+    )
+
+
+def make_program(
+    run: "Run",
+    image_shape: tuple[int, ...],
+    steps_per_epoch: int,
+    *,
+    mean: float | tuple[float, ...] = 0.0,
+    std: float | tuple[float, ...] = 1.0,
+    teacher_groups: tuple[Group, ...] | None = None,
+    old_groups: tuple[Group, ...] = (),
+    cached: bool = False,
+    devices: Sequence[Any] | None = None,
+    feed: str = "resident",
+    tokens: bool = False,
+) -> tuple[Program, int]:
+    """The program of a run, and how many updates one dispatch makes.
+
+    Args:
+        run: what to train.
+        image_shape: `[H, W, C]` or `[D]`, or `[L]` for texts.
+        steps_per_epoch: updates per epoch.
+        mean: of pixels in [0, 1], a number or one per channel.
+        std: the same for their standard deviation.
+        teacher_groups: the teacher's committee, or None without a teacher.
+        old_groups: those of the old models.
+        cached: whether the teacher is a table of logits.
+        devices: default are all devices of this process.
+        feed: see `Program`; a stream is dispatched update by update.
+        tokens: whether examples are token ids.
+
+    Raises:
+        ValueError: mesh, mapping or steps per call do not fit.
+    """
+    config = run.config
+    mesh = make_mesh(config.mesh, devices)
+    platform = mesh.devices.flat[0].platform
+    example = example_of(image_shape, tokens=tokens)
+    taught_by = (*(teacher_groups or ()), *old_groups)
+    mapped = choose_mappings(
+        run,
+        taught_by,
+        example,
+        platform=platform,
+        updates=steps_per_epoch * config.epochs,
+    )
+    augment = not config.augmentation.is_off and config.seeds.augment != "off"
+    program = Program(
+        groups=run.groups,
+        optimizer=config.optimizer,
+        schedule=make_schedule(
+            config.optimizer,
+            steps_per_epoch=steps_per_epoch,
+            total_steps=steps_per_epoch * config.epochs,
+        ),
+        batch_size=config.batch_size,
+        mesh=mesh,
+        mapping=mapped.replicas,
+        at_once=mapped.at_once,
+        member_mapping=mapped.members,
+        convolutional=mapped.convolutional,
+        stale_steps=run.method.stale_steps,
+        ema_decay=config.ema_decay,
+        feed=feed,
+        example_shape=tuple(image_shape),
+        augmentation=config.augmentation if augment else None,
+        mean=mean,
+        std=std,
+        teacher=None
+        if teacher_groups is None
+        else teacher_program(
+            taught_by,
+            config.mesh.member,
+            mapped.teachers,
+            old=len(old_groups),
+            cached=cached,
+        ),
+    )
+    if feed != "resident":
+        if config.steps_per_call > 1:
+            raise ValueError(
+                f"streamed data take one update per call; got steps_per_call "
+                f"{config.steps_per_call}"
+            )
+        return program, 1
+    if config.steps_per_call > steps_per_epoch:
+        raise ValueError(
+            f"steps_per_call {config.steps_per_call} is more than the "
+            f"{steps_per_epoch} steps of an epoch"
+        )
+    if config.steps_per_call:
+        return program, config.steps_per_call
+    # A scan saves dispatches, but a convolution's weight gradient inside one is many
+    # times slower on CPU.
+    if mapped.slow_scan:
+        return program, 1
+    return program, min(steps_per_epoch, _LONGEST_CALL)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
 __all__ = ["COMPILING", "Display", "Work", "line_interval"]
 
 
-# What is done before the first update of a launch; stopping then loses nothing.
+# `Work.doing` before the first update of a launch; stopping then loses nothing.
 COMPILING = "compiling"
 
 
@@ -39,7 +39,7 @@ class Work:
         name: of the run.
         doing: what happens now, such as `COMPILING` or "saving".
         done: updates, or whatever `unit` says.
-        total: how many there will be; None where nobody knows.
+        total: how many there will be, or None if that is not known.
         unit: what is counted.
     """
 
@@ -78,7 +78,6 @@ class _Task:
 
     @property
     def share_now(self) -> float:
-        """The share that was done since the launch."""
         done = self.done - self.first[1] if self.first else 0.0
         return done / self.total if self.total else 0.0
 
@@ -93,7 +92,7 @@ class _Task:
         self.seen = now
 
     def left(self) -> float | None:
-        """Seconds until it is done, at the speed until now."""
+        """Seconds until it is done at the speed so far, if that is known."""
         if self.first is None or self.total is None or self.done <= self.first[1]:
             return None
         speed = (self.done - self.first[1]) / (self.seen - self.first[0])
@@ -123,14 +122,12 @@ class Display:
         quiet: bool = False,
         stderr: bool = False,
     ):
-        """Nothing is shown before the context is entered.
-
-        What `detail` is given is shown where the logger `churn_jax` shows `DEBUG`.
+        """Shows nothing before the context is entered.
 
         Args:
             silent: show nothing at all, as all processes but the first do.
-            quiet: show what `note` is given and nothing else.
-            stderr: show it there instead of on stdout.
+            quiet: show only what `note` is given.
+            stderr: write there instead of to stdout.
         """
         self.console = Console(quiet=silent, stderr=stderr, force_jupyter=False)
         self.quiet = quiet or silent
@@ -144,7 +141,6 @@ class Display:
         self._writer: threading.Thread | None = None
 
     def __enter__(self):
-        """Starts drawing."""
         if self.quiet:
             return self
         # FORCE_COLOR makes rich believe that a file is a terminal.
@@ -162,7 +158,6 @@ class Display:
         return self
 
     def __exit__(self, *error):
-        """Stops drawing."""
         if self._live is not None:
             self._live.stop()
         if self._writer is not None:
@@ -170,7 +165,7 @@ class Display:
             self._writer.join()
 
     def expect(self, weight: float, everything: str) -> None:
-        """How much work all tasks are together; `everything` names them."""
+        """Sets how much work all tasks are together; `everything` names them."""
         self._expected, self._everything = weight, everything
 
     def begin(
@@ -182,12 +177,12 @@ class Display:
         doing: str = "preparing",
         finished_before: bool = False,
     ) -> None:
-        """A task begins, or was finished before.
+        """Begins a task, or says that it was finished before.
 
         Args:
-            name: what `work` will call it.
-            label: what the user reads; default the name.
-            weight: its share of what `expect` was told.
+            name: as in `Work`.
+            label: shown to the user; default the name.
+            weight: its part of the weight given to `expect`.
             doing: what it begins with.
             finished_before: whether there is nothing left to do.
         """
@@ -199,7 +194,7 @@ class Display:
             self._task = task
 
     def work(self, work: Work) -> None:
-        """So much is done; a name that never began is a task of its own."""
+        """Updates a task, or begins one that is not known yet."""
         task = self._tasks.get(work.name)
         if task is None:
             task = self._tasks[work.name] = _Task(work.name, 0.0, work.doing)
@@ -209,7 +204,7 @@ class Display:
         self._task = task
 
     def update(self, progress: "Progress") -> None:
-        """After an evaluation."""
+        """Shows the result of an evaluation."""
         found = (
             f"validation accuracy {100 * progress.accuracy:.2f} %, "
             f"churn {100 * progress.churn:.2f} %"
@@ -228,26 +223,26 @@ class Display:
             self.detail(f"{progress.name}: {epoch}: {found}")
 
     def found(self, name: str, text: str) -> None:
-        """What a task has found so far is shown with it."""
+        """Shows `text` with a task from now on."""
         if name in self._tasks:
             self._tasks[name].found = text
 
     def say(self, sentence: str) -> None:
-        """A line above the bars."""
+        """Prints a line above the bars."""
         if not self.quiet:
             self._print(sentence)
 
     def detail(self, sentence: str) -> None:
-        """A line for those who want to know more."""
+        """Prints a line if the logger `churn_jax` shows `DEBUG`."""
         if logging.getLogger("churn_jax").isEnabledFor(logging.DEBUG):
             self.say(sentence)
 
     def note(self, sentence: str) -> None:
-        """A sentence that even `quiet` shows."""
+        """Prints a sentence, even if `quiet`."""
         self._print(sentence, style="yellow")
 
     def note_stopped(self, name: str, kind: str, number: int, why: "Stopped") -> None:
-        """Notes once which run of what stopped, and why."""
+        """Notes once that a run stopped, and why."""
         if (name, number) not in self._stopped:
             self._stopped.add((name, number))
             self.note(
@@ -266,7 +261,6 @@ class Display:
                 self._print("; ".join(filter(None, self._sentences())))
 
     def _sentences(self) -> Iterator[str]:
-        """About the task, and about all of them where there are several."""
         task = self._task
         yield f"{task.label}: {task}" if task.label else str(task)
         share, left = self._all()
@@ -275,7 +269,7 @@ class Display:
             yield said if left is None else f"{said}, about {_clock(left)} left"
 
     def _all(self) -> tuple[float | None, float | None]:
-        """The share of everything that is done, and the seconds left."""
+        """The share of everything that is done, and the seconds left, if known."""
         tasks = list(self._tasks.values())
         if self._expected <= max((task.weight for task in tasks), default=0.0):
             return None, None  # there is one

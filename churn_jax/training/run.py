@@ -1,4 +1,4 @@
-"""What is trained, and what comes out: plain records without behaviour of their own."""
+"""What is trained, and what comes out."""
 
 import dataclasses
 
@@ -46,8 +46,8 @@ class Run:
         groups: the committee; its members must be the method's.
         config: see `TrainConfig`.
         stream: separates the initial weights of a student from its teacher's.
-        keep: share w of the weights that training started from in those that are
-            deployed, `w start + (1 - w) trained`; 0 deploys the trained ones.
+        keep: share w of the initial weights in the deployed ones,
+            `w start + (1 - w) trained`; 0 deploys the trained ones.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Run:
     keep: float = 0.0
 
     def __post_init__(self):
-        """Checks that the committee is the one that the method trains."""
+        """Refuses a committee that the method cannot train."""
         if not 0.0 <= self.keep <= 1.0:
             raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
         members = sum(group.members for group in self.groups)
@@ -107,7 +107,7 @@ class Trained:
     Attributes:
         run: what was trained.
         params: deployed weights, one tree per group, leaves `[R, S, ...]`.
-        model_state: likewise.
+        model_state: the same for the networks' state, such as batch statistics.
         last: the final state.
         best: weights of the best validation epoch.
         program: compiled structure.
@@ -115,7 +115,7 @@ class Trained:
         seconds: spent training, over all launches.
         compile_seconds: of them, until the first update had been compiled.
         parameters: trained numbers per replica.
-        identity: what it was trained as, of `churn_jax.training.identity`.
+        identity: what it was trained as, see `churn_jax.training.identity`.
         notes: sentences for the user about what was restored.
     """
 
@@ -142,13 +142,13 @@ class Trained:
     ) -> np.ndarray:
         """Deployed logits of uint8 or float images.
 
-        They are whole on the devices and on every process; `write_predictions` is for
-        those that are too many.
+        Every device and every process holds all of them; use `write_predictions` for
+        more than fit.
 
         Args:
             images: `[N, ...]`, or a split of a stream.
-            weights: `config`, those that the configuration deploys, or `ema`, their
-                moving average at the end of training.
+            weights: `config` for those that the configuration deploys, or `ema` for
+                their moving average at the end of training.
             every_member: every member's logits instead of the deployed ones.
             reading: threads and processes that read a stream.
 
@@ -173,14 +173,7 @@ class Trained:
         return np.asarray(fetch(logits))
 
     def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:
-        """`(params, model_state)` per chunk of replicas, for a program's prediction.
-
-        Args:
-            weights: as in `predict`.
-
-        Raises:
-            ValueError: there is no such set of weights.
-        """
+        """`(params, model_state)` per chunk of replicas; arguments as in `predict`."""
         if weights not in ("config", "ema"):
             raise ValueError(f"weights must be config or ema; got {weights!r}")
         chosen = Weights(self.params, self.model_state)
@@ -200,7 +193,7 @@ class Trained:
 
 
 def chunk_count(program: Program, replicas: int) -> int:
-    """Into how many states the replicas are split: several for `loop`."""
+    """Number of states into which the replicas are split: several for `loop`."""
     if program.mapping != "loop":
         return 1
     return replicas // (program.mesh.shape[REPLICA] * program.at_once)

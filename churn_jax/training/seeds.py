@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from churn_jax.configuration.training import SAMPLES
 from churn_jax.lazy import jax, jnp
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "draw_sample",
@@ -27,13 +23,7 @@ _POISSON = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])
 
 
 def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
-    """Each replica's training set as indices `[R, N]`.
-
-    Args:
-        keys: `[R]`.
-        num_examples: N.
-        kind: `all`, or `bootstrap` (N draws with replacement).
-    """
+    """Each replica's training set as indices `[R, N]`; `kind` is one of `SAMPLES`."""
     if kind not in SAMPLES:
         raise ValueError(f"sample must be one of {', '.join(SAMPLES)}; got {kind!r}")
     if kind == "all":
@@ -45,19 +35,11 @@ def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
 
 
 def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
-    """How often each member's own bootstrap holds the examples, `[M, B]`.
+    """How often each member's own bootstrap holds the examples, `[M, B]`, 0 to 10.
 
     Independent Poisson(1) counts, by inverting the distribution function at one
     uniform number. A pure function of key, member and example: the same in every
     epoch, on every mesh and whatever the other examples of the batch are.
-
-    Args:
-        key: of one replica, from `Seeds.keys("sample", ...)`.
-        members: M.
-        examples: `[B]` positions in the training set.
-
-    Returns:
-        `[M, B]` float32, whole numbers from 0 to 10.
 
     Notes:
         The Poisson bootstrap: a multinomial one has the same counts conditioned on
@@ -83,15 +65,6 @@ def member_subsets(
     other examples and members, and then weighs `1 / share`: 1 on average. A pure
     function of key, member and example, like `member_counts`.
 
-    Args:
-        key: of one replica, from `Seeds.keys("sample", ...)`.
-        members: M.
-        examples: `[B]` positions in the training set.
-        share: in (0, 1].
-
-    Returns:
-        `[M, B]` float32, 0 or `1 / share`.
-
     Example:
         >>> key = Seeds().keys("sample", [0])[0]
         >>> weights = member_subsets(key, 2, jnp.arange(10_000), 0.25)
@@ -110,17 +83,14 @@ def member_subsets(
 def member_weights(
     kind: str, key: jax.Array, members: int, examples: jax.Array, share: float
 ) -> jax.Array | None:
-    """What `Batch.member_weights` is under a method's `member_sample`.
+    """`Batch.member_weights [M, B]` of a method's `member_sample`; None is all equal.
 
     Args:
         kind: `shared`, `bootstrap`, `subset` or `split`.
-        key: as in `member_counts`; not looked at where members share one sample.
+        key: of one replica, from `Seeds.keys("sample", ...)`; unused by `shared`.
         members: M.
-        examples: `[B]`.
-        share: of `subset`.
-
-    Returns:
-        `[M, B]`, or None where all members train on everything.
+        examples: `[B]` positions in the training set.
+        share: of `subset`, in (0, 1].
     """
     if kind == "bootstrap":
         return member_counts(key, members, examples)
@@ -135,7 +105,6 @@ def member_weights(
 
 
 def _member_uniforms(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
-    """One number in [0, 1) per member and example, `[M, B]`."""
     fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
     own = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(members))
     return jax.vmap(jax.vmap(jax.random.uniform))(fold(own, examples))

@@ -1,17 +1,27 @@
-"""The state of training: stacked trees, one entry per replica."""
+"""The state of training: stacked trees, one entry per replica, and how it begins."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 
+from churn_jax.configuration.training import OptimizerConfig, Seeds
+from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
-from churn_jax.training.partition import MEMBER, REPLICA
+from churn_jax.training.optim import is_fast, is_vector, make_optimizer
+from churn_jax.training.partition import MEMBER, REPLICA, place
 from churn_jax.typing import PyTree
+
+if TYPE_CHECKING:
+    from churn_jax.training.program import Program
 
 __all__ = [
     "BestState",
@@ -19,14 +29,21 @@ __all__ = [
     "ReplicaInputs",
     "TrainState",
     "Weights",
+    "init_best",
+    "init_coefficients",
+    "init_state",
+    "init_variables",
     "joined",
+    "scale_inputs",
+    "small_fields",
     "stopped_term",
+    "term_means",
 ]
 
 
 @struct.dataclass
 class Weights:
-    """What networks consist of: another set of it than the one that trains.
+    """Another set of weights than the one that trains, such as an average of it.
 
     Attributes:
         params: as in `TrainState`.
@@ -52,12 +69,12 @@ class TrainState:
         sums: `[R, 1 + terms]` float32, loss and terms summed since the epoch began.
         updates: `[R]` float32, updates since the epoch began.
         peers: `Weights`: copies of all members that their peers follow, refreshed
-            every few updates; `()` for methods without.
+            every few updates; `()` for other methods.
         ema: `Weights`: exponential moving average of the weights and of the batch
             statistics; `()` where it is off.
         memory: what the method remembers between updates (`Method.init_memory`),
             leaves `[R, ...]`, the same on all devices of a replica; `()` for methods
-            without.
+            that remember nothing.
     """
 
     step: jax.Array
@@ -75,7 +92,7 @@ class TrainState:
 
     @classmethod
     def specs(cls, slots: Any = P(REPLICA, MEMBER)) -> "TrainState":
-        """How each field lies on the mesh; `slots` are the networks' leaves."""
+        """Placement of every field; `slots` is that of the networks' leaves."""
         replicas: Any = P(REPLICA)
         return cls(
             step=replicas,
@@ -91,16 +108,6 @@ class TrainState:
             ema=slots,
             memory=replicas,
         )
-
-    def saved(self) -> dict[str, Any]:
-        """The fields by name, as a checkpoint holds them.
-
-        Without an empty memory: checkpoints from before there was one have none.
-        """
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        if not jax.tree.leaves(self.memory):
-            del fields["memory"]
-        return fields
 
 
 @struct.dataclass
@@ -120,7 +127,7 @@ class BestState:
     epoch: jax.Array
 
     def update(self, state: TrainState, score: jax.Array, epoch) -> "BestState":
-        """Takes over the replicas whose score is higher than before; ties keep."""
+        """Takes over the replicas whose score has risen; ties keep the earlier one."""
         better = state.alive & (score > self.score)
 
         def pick(new, old):
@@ -137,7 +144,7 @@ class BestState:
 
 @struct.dataclass
 class Coefficients:
-    """What may differ between replicas besides seeds; leaves `[R]`."""
+    """What may differ between replicas, apart from seeds; leaves `[R]`."""
 
     method: Method
     learning_rate: jax.Array
@@ -154,8 +161,8 @@ class ReplicaInputs:
         coefficients: leaves `[R]`.
         sample_key: `[R]` typed keys of the members' own samples; `()` where all
             members share one.
-        batch: images `[R, B, ...]` and labels `[R, B]` of the next update, where each
-            replica is fed its own; `()` elsewhere.
+        batch: images `[R, B, ...]` and labels `[R, B]` of the next update if each
+            replica is fed its own; otherwise `()`.
     """
 
     order: jax.Array
@@ -171,8 +178,242 @@ def stopped_term(code: int, terms: tuple[str, ...]) -> str:
     return names[code]
 
 
+def small_fields(state: TrainState) -> TrainState:
+    """The state without its trees: what is fetched for a log line."""
+    return dataclasses.replace(
+        state, params=(), model_state=(), opt_state=(), peers=(), ema=(), memory=()
+    )
+
+
+def term_means(state: TrainState, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Means `[R]` of loss and terms since the epoch began; nan without an update."""
+    means = state.sums / np.maximum(state.updates, 1.0)[:, None]
+    means[state.updates == 0] = np.nan
+    return dict(zip(names, means.T))
+
+
 def joined(
     params: Sequence[PyTree], model_state: Sequence[PyTree]
 ) -> tuple[PyTree, ...]:
     """Weights as variables, one tree per group."""
     return tuple({**s, "params": p} for p, s in zip(params, model_state, strict=True))
+
+
+def _per_replica(value, replicas: int, name: str) -> Any:
+    array = np.asarray(value, np.float32)
+    if array.ndim == 0:
+        return np.full(replicas, array)
+    if array.shape != (replicas,):
+        raise ValueError(
+            f"{name} must be one number or one per replica, [{replicas}]; got shape "
+            f"{array.shape}"
+        )
+    return array
+
+
+def init_coefficients(
+    method: Method, optimizer: OptimizerConfig, replicas: int, mesh
+) -> Coefficients:
+    """Every coefficient as an array `[R]` on the mesh.
+
+    Raises:
+        ValueError: an array of coefficients has another length than R.
+    """
+
+    def array(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return _per_replica(leaf, replicas, f"{type(method).__name__}.{name}")
+
+    found = Coefficients(
+        jax.tree_util.tree_map_with_path(array, method),
+        _per_replica(optimizer.learning_rate, replicas, "learning_rate"),
+        _per_replica(optimizer.weight_decay, replicas, "weight_decay"),
+    )
+    return place(found, mesh, P(REPLICA))
+
+
+def init_variables(
+    groups: Sequence[Group],
+    seeds: Seeds,
+    replicas: Sequence[int],
+    example: jax.Array,
+    mesh,
+    *,
+    stream: int = 0,
+    input_scale: ArrayLike = 1.0,
+    slots: P = P(REPLICA, MEMBER),
+) -> tuple[PyTree, ...]:
+    """Variables of every group, leaves `[R, S, ...]`, born with their sharding.
+
+    Args:
+        groups: the committee.
+        seeds: which factors vary.
+        replicas: replica numbers.
+        example: one normalised batch, `[1, ...]`.
+        mesh: of the program.
+        stream: separates methods that must not start from equal weights (a student
+            and its teacher); methods that are compared share stream 0.
+        input_scale: one number or one per replica; see `scale_inputs`.
+        slots: `Program.slots`.
+
+    Raises:
+        ValueError: as `scale_inputs` does.
+    """
+    sharding = NamedSharding(mesh, slots)
+    numbers = jnp.asarray(replicas)
+    scale = _per_replica(input_scale, len(replicas), "input_scale")
+    scaled = bool(np.any(scale != 1.0))
+
+    # Arguments and not constants of the program: see `StartingFrom`.
+    given = [
+        g.network.init.weights if isinstance(g.network.init, StartingFrom) else {}
+        for g in groups
+    ]
+
+    def build(given):
+        root = seeds.keys("init", numbers)
+        root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
+        variables, first = [], 0
+        for group, weights in zip(groups, given):
+            index = jnp.arange(first, first + group.size)
+            fold = jax.vmap(
+                jax.vmap(jax.random.fold_in, (None, 0)), (0, None)
+            )  # [R], [S] -> [R, S]
+            one = group.network.init
+            if weights:
+                one = functools.partial(one, weights=weights)
+            init = jax.vmap(jax.vmap(one, (0, None)), (0, None))
+            drawn = init(fold(root, index), example)
+            if scaled and not group.gate:
+                params = scale_inputs(group.network, drawn["params"], scale)
+                drawn = {**drawn, "params": params}
+            variables.append(drawn)
+            first += group.size
+        # A weakly typed leaf would be a strong one after the first update, and the
+        # step would be compiled twice.
+        return jax.tree.map(
+            lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
+        )
+
+    return jax.jit(build, out_shardings=sharding)(given)
+
+
+def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
+    """Initial weights whose variance at the input is `scale` times what it was.
+
+    Kernels and embeddings of `Network.input_params` are multiplied by the root of
+    `scale`; vectors (biases) and fast weights stay.
+
+    Args:
+        network: says which parameters the input meets first.
+        params: of R replicas of some networks, leaves `[R, S, ...]`.
+        scale: s, a number or `[R]`.
+
+    Raises:
+        ValueError: the network does not say, or `scale` is negative or not finite.
+
+    References:
+        [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    named = [name for name in network.input_params if name in params]
+    if not named:
+        raise ValueError(
+            f"{network.name} does not say which parameters the input meets first "
+            "(Network.input_params), so their variance cannot be scaled; use "
+            "input_scale 1"
+        )
+    if not np.all(np.isfinite(scale)) or np.any(np.asarray(scale) < 0):
+        raise ValueError(f"input_scale must be finite and not negative; got {scale}")
+    root = jnp.sqrt(jnp.asarray(scale, jnp.float32)).reshape(-1, 1)
+
+    def scaled(path, leaf):
+        # Fast weights multiply the kernel and would count twice; vectors are replicas,
+        # networks and one axis, or two where a layer has a bias for every member.
+        if leaf.ndim < 4 or is_fast(path) or is_vector(path):
+            return leaf
+        return leaf * jnp.expand_dims(root, range(2, leaf.ndim)).astype(leaf.dtype)
+
+    return {
+        **params,
+        **{
+            name: jax.tree_util.tree_map_with_path(scaled, params[name])
+            for name in named
+        },
+    }
+
+
+def init_state(
+    program: "Program",
+    variables: tuple[PyTree, ...],
+    replicas: int,
+    terms: int,
+    memory: PyTree = (),
+) -> TrainState:
+    """The state before the first update.
+
+    Args:
+        program: for the optimiser and the mesh.
+        variables: from `init_variables`.
+        replicas: R.
+        terms: number of terms that the method logs.
+        memory: of one replica, from `Method.init_memory`.
+    """
+    mesh = program.mesh
+    params = tuple(v["params"] for v in variables)
+    model_state = tuple(
+        {k: x for k, x in v.items() if k != "params"} for v in variables
+    )
+    optimizer = make_optimizer(
+        program.optimizer,
+        program.schedule,
+        learning_rate=jnp.float32(0.0),
+        weight_decay=jnp.float32(0.0),
+    )
+
+    def init_optimizer(params):
+        return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
+
+    slots = NamedSharding(mesh, program.slots)
+    opt_state = jax.jit(init_optimizer, out_shardings=slots)(params)
+    fields = place(
+        {
+            "step": np.zeros(replicas, np.int32),
+            "alive": np.ones(replicas, bool),
+            "stopped_step": np.full(replicas, -1, np.int32),
+            "stopped_term": np.full(replicas, -1, np.int32),
+            "sums": np.zeros((replicas, terms + 1), np.float32),
+            "updates": np.zeros(replicas, np.float32),
+            "memory": jax.tree.map(
+                lambda leaf: np.stack([np.asarray(leaf)] * replicas), memory
+            ),
+        },
+        mesh,
+        P(REPLICA),
+    )
+    weights = Weights(params, model_state)
+    return TrainState(
+        params=params,
+        model_state=model_state,
+        opt_state=opt_state,
+        # Copies, since the whole state is donated.
+        peers=jax.tree.map(jnp.copy, weights) if program.stale_steps else (),
+        ema=jax.tree.map(jnp.copy, weights) if program.ema_decay else (),
+        **fields,
+    )
+
+
+def init_best(state: TrainState, mesh) -> BestState:
+    """No best epoch yet: a copy of the initial weights, score -1."""
+    replicas = state.step.shape[0]
+    copy = jax.tree.map(jnp.copy, (state.params, state.model_state))
+    fields = place(
+        {
+            "score": np.full(replicas, -1.0, np.float32),
+            "epoch": np.zeros(replicas, np.int32),
+        },
+        mesh,
+        P(REPLICA),
+    )
+    return BestState(params=copy[0], model_state=copy[1], **fields)

@@ -1,35 +1,174 @@
-"""Trained networks as a function of the image, on the mesh and differentiable."""
+"""What a row learns from: trained models on the host, and functions in the step."""
 
 import dataclasses
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.ensembles import Group, Outputs, apply_committee
+from churn_jax.ensembles import Group, Outputs, apply_committee, with_temperature
 from churn_jax.ensembles import mapping as slots
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.typing import Array, Logits, PyTree
 
+if TYPE_CHECKING:
+    from churn_jax.training.run import Trained
+
 __all__ = [
     "Teacher",
     "TeacherProgram",
-    "make_teacher",
+    "Teachers",
+    "as_teachers",
     "one_by_one",
     "teacher_program",
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class TeacherProgram:
-    """A teacher's structure.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Teachers:
+    """The trained models that a row learns from: a teacher, old models, or both.
 
     Attributes:
-        groups: its committee, and after it that of the old models.
+        teacher: a trained method whose members teach; None with old models only.
+        old: deployed models of one network each, in the order of their versions.
+        members: how many of the teacher's members teach, the first ones; 0 is all.
+        groups: the teacher's committee where it differs from the trained one, such as
+            one that computes in bfloat16; empty keeps the trained one.
+        temperatures: `[R, T]`, by which the members' logits are divided; None is 1.
+        cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
+            (offline); the teacher is not run then, and may be unknown. None runs it in
+            every update.
+        repeats: how often the R replicas are repeated, one set after another: every
+            point of a sweep has the same teachers.
+    """
+
+    teacher: "Trained | None" = None
+    old: "tuple[Trained, ...]" = ()
+    members: int = 0
+    groups: tuple[Group, ...] = ()
+    temperatures: np.ndarray | None = None
+    cached: np.ndarray | None = None
+    repeats: int = 1
+
+    def __post_init__(self):
+        """Refuses combinations that cannot teach."""
+        if self.teacher is None and not self.old and self.cached is None:
+            raise ValueError("somebody must teach: a teacher, or an old model")
+        for trained in self.old:
+            if trained.run.method.members != 1:
+                raise ValueError(
+                    f"{trained.run.name} deploys {trained.run.method.members} networks;"
+                    " an old model is one"
+                )
+        if self.teacher is None:
+            if self.members or self.temperatures is not None:
+                raise ValueError("members and temperatures are of a teacher")
+            return
+        if not self.members:
+            return
+        sizes = [group.size for group in self.teacher.run.groups]
+        heads = max(group.network.heads for group in self.teacher.run.groups)
+        if not 0 <= self.members <= sum(sizes) or len(sizes) > 1 or heads > 1:
+            raise ValueError(
+                f"{self.teacher.run.name}: members must be 0 or some of one group of "
+                f"networks, each of one member; got {self.members} of {sizes}"
+            )
+
+    def own_groups(self) -> tuple[Group, ...]:
+        """The committee that is run in every update; empty where logits are cached."""
+        if self.teacher is None or self.cached is not None:
+            return ()
+        groups = self.groups or self.teacher.run.groups
+        if self.members:
+            groups = (Group(groups[0].network, self.members),)
+        if self.temperatures is not None:
+            groups = tuple(Group(with_temperature(g.network), g.size) for g in groups)
+        return groups
+
+    def old_groups(self) -> tuple[Group, ...]:
+        """One group of one network per old model."""
+        return tuple(group for trained in self.old for group in trained.run.groups)
+
+    def variables(self) -> tuple[PyTree, ...]:
+        """One tree `[R, S, ...]` per group, on the host; cached logits come first."""
+        own: list[PyTree] = []
+        if self.cached is not None:
+            own.append({"logits": self.cached})
+        elif self.teacher is not None:
+            own = list(self.teacher.teacher_variables())
+            if self.members:
+                own = [jax.tree.map(lambda leaf: leaf[:, : self.members], own[0])]
+            if self.temperatures is not None:
+                cooled = zip(own, self._temperatures(), strict=True)
+                own = [{**v, "temperature": t} for v, t in cooled]
+        old = [v for trained in self.old for v in trained.teacher_variables()]
+        return tuple(_repeated(tree, self.repeats) for tree in (*own, *old))
+
+    def _temperatures(self) -> list[np.ndarray]:
+        """One `[R, S, K]` per group: S networks that yield K members each."""
+        groups = self.own_groups()
+        ends = np.cumsum([group.members for group in groups])[:-1]
+        parts = np.split(np.asarray(self.temperatures, np.float32), ends, axis=1)
+        return [
+            part.reshape(len(part), group.size, group.network.heads)
+            for part, group in zip(parts, groups, strict=True)
+        ]
+
+    @property
+    def trained(self) -> "tuple[Trained, ...]":
+        """The teacher, if there is one, and the old models."""
+        return (*(() if self.teacher is None else (self.teacher,)), *self.old)
+
+    def identity(self) -> Mapping[str, Any]:
+        """What a student's checkpoint knows them by."""
+        found: dict[str, Any] = {}
+        if self.teacher is not None:
+            found = {"name": self.teacher.run.name, **json.loads(self.teacher.identity)}
+        if self.old:
+            old = [{"name": t.run.name, **json.loads(t.identity)} for t in self.old]
+            found["old"] = {str(i): entry for i, entry in enumerate(old)}
+        if self.members:
+            found["members"] = str(self.members)
+        if self.temperatures is not None:
+            found["calibrated"] = "True"
+        if self.cached is not None:
+            found["offline"] = "True" if self.teacher else _digest(self.cached)
+        if self.groups:
+            found["taught_as"] = repr([g.network.name for g in self.groups])
+        return found
+
+
+def _digest(logits: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(logits).data).hexdigest()
+
+
+def _repeated(tree: PyTree, times: int) -> PyTree:
+    if times == 1:
+        return tree
+    return jax.tree.map(lambda x: np.tile(x, (times,) + (1,) * (np.ndim(x) - 1)), tree)
+
+
+def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:
+    """One trained method as `Teachers`; None stays None."""
+    if teacher is None or isinstance(teacher, Teachers):
+        return teacher
+    return Teachers(teacher)
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherProgram:
+    """The structure of a replica's teachers, compiled into the step.
+
+    Attributes:
+        groups: the teacher's committee, followed by the old models.
         sharded: whether every group of the committee is sharded over the mesh's member
-            axis; else each device holds all of its replica's teachers. It always holds
-            all old models, of which each is one network.
+            axis; otherwise each device holds all of its replica's teachers. It always
+            holds all old models, each of which is one network.
         mapping: of the networks on one device.
         old: how many of the groups, the last ones, are old models.
         cached: whether the teacher is a table of logits by training example, which
@@ -44,10 +183,7 @@ class TeacherProgram:
 
     @property
     def spec(self) -> tuple[P, ...]:
-        """How every group's leaves `[R, T, ...]` lie on the mesh, cached logits first.
-
-        One entry per tree of variables.
-        """
+        """Placement of leaves `[R, T, ...]`, one entry per tree of variables."""
         own = P(REPLICA, MEMBER) if self.sharded else P(REPLICA)
         return (own,) * (len(self.own) + self.cached) + (P(REPLICA),) * self.old
 
@@ -65,7 +201,7 @@ def teacher_program(
     old: int = 0,
     cached: bool = False,
 ) -> TeacherProgram:
-    """Shards the teachers where the member axis divides every group of theirs."""
+    """Shards the teachers if the member axis divides every group of them."""
     own = groups[: len(groups) - old]
     sharded = bool(own) and all(g.size % member_devices == 0 for g in own)
     return TeacherProgram(groups, sharded, mapping, old, cached)
@@ -73,30 +209,33 @@ def teacher_program(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Teacher:
-    """What one replica learns from, inside `shard_map`; eval mode throughout.
+    """What one replica learns from, as functions of images; always in eval mode.
+
+    The `teacher` that `Method.loss` is given, inside `shard_map`.
 
     Attributes:
         program: structure.
         variables: one tree per group, leaves `[T, ...]` (local), or a list of T trees;
             cached logits first.
         member_devices: size of the member axis.
-        rows: `[B]` which training examples the batch holds, for cached logits.
+        rows: `[B]` positions of the batch's examples in the training set, for cached
+            logits.
     """
 
     program: TeacherProgram
-    variables: PyTree
+    variables: tuple[PyTree, ...]
     member_devices: int
     rows: Array | None = None
 
     @property
     def size(self) -> int:
-        """How many members `teacher(images)` answers for; 0 with old models alone."""
+        """Number of members that answer `teacher(images)`; 0 with old models only."""
         own = sum(group.members for group in self.program.own)
         return 1 if self.program.cached else own
 
     @property
     def olds(self) -> int:
-        """How many old models there are."""
+        """Number of old models."""
         return self.program.old
 
     def __call__(self, images: Array, pick: int | Array | None = None) -> Logits:
@@ -125,7 +264,7 @@ class Teacher:
         return self._apply(self._old(), images, sharded=False)
 
     def classify(self, features: Array) -> Logits:
-        """Logits `[O, B, C]` of the old models' last layers, given others' features.
+        """Logits `[O, B, C]` of the old models' last layers on another's features.
 
         Args:
             features: `[B, D]`; the first `D_old` columns are used.
@@ -152,9 +291,6 @@ class Teacher:
             raise ValueError("there is no old model; name one in teaching.old")
         return list(zip(self.program.groups[-count:], self.variables[-count:]))
 
-    def _own(self) -> list[tuple[Group, PyTree]]:
-        return list(zip(self.program.own, self.variables))
-
     def _apply(
         self, networks: list[tuple[Group, PyTree]], images: Array, *, sharded: bool
     ) -> Logits:
@@ -168,7 +304,8 @@ class Teacher:
         )[0].logits
 
     def _every(self, images: Array) -> Logits:
-        return self._apply(self._own(), images, sharded=self.program.sharded)
+        own = list(zip(self.program.own, self.variables))
+        return self._apply(own, images, sharded=self.program.sharded)
 
     def _one(self, images: Array, pick: int | Array) -> Logits:
         groups = self.program.own
@@ -191,11 +328,9 @@ class Teacher:
 
 
 def one_by_one(program: TeacherProgram, variables: PyTree) -> tuple[PyTree, ...]:
-    """A replica's teachers as lists of networks, where they are unrolled.
-
-    Taken apart once for all updates of a call: of a dense network, copying the weights
-    out of the stacked ones takes a good part of its forward pass.
-    """
+    """A replica's teachers as lists of networks, where they are unrolled."""
+    # Unstacked once for all updates of a call: copying a dense network's weights out of
+    # the stacked ones takes a good part of its forward pass.
     cached = int(program.cached)
     if program.mapping != "unroll":
         return tuple(variables)
@@ -214,13 +349,3 @@ def _head_alone(head: Callable[[PyTree, Array], Logits]):
         return Outputs(head(variables, features)), {}
 
     return apply
-
-
-def make_teacher(
-    program: TeacherProgram,
-    variables: PyTree,
-    member_devices: int,
-    rows: Array | None = None,
-) -> Teacher:
-    """The `Teacher` of one replica, inside `shard_map`."""
-    return Teacher(program, tuple(variables), member_devices, rows)

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, plan
+from churn_jax.planning.collectives import Collective
 from churn_jax.planning.hlo import Counted, collectives_of
 from churn_jax.planning.planned import check_mesh, default_row
 from churn_jax.planning.rules import check_study, shard_bytes
@@ -19,7 +20,6 @@ from churn_jax.planning.steps import study_step
 from churn_jax.planning.streams import check_stream, stream_step
 from churn_jax.studies import preset
 from churn_jax.studies.streams import stream_preset
-from churn_jax.training.collectives import Collective
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 
 SLICE = Slice.parse("v5e:2x4")

@@ -13,7 +13,7 @@ from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.restoring import row_run
 from churn_jax.studies.streams import stream_preset
 from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
-from churn_jax.training.setup import open_session
+from churn_jax.training.session import open_session
 
 
 def form(tree):

@@ -31,7 +31,7 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.tutoring import logits_of
-from churn_jax.training import written
+from churn_jax.training import predictions as training_predictions
 from tests.studies.test_study import Watched, small_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -129,7 +129,7 @@ def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
             Watched(config, tmp_path, "baseline")
     assert not list(tmp_path.rglob("logits-*"))
     with monkeypatch.context() as patch:
-        patch.setattr(written, "write_index", dies)
+        patch.setattr(training_predictions, "write_index", dies)
         with pytest.raises(KeyboardInterrupt):
             Watched(config, tmp_path, "baseline")
     folder = tmp_path / "methods" / "baseline"

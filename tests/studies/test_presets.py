@@ -14,8 +14,8 @@ from churn_jax.studies import run_study
 from churn_jax.studies.presets import PRESETS, preset, tiny
 from churn_jax.training.loop import train
 from churn_jax.training.optim import make_schedule
+from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
-from churn_jax.training.setup import make_program
 from tests.golden.refresh import FOLDER, path_of, text_of
 
 every_preset = pytest.mark.parametrize("name", PRESETS)

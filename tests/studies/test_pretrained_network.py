@@ -27,8 +27,8 @@ from churn_jax.studies import (
     StudyConfig,
     run_study,
 )
-from churn_jax.training.initialize import init_variables
 from churn_jax.training.partition import make_mesh
+from churn_jax.training.state import init_variables
 from tests.models import drawn
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -20,8 +20,9 @@ from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.models import ResNet
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.loop import plain_numbers, stopped_teachers, train
+from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.run import Interrupted, Run
+from churn_jax.training.session import plain_numbers
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference

@@ -11,13 +11,13 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
-from churn_jax.training import setup
+from churn_jax.training import program as programs
 from churn_jax.training.examples import example_of
 from churn_jax.training.loop import train
-from churn_jax.training.mappings import choose_mappings
 from churn_jax.training.partition import split
+from churn_jax.training.program import choose_mappings
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Interrupted, Run, chunk_count
-from churn_jax.training.steps import make_step
 from tests.training import tiny
 
 PHOTO, DIGIT = (32, 32, 3), (28, 28, 1)
@@ -131,7 +131,7 @@ def test_a_training_in_turns_of_two_validates_saves_and_predicts_as_one_of_all(
     run = tiny.make_run(Codistillation(beta=0.3, alpha=0.1), **options)
     given = {"mean": 0.5, "std": 0.25}
     whole = train(run, tiny.dataset(), **given)
-    monkeypatch.setattr(setup, "choose_mappings", in_turns)
+    monkeypatch.setattr(programs, "choose_mappings", in_turns)
     stop = threading.Event()
     stop.set()
     with pytest.raises(Interrupted):

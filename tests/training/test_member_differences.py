@@ -13,8 +13,8 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
-from churn_jax.training.initialize import init_variables, scale_inputs
 from churn_jax.training.partition import make_mesh
+from churn_jax.training.state import init_variables, scale_inputs
 from tests.training import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

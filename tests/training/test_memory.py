@@ -16,8 +16,8 @@ from churn_jax.methods import ERM, LossOutput, Method
 from churn_jax.methods.batch import forward
 from churn_jax.methods.fields import coefficient, static
 from churn_jax.training.loop import train
+from churn_jax.training.replicas import term_names
 from churn_jax.training.state import stopped_term
-from churn_jax.training.steps import term_names
 from tests.integration.test_resume import (
     assert_bitwise_equal,
     make_run,
@@ -152,9 +152,6 @@ def test_a_memory_of_another_form_is_refused(spoil, message):
 
 def test_methods_without_a_memory_have_none():
     assert ERM().init_memory(5) == ()
-    state = history()[1][0]
-    assert "memory" in state.saved()
-    assert "memory" not in dataclasses.replace(state, memory=()).saved()
 
 
 @pytest.mark.slow

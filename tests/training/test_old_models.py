@@ -15,7 +15,7 @@ from churn_jax.ensembles import Outputs, from_function
 from churn_jax.ensembles.adapters import linear_head
 from churn_jax.methods import BackwardCompatible, BayesianUpdate
 from churn_jax.methods.updating import Updating
-from churn_jax.training.tutors import Tutors
+from churn_jax.training.teachers import Teachers
 from tests.training import tiny
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
@@ -73,7 +73,7 @@ def after(shape, updates=3):
         augmentation=Augmentation(),
     )
     old = tuple(tiny.teacher(1, 2, NETWORK) for _ in range(2))
-    stepper = tiny.stepper(run, taught_by=Tutors(old=old))
+    stepper = tiny.stepper(run, taught_by=Teachers(old=old))
     return stepper, stepper.advance(updates)
 
 

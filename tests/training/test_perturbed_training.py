@@ -14,10 +14,10 @@ import pytest
 from churn_jax.configuration.training import MeshShape
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, OneToOneDistillation
-from churn_jax.training.collectives import find_collectives
+from churn_jax.planning.collectives import find_collectives
 from churn_jax.training.partition import DATA, MEMBER
-from churn_jax.training.setup import open_session
-from churn_jax.training.steps import make_step
+from churn_jax.training.replicas import make_step
+from churn_jax.training.session import open_session
 from tests.training import tiny
 
 TEACHERS = 4

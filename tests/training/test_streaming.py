@@ -429,7 +429,7 @@ def test_a_stream_takes_one_update_per_call():
 
 def test_devices_hold_batches_not_the_set(fed):
     """What the session keeps of a stream is shapes."""
-    from churn_jax.training.setup import open_session
+    from churn_jax.training.session import open_session
 
     session = open_session(
         run_of(), streamed(), directory=None, teacher=None, mean=0.0, std=1.0

@@ -23,12 +23,11 @@ from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import Group, from_function, from_linen
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
-from churn_jax.training.initialize import init_variables
 from churn_jax.training.partition import fetch, join, split
+from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.setup import Session, open_session
-from churn_jax.training.state import TrainState
-from churn_jax.training.steps import make_step
+from churn_jax.training.session import Session, open_session
+from churn_jax.training.state import TrainState, init_variables
 
 EXAMPLES, BATCH, CLASSES = 64, 16, 5
 STEPS_PER_EPOCH = EXAMPLES // BATCH

@@ -14,7 +14,7 @@ from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.methods import Method, deploy
 from churn_jax.training.run import Trained
-from churn_jax.training.teachers import TeacherProgram, make_teacher
+from churn_jax.training.teachers import Teacher, TeacherProgram
 from churn_jax.typing import Array, Logits, PyTree
 
 __all__ = [
@@ -58,7 +58,7 @@ class Structure:
             pixels.
         """
         program = TeacherProgram(self.groups, False, self.mapping)
-        network = make_teacher(program, variables, 1)
+        network = Teacher(program, tuple(variables), 1)
 
         def predict(pixels, pick=None):
             return network(normalize(pixels, self.mean, self.std), pick)

@@ -1,6 +1,7 @@
 """One pass over a stream: score, then learn; tables of which only rows are touched.
 
-Loaded when first used, so that importing a configuration loads no checkpoints.
+Names are loaded when they are first used, so that importing a configuration loads no
+checkpoints.
 
 Example:
     >>> from churn_jax.training import progressive
@@ -8,14 +9,15 @@ Example:
     2
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.streams import StreamConfig
     from churn_jax.training.progressive.config import StreamRun, stream_identity
     from churn_jax.training.progressive.loop import StreamProgress, run_stream
-    from churn_jax.training.progressive.result import (
+    from churn_jax.training.progressive.metrics import (
         StreamResult,
         load_result,
         save_result,
@@ -32,25 +34,6 @@ __all__ = [
     "stream_identity",
 ]
 
-_HOMES = {
-    "StreamConfig": "..configuration.streams",
-    "StreamProgress": "loop",
-    "StreamResult": "result",
-    "StreamRun": "config",
-    "load_result": "result",
-    "run_stream": "loop",
-    "save_result": "result",
-    "stream_identity": "config",
-}
+_FILES = ("..configuration.streams", "config", "metrics", "loop")
 
-
-def __getattr__(name: str):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

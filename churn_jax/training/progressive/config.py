@@ -1,8 +1,9 @@
-"""What is trained on a stream, and how: plain records."""
+"""What is trained on a stream, and how."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from churn_jax.training.identity import identity
 
 __all__ = [
     "StreamRun",
+    "check_schema",
+    "check_window",
     "stream_identity",
 ]
 
@@ -23,9 +26,9 @@ class StreamRun:
 
     Attributes:
         name: folder and messages.
-        method: with coefficients as numbers or one per replica; `input_scale`, where
-            it has one, scales the variance of the initial embeddings. What the method
-            remembers between updates runs on over the whole stream.
+        method: with coefficients as numbers or one per replica; its `input_scale`
+            scales the variance of the initial embeddings. What the method remembers
+            between updates is kept over the whole stream.
         model: its components must be the method's members.
         config: see `StreamConfig`.
 
@@ -81,13 +84,51 @@ class StreamRun:
 
 
 def stream_identity(run: StreamRun, fingerprint: str) -> str:
-    """What a checkpoint must have been trained as, to be continued by `run`.
+    """JSON text of what decides a run's results: equal texts mean equal training.
 
     Args:
         run: what is trained.
         fingerprint: of the stream.
-
-    Returns:
-        JSON text; equal texts mean equal training.
     """
     return identity(run.config, data=fingerprint, method=run.method, model=run.model)
+
+
+def check_schema(run: StreamRun, stream: Any) -> None:
+    """Refuses a stream that has other features than the model, if it has a schema."""
+    schema = getattr(stream, "schema", None)
+    if schema is None:
+        return
+    sizes, numeric = tuple(schema.sizes), len(schema.numeric)
+    if sizes != run.model.sizes or numeric != run.model.numeric:
+        raise ValueError(
+            f"{run.name}: the model has tables of {run.model.sizes} rows and "
+            f"{run.model.numeric} numeric features, the stream {sizes} and {numeric}"
+        )
+
+
+def check_window(run: StreamRun, window: Any) -> None:
+    """Refuses a window whose shapes, ids or labels the model cannot take."""
+    # On the host: an id beyond its table would be learned as another field's.
+    size, model = run.config.window, run.model
+    for name, expected in (
+        ("ids", (size, len(model.sizes))),
+        ("numeric", (size, model.numeric)),
+        ("labels", (size,)),
+        ("mask", (size,)),
+    ):
+        shape = np.shape(getattr(window, name))
+        if shape != expected:
+            raise ValueError(
+                f"{run.name}: a window's {name} must have shape {expected}; got {shape}"
+            )
+    valid = np.asarray(window.mask) > 0
+    ids = np.asarray(window.ids)[valid]
+    beyond = ((ids < 0) | (ids >= np.asarray(model.sizes))).any(axis=0)
+    if beyond.any():
+        field = int(np.flatnonzero(beyond)[0])
+        raise ValueError(
+            f"{run.name}: an id of field {field} is outside of its table of "
+            f"{model.sizes[field]} rows"
+        )
+    if not np.isin(np.asarray(window.labels)[valid], (0, 1)).all():
+        raise ValueError(f"{run.name}: labels must be 0 or 1")

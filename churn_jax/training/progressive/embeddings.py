@@ -1,8 +1,8 @@
-"""Rows of embedding tables: looked up, differentiated and updated without the rest.
+"""The optimiser of embedding tables: only rows of the batch are read and written.
 
-Everything here is of one device's part of the tables, inside `shard_map`: a block of
+Everything here is about one device's part of the tables, inside `shard_map`: a block of
 contiguous rows of each of its replicas; rows are sharded over `data`. No operation has
-a result of the size of a table, except the two updates, which happen in place.
+a result of the size of a table, except the updates, which happen in place.
 
 The blocks lie in one table, `[R V / shards, width]`: of a gather or a scatter with a
 replica axis XLA for TPUs makes passes over whole tables: of 3 x 3,250,000 rows of 24
@@ -16,14 +16,13 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax.training.partition import DATA
-from churn_jax.typing import Array
+from churn_jax.typing import Array, PyTree
 
 __all__ = [
     "Summed",
-    "adagrad",
-    "descend",
     "look_up",
     "sum_by_row",
+    "update_rows",
 ]
 
 # optax.scale_by_rss's.
@@ -44,7 +43,7 @@ class Summed(NamedTuple):
 
 
 def _within_block(ids: Array, block: int) -> Array:
-    """Positions in this device's block; `block` for rows that others own."""
+    """Positions in this device's block; `block` for rows of other devices."""
     position = ids - jax.lax.axis_index(DATA) * block
     owned = (position >= 0) & (position < block)
     return jnp.where(owned, position, block)
@@ -54,9 +53,6 @@ def _places(table: Array, rows: Array) -> Array:
     """Rows `[R, N]` of every replica's own block in the one table, `[R N]`.
 
     Those outside of their block lie behind the whole table, and are distinct there.
-
-    Raises:
-        ValueError: there are more rows than int32 can number.
     """
     replicas, count = rows.shape
     block = table.shape[0] // replicas
@@ -72,15 +68,11 @@ def _places(table: Array, rows: Array) -> Array:
 
 
 def look_up(table: Array, ids: Array) -> Array:
-    """Rows of this device's share of the batch.
+    """Rows `[R, B / shards, F, width]` of this device's share of the batch.
 
     Args:
         table: `[R V / shards, width]`, this device's blocks.
-        ids: `[R, B, F]` int32, rows of the whole table of a replica, for the *global*
-            batch.
-
-    Returns:
-        `[R, B / shards, F, width]`.
+        ids: `[R, B, F]` int32, rows of a replica's whole table, for the global batch.
     """
     replicas, shards = ids.shape[0], jax.lax.axis_size(DATA)
     local = ids
@@ -103,17 +95,14 @@ def sum_by_row(
     sizes: tuple[int, ...],
     block: int,
 ) -> Summed:
-    """Sums the gradients of equal rows, as a dense gradient would.
+    """Sums the gradients of equal rows, as a dense gradient would; N = B F.
 
     Args:
         gradients: `[R, B / shards, F, width]`, with respect to what `look_up` gave.
         ids: `[R, B, F]` int32 within each field's own rows, of the global batch.
-        alive: `[R]` bool; replicas that are not touch no row.
+        alive: `[R]` bool; replicas that are not alive touch no row.
         sizes: rows of each field.
         block: rows of this device's block.
-
-    Returns:
-        `Summed` with N = B F.
     """
     if jax.lax.axis_size(DATA) > 1:
         gradients = jax.lax.all_gather(gradients, DATA, axis=1, tiled=True)
@@ -171,28 +160,32 @@ def _add(table: Array, place: Array, change: Array) -> Array:
     )
 
 
-def adagrad(
-    table: Array, accumulators: Array, summed: Summed, rate: Array
-) -> tuple[Array, Array]:
-    r"""AdaGrad on the rows of the batch.
+def update_rows(
+    table: Array, accumulators: PyTree, summed: Summed, rate: Array
+) -> tuple[Array, PyTree]:
+    r"""Updates the rows of the batch, in place where the arguments are donated.
 
-    `a <- a + g^2`, `v <- v - rate g / sqrt(a + 1e-7)`: where g is zero nothing would
-    change, so the dense update of the whole table gives the same.
+    AdaGrad: `a <- a + g^2`, `v <- v - rate g / sqrt(a + 1e-7)`: where g is zero nothing
+    would change, so the dense update of the whole table gives the same. Without
+    accumulators plain gradient descent, `v <- v - rate g`.
 
     Args:
         table: `[R V / shards, width]`.
-        accumulators: likewise.
-        summed: of `sum_by_row`.
+        accumulators: AdaGrad's, of the same shape, or `()`.
+        summed: from `sum_by_row`.
         rate: `[R]` or `[R, width]`, the learning rate.
 
     Returns:
-        `(table, accumulators)`, in place where they are donated.
+        `(table, accumulators)`.
 
     References:
         [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
     place = _places(table, summed.rows)
+    change = -rate.reshape(rate.shape[0], 1, -1)  # [R, 1, 1 or width]
+    if isinstance(accumulators, tuple):
+        return _add(table, place, change * summed.gradients), accumulators
     # Written before it is read, and never read again as it was: otherwise XLA keeps a
     # copy of the whole table.
     accumulators = _add(accumulators, place, jnp.square(summed.gradients))
@@ -201,16 +194,4 @@ def adagrad(
     )
     total = total.reshape(summed.gradients.shape)
     scale = jnp.where(total > 0.0, jax.lax.rsqrt(total + _EPSILON), 0.0)
-    change = _spread(-rate) * (scale * summed.gradients)
-    return _add(table, place, change), accumulators
-
-
-def descend(table: Array, summed: Summed, rate: Array) -> Array:
-    """Plain gradient descent on the rows of the batch; arguments as in `adagrad`."""
-    place = _places(table, summed.rows)
-    return _add(table, place, _spread(-rate) * summed.gradients)
-
-
-def _spread(rate: Array) -> Array:
-    """`[R]` or `[R, width]` as `[R, 1, 1 or width]`."""
-    return rate.reshape(rate.shape[0], 1, -1)
+    return _add(table, place, change * (scale * summed.gradients)), accumulators

@@ -13,20 +13,19 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.record import Stopped
-from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
+from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.folder_lock import lock_folder
-from churn_jax.training.partition import (
-    REPLICA,
-    any_process,
-    fetch,
-    place,
-    replicate,
-)
+from churn_jax.training.launch import Launch
+from churn_jax.training.partition import REPLICA, fetch, place, replicate
 from churn_jax.training.progress import COMPILING, Work
-from churn_jax.training.progressive.checks import check_schema, check_window
-from churn_jax.training.progressive.config import StreamRun, stream_identity
-from churn_jax.training.progressive.metrics import StreamMetrics
-from churn_jax.training.progressive.result import (
+from churn_jax.training.progressive.config import (
+    StreamRun,
+    check_schema,
+    check_window,
+    stream_identity,
+)
+from churn_jax.training.progressive.metrics import (
+    StreamMetrics,
     StreamResult,
     curve_entry,
     save_result,
@@ -51,9 +50,9 @@ from churn_jax.training.progressive.tables import (
     in_step,
     shapes_by_replica,
 )
-from churn_jax.training.run import Interrupted, stopped_replicas
-from churn_jax.training.state import TrainState
-from churn_jax.training.writers import MetricsWriter, read_metrics
+from churn_jax.training.run import stopped_replicas
+from churn_jax.training.state import TrainState, small_fields, term_means
+from churn_jax.training.writers import read_metrics
 
 __all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
 
@@ -65,7 +64,7 @@ _merge = jax.jit(StreamMetrics.merge)
 
 
 class Stream(Protocol):
-    """What is learned from: `TableStream` of `churn_jax.data.tables`, or alike."""
+    """What is learned from, such as `churn_jax.data.tables.TableStream`."""
 
     @property
     def fingerprint(self) -> str:
@@ -99,7 +98,7 @@ class StreamProgress:
 
 
 def segment_length(windows: int, shortest: int) -> int:
-    """Windows that the line of metrics covers which begins after `windows` of them.
+    """Windows covered by the line of metrics that begins after `windows` windows.
 
     `shortest` for the first 512 lines; after that it doubles whenever the stream has
     become twice as long, so that n windows give about `512 + 256 log2(n / 512)` lines.
@@ -150,175 +149,161 @@ def run_stream(
     return result
 
 
-class _Loop:
-    """The mutable part of a launch: state, metrics, clock and files."""
+@dataclasses.dataclass
+class _Place:
+    """How far the stream is learned; a checkpoint has it next to the state."""
+
+    windows: int = 0
+    examples: int = 0
+    counted: int = 0  # examples after the warm start
+    lines: int = 0  # of metrics
+    segment_start: int = 0  # windows before the current line
+    segment_counted: int = 0  # and examples that counted before it
+
+
+class _Loop(Launch):
+    """Windows of a stream, several of which share a line of metrics (a segment)."""
+
+    unit = "examples"
 
     def __init__(
-        self,
-        run: StreamRun,
-        stream: Stream,
-        directory,
-        on_progress,
-        on_work,
-        on_note,
+        self, run: StreamRun, stream: Stream, directory, on_progress, on_work, on_note
     ):
-        self.began = time.perf_counter()
+        super().__init__(run.name, on_work)
         self.run, self.stream = run, stream
-        self.on_progress, self.on_work = on_progress, on_work
-        self.on_note = on_note
+        self.on_progress, self.on_note = on_progress, on_note
         check_schema(run, stream)
         self.program = make_program(run)
+        self.mesh = self.program.mesh
         self.inputs: StreamInputs = init_inputs(run, self.program)
         state = init_stream(run, self.program, self.inputs)
         self.terms = term_names(self.program, state, self.inputs)
         sums = np.zeros((run.config.replicas, 1 + len(self.terms)), np.float32)
-        sums = place(sums, self.program.mesh, P(REPLICA))
-        dense = dataclasses.replace(state.dense, sums=sums)
+        dense = dataclasses.replace(
+            state.dense, sums=place(sums, self.mesh, P(REPLICA))
+        )
         self.state: StreamState = dataclasses.replace(state, dense=dense)
         self.parameters = parameter_count(run, state)
         self.total, self.segment = self._nothing(), self._nothing()
-        self.windows = self.examples = self.counted = 0
-        self.lines = self.segment_start = self.segment_counted = 0
-        self.earlier_seconds = 0.0
+        self.at = _Place()
         self.identity = stream_identity(run, stream.fingerprint)
         self.curve: list[dict[str, Any]] = []
-        self.checkpoints: Checkpoints | None = None
-        self.writer: MetricsWriter | None = None
         self.path = None if directory is None else Path(directory)
         if self.path is not None:
             self._restore(self.path)
         self.step = make_step(self.program)
-        self.clock = CheckpointClock(run.config.checkpoint_every_seconds)
         self.window_seconds = 0.0
+        self.start_clock(run.config.checkpoint_every_seconds)
 
     def _nothing(self) -> StreamMetrics:
         """No sums, each in memory of its own: they are donated."""
         shapes = jax.eval_shape(lambda: StreamMetrics.empty(self.run.config.replicas))
         empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-        return replicate(empty, self.program.mesh)
+        return replicate(empty, self.mesh)
 
-    def _tree(self):
+    def _tree(self) -> dict[str, Any]:
         return {"state": self.state, "total": self.total, "segment": self.segment}
 
     def _restore(self, path: Path) -> None:
-        checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
-        like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
-            self._tree(),
-        )
-        like["state"] = shapes_by_replica(self.program.mesh, like["state"])
+        self.checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
+        shapes = shapes_by_replica(self.mesh, self.state)
         try:
-            restored = checkpoints.restore(like)
+            restored = self.checkpoints.restore({**self._tree(), "state": shapes})
             if restored is not None:
-                for name, part in restored.tree.items():
-                    setattr(self, name, part)
-                self.state = in_step(self.program.mesh, self.state)
-                for name, value in restored.meta["progress"].items():
-                    setattr(self, name, value)
+                self.total, self.segment = (
+                    restored.tree[name] for name in ("total", "segment")
+                )
+                self.state = in_step(self.mesh, restored.tree["state"])
+                self.at = _Place(**restored.meta["place"])
+                self.earlier_seconds = restored.meta["seconds"]
                 if restored.skipped:
                     self.on_note(
                         f"{'; '.join(restored.skipped)}; going on from the checkpoint "
-                        f"before, example {self.examples}"
+                        f"before, example {self.at.examples}"
                     )
-            if jax.process_index() == 0:
-                self.writer = MetricsWriter(path, resume_epoch=self.lines)
+            self.open_writer(path, self.at.lines)
         except BaseException:
-            checkpoints.close()
+            self.close()
             raise
-        self.checkpoints = checkpoints
-
-    def seconds(self) -> float:
-        return self.earlier_seconds + time.perf_counter() - self.began
 
     def learn(self, stop: threading.Event) -> None:
         """Learns what is left of the stream."""
-        running, size = None, self.run.config.window
-        self._tell(COMPILING)
-        began = time.perf_counter()
+        at, config = self.at, self.run.config
+        self.tell(COMPILING, at.examples)
+        began, running = time.perf_counter(), None
         # What is dispatched runs while the next window is read; two are in memory.
-        for window in self._reading(size):
-            given = replicate(Examples.of(window), self.program.mesh)
+        for window in self._windows():
+            given = replicate(Examples.of(window), self.mesh)
             if running is not None:
                 jax.block_until_ready(running)
-                self._tell("training")
+                self.tell("training", at.examples)
                 self.window_seconds = time.perf_counter() - began
                 if not self._between_windows(stop):
                     break
                 began = time.perf_counter()
             self.state, self.segment, running = self.step(
-                self.state, self.segment, self.inputs, given, np.int32(self.windows)
+                self.state, self.segment, self.inputs, given, np.int32(at.windows)
             )
             learned = int(np.sum(window.mask > 0))
-            if self.windows >= self.run.config.warm_windows:
-                self.counted += learned
-            self.examples += learned
-            self.windows += 1
-        if not self.examples:
+            if at.windows >= config.warm_windows:
+                at.counted += learned
+            at.examples += learned
+            at.windows += 1
+        if not at.examples:
             raise ValueError(f"{self.run.name}: the stream holds no example")
         self.save()
-        if self.windows > self.segment_start:
+        if at.windows > at.segment_start:
             self._report()
-        if not self.counted:
+        if not at.counted:
             raise ValueError(
-                f"{self.run.name}: all {self.examples:,} examples are in the warm "
-                f"start of {self.run.config.warm_windows * size:,}, which is not "
-                "scored; use a smaller window, fewer warm_examples or a longer stream"
+                f"{self.run.name}: all {at.examples:,} examples are in the warm start "
+                f"of {config.warm_windows * config.window:,}, which is not scored; use "
+                "a smaller window, fewer warm_examples or a longer stream"
             )
 
-    def _tell(self, doing: str, examples: int | None = None) -> None:
-        done = self.examples if examples is None else examples
-        self.on_work(Work(self.run.name, doing, done, unit="examples"))
-
-    def _between_windows(self, stop: threading.Event) -> bool:
-        """Reports and saves where it is time to; whether any replica lives.
-
-        Raises:
-            Interrupted: the user wants to stop; what was learned is saved.
-        """
-        goes_on = self._report_where_due()
-        if any_process(stop.is_set()):
-            self.save()
-            raise Interrupted(
-                f"{self.run.name} stopped after {self.examples:,} examples"
-            )
-        if any_process(self.clock.due(self.window_seconds)):
-            self.save()
-        return goes_on
-
-    def _report_where_due(self) -> bool:
-        """Writes a line of metrics where one is full; whether any replica lives."""
-        every = self.run.config.report_every_windows
-        length = segment_length(self.segment_start, every)
-        return self.windows - self.segment_start < length or self._report()
-
-    def _reading(self, size: int) -> Iterator:
+    def _windows(self) -> Iterator:
         """What is left of the stream; what was learned is saved if it breaks off."""
+        windows = self.stream.windows(self.run.config.window, start=self.at.examples)
         try:
-            for window in self.stream.windows(size, start=self.examples):
+            for window in windows:
                 check_window(self.run, window)
                 yield window
         except (ValueError, OSError):
-            if self.examples:
-                self._report_where_due()
+            if self.at.examples:
+                self._report_if_due()
                 self.save()
             raise
 
+    def _between_windows(self, stop: threading.Event) -> bool:
+        """Reports and saves if it is time to; whether any replica lives."""
+        goes_on = self._report_if_due()
+        stopping, due, _ = self.look(stop, self.window_seconds)
+        if stopping or due:
+            self.save()
+        if stopping:
+            self.interrupt(f"{self.at.examples:,} examples")
+        return goes_on
+
+    def _report_if_due(self) -> bool:
+        """Writes a line of metrics if it is full; whether any replica lives."""
+        every = self.run.config.report_every_windows
+        length = segment_length(self.at.segment_start, every)
+        return self.at.windows - self.at.segment_start < length or self._report()
+
     def _report(self) -> bool:
         """Writes a line of metrics and begins the next; whether any replica lives."""
-        self.lines += 1
-        small = _small(self.state.dense)
+        at = self.at
+        at.lines += 1
+        small = fetch(small_fields(self.state.dense))
         alive = np.asarray(small.alive)
         figures = without_stopped(fetch(_compute(self.segment)), alive)
-        means = small.sums / np.maximum(small.updates, 1.0)[:, None]
-        means[small.updates == 0] = np.nan
-        names = ("loss", *(f"term/{name}" for name in self.terms))
         record = {
-            "epoch": self.lines,
-            "step": self.windows,
+            "epoch": at.lines,
+            "step": at.windows,
             "seconds": round(self.seconds(), 3),
-            "examples": self.examples,
-            "counted": self.counted - self.segment_counted,
-            "train": dict(zip(names, means.T)),
+            "examples": at.examples,
+            "counted": at.counted - at.segment_counted,
+            "train": term_means(small, ("loss", *(f"term/{n}" for n in self.terms))),
             "validation": figures,
         }
         if self.writer is not None:
@@ -330,13 +315,13 @@ class _Loop:
         self.state = dataclasses.replace(
             self.state, dense=_new_segment(self.state.dense)
         )
-        self.segment_start, self.segment_counted = self.windows, self.counted
+        at.segment_start, at.segment_counted = at.windows, at.counted
         stopped = stopped_replicas(small, self.terms)
         log_loss = np.mean(figures["log_loss"][alive]) if alive.any() else np.nan
         self.on_progress(
             StreamProgress(
                 self.run.name,
-                self.examples,
+                at.examples,
                 self.seconds(),
                 float(log_loss),
                 float(figures["relative_pd"]),
@@ -352,20 +337,19 @@ class _Loop:
 
     def result(self) -> StreamResult:
         """The figures of the whole stream, then those of the held-out part."""
-        small = _small(self.state.dense)
+        small = fetch(small_fields(self.state.dense))
         alive = np.asarray(small.alive)
-        totals = fetch(_compute(self.total))
         curve = self.curve
         if self.path is not None:
             lines = read_metrics(self.path / "metrics.jsonl")
             curve = [curve_entry(line) for line in lines]
         return StreamResult(
-            examples=self.examples,
-            counted=self.counted,
+            examples=self.at.examples,
+            counted=self.at.counted,
             seconds=self.seconds(),
             parameters=self.parameters,
             stopped=stopped_replicas(small, self.terms),
-            totals=without_stopped(totals, alive),
+            totals=without_stopped(fetch(_compute(self.total)), alive),
             curve=curve,
             holdout=self._held_out(alive),
             identity=self.identity,
@@ -377,10 +361,10 @@ class _Loop:
         for window in self.stream.windows(self.run.config.window, part="holdout"):
             check_window(self.run, window)
             score = score or make_score(self.program)
-            given = replicate(Examples.of(window), self.program.mesh)
+            given = replicate(Examples.of(window), self.mesh)
             if running is not None:
                 jax.block_until_ready(running)
-                self._tell("scoring the held-out part", examples)
+                self.tell("scoring the held-out part", examples)
             metrics, running = score(self.state, metrics, self.inputs, given)
             examples += int(np.sum(window.mask > 0))
         if not examples:
@@ -393,42 +377,12 @@ class _Loop:
         if self.checkpoints is None:
             return
         jax.block_until_ready(self._tree())
-        self._tell("saving")
-        names = (
-            "windows",
-            "examples",
-            "counted",
-            "lines",
-            "segment_start",
-            "segment_counted",
-        )
-        progress = {name: getattr(self, name) for name in names}
-        progress["earlier_seconds"] = self.seconds()
+        self.tell("saving", self.at.examples)
+        meta = {"place": dataclasses.asdict(self.at), "seconds": self.seconds()}
         with self.clock.saving():
-            self.state = by_replica(self.program.mesh, self.state)
-            self.checkpoints.save(self.windows, self._tree(), {"progress": progress})
-            self.state = in_step(self.program.mesh, self.state)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        if self.checkpoints is not None:
-            self.checkpoints.close()
-
-
-def _small(dense: TrainState) -> TrainState:
-    """The towers' state without its trees, on the host."""
-    return fetch(
-        dataclasses.replace(
-            dense,
-            params=(),
-            model_state=(),
-            opt_state=(),
-            peers=(),
-            ema=(),
-            memory=(),
-        )
-    )
+            self.state = by_replica(self.mesh, self.state)
+            self.checkpoints.save(self.at.windows, self._tree(), meta)
+            self.state = in_step(self.mesh, self.state)
 
 
 def _new_segment(dense: TrainState) -> TrainState:

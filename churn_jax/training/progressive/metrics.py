@@ -1,15 +1,32 @@
-"""What progressive validation measures, as sums over the stream."""
+"""What progressive validation measures: sums over the stream, and the result's file."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from churn_jax.configuration.record import Stopped
 from churn_jax.metrics import AUCState, CalibrationRatioState, NLLState
 from churn_jax.metrics.state import AdditiveState, MeanState
+from churn_jax.predictions import replace_file
+from churn_jax.training.writers import as_json
 from churn_jax.typing import Array
 
-__all__ = ["DIFFERENCES", "StreamMetrics", "score_differences"]
+__all__ = [
+    "DIFFERENCES",
+    "StreamMetrics",
+    "StreamResult",
+    "curve_entry",
+    "load_result",
+    "save_result",
+    "score_differences",
+    "without_stopped",
+]
 
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "hamming", "label_pd")
 
@@ -25,10 +42,10 @@ def score_differences(scores: Array, labels: Array, chosen: Array) -> Array:
     Args:
         scores: `[R, N]`, logit of the positive label.
         labels: `[N]` in {0, 1}.
-        chosen: `[R]` bool; scores of the others are not looked at.
+        chosen: `[R]` bool; scores of the others are ignored.
 
     Returns:
-        `[5, N]` float32 in the order of `DIFFERENCES`; nan where fewer than two are
+        `[5, N]` float32 in the order of `DIFFERENCES`; nan if fewer than two are
         chosen.
 
     Notes:
@@ -109,14 +126,7 @@ class StreamMetrics(AdditiveState):
     def update(
         self, scores: Array, labels: Array, mask: Array, alive: Array
     ) -> "StreamMetrics":
-        """Adds a window.
-
-        Args:
-            scores: `[R, W]`, logit of the positive label.
-            labels: `[W]` in {0, 1}.
-            mask: `[W]`, 1 for examples that count.
-            alive: `[R]` bool; stopped replicas are left out.
-        """
+        """Adds the scores `[R, W]` of a window; stopped replicas are left out."""
         replicas = scores.shape[0]
         own = (mask > 0)[None] & alive[:, None]
         logits = jnp.stack([jnp.zeros_like(scores), scores], axis=-1)
@@ -157,3 +167,94 @@ class StreamMetrics(AdditiveState):
             figures[name] = differences[0, column]
             figures[f"{name}_loo"] = differences[1:, column]
         return figures
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamResult:
+    """What progressive validation measured.
+
+    Attributes:
+        examples: number of examples in the stream, all of them learned.
+        counted: how many of them are scored in the totals: those after the warm start.
+        seconds: over all launches.
+        parameters: trained numbers per replica.
+        stopped: replicas frozen because something was not finite; from that window on
+            the prediction differences ignore them, and their own numbers are nan.
+        totals: after the warm start. Per replica `log_loss`, `auc`, `auc_error` (how
+            far the AUC's bins can be off at most) and `calibration`, all `[R]`; over
+            replicas `relative_pd`, `pd_1`, `pd_2`, `hamming`, `label_pd`, each with
+            `<name>_loo [R]`, the value without replica r.
+        curve: the same for each segment of the stream, with `examples` learned by
+            its end and `counted`, those scored in it; terms of the loss under
+            `term/<name>`.
+        holdout: the same on the part of the stream that is held out; `{}` without one.
+        identity: what it was trained as.
+    """
+
+    examples: int
+    counted: int
+    seconds: float
+    parameters: int
+    stopped: tuple[Stopped, ...]
+    totals: dict[str, np.ndarray]
+    curve: list[dict[str, Any]]
+    holdout: dict[str, np.ndarray]
+    identity: str = ""
+
+
+def without_stopped(figures: dict[str, Any], alive: np.ndarray) -> dict[str, Any]:
+    """Figures by replica with nan for those that stopped."""
+    kept: dict[str, Any] = {}
+    for name, value in figures.items():
+        value = np.asarray(value, np.float64)
+        kept[name] = np.where(alive, value, np.nan) if value.ndim else float(value)
+    return kept
+
+
+def curve_entry(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of metrics as an entry of `StreamResult.curve`."""
+    entry: dict[str, Any] = {
+        "examples": int(record["examples"]),
+        "counted": int(record["counted"]),
+    }
+    for part in ("train", "validation"):
+        for name, value in record[part].items():
+            array = np.asarray(value, np.float64)  # null is nan
+            entry[name] = array if array.ndim else float(array)
+    return entry
+
+
+def save_result(path: Path, result: StreamResult) -> None:
+    """Writes a result as JSON, whole or not at all; nan is null."""
+    fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    fields["stopped"] = [dataclasses.asdict(s) for s in result.stopped]
+    with replace_file(path) as file:
+        file.write((json.dumps(as_json(fields), indent=1) + "\n").encode())
+
+
+def load_result(path: Path) -> StreamResult:
+    """Reads what `save_result` wrote.
+
+    Raises:
+        ValueError: the file is missing or no such result.
+    """
+    try:
+        fields = json.loads(Path(path).read_text())
+        fields["stopped"] = tuple(Stopped(**s) for s in fields["stopped"])
+        for name in ("totals", "holdout"):
+            fields[name] = _arrays(fields[name])
+        fields["curve"] = [_arrays(entry) for entry in fields["curve"]]
+        return StreamResult(**fields)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the result of a stream ({error})") from error
+
+
+def _arrays(entry: dict[str, Any]) -> dict[str, Any]:
+    """Lists as float64 arrays, null as nan, counts as they are."""
+
+    def restored(value):
+        if isinstance(value, list):
+            return np.asarray(value, np.float64)
+        return np.nan if value is None else value
+
+    return {name: restored(value) for name, value in entry.items()}

@@ -1,4 +1,4 @@
-"""What changes while a stream is learned, and what does not."""
+"""The program, the state and the inputs of a stream's step."""
 
 import dataclasses
 import functools
@@ -15,7 +15,6 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
-from churn_jax.training.initialize import init_coefficients, init_state
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import Program
@@ -26,7 +25,12 @@ from churn_jax.training.progressive.tables import (
     joined,
     placed_in_step,
 )
-from churn_jax.training.state import Coefficients, TrainState
+from churn_jax.training.state import (
+    Coefficients,
+    TrainState,
+    init_coefficients,
+    init_state,
+)
 from churn_jax.typing import Array, PyTree
 
 __all__ = [
@@ -48,8 +52,8 @@ class StreamProgram:
 
     Attributes:
         model: the click model.
-        engine: what the towers' update takes from the engine: optimiser, mesh, and
-            how many networks there are, towers first, then the gate.
+        engine: the `Program` of the towers' update: optimiser, mesh, and the number of
+            networks, towers first, then the gate.
         window: W.
         warm_windows: windows in which all replicas take replica number 0's order.
     """
@@ -78,8 +82,8 @@ class StreamProgram:
     def table_rows(self) -> int:
         """Rows of the fused table, padded to a multiple of the data axis.
 
-        The same for every data axis that divides 64, so that a checkpoint goes on
-        where there are more or fewer devices.
+        The same for every data axis that divides 64, so that a checkpoint can be
+        continued on more or fewer devices.
         """
         multiple = math.lcm(self.mesh.shape[DATA], _MULTIPLE)
         return -(-self.model.rows // multiple) * multiple
@@ -104,10 +108,10 @@ class StreamState:
 
     Attributes:
         dense: the towers `[R, K, ...]` and, as a second group `[R, 1, ...]`, the gate,
-            with all that the engine keeps per replica.
+            with everything else that is kept per replica.
         tables: `[R V, width]` float32, the fused tables as the step takes them; a
             checkpoint has them as `tables.by_replica` returns them.
-        accumulators: AdaGrad's, likewise; `()` for plain gradient descent.
+        accumulators: AdaGrad's, in the same form; `()` for plain gradient descent.
     """
 
     dense: TrainState
@@ -116,7 +120,7 @@ class StreamState:
 
     @classmethod
     def specs(cls) -> "StreamState":
-        """How each field lies on the mesh: rows of the tables over `data`."""
+        """Placement of every field; rows of the tables are sharded over `data`."""
         return cls(dense=TrainState.specs(), tables=IN_STEP, accumulators=IN_STEP)
 
 
@@ -139,7 +143,7 @@ class StreamInputs:
     coefficients: Coefficients
 
     def of_window(self, warm: Array) -> "StreamInputs":
-        """With the keys of a window, which may be one of the warm start."""
+        """These inputs for one window, which may belong to the warm start."""
         own = (self.order_key, self.augment_key, self.sample_key)
         order, augment, sample = (
             jnp.where(warm, shared, key) for shared, key in zip(self.warm_keys, own)
@@ -150,22 +154,14 @@ class StreamInputs:
 
 
 def _counted(model: ClickModel) -> tuple[Group, ...]:
-    """Towers and gate as the engine counts them; this package applies them itself."""
+    """Towers and gate as `Program` counts them; this package applies them itself."""
     network = from_function(lambda key, x: {}, lambda params, x: x, name="tower")
     towers = Group(network, model.components)
     return (towers, Group(network, 1, gate=True)) if model.gate else (towers,)
 
 
 def make_program(run: StreamRun, devices: Sequence[Any] | None = None) -> StreamProgram:
-    """The program of a run; the same one for runs that differ in coefficients only.
-
-    Args:
-        run: what to train.
-        devices: default are all of this program's.
-
-    Raises:
-        ValueError: there are fewer devices than the mesh has.
-    """
+    """The program of a run; the same one for runs that differ only in coefficients."""
     config = run.config
     return _program(
         run.model,
@@ -192,11 +188,7 @@ def _program(model, optimizer, batch_size, window, warm_windows, mesh, devices):
 
 
 def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
-    """Keys and coefficients of every replica on the mesh.
-
-    Raises:
-        ValueError: an array of coefficients has another length than R.
-    """
+    """Keys and coefficients of every replica on the mesh."""
     seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
     coefficients = init_coefficients(
         run.method, run.config.optimizer, run.config.replicas, program.mesh
@@ -216,10 +208,7 @@ def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
 def init_stream(
     run: StreamRun, program: StreamProgram, inputs: StreamInputs
 ) -> StreamState:
-    """The state before the first update, born with the sharding that it keeps.
-
-    The engine's `sums` have no terms yet; `make_step` says how many there are.
-    """
+    """The state before the first update, with its sharding; `sums` has no terms yet."""
     config = run.config
     numbers = np.asarray(config.numbers)
     if config.warm_windows:
@@ -246,7 +235,7 @@ def init_stream(
 
 @functools.lru_cache(maxsize=16)
 def _makers(program: StreamProgram):
-    """Compiled makers of the towers, the tables and AdaGrad's accumulators."""
+    """Compiled functions that make towers, tables and AdaGrad's accumulators."""
     model = program.model
     row = jnp.zeros((1, len(model.sizes), model.width))
     example = (model.split_rows(row), jnp.zeros((1, model.numeric)))

@@ -1,7 +1,8 @@
 """One window of a stream in one program: score every batch, then learn it.
 
-Written for the replicas of one device inside one `shard_map`, as the engine's step is.
-The forward pass that scores a batch is the one whose gradient is taken.
+Written for the replicas of one device inside one `shard_map`. The forward pass that
+scores a batch is the one whose gradient is taken. Draws, guard and optimiser are those
+of `churn_jax.training.step`; the tables have an optimiser of their own (`embeddings`).
 """
 
 import functools
@@ -16,22 +17,21 @@ from jax.sharding import PartitionSpec as P
 from churn_jax._jax import all_gather_replicated, to_varying
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import Batch, LossOutput, deploy
-from churn_jax.training.gradients import checked_memory
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
-from churn_jax.training.progressive.embeddings import (
-    adagrad,
-    descend,
-    look_up,
-    sum_by_row,
-)
+from churn_jax.training.progressive.embeddings import look_up, sum_by_row, update_rows
 from churn_jax.training.progressive.state import (
     StreamInputs,
     StreamProgram,
     StreamState,
 )
 from churn_jax.training.progressive.tables import placed_in_step
-from churn_jax.training.seeds import member_weights
-from churn_jax.training.steps import replica_update
+from churn_jax.training.step import (
+    check_memory,
+    count_bad,
+    draw,
+    sample_weights,
+    update,
+)
 from churn_jax.typing import Array
 
 __all__ = [
@@ -68,6 +68,16 @@ class Examples(NamedTuple):
         return cls(window.ids, window.numeric, window.labels, window.mask, first)
 
 
+class _Batch(NamedTuple):
+    """A batch of every replica: ids of all of it, the rest of the device's share."""
+
+    ids: Array  # [R, B, F], within each field's rows
+    numeric: Array  # [R, b, D]
+    labels: Array  # [R, b]
+    mask: Array  # [R, b]
+    place: Array  # [R, b], in the window
+
+
 def window_order(key: Array, number: Array, mask: Array) -> Array:
     """In which order a replica visits the examples of a window, `[W]` int32.
 
@@ -78,9 +88,26 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
     return jnp.argsort(bits).astype(jnp.int32)
 
 
-def _gathered(leaf):
-    """Over the mesh's member axis of one device: equal there, and known to be."""
-    return all_gather_replicated(leaf, MEMBER)
+def _take(program: StreamProgram, window: Examples, order: Array, number: Array):
+    """Batch `number` of every replica."""
+    size = program.batch_size
+    share = size // program.mesh.shape[DATA]
+    chosen = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
+    first = number * size + jax.lax.axis_index(DATA) * share
+    place = jax.lax.dynamic_slice_in_dim(order, first, share, axis=1)
+    return _Batch(
+        window.ids[chosen],
+        window.numeric[place],
+        window.labels[place],
+        window.mask[place],
+        place,
+    )
+
+
+def _rows(program: StreamProgram, state, ids: Array) -> Array:
+    """Table rows of this device's share of the batch, `[R, b, F, width]`."""
+    offsets = jnp.asarray(program.model.offsets, jnp.int32)
+    return look_up(state.tables, ids + offsets[None, None])
 
 
 def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
@@ -88,11 +115,13 @@ def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
     given = program.model.split_rows(rows)
     variables = {"params": program.as_params(params)}
     out: Any = program.network.apply(variables, given, numeric)
+
+    # The mesh has one device along its member axis; this makes that known.
+    def gathered(leaf):
+        return None if leaf is None else all_gather_replicated(leaf, MEMBER)
+
     rest = (out.features, out.part, out.gate)
-    return Outputs(
-        _gathered(out.logits),
-        *(None if leaf is None else _gathered(leaf) for leaf in rest),
-    )
+    return Outputs(all_gather_replicated(out.logits, MEMBER), *map(gathered, rest))
 
 
 def _score(method, outputs: Outputs) -> Array:
@@ -101,55 +130,50 @@ def _score(method, outputs: Outputs) -> Array:
     return deployed[..., 1] - deployed[..., 0]
 
 
-def _learn(program: StreamProgram, state, inputs, rows, numeric, labels, mask, place):
-    """Scores, `LossOutput`, gradients and whether they are finite; no R axis."""
-    method = inputs.coefficients.method
-    step_key = jax.random.fold_in(inputs.augment_key, state.step)
-    base = jax.random.fold_in(step_key, 0)
-    share = mask.shape[0]
-    position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
-    weights = member_weights(
-        method.member_sample,
-        inputs.sample_key,
-        method.members,
-        place,
-        method.member_share,
-    )
-    batch = Batch(numeric, labels, mask, keys, DATA, weights, state.memory)
+def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
+    """Scores, loss, gradients of towers and rows, and whether those are finite.
 
-    def objective(params, rows):
+    Of one replica, like `training.step.loss_and_gradients`; `place` counts from the
+    beginning of the stream.
+    """
+    method = inputs.coefficients.method
+    draws = draw(state, inputs, place.shape[0])
+    given = Batch(
+        batch.numeric,
+        batch.labels,
+        batch.mask,
+        draws.examples,
+        DATA,
+        sample_weights(inputs, place),
+        state.memory,
+    )
+
+    def loss(params, rows):
         seen = []
 
         def apply(variables, images, train=True, extras=()):
             del train, extras  # nothing depends on it; every output is at hand
-            outputs = _forward(program, variables, batch.hide(rows, axis=0), images)
+            outputs = _forward(program, variables, given.hide(rows, axis=0), images)
             seen.append(outputs)
             return outputs, state.model_state
 
         out = method.loss(
-            apply,
-            params,
-            batch,
-            teacher=None,
-            step=state.step,
-            key=jax.random.fold_in(step_key, 1),
+            apply, params, given, teacher=None, step=state.step, key=draws.loss
         )
         return out.loss, (out, _score(method, seen[0]))
 
     (_, (out, scores)), (dense, sparse) = jax.value_and_grad(
-        objective, argnums=(0, 1), has_aux=True
+        loss, argnums=(0, 1), has_aux=True
     )(state.params, rows)
-    bad = sum(jnp.sum(~jnp.isfinite(g)) for g in jax.tree.leaves(dense))
-    bad = jax.lax.psum(bad, MEMBER)
-    finite = bad + jax.lax.psum(jnp.sum(~jnp.isfinite(sparse)), DATA) == 0
-    memory = checked_memory(method, state.memory, out.memory)
+    bad = jax.lax.psum(count_bad(dense), MEMBER)
+    finite = bad + jax.lax.psum(count_bad(sparse), DATA) == 0
+    memory = check_memory(method, state.memory, out.memory)
     out = LossOutput(out.loss, dict(out.terms), state.model_state, memory)
     return scores, out, dense, sparse, finite
 
 
 def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive):
-    """The rows of the batch, of the replicas that go on."""
+    """`(tables, accumulators)` with new rows for the batch of living replicas."""
     summed = sum_by_row(
         gradients,
         ids,
@@ -161,62 +185,34 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
     if program.engine.optimizer.member_rates:
         # A component's own rate is that of its own tables' columns.
         rate = rate[:, None] * program.column_rates()[None]
-    if program.engine.optimizer.name == "adagrad":
-        return adagrad(state.tables, state.accumulators, summed, rate)
-    return descend(state.tables, summed, rate), ()
+    return update_rows(state.tables, state.accumulators, summed, rate)
 
 
-def _take(program: StreamProgram, window, order: Array, batch: Array):
-    """Batch number `batch` of every replica: ids of all of it, the rest of our share.
+def _over_batches(program: StreamProgram, window: Examples, order: Array, body, carry):
+    """`body(batch, carry) -> (scores [R, b], carry)` over all batches with an example.
 
     Returns:
-        `ids [R, B, F]` within each field's rows, `numeric [R, b, D]`, `labels [R, b]`,
-        `mask [R, b]` and `place [R, b]`, the examples' places in the window.
+        The last carry, and the scores `[R, W]` of all replicas at their places.
     """
-    size = program.batch_size
-    share = size // program.mesh.shape[DATA]
-    chosen = jax.lax.dynamic_slice_in_dim(order, batch * size, size, axis=1)
-    first = batch * size + jax.lax.axis_index(DATA) * share
-    place = jax.lax.dynamic_slice_in_dim(order, first, share, axis=1)
-    return (
-        window.ids[chosen],
-        window.numeric[place],
-        window.labels[place],
-        window.mask[place],
-        place,
-    )
+    valid = jnp.sum((window.mask > 0).astype(jnp.int32))
+    batches = (valid + program.batch_size - 1) // program.batch_size
+    share = program.batch_size // program.mesh.shape[DATA]
+    shape = (order.shape[0], program.window // program.batch_size, share)
+    nothing = to_varying(jnp.zeros(shape, jnp.float32), (REPLICA, DATA))
 
+    def turn(number, both):
+        carry, scores = both
+        scored, carry = body(_take(program, window, order, number), carry)
+        scores = jax.lax.dynamic_update_slice_in_dim(
+            scores, scored[:, None], number, axis=1
+        )
+        return carry, scores
 
-def _rows(program: StreamProgram, state, ids: Array) -> Array:
-    """Rows of this device's share of the batch, `[R, b, F, width]`."""
-    offsets = jnp.asarray(program.model.offsets, jnp.int32)
-    return look_up(state.tables, ids + offsets[None, None])
-
-
-def _batches(program: StreamProgram, mask: Array) -> Array:
-    """How many batches hold an example."""
-    valid = jnp.sum((mask > 0).astype(jnp.int32))
-    return (valid + program.batch_size - 1) // program.batch_size
-
-
-def _no_scores(program: StreamProgram, replicas: int) -> Array:
-    """Zeros `[R, batches, b]`, this device's own."""
-    shards = program.mesh.shape[DATA]
-    shape = (replicas, program.window // program.batch_size)
-    zeros = jnp.zeros((*shape, program.batch_size // shards), jnp.float32)
-    return to_varying(zeros, (REPLICA, DATA))
-
-
-def _put_back(scores: Array, order: Array) -> Array:
-    """Scores `[R, batches, b]` at the places of their examples, of all replicas."""
+    carry, scores = jax.lax.fori_loop(0, batches, turn, (carry, nothing))
     scores = all_gather_replicated(scores, DATA, axis=2)
     flat = scores.reshape(scores.shape[0], -1)
     placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(flat, order)
-    return all_gather_replicated(placed, REPLICA)
-
-
-def _everyones(alive: Array) -> Array:
-    return all_gather_replicated(alive, REPLICA)
+    return carry, all_gather_replicated(placed, REPLICA)
 
 
 def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
@@ -227,40 +223,27 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
         inputs.order_key, number, window.mask
     )
 
-    def body(batch, carry):
-        state, scores = carry
-        ids, numeric, labels, mask, place = _take(program, window, order, batch)
-        rows = _rows(program, state, ids)
-        learned = jax.vmap(lambda *args: _learn(program, *args))(
+    def body(batch, state):
+        scored, out, dense, sparse, finite = jax.vmap(
+            lambda *args: _learn(program, *args)
+        )(
             state.dense,
             inputs,
-            rows,
-            numeric,
-            labels,
-            mask,
-            window.first + place.astype(jnp.uint32),
+            _rows(program, state, batch.ids),
+            batch,
+            window.first + batch.place.astype(jnp.uint32),
         )
-        scored, out, dense, sparse, finite = learned
-        moved = jax.vmap(lambda *args: replica_update(program.engine, *args))(
+        moved = jax.vmap(lambda *args: update(program.engine, *args))(
             state.dense, inputs, out, dense, finite
         )
         # Tables are not selected from: a stopped replica's rows are not written.
-        tables = _update_tables(program, state, inputs, ids, sparse, moved.alive)
-        scores = jax.lax.dynamic_update_slice_in_dim(
-            scores, scored[:, None], batch, axis=1
-        )
-        return StreamState(moved, *tables), scores
+        tables = _update_tables(program, state, inputs, batch.ids, sparse, moved.alive)
+        return scored, StreamState(moved, *tables)
 
-    scores = _no_scores(program, order.shape[0])
-    state, scores = jax.lax.fori_loop(
-        0, _batches(program, window.mask), body, (state, scores)
-    )
-    scores = _put_back(scores, order)
+    state, scores = _over_batches(program, window, order, body, state)
     counted = jnp.where(warm, jnp.zeros_like(window.mask), window.mask)
-    metrics = metrics.update(
-        scores, window.labels, counted, _everyones(state.dense.alive)
-    )
-    return state, metrics, scores
+    alive = all_gather_replicated(state.dense.alive, REPLICA)
+    return state, metrics.update(scores, window.labels, counted, alive), scores
 
 
 def _local_scores(program: StreamProgram, state, metrics, inputs, window):
@@ -270,26 +253,17 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
         jnp.arange(program.window, dtype=jnp.int32), (replicas, program.window)
     )
 
-    def body(batch, scores):
-        ids, numeric, _, _, _ = _take(program, window, order, batch)
-        rows = _rows(program, state, ids)
+    def one(dense, method, rows, numeric):
+        return _score(method, _forward(program, dense.params, rows, numeric))
 
-        def one(dense, method, rows, numeric):
-            return _score(method, _forward(program, dense.params, rows, numeric))
+    def body(batch, carry):
+        rows = _rows(program, state, batch.ids)
+        method = inputs.coefficients.method
+        return jax.vmap(one)(state.dense, method, rows, batch.numeric), carry
 
-        scored = jax.vmap(one)(state.dense, inputs.coefficients.method, rows, numeric)
-        return jax.lax.dynamic_update_slice_in_dim(
-            scores, scored[:, None], batch, axis=1
-        )
-
-    scores = jax.lax.fori_loop(
-        0, _batches(program, window.mask), body, _no_scores(program, replicas)
-    )
-    scores = _put_back(scores, order)
-    metrics = metrics.update(
-        scores, window.labels, window.mask, _everyones(state.dense.alive)
-    )
-    return metrics, scores
+    _, scores = _over_batches(program, window, order, body, ())
+    alive = all_gather_replicated(state.dense.alive, REPLICA)
+    return metrics.update(scores, window.labels, window.mask, alive), scores
 
 
 @functools.lru_cache(maxsize=16)
@@ -305,15 +279,15 @@ def make_step(program: StreamProgram, *, donate: bool = True):
         `window` is `Examples`, `number` (int32) counts windows from 0, and `scores
         [R, W]` are those given before learning, at the examples' places.
     """
-
-    def local(state, metrics, inputs, window, number):
-        return _local_window(program, state, metrics, inputs, window, number)
-
     mesh, state = program.mesh, StreamState.specs()
     given = (state, P(), P(REPLICA), P(), P())
     returned = (state, P(), P())
     sharded = jax.shard_map(
-        local, mesh=mesh, in_specs=given, out_specs=returned, check_vma=True
+        functools.partial(_local_window, program),
+        mesh=mesh,
+        in_specs=given,
+        out_specs=returned,
+        check_vma=True,
     )
     table = placed_in_step(mesh, program.model.width)
 
@@ -333,12 +307,8 @@ def make_step(program: StreamProgram, *, donate: bool = True):
 @functools.lru_cache(maxsize=16)
 def make_score(program: StreamProgram):
     """Compiles `score(state, metrics, inputs, window) -> (metrics, scores [R, W])`."""
-
-    def local(state, metrics, inputs, window):
-        return _local_scores(program, state, metrics, inputs, window)
-
     sharded = jax.shard_map(
-        local,
+        functools.partial(_local_scores, program),
         mesh=program.mesh,
         in_specs=(StreamState.specs(), P(), P(REPLICA), P()),
         out_specs=(P(), P()),
@@ -355,24 +325,20 @@ def term_names(
     share = program.batch_size // program.mesh.shape[DATA]
     model = program.model
 
+    def varying(shape, dtype=jnp.float32):
+        return to_varying(jnp.zeros(shape, dtype), (REPLICA, DATA))
+
+    def one(dense, inputs):
+        rows = varying((share, len(model.sizes), model.width))
+        place = varying(share, jnp.uint32)
+        ids = varying((program.batch_size, len(model.sizes)), jnp.int32)
+        numeric, labels = varying((share, model.numeric)), varying(share, jnp.int32)
+        batch = _Batch(ids, numeric, labels, varying(share), place)
+        out = _learn(program, dense, inputs, rows, batch, place)[1]
+        seen.append(tuple(sorted(out.terms)))
+        return out.loss
+
     def probe(dense, inputs):
-        def one(dense, inputs):
-            def varying(shape, dtype=jnp.float32):
-                return to_varying(jnp.zeros(shape, dtype), (REPLICA, DATA))
-
-            out = _learn(
-                program,
-                dense,
-                inputs,
-                varying((share, len(model.sizes), model.width)),
-                varying((share, model.numeric)),
-                varying(share, jnp.int32),
-                varying(share),
-                varying(share, jnp.uint32),
-            )[1]
-            seen.append(tuple(sorted(out.terms)))
-            return out.loss
-
         return jax.vmap(one)(dense, inputs)
 
     sharded = jax.shard_map(

@@ -1,12 +1,12 @@
-"""Embedding tables as the step takes them, and as a checkpoint has them.
+"""The two forms of embedding tables: the step's, and a checkpoint's.
 
 The step takes one table per device, in which the blocks of its replicas lie one after
 another. From tables with a replica axis XLA for TPUs made that one at the beginning of
-every window and those again at its end: by its own estimate in 350 million cycles,
-where ten million learn the 32 batches between.
+every window and those again at its end: by its own estimate in 350 million cycles, when
+ten million learn the 32 batches in between.
 
-Which row lies where in the step's form depends on the mesh. So checkpoints have the
-other one, and go on where there are more or fewer devices.
+The place of a row in the step's form depends on the mesh. So checkpoints have the other
+form and can be continued on more or fewer devices.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from churn_jax.typing import Array
 __all__ = [
     "BY_REPLICA",
     "IN_STEP",
-    "apart",
+    "as_blocks",
     "as_one",
     "by_replica",
     "in_step",
@@ -42,41 +42,26 @@ State = TypeVar("State")
 BY_REPLICA: Any = P(REPLICA, DATA)
 IN_STEP: Any = P((REPLICA, DATA))
 
-# XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers where that
-# needs at most twice the memory, and counts a row's numbers in eights.
+# XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers if that needs
+# at most twice the memory, and counts a row's numbers in eights.
 _PADDED_FROM = 57
 _ROW_AFTER_ROW = Layout(major_to_minor=(0, 1))
 
 
 def placed_in_step(mesh: Mesh, width: int) -> Any:
-    """Where and in which layout a table lies between windows.
+    """Sharding or `Format` of a table of some width between windows, for `jax.jit`.
 
-    A wide one lies row after row. That is the layout of every backend except a
-    TPU, which would otherwise pad the rows in every window, in memory of their own.
-
-    Args:
-        mesh: of the step.
-        width: of the table.
-
-    Returns:
-        A sharding for `jax.jit`, or a `Format`.
+    A wide one lies row after row. That is the layout of every backend except a TPU,
+    which would otherwise pad the rows in every window, in memory of their own.
     """
     sharding = NamedSharding(mesh, IN_STEP)
     return sharding if width < _PADDED_FROM else Format(_ROW_AFTER_ROW, sharding)
 
 
 def as_one(blocks: Array) -> Array:
-    """The replicas' blocks of one device as one table.
-
-    Block after block, here and in `apart`: of a reshape XLA for TPUs makes passes that
-    need memory for two tables more.
-
-    Args:
-        blocks: `[R, N, width]`, inside `shard_map`.
-
-    Returns:
-        `[R N, width]`.
-    """
+    """A device's blocks `[R, N, width]` of its replicas as one table `[R N, width]`."""
+    # Block after block, here and in `as_blocks`: a reshape needs memory for two more
+    # tables in XLA for TPUs.
     replicas, block, width = blocks.shape
 
     def put(replica, table):
@@ -87,16 +72,8 @@ def as_one(blocks: Array) -> Array:
     return jax.lax.fori_loop(0, replicas, put, _zeros(replicas * block, width))
 
 
-def apart(table: Array, replicas: int) -> Array:
-    """The inverse of `as_one`.
-
-    Args:
-        table: `[R N, width]`, inside `shard_map`.
-        replicas: R.
-
-    Returns:
-        `[R, N, width]`.
-    """
+def as_blocks(table: Array, replicas: int) -> Array:
+    """The inverse of `as_one`."""
     block = table.shape[0] // replicas
 
     def put(replica, blocks):
@@ -107,20 +84,19 @@ def apart(table: Array, replicas: int) -> Array:
 
 
 def _zeros(*shape: int) -> Array:
-    """Each device's own."""
     return to_varying(jnp.zeros(shape, jnp.float32), (REPLICA, DATA))
 
 
 @functools.lru_cache(maxsize=16)
 def joined(mesh: Mesh, width: int) -> Any:
-    """Compiles `as_one` of all devices: tables `[R, V, width]` to `[R V, width]`."""
+    """Compiles `as_one` for all devices: tables `[R, V, width]` to `[R V, width]`."""
     placed = placed_in_step(mesh, width)
     return _compiled(mesh, as_one, BY_REPLICA, IN_STEP, out_shardings=placed)
 
 
 @functools.lru_cache(maxsize=16)
 def _split(mesh: Mesh, replicas: int) -> Callable[[Array], Array]:
-    local = functools.partial(apart, replicas=replicas // mesh.shape[REPLICA])
+    local = functools.partial(as_blocks, replicas=replicas // mesh.shape[REPLICA])
     return _compiled(mesh, local, IN_STEP, BY_REPLICA)
 
 
@@ -134,28 +110,21 @@ def _compiled(mesh, function, given, wanted, **options):
 
 
 def by_replica(mesh: Mesh, state: State) -> State:
-    """A state as a checkpoint has it; the one given is gone.
+    """A state in a checkpoint's form, tables `[R, V, width]`; the given one is gone.
 
-    One table after another, each freed before the next is made: a device needs room
-    for one more. Nothing goes to another device.
-
-    Args:
-        mesh: of the step.
-        state: a `StreamState` with tables `[R V, width]`.
-
-    Returns:
-        The state with tables `[R, V, width]`.
+    One table after another, each freed before the next is made: a device needs room for
+    one more table. Nothing moves between devices.
     """
     return _turned(state, _split(mesh, _replicas(state)))
 
 
 def in_step(mesh: Mesh, state: State) -> State:
-    """The inverse of `by_replica`, likewise."""
-    return _turned(state, joined(mesh, _tables(state).shape[-1]))
+    """The inverse of `by_replica`."""
+    return _turned(state, joined(mesh, _width(state)))
 
 
 def shapes_by_replica(mesh: Mesh, state: State) -> State:
-    """What `by_replica` would return: its tables as shapes with shardings."""
+    """The result of `by_replica`, with shapes for tables."""
     replicas, sharding = _replicas(state), NamedSharding(mesh, BY_REPLICA)
 
     def shape(table):
@@ -166,12 +135,12 @@ def shapes_by_replica(mesh: Mesh, state: State) -> State:
     return _mapped(state, shape)
 
 
-def _tables(state: Any) -> Array:
-    return state.tables
-
-
 def _replicas(state: Any) -> int:
     return state.dense.alive.shape[0]
+
+
+def _width(state: Any) -> int:
+    return state.tables.shape[-1]
 
 
 def _turned(state: State, function: Callable[[Array], Array]) -> State:
@@ -184,6 +153,5 @@ def _turned(state: State, function: Callable[[Array], Array]) -> State:
 
 
 def _mapped(state: Any, function: Callable[[Array], Any]) -> Any:
-    """With the tables, and what their optimiser keeps, in another form."""
     tables, kept = jax.tree.map(function, (state.tables, state.accumulators))
     return dataclasses.replace(state, tables=tables, accumulators=kept)

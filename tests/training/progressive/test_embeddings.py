@@ -13,10 +13,9 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.training.partition import DATA, REPLICA, make_mesh
 from churn_jax.training.progressive.embeddings import (
     _sorted_fields,
-    adagrad,
-    descend,
     look_up,
     sum_by_row,
+    update_rows,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -47,10 +46,9 @@ def on_mesh(shards, kind="adagrad"):
         tables, accumulators = (t.reshape(-1, WIDTH) for t in (tables, accumulators))
         rows = look_up(tables, ids + jnp.asarray(OFFSETS)[None, None])
         summed = sum_by_row(cotangents, ids, alive, sizes=SIZES, block=shape[1])
-        if kind == "adagrad":
-            moved = adagrad(tables, accumulators, summed, rate)
-        else:
-            moved = descend(tables, summed, rate), accumulators
+        kept = accumulators if kind == "adagrad" else ()
+        tables, kept = update_rows(tables, kept, summed, rate)
+        moved = tables, kept if kind == "adagrad" else accumulators
         return rows, *(table.reshape(shape) for table in moved)
 
     table, batch = P(REPLICA, DATA), P(REPLICA, DATA)

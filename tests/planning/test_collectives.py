@@ -7,14 +7,9 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
-from churn_jax.training.collectives import Collective, find_collectives
-from churn_jax.training.partition import (
-    DATA,
-    MEMBER,
-    REPLICA,
-    make_mesh,
-)
-from churn_jax.training.steps import make_step
+from churn_jax.planning.collectives import Collective, find_collectives
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.training.replicas import make_step
 from tests.training import tiny
 
 # What the compiler makes of the step is what is looked at.

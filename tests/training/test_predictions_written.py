@@ -19,8 +19,12 @@ from churn_jax.training.partition import (
     place,
     replicate,
 )
-from churn_jax.training.predictions import make_predict, predict_batches
-from churn_jax.training.written import Share, write_share
+from churn_jax.training.predictions import (
+    Share,
+    make_predict,
+    predict_batches,
+    write_share,
+)
 from tests.training.test_predictions import EXAMPLES, IMAGES, program_of
 
 P = jax.sharding.PartitionSpec

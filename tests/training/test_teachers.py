@@ -16,9 +16,8 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen, with_classes, with_temperature
 from churn_jax.methods import ELODI, ERM
 from churn_jax.training.partition import MEMBER, REPLICA
-from churn_jax.training.setup import make_program
-from churn_jax.training.teachers import TeacherProgram, make_teacher, one_by_one
-from churn_jax.training.tutors import Tutors
+from churn_jax.training.program import make_program
+from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one
 from tests.training import tiny
 from tests.training.test_old_models import NETWORK as SMALL
 from tests.training.test_old_models import WIDTH
@@ -41,13 +40,13 @@ def linear():
     return tiny.teacher(2, 2, tiny.LINEAR)
 
 
-def taught_by(tutors, replica=1, *, mapping="vmap", rows=None):
+def taught_by(teachers, replica=1, *, mapping="vmap", rows=None):
     """The `Teacher` of one replica on one device."""
-    groups = (*tutors.own_groups(), *tutors.old_groups())
-    cached = tutors.cached is not None
-    program = TeacherProgram(groups, False, mapping, len(tutors.old), cached)
-    variables = jax.tree.map(lambda x: x[replica], tutors.variables())
-    return make_teacher(program, one_by_one(program, variables), 1, rows)
+    groups = (*teachers.own_groups(), *teachers.old_groups())
+    cached = teachers.cached is not None
+    program = TeacherProgram(groups, False, mapping, len(teachers.old), cached)
+    variables = jax.tree.map(lambda x: x[replica], teachers.variables())
+    return Teacher(program, one_by_one(program, variables), 1, rows)
 
 
 @functools.cache
@@ -60,16 +59,16 @@ def member_logits():
 
 class TestTheTeacher:
     def test_members_answer_in_their_order(self):
-        logits = taught_by(Tutors(trained()))(IMAGES)
+        logits = taught_by(Teachers(trained()))(IMAGES)
         np.testing.assert_allclose(logits, member_logits()[1], atol=1e-5)
 
     def test_the_first_members_are_a_teacher_of_their_own(self):
-        few = taught_by(Tutors(trained(), members=2))
+        few = taught_by(Teachers(trained(), members=2))
         assert few.size == 2
         np.testing.assert_allclose(few(IMAGES), member_logits()[1, :2], atol=1e-5)
 
     def test_unrolled_ones_answer_alike_and_one_can_be_picked(self):
-        teacher = taught_by(Tutors(trained()), mapping="unroll")
+        teacher = taught_by(Teachers(trained()), mapping="unroll")
         assert isinstance(teacher.variables[0], list)
         np.testing.assert_allclose(teacher(IMAGES), member_logits()[1], atol=1e-5)
         picked = teacher(IMAGES, pick=2)
@@ -77,18 +76,19 @@ class TestTheTeacher:
 
     def test_calibrated_members_are_divided_by_their_temperatures(self):
         temperatures = np.float32([[1, 2, 3], [0.5, 4, 8]])
-        teacher = taught_by(Tutors(trained(), temperatures=temperatures))
+        teacher = taught_by(Teachers(trained(), temperatures=temperatures))
         expected = member_logits()[1] / temperatures[1][:, None, None]
         np.testing.assert_allclose(teacher(IMAGES), expected, atol=1e-5)
         np.testing.assert_allclose(teacher(IMAGES, pick=1), expected[1], atol=1e-5)
-        few = taught_by(Tutors(trained(), members=2, temperatures=temperatures[:, :2]))
+        two = temperatures[:, :2]
+        few = taught_by(Teachers(trained(), members=2, temperatures=two))
         np.testing.assert_allclose(few(IMAGES), expected[:2], atol=1e-5)
 
     def test_temperatures_are_shared_out_among_networks_of_several_members(self):
         shared = tiny.teacher(2, 2, tiny.hashed(from_linen(tiny.SharedNet(2))))
         temperatures = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
-        plain = taught_by(Tutors(shared))(IMAGES)
-        cooled = taught_by(Tutors(shared, temperatures=temperatures))(IMAGES)
+        plain = taught_by(Teachers(shared))(IMAGES)
+        cooled = taught_by(Teachers(shared, temperatures=temperatures))(IMAGES)
         expected = plain / temperatures[1][:, None, None]
         np.testing.assert_allclose(cooled, expected, atol=1e-5)
 
@@ -100,26 +100,26 @@ class TestTheTeacher:
         network = dataclasses.replace(
             SMALL, apply=lambda v, x, **kw: (half(v["params"], x), {}), name="half"
         )
-        tutors = Tutors(trained(), groups=(Group(network, 3),))
-        logits = taught_by(tutors)(IMAGES)
+        teachers = Teachers(trained(), groups=(Group(network, 3),))
+        logits = taught_by(teachers)(IMAGES)
         assert logits.dtype == jnp.bfloat16
         gap = np.abs(np.float32(logits) - member_logits()[1]).max()
         assert 1e-4 < gap < 0.05 * np.abs(member_logits()).max()
-        assert "half" in tutors.identity()["taught_as"]
+        assert "half" in teachers.identity()["taught_as"]
 
     def test_every_point_of_a_sweep_has_the_same_teachers(self):
         cached = np.random.default_rng(0).normal(size=(2, 1, 4, 5))
-        for tutors in (
-            Tutors(trained(), (older(),), temperatures=np.ones((2, 3), np.float32)),
-            Tutors(trained(), (older(),), cached=cached),
+        for teachers in (
+            Teachers(trained(), (older(),), temperatures=np.ones((2, 3), np.float32)),
+            Teachers(trained(), (older(),), cached=cached),
         ):
-            three = dataclasses.replace(tutors, repeats=3)
-            assert three.identity() == tutors.identity()
+            three = dataclasses.replace(teachers, repeats=3)
+            assert three.identity() == teachers.identity()
 
             def check(many, once):
                 np.testing.assert_array_equal(many, np.concatenate([once] * 3))
 
-            jax.tree.map(check, three.variables(), tutors.variables())
+            jax.tree.map(check, three.variables(), teachers.variables())
 
 
 class TestOldModels:
@@ -127,18 +127,18 @@ class TestOldModels:
         (variables,) = older().teacher_variables()
         one = jax.tree.map(lambda x: x[1, 0], variables)
         expected = SMALL.apply(one, IMAGES)[0].logits
-        for tutors, size in (
-            (Tutors(trained(), (older(),)), 3),
-            (Tutors(old=(older(),)), 0),
+        for teachers, size in (
+            (Teachers(trained(), (older(),)), 3),
+            (Teachers(old=(older(),)), 0),
         ):
-            teacher = taught_by(tutors)
+            teacher = taught_by(teachers)
             assert (teacher.size, teacher.olds) == (size, 1)
             np.testing.assert_allclose(teacher.old(IMAGES)[0], expected, atol=1e-5)
         with pytest.raises(ValueError, match="and no teacher beside them"):
             teacher(IMAGES)
 
     def test_their_last_layers_give_their_logits_for_their_features(self):
-        teacher = taught_by(Tutors(old=(older(), tiny.teacher(1, 2, SMALL))))
+        teacher = taught_by(Teachers(old=(older(), tiny.teacher(1, 2, SMALL))))
         (variables,) = older().teacher_variables()
         outputs = SMALL.apply(jax.tree.map(lambda x: x[1, 0], variables), IMAGES)[0]
         found = teacher.classify(outputs.features)
@@ -161,18 +161,18 @@ class TestOldModels:
             identity="{}",
             teacher_variables=lambda: (cooled,),
         )
-        plain = taught_by(Tutors(old=(older(),))).classify(jnp.ones((2, WIDTH)))
-        found = taught_by(Tutors(old=(old,))).classify(jnp.ones((2, WIDTH)))
+        plain = taught_by(Teachers(old=(older(),))).classify(jnp.ones((2, WIDTH)))
+        found = taught_by(Teachers(old=(old,))).classify(jnp.ones((2, WIDTH)))
         np.testing.assert_allclose(found[..., ids], plain / 2, rtol=1e-6)
         assert np.all(found[..., [1, 4]] == UNKNOWN_LOGIT)
         assert known_classes(found).sum() == 10
 
     def test_an_unknown_last_layer_is_said(self):
-        teacher = taught_by(Tutors(old=(tiny.teacher(1, 2, tiny.LINEAR),)))
+        teacher = taught_by(Teachers(old=(tiny.teacher(1, 2, tiny.LINEAR),)))
         with pytest.raises(ValueError, match="the last layer of function is not known"):
             teacher.classify(jnp.ones((2, WIDTH)))
         with pytest.raises(ValueError, match=r"name one in teaching\.old"):
-            taught_by(Tutors(trained())).classify(jnp.ones((2, WIDTH)))
+            taught_by(Teachers(trained())).classify(jnp.ones((2, WIDTH)))
 
 
 class TestOffline:
@@ -199,7 +199,7 @@ class TestOffline:
             augmentation=Augmentation(pad_crop=int(augmented), flip=augmented),
         )
         cached = cls.cached() if offline else None
-        return tiny.stepper(run, taught_by=Tutors(linear(), cached=cached)).advance(4)
+        return tiny.stepper(run, taught_by=Teachers(linear(), cached=cached)).advance(4)
 
     def test_equal_inputs_give_equal_training(self):
         online, offline = (self.after(how, False) for how in (False, True))
@@ -214,19 +214,19 @@ class TestOffline:
 
     def test_rows_are_positions_in_the_training_set(self):
         rows = jnp.array([5, 0, 5])
-        teacher = taught_by(Tutors(linear(), cached=self.cached()), rows=rows)
+        teacher = taught_by(Teachers(linear(), cached=self.cached()), rows=rows)
         assert teacher.size == 1
         expected = self.cached()[1][:, [5, 0, 5]]
         np.testing.assert_array_equal(teacher(IMAGES[:3]), expected)
         np.testing.assert_array_equal(teacher(IMAGES[:3], pick=0), expected[0])
         with pytest.raises(ValueError, match=r"need the batch's rows \(Batch\.rows\)"):
-            taught_by(Tutors(linear(), cached=self.cached()))(IMAGES)
+            taught_by(Teachers(linear(), cached=self.cached()))(IMAGES)
 
     def test_logits_of_another_training_set_are_refused(self):
         run = tiny.make_run(ELODI(), network=tiny.LINEAR, replicas=2)
-        tutors = Tutors(linear(), cached=self.cached()[:, :, :-1])
+        teachers = Teachers(linear(), cached=self.cached()[:, :, :-1])
         with pytest.raises(ValueError, match="of 63 examples, the training set has 64"):
-            tiny.session_of(run, taught_by=tutors)
+            tiny.session_of(run, taught_by=teachers)
 
 
 @functools.cache
@@ -238,8 +238,8 @@ def convolved(mesh, mapping):
         mesh=MeshShape(*mesh),
         mapping=mapping,
     )
-    tutors = Tutors(tiny.teacher(8, 2), (tiny.teacher(1, 2),))
-    stepper = tiny.stepper(run, taught_by=tutors)
+    teachers = Teachers(tiny.teacher(8, 2), (tiny.teacher(1, 2),))
+    stepper = tiny.stepper(run, taught_by=teachers)
     return stepper, stepper.advance(3)
 
 
@@ -294,16 +294,16 @@ class TestChecks:
     def test_who_cannot_teach_is_said(self, build, message):
         options = build()
         with pytest.raises(ValueError, match=message):
-            Tutors(**options)
+            Teachers(**options)
 
     def test_a_checkpoint_knows_who_taught_and_how(self):
         ways = [
-            Tutors(trained()),
-            Tutors(trained(), members=2),
-            Tutors(trained(), (older(),)),
-            Tutors(trained(), (older(), older())),
-            Tutors(old=(older(),)),
-            Tutors(trained(), temperatures=np.ones((2, 3), np.float32)),
-            Tutors(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
+            Teachers(trained()),
+            Teachers(trained(), members=2),
+            Teachers(trained(), (older(),)),
+            Teachers(trained(), (older(), older())),
+            Teachers(old=(older(),)),
+            Teachers(trained(), temperatures=np.ones((2, 3), np.float32)),
+            Teachers(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
         ]
         assert len({str(sorted(way.identity().items())) for way in ways}) == len(ways)

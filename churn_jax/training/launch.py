@@ -1,0 +1,71 @@
+"""What every launch of training keeps next to its arrays: clock, checkpoints, files."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import jax
+
+from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
+from churn_jax.training.partition import greatest
+from churn_jax.training.progress import Work
+from churn_jax.training.run import Interrupted
+from churn_jax.training.writers import MetricsWriter
+
+__all__ = ["Launch"]
+
+
+class Launch:
+    """One launch of `train` or `run_stream`; its loop says when to look and to save."""
+
+    unit = "updates"  # what `Work` counts
+
+    def __init__(
+        self, name: str, on_work: Callable[[Work], None], began: float | None = None
+    ):
+        self.name, self.on_work = name, on_work
+        self.began = time.perf_counter() if began is None else began
+        self.earlier_seconds = 0.0
+        self.checkpoints: Checkpoints | None = None
+        self.writer: MetricsWriter | None = None
+
+    def open_writer(self, directory: Path | None, epoch: int) -> None:
+        """Opens `metrics.jsonl`, on the first process only."""
+        if directory is not None and jax.process_index() == 0:
+            self.writer = MetricsWriter(Path(directory), resume_epoch=epoch)
+
+    def start_clock(self, seconds: float) -> None:
+        """Checkpoints are due from now on, every so many seconds."""
+        self.clock = CheckpointClock(seconds)
+
+    def seconds(self) -> float:
+        """Seconds over all launches."""
+        return self.earlier_seconds + time.perf_counter() - self.began
+
+    def tell(self, doing: str, done: int, total: int | None = None) -> None:
+        """Reports finished work."""
+        self.on_work(Work(self.name, doing, done, total, self.unit))
+
+    def look(
+        self, stop: threading.Event, ahead: float, *values: float
+    ) -> tuple[bool, bool, list[float]]:
+        """Whether to stop, whether to save, and the largest `values` of all processes.
+
+        All processes find the same; the next look comes in about `ahead` seconds.
+        """
+        own = [stop.is_set(), self.clock.due(ahead), *values]
+        stopping, due, *found = greatest(own)
+        return bool(stopping), bool(due), found
+
+    def interrupt(self, progress: str) -> NoReturn:
+        """Ends a launch whose checkpoint is written."""
+        raise Interrupted(f"{self.name} stopped after {progress}")
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self.writer is not None:
+            self.writer.close()
+        if self.checkpoints is not None:
+            self.checkpoints.close()

@@ -1,0 +1,379 @@
+"""Everything that training needs on the devices, made once before the first update."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from churn_jax.data.records import StreamedSplit
+from churn_jax.data.splits import is_tokens
+from churn_jax.ensembles import interpolate_weights
+from churn_jax.methods import Method
+from churn_jax.methods.base import check_teacher
+from churn_jax.training.checkpoint import CheckpointError, Checkpoints
+from churn_jax.training.examples import (
+    OTHER_NETWORKS,
+    check_run,
+    check_teacher_classes,
+    split_example,
+)
+from churn_jax.training.feed import Feed, Stream
+from churn_jax.training.identity import identity_of
+from churn_jax.training.partition import (
+    REPLICA,
+    fetch,
+    flat_examples,
+    make_mesh,
+    place,
+    replicate,
+)
+from churn_jax.training.program import Program, make_program
+from churn_jax.training.replicas import term_names
+from churn_jax.training.run import Run, Trained, stopped_replicas
+from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.state import (
+    BestState,
+    ReplicaInputs,
+    TrainState,
+    init_best,
+    init_coefficients,
+    init_state,
+    init_variables,
+    joined,
+    small_fields,
+)
+from churn_jax.training.teachers import Teachers, as_teachers
+from churn_jax.typing import PyTree
+
+__all__ = ["Session", "open_session", "plain_numbers", "restore", "trained_of"]
+
+
+@dataclasses.dataclass
+class Session:
+    """One launch of training: constants on the devices and the state to start from.
+
+    Attributes:
+        program: what is compiled.
+        images: training images, replicated; of a stream, the shape of a batch.
+        labels: training labels, replicated; of a stream, the shape of a batch.
+        feed: yields the batches of a stream; None for a resident training set.
+        held_out: validation images, replicated or a stream, and labels, replicated.
+        inputs: epoch number to the inputs of that epoch.
+        teacher: the teachers' variables on the mesh, or `()`.
+        start: weights and state that training starts from, if they were given.
+        terms: what the method logs.
+        state: where training starts.
+        best: weights of the best validation epoch so far.
+        done: updates done before this launch.
+        seconds: spent before this launch.
+        steps_per_epoch: updates per epoch.
+        steps_per_call: updates per dispatch; the last of an epoch may make fewer.
+        parameters: trained numbers per replica.
+        identity: what a checkpoint must have been trained as to be continued.
+        checkpoints: where to save, or None.
+        notes: sentences for the user about where weights are from.
+    """
+
+    program: Program
+    images: jax.Array | jax.ShapeDtypeStruct
+    labels: jax.Array | jax.ShapeDtypeStruct
+    feed: Feed | None
+    held_out: tuple[jax.Array | Stream, jax.Array]
+    inputs: Callable[[int], ReplicaInputs]
+    teacher: PyTree
+    start: PyTree | None
+    terms: tuple[str, ...]
+    state: TrainState
+    best: BestState
+    done: int
+    seconds: float
+    steps_per_epoch: int
+    steps_per_call: int
+    parameters: int
+    identity: str
+    checkpoints: Checkpoints | None
+    notes: tuple[str, ...]
+
+
+def open_session(
+    run: Run,
+    dataset,
+    *,
+    directory: Path | None,
+    teacher: Trained | Teachers | None,
+    start: Trained | None = None,
+    mean: float | Sequence[float],
+    std: float | Sequence[float],
+) -> Session:
+    """Places data, weights and teacher on the mesh and restores the last checkpoint.
+
+    Raises:
+        CheckpointError: `directory` holds something else.
+        ValueError: configuration and data do not fit.
+    """
+    config, train = run.config, dataset.train
+    teachers = as_teachers(teacher)
+    steps_per_epoch = len(train.labels) // config.batch_size
+    if steps_per_epoch == 0:
+        raise ValueError(
+            f"batch_size {config.batch_size} is larger than the training set, "
+            f"{len(train.labels)} examples"
+        )
+    shape = split_example(train)
+    image_shape, tokens = shape.shape[1:], is_tokens(shape)
+    check_run(run, dataset)
+    if teachers is not None:
+        _check_teachers(run, teachers, dataset, shape)
+    feed = None
+    if isinstance(train, StreamedSplit):
+        feed = Feed(train, config, make_mesh(config.mesh), dataset.reading)
+    program, steps_per_call = make_program(
+        run,
+        image_shape,
+        steps_per_epoch,
+        mean=plain_numbers(mean),
+        std=plain_numbers(std),
+        teacher_groups=None if teachers is None else teachers.own_groups(),
+        old_groups=() if teachers is None else teachers.old_groups(),
+        cached=teachers is not None and teachers.cached is not None,
+        feed=feed.kind if feed else "resident",
+        tokens=tokens,
+    )
+    mesh, numbers = program.mesh, config.numbers
+    if feed is not None:
+        images, labels = feed.shapes()
+        held_out = (
+            Stream(dataset.validation, dataset.reading),
+            replicate(dataset.validation.labels, mesh),
+        )
+    else:
+        parts = (train, dataset.validation)
+        (images, labels), held_out = replicate(
+            tuple((flat_examples(p.images, image_shape), p.labels) for p in parts), mesh
+        )
+    example = jnp.zeros_like(shape)
+    variables = init_variables(
+        run.groups,
+        config.seeds,
+        numbers,
+        example,
+        mesh,
+        stream=run.stream,
+        input_scale=run.method.input_scale,
+        slots=program.slots,
+    )
+    begun: PyTree | None = None
+    if start is not None:
+        begun = _start_weights(run, start, variables)  # on the host: kept all along
+        variables = place(joined(*begun), mesh, program.slots)
+    coefficients = init_coefficients(
+        run.method, config.optimizer, config.replicas, mesh
+    )
+    inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
+    taught: PyTree = ()
+    if teachers is not None and program.teacher is not None:
+        trees = zip(teachers.variables(), program.teacher.spec, strict=True)
+        taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
+    memory = _memory(run, variables, example)
+    state = init_state(program, variables, config.replicas, terms=0, memory=memory)
+    terms = term_names(program, state, inputs(0), taught, images, labels)
+    # The terms are known only now; the rest of the state is made once.
+    sums = np.zeros((config.replicas, 1 + len(terms)), np.float32)
+    state = dataclasses.replace(state, sums=place(sums, mesh, P(REPLICA)))
+    notes = dict.fromkeys(g.network.note for g in run.groups if g.network.note)
+    session = Session(
+        program=program,
+        images=images,
+        labels=labels,
+        feed=feed,
+        held_out=held_out,
+        inputs=inputs,
+        teacher=taught,
+        start=begun,
+        terms=terms,
+        state=state,
+        best=init_best(state, mesh),
+        done=0,
+        seconds=0.0,
+        steps_per_epoch=steps_per_epoch,
+        steps_per_call=steps_per_call,
+        parameters=sum(p.size for p in jax.tree.leaves(state.params))
+        // config.replicas,
+        identity=identity_of(run, dataset.fingerprint, teachers, start),
+        checkpoints=None,
+        notes=tuple(notes),
+    )
+    if directory is not None:
+        _restore(session, directory)
+    return session
+
+
+def _check_teachers(run: Run, teachers: Teachers, dataset, example) -> None:
+    for trained in teachers.trained:
+        check_teacher(trained.run.method, run.name)
+        check_teacher_classes(run, trained.run, example, dataset.num_classes)
+    examples = len(dataset.train.labels)
+    if teachers.cached is not None and teachers.cached.shape[2] != examples:
+        raise ValueError(
+            f"{run.name}: cached logits are of {teachers.cached.shape[2]} examples, "
+            f"the training set has {examples}"
+        )
+
+
+def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
+    """A number, or one per channel, in a form that can be compiled in."""
+    numbers = np.asarray(value, np.float64)
+    return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
+
+
+def _start_weights(
+    run: Run, start: Trained, drawn: tuple[PyTree, ...]
+) -> tuple[tuple[PyTree, ...], tuple[PyTree, ...]]:
+    """`(params, model_state)` of another row, in the form of those that were drawn."""
+
+    def form(tree):
+        return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+    params, state = fetch((start.params, start.model_state))
+    if form(joined(params, state)) != form(drawn):
+        raise ValueError(OTHER_NETWORKS.format(run.name, start.run.name))
+    return params, state
+
+
+def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTree:
+    """One replica's memory before the first update."""
+    method = run.method
+    if type(method).init_memory is Method.init_memory:
+        return ()
+    # The number of classes is that of a member's logits.
+    group, stacked = next((g, v) for g, v in zip(run.groups, variables) if not g.gate)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), stacked)
+    outputs, _ = jax.eval_shape(group.network.apply, one, example)
+    return method.init_memory(outputs.logits.shape[-1])
+
+
+def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
+    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
+    per_replica = NamedSharding(mesh, P(REPLICA))
+
+    @functools.partial(jax.jit, out_shardings=per_replica)
+    def order_of(epoch):
+        sample = draw_sample(
+            seeds.keys("sample", numbers), num_examples, run.config.sample
+        )
+        return epoch_order(seeds.keys("order", numbers), sample, epoch)
+
+    def keys(factor):
+        made = jax.jit(lambda: seeds.keys(factor, numbers), out_shardings=per_replica)
+        return made()
+
+    augment_keys = keys("augment")
+    shared = run.method.member_sample == "shared"
+    sample_keys: PyTree = () if shared else keys("sample")
+    return lambda epoch: ReplicaInputs(
+        order_of(np.int32(epoch)), augment_keys, coefficients, sample_keys
+    )
+
+
+def _restore(session: Session, directory: Path) -> None:
+    checkpoints = Checkpoints(directory / "checkpoints", identity=session.identity)
+    session.checkpoints = checkpoints
+    try:
+        restored = checkpoints.restore({"state": session.state, "best": session.best})
+    except BaseException:
+        checkpoints.close()
+        raise
+    if restored is None:
+        return
+    session.state, session.best = restored.tree["state"], restored.tree["best"]
+    session.done = int(restored.meta["updates_done"])
+    session.seconds = float(restored.meta["seconds"])
+    if restored.skipped:
+        session.notes = (
+            *session.notes,
+            f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
+            f"update {session.done}",
+        )
+
+
+def trained_of(
+    run: Run,
+    session: Session,
+    final: TrainState,
+    best: BestState,
+    *,
+    seconds: float,
+    compile_seconds: float = 0.0,
+) -> Trained:
+    """What came out of a training that is over; `final` is its last state."""
+    chosen: BestState | TrainState = best if run.config.weights == "best" else final
+    params, model_state = chosen.params, chosen.model_state
+    if run.keep and session.start is not None:
+        params, model_state = interpolate_weights(
+            (params, model_state), session.start, run.keep
+        )
+    return Trained(
+        run=run,
+        params=params,
+        model_state=model_state,
+        last=final,
+        best=best,
+        program=session.program,
+        stopped=stopped_replicas(fetch(small_fields(final)), session.terms),
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+        parameters=session.parameters,
+        identity=session.identity,
+        notes=session.notes,
+    )
+
+
+def restore(
+    run: Run,
+    dataset,
+    *,
+    directory: Path,
+    teacher: Trained | Teachers | None = None,
+    start: Trained | None = None,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+) -> Trained:
+    """What `train` returned, from its checkpoint alone; arguments as of `train`.
+
+    Returns:
+        A `Trained`; none of its `seconds` are compilation.
+
+    Raises:
+        CheckpointError: there is no checkpoint, training had not finished, or the
+            checkpoint is of something else.
+        ValueError: configuration and data do not fit.
+    """
+    saved = directory / "checkpoints"
+    if not saved.is_dir():  # opening it would create it
+        raise CheckpointError(f"{saved} does not exist; {run.name} cannot be restored")
+    session = open_session(
+        run,
+        dataset,
+        directory=directory,
+        teacher=teacher,
+        start=start,
+        mean=mean,
+        std=std,
+    )
+    if session.checkpoints is not None:
+        session.checkpoints.close()
+    total = session.steps_per_epoch * run.config.epochs
+    if session.done < total:
+        raise CheckpointError(
+            f"{saved} holds update {session.done} of {total}; {run.name} has not "
+            "finished"
+        )
+    return trained_of(
+        run, session, session.state, session.best, seconds=session.seconds
+    )

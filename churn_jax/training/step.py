@@ -1,0 +1,374 @@
+"""The train step of one replica, in reading order: batch, loss, gradients, update.
+
+All of it runs inside `jax.shard_map` and has no replica axis; `replicas` maps it over
+the replicas of a device and compiles it. Click streams take their batches and gradients
+in their own way and share the rest (`progressive.step`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax._jax import to_varying, varying_axes
+from churn_jax.data.augment import augment, normalize
+from churn_jax.ensembles import apply_committee
+from churn_jax.ensembles import mapping as slots
+from churn_jax.methods import Batch, LossOutput
+from churn_jax.training.optim import make_optimizer
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, shaped_examples
+from churn_jax.training.program import Program
+from churn_jax.training.seeds import member_weights
+from churn_jax.training.state import ReplicaInputs, TrainState, Weights
+from churn_jax.training.teachers import Teacher, TeacherProgram
+from churn_jax.typing import PyTree
+
+__all__ = [
+    "Draws",
+    "check_memory",
+    "count_bad",
+    "draw",
+    "loss_and_gradients",
+    "sample_weights",
+    "select",
+    "update",
+]
+
+
+# Batch -------------------------------------------------------------------------------
+
+
+class Draws(NamedTuple):
+    """The randomness of one update, a function of the augmentation key and its number.
+
+    Attributes:
+        position: `[b]`, the device's examples in the global batch.
+        examples: `[b]` keys, by position: results do not depend on the mesh.
+        loss: key of the method's loss, equal on all devices.
+        dropout: key of the networks, different on every data shard.
+    """
+
+    position: jax.Array
+    examples: jax.Array
+    loss: jax.Array
+    dropout: jax.Array
+
+
+def draw(state: TrainState, inputs: Any, share: int) -> Draws:
+    """The keys of a device's `share` of the batch."""
+    shard = jax.lax.axis_index(DATA)
+    position = shard * share + jnp.arange(share)
+    key = jax.random.fold_in(inputs.augment_key, state.step)
+    examples, loss, dropout = (jax.random.fold_in(key, i) for i in range(3))
+    return Draws(
+        position,
+        jax.vmap(jax.random.fold_in, (None, 0))(examples, position),
+        loss,
+        jax.random.fold_in(dropout, shard),
+    )
+
+
+def sample_weights(inputs: Any, examples: jax.Array) -> jax.Array | None:
+    """`Batch.member_weights` of the training set's `examples [b]`."""
+    method = inputs.coefficients.method
+    return member_weights(
+        method.member_sample,
+        inputs.sample_key,
+        method.members,
+        examples,
+        method.member_share,
+    )
+
+
+def _batch(
+    program: Program, state: TrainState, inputs: ReplicaInputs, draws: Draws, data
+) -> Batch:
+    """The device's share of the next batch: gathered or fed, augmented, normalised."""
+    share = draws.position.shape[0]
+    per_epoch = inputs.order.shape[0] // program.batch_size
+    start = (state.step % per_epoch) * program.batch_size + draws.position[0]
+    rows = jax.lax.dynamic_slice(inputs.order, (start,), (share,))
+    images, labels = inputs.batch or data
+    if program.feed == "resident":
+        images = jnp.take(images, rows, axis=0, mode="clip")
+        images = shaped_examples(images, program.example_shape)
+        labels = jnp.take(labels, rows, axis=0, mode="clip")
+    if program.augmentation is not None:
+        images = augment(images, draws.examples, program.augmentation)
+    return Batch(
+        normalize(images, program.mean, program.std),
+        labels,
+        jnp.ones(share, jnp.float32),
+        draws.examples,
+        DATA,
+        sample_weights(inputs, rows),
+        state.memory,
+        pixel_mean=program.mean,
+        pixel_std=program.std,
+        rows=rows,
+    )
+
+
+# Loss and gradients ------------------------------------------------------------------
+
+
+def _forward(program: Program, dropout: jax.Array):
+    """`apply(variables, images, train, extras)` of all members, over the whole mesh."""
+
+    def apply(variables, images, train=True, extras=()):
+        extra: dict[str, Any] = {"axis_name": DATA, "key": dropout} if train else {}
+        return apply_committee(
+            program.groups,
+            variables,
+            images,
+            member_axis=program.member_axis,
+            mapping=program.member_mapping,
+            train=train,
+            extras=extras,
+            **extra,
+        )
+
+    return apply
+
+
+def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
+    """What the method's `teacher` is: trained models, its own members' copies, or None.
+
+    `taught` are the variables of the trained models.
+    """
+    members = program.mesh.shape[MEMBER]
+    if program.stale_steps:
+        peers = _peers(program, state)
+        variables = tuple(map(_variables, peers.params, peers.model_state))
+        itself = TeacherProgram(
+            program.groups, not program.replicated, program.member_mapping
+        )
+        return Teacher(itself, variables, members)
+    if program.teacher is not None:
+        return Teacher(program.teacher, tuple(taught), members, batch.rows)
+    return None
+
+
+def loss_and_gradients(
+    program: Program, state: TrainState, inputs: ReplicaInputs, taught: PyTree, data
+) -> tuple[LossOutput, tuple[PyTree, ...], jax.Array]:
+    """The loss of the next batch, the gradients, and whether those are finite.
+
+    Args:
+        program: what is trained.
+        state: of one replica, as are `inputs` and `taught`.
+        inputs: of the epoch.
+        taught: variables of the teachers, or `()`.
+        data: images and labels; see `Program.feed`.
+    """
+    draws = draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
+    batch = _batch(program, state, inputs, draws, data)
+    teacher = _teacher(program, state, taught, batch)
+    method = inputs.coefficients.method
+    model_state = _networks(program, state.model_state)
+
+    def loss(params):
+        # Handed to the data shards here, once: so a gradient is summed over them once,
+        # and not at every place where a layer or a second pass uses the weight.
+        params = jax.tree.map(lambda p: to_varying(p, DATA), params)
+        out = method.loss(
+            _forward(program, draws.dropout),
+            list(map(_variables, params, model_state)),
+            batch,
+            teacher=teacher,
+            step=state.step,
+            key=draws.loss,
+        )
+        return out.loss, out
+
+    params = _networks(program, state.params)
+    (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
+    gradients = _stacked(gradients)
+    finite = jax.lax.psum(count_bad(gradients), MEMBER) == 0
+    left = _stacked([_without_params(s) for s in out.model_state])
+    left = jax.tree.map(_equal_on_shards, left)
+    memory = check_memory(method, state.memory, out.memory)
+    return LossOutput(out.loss, dict(out.terms), left, memory), gradients, finite
+
+
+def _networks(program: Program, tree: PyTree) -> list[PyTree]:
+    """Stacked groups, or lists of trees where the networks are unrolled.
+
+    Unstacked before differentiation, so that no gradient passes through a slice.
+    """
+    local = [g.size // program.member_devices for g in program.groups]
+    if program.member_mapping == "vmap" and max(local) > 1:
+        return list(tree)
+    return [slots.unstack(part, n) for part, n in zip(tree, local)]
+
+
+def _stacked(parts: list[PyTree]) -> tuple[PyTree, ...]:
+    return tuple(slots.stack(p) if isinstance(p, list) else p for p in parts)
+
+
+def _variables(params: PyTree, model_state: PyTree) -> PyTree:
+    if isinstance(params, list):
+        return list(map(_variables, params, model_state))
+    return {**model_state, "params": params}
+
+
+def _without_params(state: PyTree) -> PyTree:
+    if isinstance(state, list):
+        return [_without_params(s) for s in state]
+    return {k: v for k, v in state.items() if k != "params"}
+
+
+def _equal_on_shards(leaf):
+    # State is the same on all data shards, even where its type does not say so: it
+    # follows from the weights alone, or there is one shard (`check_run` sees to it).
+    return jax.lax.pmax(leaf, DATA) if DATA in varying_axes(leaf) else leaf
+
+
+def count_bad(tree: PyTree):
+    """Number of elements that are not finite."""
+    return sum(jnp.sum(~jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
+
+
+def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
+    """The memory that an update leaves, cut off from the gradient.
+
+    Raises:
+        ValueError: structure, shapes or dtypes have changed, or devices of one replica
+            would remember different things; raised while tracing.
+    """
+    name = f"{type(method).__name__}.loss"
+    found, left = (
+        jax.tree.map(lambda x: f"{jnp.result_type(x)}{list(jnp.shape(x))}", tree)
+        for tree in (before, after)
+    )
+    if found != left:
+        raise ValueError(
+            f"{name} must return its memory as it found it, {found}; got {left}"
+        )
+    axes = {a for leaf in jax.tree.leaves(after) for a in varying_axes(leaf)}
+    axes -= {REPLICA}
+    if axes:
+        raise ValueError(
+            f"{name} must return one memory for the whole replica; its values differ "
+            f"along {', '.join(sorted(axes))} (sum them over the global batch)"
+        )
+    return jax.lax.stop_gradient(after)
+
+
+# Update ------------------------------------------------------------------------------
+
+
+def update(
+    program: Program,
+    state: TrainState,
+    inputs: Any,
+    out: LossOutput,
+    gradients: tuple[PyTree, ...],
+    finite: jax.Array,
+) -> TrainState:
+    """Applies the optimiser to every network, or freezes a replica gone non-finite."""
+    coefficients = inputs.coefficients
+
+    def one(gradient, opt_state, params, factor=None):
+        rate = coefficients.learning_rate
+        optimizer = make_optimizer(
+            program.optimizer,
+            program.schedule,
+            learning_rate=rate if factor is None else rate * factor,
+            weight_decay=coefficients.weight_decay,
+        )
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return jax.tree.map(jnp.add, params, updates), opt_state
+
+    # Mapped over networks: clipping by a norm must not couple them.
+    groups: list[Sequence[PyTree]] = [gradients, state.opt_state, state.params]
+    if program.optimizer.member_rates:
+        groups.append(_member_rates(program))
+    moved = [jax.vmap(one)(*group) for group in zip(*groups)]
+    weights = Weights(tuple(params for params, _ in moved), out.model_state)
+    logged = jnp.stack([out.loss, *(out.terms[name] for name in sorted(out.terms))])
+    loss_finite, code = _guard(logged, finite)
+    # What would spoil the next update is refused, so a memory is always finite.
+    go = state.alive & loss_finite & finite & _all_finite(out.memory)
+    stop = state.alive & ~go
+    return TrainState(
+        step=state.step + go.astype(jnp.int32),
+        params=select(go, weights.params, state.params),
+        model_state=select(go, weights.model_state, state.model_state),
+        opt_state=select(go, tuple(o for _, o in moved), state.opt_state),
+        alive=go,
+        stopped_step=jnp.where(stop, state.step, state.stopped_step),
+        stopped_term=jnp.where(stop, code, state.stopped_term),
+        sums=state.sums + jnp.where(go, logged, 0.0),
+        updates=state.updates + go.astype(jnp.float32),
+        peers=select(go, _peers(program, state), state.peers),
+        ema=select(go, _average(program, state, weights), state.ema),
+        memory=select(go, out.memory, state.memory),
+    )
+
+
+def _guard(logged: jax.Array, finite: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Whether loss and terms are finite, and the code of what is to blame if not.
+
+    Terms come first in the code, then the loss, the gradient and the memory; see
+    `state.stopped_term`.
+    """
+    bad = ~jnp.isfinite(logged)
+    loss_finite = ~jnp.any(bad)
+    terms = logged.shape[0] - 1
+    code = jnp.where(jnp.any(bad[1:]), jnp.argmax(bad[1:]), terms)
+    after = jnp.where(finite, terms + 2, terms + 1)
+    return loss_finite, jnp.where(loss_finite, after, code).astype(jnp.int32)
+
+
+def _all_finite(tree: PyTree):
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, leaves, True)
+
+
+def select(condition, new: PyTree, old: PyTree) -> PyTree:
+    """`new` where the scalar `condition` holds, else `old`, leaf by leaf."""
+    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
+def _member_rates(program: Program) -> list[jax.Array]:
+    """`OptimizerConfig.member_rates` of this device's networks, one `[S]` per group."""
+    rates, local, first = jnp.asarray(program.optimizer.member_rates), [], 0
+    for group in program.groups:
+        here = group.size // program.member_devices
+        axis = program.member_axis
+        start = first + (0 if axis is None else jax.lax.axis_index(axis) * here)
+        local.append(jax.lax.dynamic_slice(rates, (start,), (here,)))
+        first += group.size
+    return local
+
+
+def _peers(program: Program, state: TrainState) -> PyTree:
+    """The copies that this update's members follow: made now, or still the old ones."""
+    if not program.stale_steps:
+        return ()
+    due = state.step % program.stale_steps == 0
+    return select(due, Weights(state.params, state.model_state), state.peers)
+
+
+def _average(program: Program, state: TrainState, weights: Weights) -> PyTree:
+    """The moving average of the weights, `a <- d a + (1 - d) w`.
+
+    At update t, counted from 0, `d = min(decay, (1 + t) / (10 + t))`: a long memory
+    would otherwise hold on to the initial weights for `1 / (1 - decay)` updates.
+    """
+    if not program.ema_decay:
+        return ()
+    t = state.step.astype(jnp.float32)
+    decay = jnp.minimum(program.ema_decay, (1.0 + t) / (10.0 + t))
+
+    def mix(average, new):
+        if not jnp.issubdtype(new.dtype, jnp.floating):
+            return new
+        return (average + (1.0 - decay) * (new - average)).astype(average.dtype)
+
+    return jax.tree.map(mix, state.ema, weights)
