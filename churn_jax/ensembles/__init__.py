@@ -5,17 +5,12 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.ensembles.adapters import (
-        Network,
-        NetworkError,
-        Outputs,
-        from_function,
-        with_classes,
-        with_inputs,
-        with_temperature,
+    from churn_jax.ensembles.aggregate import (
+        average_logits,
+        average_probs,
+        gate,
+        interpolate_weights,
     )
-    from churn_jax.ensembles.aggregate import average_logits, average_probs, gate
-    from churn_jax.ensembles.interpolation import interpolate_weights
     from churn_jax.ensembles.linen import from_linen
     from churn_jax.ensembles.members import (
         Group,
@@ -25,8 +20,20 @@ if TYPE_CHECKING:
         stack,
         take_member,
     )
+    from churn_jax.ensembles.network import (
+        Network,
+        NetworkError,
+        Outputs,
+        from_function,
+    )
     from churn_jax.ensembles.nnx import from_nnx
-    from churn_jax.ensembles.starting import StartingFrom, starting_from
+    from churn_jax.ensembles.wrappers import (
+        StartingFrom,
+        starting_from,
+        with_classes,
+        with_inputs,
+        with_temperature,
+    )
 
 
 __all__ = [
@@ -53,14 +60,6 @@ __all__ = [
     "with_temperature",
 ]
 
-_FILES = (
-    "adapters",
-    "aggregate",
-    "interpolation",
-    "members",
-    "starting",
-    "linen",
-    "nnx",
-)
+_FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx")
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

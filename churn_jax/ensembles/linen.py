@@ -11,8 +11,16 @@ import jax
 from flax import errors
 from flax import linen as nn
 
-from churn_jax.ensembles import modes
-from churn_jax.ensembles.adapters import Network, NetworkError, as_outputs, linear_head
+from churn_jax.ensembles.network import (
+    Network,
+    NetworkError,
+    as_outputs,
+    linear_head,
+    mode,
+    parameter_names,
+    stuck,
+    switches,
+)
 
 __all__ = ["from_linen"]
 
@@ -44,22 +52,22 @@ def from_linen(
     """
     label = name or type(module).__name__
     check = getattr(module, "check_params", None)
-    parameters = modes.arguments(type(module).__call__)
+    parameters = parameter_names(type(module).__call__)
     fields = {f.name for f in dataclasses.fields(module)}
-    called_with = modes.switches(parameters)
-    cloned_with = modes.switches(fields - set(called_with))
+    called_with = switches(parameters)
+    cloned_with = switches(fields - set(called_with))
     if not called_with and not cloned_with and _forwards(module):
         called_with = ("train",)
     names = (*called_with, *cloned_with)
 
     def bound(train, axis_name=None):
-        changes: dict[str, Any] = dict(modes.mode(cloned_with, train))
+        changes: dict[str, Any] = dict(mode(cloned_with, train))
         if train and "axis_name" in fields:
             changes["axis_name"] = axis_name
         return module.clone(**changes) if changes else module
 
     def init(key, x):
-        evaluated = modes.mode(called_with, train=False)
+        evaluated = mode(called_with, train=False)
         variables = dict(bound(False).init({"params": key}, x, **evaluated))
         if check is not None:
             check(variables.get("params", {}))
@@ -71,7 +79,7 @@ def from_linen(
             bound(train, axis_name).apply,
             variables,
             x,
-            **modes.mode(called_with, train),
+            **mode(called_with, train),
         )
         layers = functools.partial(_call_layer, label, names, train, axis_name)
         with nn.intercept_methods(layers):
@@ -119,7 +127,7 @@ def _call_layer(label, names, train, axis_name, call, args, kwargs, context):
     given = inspect.signature(context.orig_method).bind(*args, **kwargs).arguments
     evaluated = _evaluated(layer, given)
     if evaluated is not None and evaluated == train:
-        raise NetworkError(f"{where} {modes.stuck(train, names)}")
+        raise NetworkError(f"{where} {stuck(train, names)}")
     if not train or axis_name is None or not _has_statistics(layer):
         return call(*args, **kwargs)
     if getattr(layer, "axis_index_groups", None) is not None:
@@ -183,4 +191,4 @@ def _check_state(label: str, names, before: Mapping, after: Mapping) -> None:
     for (path, was), now in zip(old, new, strict=True):
         if was is now:
             layer = jax.tree_util.keystr(path[:-1], simple=True, separator="/")
-            raise NetworkError(f"{label}: the layer {layer} {modes.stuck(True, names)}")
+            raise NetworkError(f"{label}: the layer {layer} {stuck(True, names)}")

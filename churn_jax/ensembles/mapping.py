@@ -8,8 +8,9 @@ fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `plan_cycles.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import jax, jnp
 
@@ -21,6 +22,8 @@ __all__ = [
     "LANES",
     "MAPPINGS",
     "choose",
+    "convolved_bytes",
+    "convolved_rows",
     "map_each",
     "map_slots",
     "stack",
@@ -152,3 +155,52 @@ def map_slots(
 def map_each(function: Callable[..., PyTree], *columns: list[PyTree]) -> list[PyTree]:
     """Calls `function` once per slot; `columns` are lists of unstacked trees."""
     return [function(*row) for row in zip(*columns, strict=True)]
+
+
+def convolved_bytes(
+    function: Callable[..., Any], *arguments: Any, lanes: int = 1
+) -> int:
+    """Bytes of the results of all convolutions in a call, which a backward pass needs.
+
+    Nothing is compiled. The body of a loop counts once, and every batch as padded to a
+    multiple of `lanes` examples.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> images, kernel = jnp.zeros((1, 3, 5, 5)), jnp.zeros((8, 3, 3, 3))
+        >>> convolved_bytes(
+        ...     lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME"), images, kernel
+        ... )
+        800
+    """
+    program = jax.make_jaxpr(function)(*arguments)
+    found = _convolutions(program.jaxpr)
+    return sum(_result_bytes(equation, lanes) for equation in found)
+
+
+def convolved_rows(program: Any) -> list[int]:
+    """Length of the batch axis in every convolution, from a `jax.core.Jaxpr`."""
+    return [
+        equation.invars[0].aval.shape[equation.params["dimension_numbers"].lhs_spec[0]]
+        for equation in _convolutions(program)
+    ]
+
+
+def _convolutions(program: Any) -> Iterator[Any]:
+    """Equations that convolve, including those of nested programs."""
+    for equation in program.eqns:
+        if equation.primitive.name == "conv_general_dilated":
+            yield equation
+        for given in equation.params.values():
+            for part in given if isinstance(given, tuple | list) else (given,):
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from _convolutions(inner)
+
+
+def _result_bytes(equation: Any, lanes: int) -> int:
+    result = equation.outvars[0].aval
+    rows = result.shape[equation.params["dimension_numbers"].out_spec[0]]
+    padded = math.prod(result.shape) // rows * -(-rows // lanes) * lanes
+    return padded * result.dtype.itemsize

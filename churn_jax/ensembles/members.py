@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from churn_jax._jax import all_gather_replicated
 from churn_jax.ensembles import mapping as slots
-from churn_jax.ensembles.adapters import Network, Outputs
+from churn_jax.ensembles.network import Network, Outputs
 from churn_jax.typing import PyTree
 
 __all__ = [

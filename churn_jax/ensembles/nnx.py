@@ -7,8 +7,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from churn_jax.ensembles import modes
-from churn_jax.ensembles.adapters import Network, NetworkError, as_outputs
+from churn_jax.ensembles.network import (
+    Network,
+    NetworkError,
+    as_outputs,
+    mode,
+    parameter_names,
+    stuck,
+    switches,
+)
 from churn_jax.typing import PRNGKey, PyTree
 
 __all__ = ["from_nnx"]
@@ -42,8 +49,8 @@ def from_nnx(
     template = construct(nnx.Rngs(0))
     graph = nnx.graphdef(template)
     label = name or type(template).__name__
-    parameters = modes.arguments(type(template).__call__)
-    called_with = modes.switches(parameters)
+    parameters = parameter_names(type(template).__call__)
+    called_with = switches(parameters)
 
     def init(key, x):
         del x
@@ -60,9 +67,9 @@ def from_nnx(
         nnx.replace_by_pure_dict(rngs, _reseeded(nnx.to_pure_dict(rngs), key))
         module = nnx.merge(graph, params, state, rngs)
         (module.train if train else module.eval)()
-        own = modes.mode(("training", "is_training"), train)
+        own = mode(("training", "is_training"), train)
         module.set_attributes(**own, raise_if_not_found=False)
-        options: dict[str, Any] = dict(modes.mode(called_with, train))
+        options: dict[str, Any] = dict(mode(called_with, train))
         if train:
             for _, layer in _with_statistics(module):
                 if hasattr(layer, "axis_name"):
@@ -152,5 +159,5 @@ def _check_modes(label: str, names, watched: list[tuple], train: bool) -> None:
             layer_name = "/".join(map(str, path)) or "itself"
             raise NetworkError(
                 f"{label}: the layer {layer_name} ({type(layer).__name__}) "
-                f"{modes.stuck(train, (*names, 'train() and eval()'))}"
+                f"{stuck(train, (*names, 'train() and eval()'))}"
             )

@@ -1,9 +1,5 @@
 """Perturbations of inputs: pure functions of images and a network's predictions."""
 
-from churn_jax.perturbations.all_teachers import (
-    all_teacher_direction,
-    all_teacher_objective,
-)
 from churn_jax.perturbations.controls import (
     adversarial,
     gaussian,
@@ -12,6 +8,8 @@ from churn_jax.perturbations.controls import (
 )
 from churn_jax.perturbations.ods import (
     Directions,
+    all_teacher_direction,
+    all_teacher_objective,
     conf_ods,
     draw_guides,
     ods,

@@ -15,7 +15,7 @@ from churn_jax._jax import varying_axes
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import check_layout, is_tokens
 from churn_jax.ensembles import Group, Network, NetworkError
-from churn_jax.ensembles.activations import convolved_rows
+from churn_jax.ensembles.mapping import convolved_rows
 from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.partition import DATA
 from churn_jax.typing import PyTree

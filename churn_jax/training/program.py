@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
-from churn_jax.ensembles.activations import convolved_bytes
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
@@ -185,7 +184,9 @@ def _activations(
     for group in groups:
         apply = functools.partial(group.network.apply, train=False)
         variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
-        found.append(convolved_bytes(apply, variables, examples, lanes=mapping.LANES))
+        found.append(
+            mapping.convolved_bytes(apply, variables, examples, lanes=mapping.LANES)
+        )
     return found
 
 

@@ -18,7 +18,7 @@ from churn_jax.ensembles import (
     with_classes,
     with_temperature,
 )
-from churn_jax.ensembles.adapters import linear_head
+from churn_jax.ensembles.network import linear_head
 from churn_jax.models import create
 
 INPUTS, WIDTH, EXAMPLES = 4, 6, 5

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from churn_jax import cli
-from churn_jax.training import checkpoint, loop, written
+from churn_jax.training import checkpoint, loop
+from churn_jax.training import predictions as written
 
 
 def die(*args, **kwargs):

@@ -12,7 +12,7 @@ from flax import struct
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Outputs, from_function
-from churn_jax.ensembles.adapters import linear_head
+from churn_jax.ensembles.network import linear_head
 from churn_jax.methods import BackwardCompatible, BayesianUpdate
 from churn_jax.methods.updating import Updating
 from churn_jax.training.teachers import Teachers

@@ -1,7 +1,7 @@
 import jax
 import jax.numpy as jnp
 
-from churn_jax.ensembles.activations import convolved_bytes
+from churn_jax.ensembles.mapping import convolved_bytes
 from churn_jax.models import create
 
 IMAGES, KERNEL = jnp.zeros((2, 8, 8, 3)), jnp.zeros((3, 3, 3, 16))

@@ -1,0 +1,246 @@
+"""Networks made of other networks: other inputs, classes, logits or initial weights."""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_jax.ensembles.network import Network
+from churn_jax.typing import PRNGKey, PyTree
+
+__all__ = [
+    "StartingFrom",
+    "starting_from",
+    "with_classes",
+    "with_inputs",
+    "with_temperature",
+]
+
+
+def with_inputs(
+    network: Network,
+    inputs: Sequence[int] | Callable[[jax.Array], jax.Array],
+    *,
+    name: str | None = None,
+) -> Network:
+    """A network that sees a part or a view of the input: components may differ in it.
+
+    Args:
+        network: what is wrapped.
+        inputs: columns of the flattened example (of an image in row, column, channel
+            order), so that the network is given `[B, len(inputs)]`; or a function of
+            the whole batch `[B, ...]`.
+        name: default is the network's, with how many columns and a short hash of them,
+            or with the function's name. A checkpoint knows the network by it.
+
+    Returns:
+        A `Network` of the batch that all components are given.
+
+    Raises:
+        ValueError: no column, a negative one, or one twice; when the network meets an
+            example, one that the example does not have.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> whole = from_function(lambda key, x: {}, lambda params, x: x)
+        >>> half = with_inputs(whole, range(2), name="left half")
+        >>> half.apply({"params": {}}, jnp.arange(8.0).reshape(2, 4))[0].logits
+        Array([[0., 1.],
+               [4., 5.]], dtype=float32)
+
+    References:
+        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
+        Improving Reproducibility of Deep Networks, 2020.
+        https://arxiv.org/abs/2010.09923
+    """
+    if callable(inputs):
+        view: Callable[[jax.Array], jax.Array] = inputs
+        label = getattr(inputs, "__name__", "view")
+    else:
+        columns = np.asarray(list(inputs), np.int64)
+        if not columns.size or columns.min() < 0:
+            raise ValueError(
+                f"inputs must be columns, counted from 0; got {columns.tolist()[:8]}"
+            )
+        if len(np.unique(columns)) < columns.size:
+            raise ValueError("inputs must name every column once")
+        view = functools.partial(_columns, columns, network.name)
+        label = f"{columns.size} inputs {zlib.crc32(columns.tobytes()):08x}"
+
+    def init(key, x):
+        return network.init(key, view(x))
+
+    def apply(variables, x, **kwargs):
+        return network.apply(variables, view(x), **kwargs)
+
+    return dataclasses.replace(
+        network, init=init, apply=apply, name=name or f"{network.name} on {label}"
+    )
+
+
+def _columns(columns: np.ndarray, name: str, x: jax.Array) -> jax.Array:
+    """Some columns of flattened examples, `[B, ...]` to `[B, D]`."""
+    flat = x.reshape(x.shape[0], -1)
+    if columns.max() >= flat.shape[1]:
+        raise ValueError(
+            f"{name} is to see column {columns.max()}, but an example has "
+            f"{flat.shape[1]}, counted from 0"
+        )
+    return flat[:, columns]
+
+
+def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> Network:
+    """A network of some classes that answers with logits over all of them.
+
+    Args:
+        network: with `len(classes)` outputs.
+        classes: ids of its outputs, increasing.
+        num_classes: C, of all.
+
+    Returns:
+        A `Network` whose logits `[..., C]` hold `UNKNOWN_LOGIT` for other classes.
+
+    Raises:
+        ValueError: ids are not increasing, or not below C.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> half = from_function(lambda key, x: {}, lambda params, x: x)
+        >>> wide = with_classes(half, (0, 2), 3)
+        >>> wide.apply({"params": {}}, jnp.ones((1, 2)))[0].logits.tolist()
+        [[1.0, -10000.0, 1.0]]
+    """
+    ids = np.asarray(list(classes), np.int64)
+    if (
+        len(ids) < 2
+        or np.any(np.diff(ids) <= 0)
+        or ids[0] < 0
+        or ids[-1] >= num_classes
+    ):
+        raise ValueError(
+            f"classes must be at least two increasing ids below {num_classes}; got "
+            f"{ids.tolist()[:8]}"
+        )
+
+    def spread(logits):
+        if logits.shape[-1] != len(ids):
+            raise ValueError(
+                f"{network.name} has {logits.shape[-1]} outputs for {len(ids)} classes"
+            )
+        full = jnp.full((*logits.shape[:-1], num_classes), UNKNOWN_LOGIT, logits.dtype)
+        return full.at[..., ids].set(logits)
+
+    def apply(variables, x, **kwargs):
+        outputs, state = network.apply(variables, x, **kwargs)
+        return dataclasses.replace(outputs, logits=spread(outputs.logits)), state
+
+    inner = network.head
+    label = f"{len(ids)} of {num_classes} classes {zlib.crc32(ids.tobytes()):08x}"
+    return dataclasses.replace(
+        network,
+        apply=apply,
+        head=None if inner is None else lambda v, f: spread(inner(v, f)),
+        name=f"{network.name} of {label}",
+    )
+
+
+def with_temperature(network: Network) -> Network:
+    """A network whose logits are divided by `variables["temperature"]`.
+
+    One number, or `[K]` where the network yields K members. Classes that it does not
+    know stay unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cooled = with_temperature(from_function(lambda k, x: {}, lambda p, x: x))
+        >>> variables = {"params": {}, "temperature": jnp.float32(2.0)}
+        >>> cooled.apply(variables, jnp.ones((1, 2)))[0].logits.tolist()
+        [[0.5, 0.5]]
+    """
+
+    def cooled(variables, logits):
+        temperature = jnp.asarray(variables["temperature"])
+        rest = (1,) * (logits.ndim - temperature.ndim)
+        temperature = jnp.reshape(temperature, temperature.shape + rest)
+        return jnp.where(known_classes(logits), logits / temperature, logits)
+
+    def without(variables):
+        return {k: v for k, v in variables.items() if k != "temperature"}
+
+    def apply(variables, x, **kwargs):
+        outputs, state = network.apply(without(variables), x, **kwargs)
+        logits = cooled(variables, outputs.logits)
+        return dataclasses.replace(outputs, logits=logits), state
+
+    inner = network.head
+    return dataclasses.replace(
+        network,
+        apply=apply,
+        head=None if inner is None else lambda v, f: cooled(v, inner(without(v), f)),
+        name=f"{network.name} calibrated",
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StartingFrom:
+    """An `init` that draws only the layers which have no weights yet.
+
+    Attributes:
+        draw: `(key, x) -> variables`, of all layers.
+        weights: part of such variables, without the layers that are drawn.
+    """
+
+    draw: Callable[[PRNGKey, jax.Array], PyTree]
+    weights: Mapping[str, Any]
+
+    def __call__(
+        self, key: PRNGKey, x: jax.Array, weights: Mapping[str, Any] | None = None
+    ) -> PyTree:
+        """Variables.
+
+        Args:
+            key: of what is drawn.
+            x: an example.
+            weights: the same, as arguments of a compiled program: hundreds of
+                megabytes as constants inside it would take long to compile.
+        """
+        given = self.weights if weights is None else weights
+        return {
+            name: {**below, **given.get(name, {})}
+            for name, below in self.draw(key, x).items()
+        }
+
+
+def starting_from(
+    network: Network, weights: Mapping[str, Any], *, name: str, note: str = ""
+) -> Network:
+    """A network whose initial weights are given; layers without weights are drawn.
+
+    Args:
+        network: what is wrapped.
+        weights: `{"params": {layer: ...}, ...}`; a layer is given as a whole.
+        name: by which a checkpoint knows the network.
+        note: see `Network`.
+
+    Returns:
+        A `Network`; its replicas differ in the drawn layers only.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from churn_jax.ensembles import from_function
+        >>> drawn = from_function(
+        ...     lambda key, x: {"body": jnp.ones(2), "head": jax.random.normal(key)},
+        ...     lambda params, x: x)
+        >>> given = {"params": {"body": jnp.zeros(2)}}
+        >>> network = starting_from(drawn, given, name="given")
+        >>> network.init(jax.random.key(0), None)["params"]["body"]
+        Array([0., 0.], dtype=float32)
+    """
+    init = StartingFrom(network.init, weights)
+    return dataclasses.replace(network, init=init, name=name, note=note)
