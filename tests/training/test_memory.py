@@ -156,7 +156,8 @@ def test_methods_without_a_memory_have_none():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compilation_cache")
-def test_a_resumed_training_remembers(tmp_path):
+def test_a_resumed_training_remembers(tmp_path, blocks_of):
+    blocks_of(32)
     digits = data.load("digits", train_size=128, validation=40)
     run = make_run(Remembers(), epochs=2, batch_size=4)
     whole = train(run, digits, directory=tmp_path / "whole")

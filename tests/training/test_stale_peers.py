@@ -123,8 +123,11 @@ def test_a_stopped_replica_keeps_its_copies_and_its_average():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compilation_cache")
-def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(tmp_path):
+def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(
+    tmp_path, blocks_of
+):
     """Copies, average and the members' own samples come back from the checkpoint."""
+    blocks_of(32)
     digits = data.load("digits", train_size=128, validation=40)
     method = stale(50, member_sample="bootstrap")
     run = make_run(method, epochs=2, batch_size=4, ema_decay=0.9)
