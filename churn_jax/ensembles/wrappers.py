@@ -89,7 +89,7 @@ def _columns(columns: np.ndarray, name: str, x: jax.Array) -> jax.Array:
     flat = x.reshape(x.shape[0], -1)
     if columns.max() >= flat.shape[1]:
         raise ValueError(
-            f"{name} is to see column {columns.max()}, but an example has "
+            f"{name} is given column {columns.max()}, but an example has "
             f"{flat.shape[1]}, counted from 0"
         )
     return flat[:, columns]

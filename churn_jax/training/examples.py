@@ -186,7 +186,7 @@ def _check_network(
         )
 
 
-# Examples per head in a trial batch; no usual size of an image or of a layer.
+# Examples per head in a trial batch, unlike any usual size of an image or a layer.
 _ROWS = 7
 
 

@@ -58,7 +58,7 @@ class Teachers:
     def __post_init__(self):
         """Refuses combinations that cannot teach."""
         if self.teacher is None and not self.old and self.cached is None:
-            raise ValueError("somebody must teach: a teacher, or an old model")
+            raise ValueError("Teachers needs a teacher, an old model or cached logits")
         for trained in self.old:
             if trained.run.method.members != 1:
                 raise ValueError(
@@ -67,7 +67,7 @@ class Teachers:
                 )
         if self.teacher is None:
             if self.members or self.temperatures is not None:
-                raise ValueError("members and temperatures are of a teacher")
+                raise ValueError("members and temperatures need a teacher")
             return
         if not self.members:
             return
@@ -250,7 +250,9 @@ class Teacher:
             ValueError: there are only old models.
         """
         if not self.size:
-            raise ValueError("old models teach here, and no teacher beside them")
+            raise ValueError(
+                "there is no teacher, only old models; call teacher.old(images)"
+            )
         if self.program.cached:
             table = self.variables[0]["logits"]
             if self.rows is None:

@@ -134,7 +134,7 @@ class TestOldModels:
             teacher = taught_by(teachers)
             assert (teacher.size, teacher.olds) == (size, 1)
             np.testing.assert_allclose(teacher.old(IMAGES)[0], expected, atol=1e-5)
-        with pytest.raises(ValueError, match="and no teacher beside them"):
+        with pytest.raises(ValueError, match="there is no teacher, only old models"):
             teacher(IMAGES)
 
     def test_their_last_layers_give_their_logits_for_their_features(self):
@@ -276,14 +276,14 @@ class TestChecks:
     @pytest.mark.parametrize(
         ("build", "message"),
         [
-            (lambda: {}, "somebody must teach: a teacher, or an old model"),
+            (lambda: {}, "needs a teacher, an old model or cached logits"),
             (
                 lambda: {"old": (trained(),)},
                 "teacher deploys 3 networks; an old model is one",
             ),
             (
                 lambda: {"old": (older(),), "members": 1},
-                "members and temperatures are of a teacher",
+                "members and temperatures need a teacher",
             ),
             (
                 lambda: {"teacher": trained(), "members": 4},
