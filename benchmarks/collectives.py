@@ -27,8 +27,8 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
-from churn_jax.planning.arguments import abstract_arguments
 from churn_jax.planning.hlo import collectives_of
+from churn_jax.planning.steps import abstract_arguments
 from churn_jax.training.program import make_program
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import importlib
 import logging
 import os
 import sys
@@ -9,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from churn_jax.command.stopping import end_at_a_signal
+from churn_jax.command.signals import end_at_a_signal
 from churn_jax.escaping import printable
 
 __all__ = ["main"]
@@ -97,49 +98,13 @@ def _quiet_libraries() -> None:
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
-    if name == "study":
-        from churn_jax.command.study import study
+    if name == "equations":
+        from churn_jax.equations import print_equations
 
-        return study
-    if name == "sweep":
-        from churn_jax.command.sweep import sweep
-
-        return sweep
-    if name == "stream":
-        from churn_jax.command.stream import stream
-
-        return stream
-    if name == "plan":
-        from churn_jax.command.plan import plan
-
-        return plan
-    if name == "report":
-        from churn_jax.command.study import report
-
-        return report
-    if name == "compare":
-        from churn_jax.command.compare import compare
-
-        return compare
-    if name == "diversity":
-        from churn_jax.command.diversity import diversity
-
-        return diversity
-    if name == "displacement":
-        from churn_jax.command.displacement import displacement
-
-        return displacement
-    if name == "data":
-        from churn_jax.command.data import data
-
-        return data
-    if name == "doctor":
-        from churn_jax.command.doctor import doctor
-
-        return doctor
-    from churn_jax.equations import print_equations
-
-    return lambda argv: print_equations() or 0
+        return lambda argv: print_equations() or 0
+    # Each is a function of the module of its name, which is imported only now.
+    home = "study" if name == "report" else name
+    return getattr(importlib.import_module(f"churn_jax.command.{home}"), name)
 
 
 def _fail(sentence: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from churn_jax import cli
 from churn_jax.cli import main
-from churn_jax.command.stopping import NOT_FINISHED
+from churn_jax.command.signals import NOT_FINISHED
 from churn_jax.studies import PRESETS
 
 

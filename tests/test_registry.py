@@ -5,9 +5,9 @@ from importlib import metadata
 import flax.linen as nn
 import numpy as np
 import pytest
+from churn_jax.command.configured import with_methods
 
 from churn_jax import registry
-from churn_jax.command.configured import with_methods
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import StudyConfig

@@ -17,8 +17,8 @@ class Arguments:
 
     Attributes:
         name: `digits`, `mnist`, `cifar10`, `tiny_imagenet` (with `--manual-dir`), ...
-        data_dir: where prepared sets live; default is TFDS's own.
-        manual_dir: where files downloaded by hand lie.
+        data_dir: folder of prepared sets; default is TFDS's own.
+        manual_dir: folder of files that were downloaded by hand.
     """
 
     name: tyro.conf.Positional[str]

@@ -25,17 +25,17 @@ class Arguments:
     """Options of the analysis.
 
     Attributes:
-        folder: of a finished study, `runs/<study>`.
+        folder: folder of a finished study, `runs/<study>`.
         old: row of the old networks, or predictions of any framework, `FILE.npz`.
-        new: row of the new ones; the old row if none is named.
+        new: row of the new networks; default the old row.
         heterogeneous: rows, with commas, whose networks form mixed ensembles.
         features: compare features too: the row whose last layer understands those of
             both rows, trained with `BackwardCompatible` against it.
         images: test images, evenly spaced, whose norms are tested.
         sizes: members of ensembles, with commas, increasing.
-        draws: pairs of ensembles.
-        resamples: sets of normal networks for a p-value.
-        seed: of all draws.
+        draws: number of pairs of ensembles.
+        resamples: sets of normal networks drawn for a p-value.
+        seed: seed of all draws.
         out: folder of page and figures; default `displacement` in the study's.
         quiet: show no progress, only warnings and the tables.
     """

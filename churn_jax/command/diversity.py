@@ -9,17 +9,15 @@ from typing import Any
 
 import tyro
 
-from churn_jax.command.configured import SHORT_FORMS, written_out
-from churn_jax.command.launch import Launch
-from churn_jax.command.options import read_options
-from churn_jax.command.running import run_command
-from churn_jax.command.stopping import check_minutes
+from churn_jax.command.options import SHORT_FORMS, read_options, written_out
+from churn_jax.command.run import Launched, run_command
+from churn_jax.command.signals import check_minutes
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["diversity"]
 
 DESCRIPTION = (
-    "Asks a finished study's networks how much members of ensembles differ and whether "
+    "Measures how much the members of a finished study's ensembles differ, and whether "
     "students move as their teachers do. Sections: teachers, students, jacobians and "
     "matching; ood with --ood, corruptions with --corruptions. The same command goes "
     "on where it was stopped."
@@ -38,21 +36,21 @@ def _arguments(config):
         """Options of the analyses.
 
         Attributes:
-            folder: of a finished study, `runs/<study>`.
-            section: compute these only.
-            rows: of these rows only; default all that have finished.
-            examples: of each split or set, evenly spaced.
+            folder: folder of a finished study, `runs/<study>`.
+            section: compute these sections only.
+            rows: use these rows only; default all that have finished.
+            examples: number of examples of each split, evenly spaced.
             jacobian_examples: test images whose Jacobians are compared.
-            draws: of a perturbation for a signal-to-noise ratio.
-            batch: examples whose gradient that is of.
-            bins: of confidence.
-            ood: another data set, whose test images are foreign.
+            draws: perturbations drawn for each signal-to-noise ratio.
+            batch: examples whose gradients that ratio compares.
+            bins: number of confidence bins.
+            ood: another data set, whose test images count as foreign.
             corruptions: corrupt the test images too.
-            types: kinds of corruption; default all.
-            severities: of corruptions, 1 to 5; default all.
-            seed: of noise and guides.
-            minutes: stop after so many, with exit code 3 where something is left; the
-                same command goes on.
+            types: which corruptions; default all.
+            severities: which severities, 1 to 5; default all.
+            seed: seed of noise and guides.
+            minutes: stop after this many minutes, with exit code 3 if something is
+                left to do; the same command goes on.
             quiet: show no progress, only warnings and the report.
             data: where the study's data are now.
         """
@@ -75,17 +73,6 @@ def _arguments(config):
         data: DataConfig = config.data
 
     return Arguments
-
-
-@dataclasses.dataclass(frozen=True)
-class _Launched:
-    """What `run_command` reads; a finished study is never put aside."""
-
-    out: Path
-    minutes: float | None
-    quiet: bool
-    fresh: bool = False
-    launch: Launch = Launch()
 
 
 def _parse(argv: Sequence[str]):
@@ -171,7 +158,8 @@ def diversity(argv: Sequence[str]) -> int:
 
     command = shlex.join(["churn-jax", "diversity", *argv])
     return run_command(
-        _Launched(options.folder, options.minutes, options.quiet),
+        # A finished study is never put aside.
+        Launched(options.folder, minutes=options.minutes, quiet=options.quiet),
         command,
         progress=_Sections,
         train=compute,

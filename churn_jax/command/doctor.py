@@ -18,22 +18,22 @@ class Arguments:
     """Versions, devices and mesh; then trains one thing in several launches.
 
     Every launch is a process of its own that trains the same row of a preset with
-    every seed fixed. Their weights are compared after each update: what differs is the
-    machine's doing. Exit code 0 when they agree bit by bit, 1 when they do not, 2 for
+    every seed fixed. Their weights are compared after each update: any difference comes
+    from the machine. Exit code 0 when they agree bit by bit, 1 when they do not, 2 for
     bad input; with --perturb always 0 or 2.
 
     Attributes:
-        preset: what is trained.
-        updates: of each launch.
-        launches: how many are compared.
+        preset: the preset that is trained.
+        updates: updates of each launch.
+        launches: number of launches that are compared.
         deterministic: ask XLA for deterministic GPU kernels. A CPU ignores it.
         perturb: flip the last bit of one weight in every launch but the first before
             its training starts, to see what one rounding error becomes.
         method: row of the preset; empty is its baseline.
         data: a TFDS name or a path to an .npz instead of the preset's data.
         data_dir: where TFDS keeps prepared sets.
-        model: instead of the preset's network.
-        batch_size: instead of the preset's; 0 keeps it.
+        model: another network than the preset's.
+        batch_size: another batch size; 0 keeps the preset's.
         out: folder of json, table and plot; default `runs/doctor/...`, named after
             what is measured.
     """

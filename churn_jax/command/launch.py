@@ -148,7 +148,7 @@ def _arguments(launch: Launch, detect) -> dict | None:
         "coordinator_address": launch.coordinator,
         "num_processes": count,
         "process_id": number,
-        # Of a cluster's own devices per process nothing is asked here.
+        # A cluster is not asked how many devices each process has.
         "cluster_detection_method": "deactivate",
     }
 

@@ -1,13 +1,26 @@
 """Options read by tyro, whose complaints become one sentence."""
 
 import contextlib
+import dataclasses
 import io
-from collections.abc import Sequence
-from typing import TypeVar
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import tyro
 
-__all__ = ["read_options"]
+__all__ = [
+    "OWN",
+    "SHORT_FORMS",
+    "SHORT_FORMS_HELP",
+    "chosen",
+    "configured",
+    "read_options",
+    "with_coefficients",
+    "with_methods",
+    "written_out",
+]
 
 T = TypeVar("T")
 
@@ -42,3 +55,120 @@ def _first_sentence(box: str) -> str:
     if not found:
         return "the options cannot be read"
     return found[0] if "╭" in box else found[min(1, len(found) - 1)]
+
+
+# Short forms of the options that are used most.
+SHORT_FORMS = {
+    "--data": "--data.name",
+    "--data-dir": "--data.data-dir",
+    "--manual-dir": "--data.manual-dir",
+    "--model": "--model.name",
+    "--replicas": "--train.replicas",
+    "--epochs": "--train.epochs",
+    "--batch-size": "--train.batch-size",
+    "--mapping": "--train.mapping",
+    "--seed": "--train.seeds.base",
+}
+OWN = "own"  # the study without a preset
+SHORT_FORMS_HELP = (
+    f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
+)
+
+
+def written_out(
+    argv: Sequence[str], short_forms: Mapping[str, str] = SHORT_FORMS
+) -> list[str]:
+    """Short options written out, `--mesh replica=4,data=2` as an option per axis."""
+    words: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == "--mesh":
+            from churn_jax.configuration.training import MeshShape
+
+            shape = MeshShape.parse(value if equals else next(rest, ""))
+            for axis, size in dataclasses.asdict(shape).items():
+                words += [f"--train.mesh.{axis}", str(size)]
+        else:
+            words.append(short_forms.get(name, name) + equals + value)
+    return words
+
+
+def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]], Any]):
+    """`(StudyConfig, options)` of a preset, or of a recipe for the data in `words`."""
+    if name != OWN:
+        from churn_jax.studies import preset
+
+        config = preset(name)
+        options = read(config, words)
+        return configured(config, options), options
+    from churn_jax.studies.own_data import (
+        ANY,
+        data_facts,
+        described,
+        own_study,
+        unknown,
+    )
+
+    plain = [word for word in words if word not in ("-h", "--help")]
+    asked = read(unknown(ANY), plain)
+    if not asked.data.name and len(words) != len(plain):
+        read(unknown(), words)
+    given = {
+        length: getattr(asked.train, length) % ANY
+        for length in ("epochs", "batch_size")
+    }
+    facts = data_facts(asked.data)
+    config = own_study(asked.data, facts, model=asked.model, **given)
+    options = read(config, words)
+    return described(config, configured(config, options), facts), options
+
+
+def configured(config, options: Any):
+    """The preset with the options' data, network, training, methods and numbers."""
+    from churn_jax.studies.provenance import derived
+
+    model = options.model
+    if model.name != config.model.name:  # what the other network had is not this one's
+        own = {
+            field: empty
+            for field, empty in (("features", ()), ("init", ""))
+            if getattr(model, field) == getattr(config.model, field)
+        }
+        model = dataclasses.replace(model, **own)
+    changed = dataclasses.replace(
+        config, data=options.data, model=model, train=options.train
+    )
+    changed = with_methods(derived(config, changed), options.method)
+    return with_coefficients(changed, options.set)
+
+
+def with_methods(config, names: Sequence[str]):
+    """The preset with a row for each named method, with default coefficients."""
+    from churn_jax.methods.base import METHODS
+    from churn_jax.studies import MethodSpec
+
+    rows = []
+    for name in names:
+        found = METHODS.find(name)
+        row = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found.__name__).lower()
+        rows.append(MethodSpec(row, found.__name__, found()))
+    return dataclasses.replace(config, methods=(*config.methods, *rows))
+
+
+def with_coefficients(config, assignments: Sequence[str]):
+    """The preset with the coefficients of `--set`, such as `codistill_ce.beta=0.2`."""
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        if not equals:
+            raise ValueError(
+                f"--set takes method.coefficient=value; got {assignment!r}"
+            )
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"--set {path} takes a finite number; got {value!r}")
+        config = config.with_coefficient(path.strip(), number)
+    return config

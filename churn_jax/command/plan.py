@@ -10,13 +10,13 @@ from typing import Any
 
 import tyro
 
-from churn_jax.command.configured import (
+from churn_jax.command.options import (
     SHORT_FORMS_HELP,
     configured,
+    read_options,
     with_coefficients,
     written_out,
 )
-from churn_jax.command.options import read_options
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.documents import Document, Text
 from churn_jax.training.progress import Display, Work
@@ -40,11 +40,11 @@ class _Shared:
     Attributes:
         topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
             several, from small to large, grow the study with the slice.
-        row: of the study; empty is the one of the most networks.
-        tries: meshes that are compiled where `--mesh` names none.
+        row: row of the study; default the one with the most networks.
+        tries: number of meshes to compile if `--mesh` names none.
         grow: what grows with the slice, `replicas` or `batch`.
-        json: file for everything as JSON.
-        svg: file for the plot of several topologies.
+        json: write everything as JSON to this file.
+        svg: write the plot of several topologies to this file.
         quiet: show no progress.
     """
 
@@ -69,9 +69,9 @@ def _study_arguments(config: Any):
             method: add rows of these methods with their default coefficients: names as
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
-            data: which examples; only their sizes are used.
-            model: which network.
-            train: how all rows are trained; `--mesh` says on which mesh.
+            data: the data set; only their sizes are used.
+            model: the network.
+            train: how all rows are trained, and on which mesh (`--mesh`).
         """
 
         method: tuple[str, ...] = ()
@@ -94,9 +94,9 @@ def _stream_arguments(config: Any):
 
         Attributes:
             set: change coefficients, for example `correlation_1_s1.strength=2`.
-            data: which stream; only the sizes of its tables are used.
-            model: which click model.
-            train: how all rows are trained; `--mesh` says on which mesh.
+            data: the stream; only the sizes of its tables are used.
+            model: the click model.
+            train: how all rows are trained, and on which mesh (`--mesh`).
         """
 
         set: tuple[str, ...] = ()

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from churn_jax.command.configured import with_coefficients, written_out
-from churn_jax.command.launch import Launch
-from churn_jax.command.options import read_options
-from churn_jax.command.running import run_command
-from churn_jax.command.stopping import check_minutes
+from churn_jax.command.options import read_options, with_coefficients, written_out
+from churn_jax.command.run import Launched, run_command
+from churn_jax.command.signals import check_minutes
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["read_stream", "stream"]
@@ -35,33 +33,23 @@ def _arguments(config):
     from churn_jax.studies.streams import StreamData, TowerConfig
 
     @dataclasses.dataclass(frozen=True)
-    class Arguments:
+    class Arguments(Launched):
         """Options of a stream study.
 
         Attributes:
-            out: folder of the artefacts. The same folder goes on where it was left.
-            fresh: move what is in the folder aside and start again.
             only: train these rows only.
             set: change coefficients, for example `correlation_1_s1.strength=2`.
-            minutes: save and stop after so many, with exit code 3 where something is
-                left to do; the same command goes on.
-            quiet: show no progress, only warnings and the report.
             warm_share: share of the stream in which all replicas are one model, if
                 that is longer than `train.warm_examples`.
-            launch: several processes.
-            data: which stream.
-            model: which click model.
+            data: the stream.
+            model: the click model.
             train: how all rows are trained.
         """
 
         out: Path = Path("runs") / config.name
-        fresh: bool = False
         only: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
-        minutes: float | None = None
-        quiet: bool = False
         warm_share: float = config.warm_share
-        launch: Launch = Launch()
         data: StreamData = config.data
         model: TowerConfig = config.model
         train: StreamConfig = config.train

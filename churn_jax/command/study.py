@@ -10,18 +10,17 @@ from pathlib import Path
 
 import tyro
 
-from churn_jax.command.configured import (
+from churn_jax.command.options import (
     OWN,
     SHORT_FORMS_HELP,
     chosen,
+    read_options,
     written_out,
 )
-from churn_jax.command.launch import Launch
-from churn_jax.command.options import read_options
-from churn_jax.command.progress import StudyProgress
-from churn_jax.command.running import run_command
-from churn_jax.command.stopping import check_minutes
+from churn_jax.command.run import Launched, run_command
+from churn_jax.command.signals import check_minutes
 from churn_jax.escaping import printable
+from churn_jax.training.progress import Display
 
 __all__ = ["report", "study"]
 
@@ -32,36 +31,26 @@ def _arguments(config):
     from churn_jax.studies import DataConfig, EvaluationConfig, ModelConfig
 
     @dataclasses.dataclass(frozen=True)
-    class Arguments:
+    class Arguments(Launched):
         """Options of a study.
 
         Attributes:
-            out: folder of the artefacts. The same folder goes on where it was left.
-            fresh: move what is in the folder aside and start again.
             only: train these methods (and their teachers) only.
             method: add rows of these methods with their default coefficients: names as
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
-            minutes: save and stop after so many, with exit code 3 where something is
-                left to do; the same command goes on.
-            quiet: show no progress, only warnings and the report.
             dry_run: only say what training would cost; the data are opened.
-            launch: several processes.
-            data: which examples.
-            model: which network.
+            data: the data set.
+            model: the network.
             train: how all methods are trained.
             evaluation: how predictions are kept.
         """
 
         out: Path = Path("runs") / config.name
-        fresh: bool = False
         only: tuple[str, ...] = ()
         method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
-        minutes: float | None = None
-        quiet: bool = False
         dry_run: bool = False
-        launch: Launch = Launch()
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
@@ -100,6 +89,29 @@ def _parse(argv: Sequence[str]):
     return dataclasses.replace(config, evaluation=options.evaluation), options
 
 
+class _Progress(Display):
+    """The selected methods; time left is counted in epochs of one network."""
+
+    def __init__(self, config, only: tuple[str, ...], **shown: bool):
+        """`shown` is given to `Display`."""
+        super().__init__(**shown)
+        specs = config.select(only)
+        self._weights = {
+            spec.name: spec.config(config.train).epochs * spec.method.members
+            for spec in specs
+        }
+        self.expect(sum(self._weights.values()), f"all {len(specs)} methods")
+
+    def start(self, spec, finished: bool) -> None:
+        """A method begins, or was finished before."""
+        self.begin(
+            spec.name,
+            spec.label,
+            weight=self._weights[spec.name],
+            finished_before=finished,
+        )
+
+
 def _list(names: Sequence[str]) -> int:
     """Prints the presets, or the methods of those that are named, one a line."""
     from churn_jax.studies import PRESETS, preset
@@ -132,7 +144,7 @@ def study(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "study", *argv]),
-        progress=functools.partial(StudyProgress, config, options.only),
+        progress=functools.partial(_Progress, config, options.only),
         train=train,
         show=_show,
     )

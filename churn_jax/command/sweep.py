@@ -10,16 +10,15 @@ from typing import Any
 
 import tyro
 
-from churn_jax.command.configured import (
+from churn_jax.command.options import (
     OWN,
     SHORT_FORMS_HELP,
     chosen,
+    read_options,
     written_out,
 )
-from churn_jax.command.launch import Launch
-from churn_jax.command.options import read_options
-from churn_jax.command.running import run_command
-from churn_jax.command.stopping import check_minutes
+from churn_jax.command.run import Launched, run_command
+from churn_jax.command.signals import check_minutes
 from churn_jax.training.progress import Display
 
 __all__ = ["read_sweep", "sweep"]
@@ -38,32 +37,26 @@ def _arguments(config, folder: Path, mesh_replicas: int):
         seed_numbers: tyro.conf.Suppress[tuple[int, ...]] = ()
 
     @dataclasses.dataclass(frozen=True)
-    class Arguments:
+    class Arguments(Launched):
         """Options of a sweep.
 
         Attributes:
-            values: of every coefficient that has none of its own, for example
+            values: values of every coefficient that has none of its own, for example
                 `0.1,0.3,1`; default 1/4 to 4 times the preset's.
             select: choose beta first, then alpha at the best beta, of one METHOD.
             betas: values of beta for --select; default 1/4 to 4 times the preset's.
-            alphas: values of alpha for --select, likewise.
-            seeds: runs per value; every value has the same seeds.
+            alphas: values of alpha for --select; the same default.
+            seeds: runs per value; all values have the same seeds.
             criterion: churn, accuracy, churn-at-accuracy, prediction-difference or
                 prediction-difference-at-accuracy, on the validation split.
             baseline: train the baseline too, as the value 0 where that is the baseline.
             points_per_program: at most so many values are trained together, to save
                 memory; 0 trains all together.
-            out: folder of the artefacts. The same folder goes on where it was left.
-            fresh: move what is in the folder aside and start again.
-            minutes: save and stop after so many, with exit code 3 where something is
-                left to do; the same command goes on.
-            quiet: show no progress, only warnings and the report.
             method: add rows of these methods with their default coefficients: names as
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
-            launch: several processes.
-            data: which examples.
-            model: which network.
+            data: the data set.
+            model: the network.
             train: how all values are trained.
         """
 
@@ -76,12 +69,8 @@ def _arguments(config, folder: Path, mesh_replicas: int):
         baseline: bool = True
         points_per_program: int = 0
         out: Path = folder
-        fresh: bool = False
-        minutes: float | None = None
-        quiet: bool = False
         method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
-        launch: Launch = Launch()
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model

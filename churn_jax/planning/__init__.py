@@ -1,10 +1,18 @@
 """What a study would take on a TPU slice, by the TPU compiler and without a TPU."""
 
-from churn_jax.planning.apart import CompilerDiedError, plan_apart
 from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice, check_compiler
+from churn_jax.planning.compile import (
+    CompilerDiedError,
+    Search,
+    check_mesh,
+    default_row,
+    likely_meshes,
+    plan,
+    plan_apart,
+    search,
+)
 from churn_jax.planning.estimate import Communication, Plan
 from churn_jax.planning.meshes import mesh_name
-from churn_jax.planning.planned import check_mesh, default_row, plan
 from churn_jax.planning.report import (
     as_text,
     comparison,
@@ -20,7 +28,6 @@ from churn_jax.planning.scaling import (
     scaling_svg,
     scaling_text,
 )
-from churn_jax.planning.search import Search, likely_meshes, search
 
 __all__ = [
     "CHIPS",

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -96,28 +97,25 @@ class Plan:
     hbm: int
     memory: dict[str, int]
     beside: dict[str, int]
-    flops: float
-    useful: float
-    bytes: float
-    peak: float
-    cycles: float
-    unknown: dict[str, int]
-    open_loops: int
-    open_turns: int
-    compute_seconds: float
-    communication: tuple[Communication, ...]
-    communication_seconds: float
-    checks: tuple[Check, ...]
-    compile_seconds: float
-    versions: dict[str, str]
+    flops: float = 0.0
+    useful: float = 0.0
+    bytes: float = 0.0
+    peak: float = 0.0
+    cycles: float = 0.0
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
+    open_loops: int = 0
+    open_turns: int = 1
+    compute_seconds: float = 0.0
+    communication: tuple[Communication, ...] = ()
+    communication_seconds: float = 0.0
+    checks: tuple[Check, ...] = ()
+    compile_seconds: float = 0.0
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def devices(self) -> int:
-        """That the mesh has."""
-        count = 1
-        for size in self.mesh.values():
-            count *= size
-        return count
+        """How many the mesh has."""
+        return math.prod(self.mesh.values())
 
     @property
     def used(self) -> int:
@@ -198,9 +196,7 @@ def _communication(
             table[key].append(one)
     rows = []
     for (axes, kind), ones in sorted(table.items()):
-        devices = 1
-        for axis in axes.split(", "):
-            devices *= mesh[axis]
+        devices = math.prod(mesh[axis] for axis in axes.split(", "))
         # More devices than a row of the grid has lie in several rows.
         sides = [side for side in part.grid if side > 1]
         dims = 1 if devices <= max(part.grid) else max(1, len(sides))
@@ -299,15 +295,6 @@ def estimate(
             fits=False,
             refusal=refusal,
             memory={name: size for name, size in needed.items() if size},
-            flops=0.0,
-            bytes=0.0,
-            cycles=0.0,
-            unknown={},
-            open_loops=0,
-            compute_seconds=0.0,
-            communication=(),
-            communication_seconds=0.0,
-            checks=(),
             compile_seconds=time.perf_counter() - began,
         )
     seconds = time.perf_counter() - began

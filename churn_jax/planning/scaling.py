@@ -7,8 +7,8 @@ from typing import Any
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.documents import Document, Text
-from churn_jax.planning.apart import plan_apart
 from churn_jax.planning.chips import Slice
+from churn_jax.planning.compile import plan_apart
 from churn_jax.planning.estimate import Plan
 from churn_jax.planning.report import (
     ESTIMATE,

@@ -11,10 +11,9 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.streams import SYNTHETIC, StreamData, StreamStudyConfig
-from churn_jax.planning.arguments import placed
 from churn_jax.planning.hlo import Counted
 from churn_jax.planning.rules import Check, shard_bytes
-from churn_jax.planning.steps import Step
+from churn_jax.planning.steps import Step, placed
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive import StreamRun
 from churn_jax.training.progressive.metrics import StreamMetrics

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from churn_jax.planning.chips import CHIPS
-from churn_jax.planning.input_need import images_per_second, input_need
+from churn_jax.planning.chips import CHIPS, images_per_second, input_need
 
 
 def test_a_slice_worked_by_hand():

@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, plan
 from churn_jax.planning.collectives import Collective
+from churn_jax.planning.compile import check_mesh, default_row
 from churn_jax.planning.hlo import Counted, collectives_of
-from churn_jax.planning.planned import check_mesh, default_row
 from churn_jax.planning.rules import check_study, shard_bytes
 from churn_jax.planning.steps import study_step
 from churn_jax.planning.streams import check_stream, stream_step

@@ -7,10 +7,10 @@ import pytest
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, mesh_name, scaling, scaling_svg, scaling_text
 from churn_jax.planning import search as find
+from churn_jax.planning.compile import likely_meshes
 from churn_jax.planning.estimate import ALL_DEVICES
 from churn_jax.planning.report import comparison, plan_text
 from churn_jax.planning.scaling import grown
-from churn_jax.planning.search import likely_meshes
 from churn_jax.studies import preset
 from churn_jax.studies.streams import stream_preset
 from tests.planning.test_estimate import GRADIENTS, made

@@ -1,0 +1,129 @@
+"""One launch of a command that trains: the folder, progress, stopping, the report."""
+
+import dataclasses
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from churn_jax.command.launch import Launch, connect, ending_at_once, wait_for_all
+from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
+from churn_jax.escaping import printable
+from churn_jax.training.progress import COMPILING, Work
+
+__all__ = [
+    "Launched",
+    "continuation",
+    "run_command",
+    "set_aside",
+    "tell_how_to_go_on",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launched:
+    """Options of a command that trains into a folder.
+
+    Attributes:
+        out: folder of the artefacts. The same folder goes on where it was left.
+        fresh: move what is in the folder aside and start again.
+        minutes: save and stop after this many minutes, with exit code 3 if something is
+            left to do; the same command goes on.
+        quiet: show no progress, only warnings and the report.
+        launch: how several processes find each other.
+    """
+
+    out: Path = Path("runs")
+    fresh: bool = False
+    minutes: float | None = None
+    quiet: bool = False
+    launch: Launch = Launch()
+
+
+def run_command(
+    options: Launched,
+    command: str,
+    *,
+    progress: Callable[..., Any],
+    train: Callable[..., Any],
+    show: Callable[..., Any],
+) -> int:
+    """Trains into `options.out` and reports; returns the exit code."""
+    # `train(progress, **told)` is called after the processes are connected, so it may
+    # import what needs them; `show(folder, seconds)` by process 0 alone.
+    process = connect(options.launch)
+    with ending_at_once():
+        return _run(process, options, command, progress, train, show)
+
+
+def _run(process: int, options: Launched, command: str, progress, train, show) -> int:
+    import jax
+
+    from churn_jax.training.run import Interrupted
+
+    if options.fresh:
+        if process == 0:
+            set_aside(options.out)
+        wait_for_all("the old folder is aside")
+    began = time.perf_counter()
+    several = jax.process_count() > 1
+    with stopping(options.minutes, go_on=continuation(command)) as asked:
+        asked.unsaved = several
+        try:
+            with progress(silent=process != 0, quiet=options.quiet) as shown:
+                asked.say = shown.note
+
+                def start(work, finished: bool) -> None:
+                    shown.start(work, finished)
+                    asked.unsaved = several
+                    if not finished:
+                        asked.begin()
+
+                def work(work: Work) -> None:
+                    shown.work(work)
+                    asked.unsaved = several or work.doing != COMPILING
+
+                train(
+                    shown,
+                    command=command,
+                    on_start=start,
+                    on_progress=shown.update,
+                    on_work=work,
+                    on_note=shown.note,
+                    stop=asked.event,
+                )
+        except (Interrupted, KeyboardInterrupt) as error:
+            if process == 0:
+                tell_how_to_go_on(error, asked, command)
+            return asked.exit_code
+    if process == 0:
+        show(options.out, time.perf_counter() - began)
+    return 0
+
+
+def set_aside(out: Path) -> None:
+    """Renames a folder that is in the way; nothing is deleted."""
+    if not out.exists():
+        return
+    from churn_jax.training.checkpoint import free_name
+    from churn_jax.training.folder_lock import lock_folder
+
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
+    with lock_folder(out):
+        out.rename(aside)
+    print(f"{out} was moved to {aside}")
+
+
+def continuation(command: str) -> str:
+    """The same command, without the flag that would start again."""
+    return shlex.join(w for w in shlex.split(command) if w != "--fresh")
+
+
+def tell_how_to_go_on(error: BaseException, asked: Stopping, command: str) -> None:
+    """Prints what stopped the training, and the command that goes on."""
+    said = str(error) or "stopped at once; the last checkpoint is kept"
+    if asked.exit_code == NOT_FINISHED:
+        said = f"{said}, as --minutes {asked.minutes:g} are over"
+    print(f"\n{printable(said)}. To go on: {continuation(command)}")

@@ -1,0 +1,367 @@
+"""A preset's row compiled for a slice: on one mesh, apart, or on the likeliest meshes.
+
+`plan_apart` compiles in a process of its own: the TPU compiler keeps memory, locks and
+logs.
+"""
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import MeshShape
+from churn_jax.models.layers import compiling_for
+from churn_jax.planning.chips import Slice, devices_of
+from churn_jax.planning.datasets import row_sizes
+from churn_jax.planning.estimate import ALL_DEVICES, Plan, estimate
+from churn_jax.planning.meshes import (
+    Candidate,
+    mesh_name,
+    ranked,
+    ranked_stream,
+    row_load,
+)
+from churn_jax.planning.rules import check_study
+from churn_jax.planning.steps import study_step, without_weights
+from churn_jax.planning.streams import table_bytes
+from churn_jax.studies.cost import example_flops
+from churn_jax.training.examples import example_of
+
+__all__ = [
+    "CompilerDiedError",
+    "Search",
+    "check_mesh",
+    "default_row",
+    "likely_meshes",
+    "plan",
+    "plan_apart",
+    "search",
+    "useful_flops",
+]
+
+
+def default_row(config: Any) -> str:
+    """The row that asks for the most networks, its own and those that teach it.
+
+    Of several the last one, which in our presets is the method that a study is about.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+    """
+
+    def networks(spec: Any) -> int:
+        count = spec.method.members
+        for name in getattr(spec, "tutors", ()):
+            count += config.spec(name).method.members
+        return count
+
+    most = max(map(networks, config.methods))
+    return [spec.name for spec in config.methods if networks(spec) == most][-1]
+
+
+def check_mesh(mesh: MeshShape, part: Slice) -> None:
+    """Refuses a mesh of more devices than a slice has.
+
+    Args:
+        mesh: devices along every axis.
+        part: the slice.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    if mesh.size > part.devices:
+        raise ValueError(
+            f"mesh {mesh_name(mesh)} needs {mesh.size} devices; {part.name} has "
+            f"{part.devices}"
+        )
+
+
+def plan(
+    config: Any,
+    row: str,
+    part: Slice,
+    mesh: MeshShape | None = None,
+    *,
+    devices: Sequence[Any] | None = None,
+) -> Plan:
+    """Compiles one row's training step for a slice and reads what the compiler says.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        row: its name.
+        part: the slice of chips.
+        mesh: how its devices are used; None is the study's.
+        devices: others than the slice's, for tests.
+
+    Raises:
+        ValueError: no such row or slice, or the mesh does not fit.
+        NoCompilerError: libtpu is not installed.
+    """
+    if mesh is not None:
+        train = dataclasses.replace(config.train, mesh=mesh)
+        config = dataclasses.replace(config, train=train)
+    check_mesh(config.train.mesh, part)
+    found = devices_of(part) if devices is None else devices
+    with compiling_for(found[0].platform):
+        if isinstance(config, StudyConfig):
+            step = study_step(config, row, found)
+            useful = useful_flops(without_weights(config), row)
+            return estimate(step, part, check_study, preset=config.name, useful=useful)
+        from churn_jax.planning.streams import check_stream, stream_step
+
+        step = stream_step(config, row, found)
+        return estimate(step, part, check_stream, preset=config.name)
+
+
+def useful_flops(config: StudyConfig, row: str) -> float:
+    """Operations of an update of all replicas, as `example_flops` counts them."""
+    spec = config.spec(row)
+    sizes, train = row_sizes(config.data, spec), spec.config(config.train)
+    example = example_of(sizes.shape, tokens=sizes.tokens)
+    each = example_flops(config, spec, example, sizes.classes)
+    return train.replicas * train.batch_size * each
+
+
+# What the compiler's process must not look for: a TPU, or this program's GPUs.
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+class CompilerDiedError(ValueError):
+    """The process that compiled ended without a result."""
+
+
+def _plan(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
+    import jax
+
+    try:
+        return plan(config, row, part, mesh)
+    except jax.errors.JaxRuntimeError as error:  # it may not survive the way back
+        said = " ".join(str(error).split())[:300]
+        raise ValueError(f"the TPU compiler refuses {row}: {said}") from None
+
+
+def _quietly(answer: Connection, path: str, *work: Any) -> None:
+    """In the new process: sends a plan, or why there is none; libtpu logs to `path`."""
+    # The compiler hears no signal for minutes: Ctrl-C is left to the process that
+    # waits, and when that one ends, this one does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        found: Any = _plan(*work)
+    except ValueError as error:
+        found = error
+    answer.send(found)
+    answer.close()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
+    """`plan` in a process of its own, whose messages are not shown.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        row: its name.
+        part: the slice of chips.
+        mesh: how its devices are used.
+
+    Raises:
+        ValueError: as `plan` does.
+        CompilerDiedError: the process was ended from outside or crashed, mostly for
+            memory.
+    """
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_quietly, args=(theirs, log, config, row, part, mesh)
+        )
+        try:
+            _start(process)
+            theirs.close()
+            found = ours.recv()
+        except EOFError:
+            process.join()
+            raise CompilerDiedError(
+                f"the compiler's process ended while it compiled {row} for "
+                f"{part.name}: {_reason(process.exitcode, log)}"
+            ) from None
+        finally:
+            ours.close()
+            if process.pid is not None:
+                process.kill()  # has nothing more to say, or is not waited for
+                process.join()
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def _start(process: Any) -> None:
+    """Starts it with an environment in which the compiler looks for no device."""
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
+    try:
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _reason(code: int | None, log: str) -> str:
+    if code == -signal.SIGKILL:
+        return "it was killed; it may lack memory on this machine"
+    return _last_line(log)
+
+
+def _last_line(path: str) -> str:
+    """Of what the process had said, or that it said nothing."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        lines = []
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:200] if said else "it said nothing"
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What was compiled, and which mesh is recommended.
+
+    Attributes:
+        plans: of the meshes that were compiled, as the cheap model ranked them.
+        best: the fastest of those that fit; None where none does.
+        why: a sentence.
+    """
+
+    plans: tuple[Plan, ...]
+    best: Plan | None
+    why: str
+
+
+def likely_meshes(config: Any, row: str, part: Slice) -> list[Candidate]:
+    """Every sensible mesh, the likeliest first; nothing is compiled for the TPU.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        row: its name.
+        part: the slice of chips.
+
+    Raises:
+        ValueError: no such row, or data of unknown size.
+    """
+    devices = part.devices
+    if not isinstance(config, StudyConfig):
+        train = config.spec(row).config(config.train)
+        table = table_bytes(config, row)
+        return ranked_stream(
+            train.replicas, train.batch_size, table, part.chip, devices
+        )
+    config = without_weights(config)
+    spec = config.spec(row)
+    sizes = row_sizes(config.data, spec)
+    example = example_of(sizes.shape, tokens=sizes.tokens)
+    with compiling_for("tpu"):
+        flops = useful_flops(config, row)
+        load = row_load(config, spec, sizes.classes, flops=flops, shape=example)
+    return ranked(load, part.chip, devices)
+
+
+def search(
+    config: Any,
+    row: str,
+    part: Slice,
+    *,
+    many: int = 3,
+    on_mesh: Callable[[MeshShape, int, int], None] = lambda mesh, number, count: None,
+    plan: Callable[..., Plan] = plan_apart,
+) -> Search:
+    """Compiles the likeliest meshes and recommends one.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        row: its name.
+        part: the slice of chips.
+        many: how many are compiled at least; where none of them fits, as many again.
+        on_mesh: told which mesh is compiled next, its number and how many there are.
+        plan: compiles one.
+
+    Raises:
+        ValueError: as `plan` does.
+    """
+    waiting = likely_meshes(config, row, part)
+    plans: list[Plan] = []
+    for limit in (many, 2 * many):
+        while waiting and len(plans) < limit:
+            candidate, *waiting = waiting
+            left = min(limit, len(plans) + 1 + len(waiting))
+            on_mesh(candidate.mesh, len(plans) + 1, left)
+            plans.append(plan(config, row, part, candidate.mesh))
+            if plans[-1].refusal.startswith(ALL_DEVICES):
+                waiting = [one for one in waiting if not one.idle]
+        if any(one.fits for one in plans):
+            break
+    best = max((one for one in plans if one.fits), key=lambda p: p.rate, default=None)
+    return Search(tuple(plans), best, _why(plans, best, part))
+
+
+def _why(plans: list[Plan], best: Plan | None, part: Slice) -> str:
+    if best is None:
+        said = next((f" ({one.refusal})" for one in plans if one.refusal), "")
+        return (
+            f"none of {len(plans)} meshes fits{said}; take more chips, fewer replicas "
+            "or a smaller batch, or --model.remat where the network has it"
+        )
+    reasons = []
+    if best.mesh["replica"] > 1:
+        reasons.append(
+            f"{best.mesh['replica']} groups of replicas never wait for each other"
+        )
+    if not best.communication_seconds:
+        reasons.append("nothing is moved between chips")
+    else:
+        share = best.communication_seconds / best.step_seconds
+        reasons.append(f"communication takes {share:.0%} of a step")
+    others = [one for one in plans if one.fits and one is not best]
+    if others:
+        second = max(others, key=lambda p: p.rate)
+        gain = best.rate / second.rate
+        if gain >= 1.005:
+            reasons.append(f"it is {gain:.2f} times as fast as {_mesh(second)}")
+    if refused := sum(not one.fits for one in plans):
+        reasons.append(f"{refused} of {len(plans)} meshes do not fit")
+    if idle := part.devices - best.devices:
+        reasons.append(
+            f"{idle} of {part.devices} devices are idle: replicas, networks and batch "
+            "have no other divisors"
+        )
+    return f"take --mesh {_mesh(best)}: {'; '.join(reasons)}"
+
+
+def _mesh(plan: Plan) -> str:
+    return mesh_name(MeshShape(**plan.mesh))
