@@ -1,4 +1,4 @@
-"""Do student and teacher answer a change of the input alike? Jacobians compared.
+"""Do student and teacher react alike to a change of the input? Jacobians compared.
 
 Every `predict` is a function `(images [B, ...]) -> logits [B, C]` that treats each
 example by itself: a network in evaluation mode.

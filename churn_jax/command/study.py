@@ -113,7 +113,7 @@ class _Progress(Display):
 
 
 def _list(names: Sequence[str]) -> int:
-    """Prints the presets, or the methods of those that are named, one a line."""
+    """Prints the presets, or the methods of the named ones, one per line."""
     from churn_jax.studies import PRESETS, preset
 
     listed = [(name, PRESETS[name]().title) for name in PRESETS]

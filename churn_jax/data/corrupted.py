@@ -271,8 +271,8 @@ def corrupted_sets(
         corruptions: which kinds; None for all fifteen of the source.
         severities: which of 1 to 5; None for all of the source.
         source: `folder`, `tfds`, `library` or `own` to take that one and no other.
-        test: the clean test images, if they are loaded already; else `load` is asked.
-        limit: the first so many examples of every set; None for all.
+        test: the clean test images, if they are loaded already; None loads them.
+        limit: number of examples of every set, the first ones; None for all.
         cache_dir: where images that were made are kept, to be read next time. A full
             test set of 32-pixel colour images takes 2.3 GB.
 
@@ -281,8 +281,8 @@ def corrupted_sets(
         file is there is checked.
 
     Raises:
-        DataError: a source is asked for and is not there, is incomplete or damaged, or
-            there is no such corruption or severity.
+        DataError: the requested source is missing, incomplete or damaged, or there is
+            no such corruption or severity.
 
     Example:
         >>> sets = corrupted_sets("digits", corruptions=["fog"], severities=[1, 5])

@@ -72,7 +72,7 @@ def grain_batches(
     marks as padding, so every process takes the same number of steps.
 
     Args:
-        source: a `Split`, `open_records(...)`, or anything alike.
+        source: a `Split`, `open_records(...)`, or anything else with random access.
         batch_size: global batch size B, a multiple of `process_count` P.
         seed: order seed; None keeps the order of the source (evaluation).
         epoch: number of the epoch; every epoch has its own order.

@@ -16,7 +16,7 @@ class Prepared:
 
     Attributes:
         name: what to pass to `load`, with the same `data_dir`.
-        directory: where the set lies.
+        directory: folder of the set.
         splits: number of examples per split.
         size_bytes: size on disk.
         seconds: time taken; near zero if the set was there already.
@@ -51,7 +51,7 @@ def prepare(
     Args:
         name: a TFDS name, plain or with the prefix `tfds:`; `digits` prepares the
             builder of the embedded digits.
-        data_dir: where prepared sets lie; None for the TFDS default.
+        data_dir: folder of prepared sets; None for the TFDS default.
         manual_dir: folder with the original files, found by name and checked against
             the set's checksums; nothing is downloaded that is there.
 
@@ -60,7 +60,7 @@ def prepare(
 
     Raises:
         DataError: the name is unknown, something is not installed, a file is missing or
-            damaged, or the set lies there in another format.
+            damaged, or the set is prepared in another format.
     """
     # Importing tensorflow-datasets takes time that `import churn_jax` need not pay.
     from churn_jax.data.tfds_source import ChurnDigits, make_builder, tfds

@@ -123,7 +123,7 @@ class StreamedSplit:
         name: for messages.
         labels: `[N]` int32.
         ids: `[N]` str or int64, unique.
-        rows: `[N]` int64, where each example lies in `source`.
+        rows: `[N]` int64, the row of each example in `source`.
         source: reads the images.
     """
 
@@ -187,8 +187,8 @@ class Reading:
 
     Attributes:
         threads: that read and decode, per process.
-        workers: processes beside this one that read, with `threads` each; 0 reads in
-            this one, which does as long as decoding, not Python, takes the time.
+        workers: further processes that read, with `threads` each; 0 reads in this
+            process, which suffices as long as decoding, not Python, takes the time.
         ahead: batches that threads of this process read ahead; bounds the memory.
             A worker is at most `threads` and three batches ahead.
     """

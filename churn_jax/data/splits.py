@@ -1,7 +1,7 @@
-"""A data set in memory: examples with labels and ids, checked once, cut always alike.
+"""A data set in memory: examples with labels and ids, checked and cut the same way.
 
-Which examples train, validate and test never depends on a study's seeds: seeds are a
-cause of churn under study, so the data behind them must stand still.
+The splits never depend on a study's seeds: seeds are a cause of churn under study, so
+the data must stay the same.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class Split:
         images: `[N, H, W, C]` uint8 or float32, a table `[N, D]` float32, or token ids
             `[N, L]` int32, where 0 is padding.
         labels: `[N]` int32.
-        ids: `[N]` str or int64, unique, the same whatever else is cut from the source.
+        ids: `[N]` str or int64, unique; they do not depend on how the source is cut.
     """
 
     images: np.ndarray

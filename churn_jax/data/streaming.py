@@ -87,7 +87,7 @@ def load_streaming(
     """A TFDS set whose images are read, decoded and cropped when they are needed.
 
     The set is cut as `load` cuts one. Labels and ids are held in memory; the first
-    time, they take one pass over the records, and are then kept beside the prepared
+    time, they take one pass over the records, and are then kept next to the prepared
     files (`churn_jax_<split>.npz`) where that folder can be written.
 
     Args:
@@ -158,7 +158,7 @@ def load_streaming(
 def _labels_and_ids(
     folder: pathlib.Path, split: str, records, on_progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of every record, from the file kept beside them or by reading them all."""
+    """Labels and ids of all records, from the file kept with them or by a pass."""
     kept = folder / f"churn_jax_{split}.npz"
     try:
         with kept.open("rb") as file, np.load(file) as stored:

@@ -24,7 +24,7 @@ FOLDER = "tiny-imagenet-200"
 
 
 class ImageFile(NamedTuple):
-    """Where an image lies and what it shows."""
+    """The file of an image and its label."""
 
     path: pathlib.Path
     label: int  # place of its class in wnids.txt

@@ -1,4 +1,4 @@
-"""A preset's row compiled for a slice: on one mesh, apart, or on the likeliest meshes.
+"""A preset's row compiled for a slice, on one mesh or on the likeliest ones.
 
 `plan_apart` compiles in a process of its own: the TPU compiler keeps memory, locks and
 logs.
@@ -254,8 +254,8 @@ class Search:
     """What was compiled, and which mesh is recommended.
 
     Attributes:
-        plans: of the meshes that were compiled, as the cheap model ranked them.
-        best: the fastest of those that fit; None where none does.
+        plans: of the meshes that were compiled, in the cheap model's order.
+        best: the fastest of those that fit, or None.
         why: a sentence.
     """
 

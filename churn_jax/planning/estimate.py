@@ -17,7 +17,7 @@ from churn_jax.planning.steps import Step
 
 __all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
 
-# Ours: no vendor gives it. Time from one chip to the next beside that of the bytes.
+# Latency from chip to chip, on top of the bytes' time. Ours: no vendor gives it.
 HOP_SECONDS = 1e-6
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 # How a refusal begins that no mesh of fewer devices can escape.
@@ -33,7 +33,7 @@ class Communication:
         axes: mesh axes that are crossed, joined by commas.
         kind: of HLO.
         count: per call of every replica.
-        bytes: that they yield likewise on one device.
+        bytes: that they yield per call on one device.
         largest: array among them, in bytes.
         seconds: estimated by `ring_seconds`.
     """
@@ -60,11 +60,11 @@ class Plan:
         batch_size: of one replica, over all data shards.
         updates: that one call of the step makes.
         calls: of the step, one after another, until every replica has made them.
-        fits: whether the compiler found room for it, with what lies beside.
+        fits: whether the compiler found room for it and for `beside`.
         refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
-        beside: likewise, of what lies there while the step runs.
+        beside: the same, for what else is on the device while the step runs.
         flops: operations of one device per update, as the compiler counts them.
         useful: operations of all networks on all devices per update, as
             `churn_jax.studies.cost` counts them; 0 where it does not.
@@ -119,7 +119,7 @@ class Plan:
 
     @property
     def used(self) -> int:
-        """Bytes of one device, with what lies beside the step."""
+        """Bytes of one device, those of `beside` included."""
         return sum(self.memory.values()) + sum(self.beside.values())
 
     @property
@@ -197,7 +197,7 @@ def _communication(
     rows = []
     for (axes, kind), ones in sorted(table.items()):
         devices = math.prod(mesh[axis] for axis in axes.split(", "))
-        # More devices than a row of the grid has lie in several rows.
+        # More devices than one row of the grid has span several rows.
         sides = [side for side in part.grid if side > 1]
         dims = 1 if devices <= max(part.grid) else max(1, len(sides))
         link = part.chip.link

@@ -1,8 +1,8 @@
 """A compiled program as text: its loops, estimated cycles and collectives.
 
 A computation that a loop repeats counts as often as the loop turns. Fusions carry an
-estimate of their own, so of what is inside them only collectives are looked at: one
-that runs beside arithmetic is written in every fusion that it runs beside.
+estimate of their own, so only collectives are looked at inside them: one that overlaps
+with arithmetic is written in every fusion that it overlaps with.
 """
 
 import collections

@@ -2,8 +2,8 @@
 
 Nothing crosses `replica`. `member` carries logits, moments and scalars, and for a
 perturbation through sharded teachers one array of the images' size. `data` carries
-gradients and statistics. The state lies in shards from the first update on and is
-updated in place.
+gradients and statistics. The state is sharded from the first update on and is updated
+in place.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Check:
 
     Attributes:
         rule: in words.
-        holds: whether.
+        holds: True if it holds.
         seen: what was found, with numbers.
     """
 

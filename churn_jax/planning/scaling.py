@@ -38,7 +38,7 @@ class Point:
     Attributes:
         chips: of the slice.
         plan: of the study that has grown with it.
-        efficiency: examples per second and chip, beside those of the smallest slice.
+        efficiency: examples per second and chip, over those of the smallest slice.
         per_doubling: share of the speed that each doubling since the last point kept;
             1 for the first.
     """

@@ -134,7 +134,7 @@ def _feed(config: TrainConfig, sizes: Sizes) -> str:
 
 
 def _first(calls: int, tree: PyTree) -> PyTree:
-    """What one of so many calls takes of all replicas, `[R, ...]`."""
+    """The part of all replicas `[R, ...]` that one of `calls` calls takes."""
 
     def share(leaf):
         shape = (leaf.shape[0] // calls, *leaf.shape[1:])

@@ -1,8 +1,8 @@
-"""Predictions of a path in either form: one file, or a folder of shards beside it.
+"""Predictions of a path in either form: one file, or a folder of shards next to it.
 
-`predictions.npz` stands for the file or, where there is none, for the finished shards
-in the folder `predictions` beside it, so that whoever reads a row need not know how it
-was written.
+`predictions.npz` stands for the file or, if there is none, for the finished shards in
+the folder `predictions` next to it, so that readers need not know how a row was
+written.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 WHOLE_BYTES = 2 * 2**30
-"""Logits of up to so many bytes are read whole; more, block by block."""
+"""Logits of up to this many bytes are read whole; more, block by block."""
 
 
 class TooLargeError(PredictionsError):
@@ -97,7 +97,7 @@ class MappedPredictions:
 
         Args:
             runs: which.
-            numbers: at most so many logits in a part, or those of one example.
+            numbers: the most logits in a part, unless one example has more.
 
         Yields:
             `(start, logits [r, b, C])`, of the examples from `start` on.
@@ -119,7 +119,7 @@ class MappedPredictions:
 
 
 def fits_whole(numbers: int) -> bool:
-    """Whether so many float32 logits are at most `WHOLE_BYTES`.
+    """Whether this many float32 logits take at most `WHOLE_BYTES`.
 
     Example:
         >>> fits_whole(10_000 * 10), fits_whole(1_000_000 * 21_841)
@@ -140,7 +140,7 @@ def shards_beside(path: str | os.PathLike) -> Path:
 
 
 def is_stored(path: str | os.PathLike) -> bool:
-    """Whether there is a file, or finished shards beside where it would be."""
+    """Whether there is a file, or finished shards in its place."""
     return Path(path).is_file() or (shards_beside(path) / INDEX).is_file()
 
 
@@ -148,7 +148,7 @@ def load_stored(path: str | os.PathLike) -> Predictions | MappedPredictions:
     """Reads predictions of either form.
 
     Args:
-        path: a `.npz` file that may stand for the shards beside it, or their folder.
+        path: a `.npz` file, which may stand for the shards next to it, or their folder.
 
     Returns:
         `Predictions` of a file, and of shards of up to `WHOLE_BYTES` of float32

@@ -44,7 +44,7 @@ CORRUPTIONS = tuple(FUNCTIONS)
 def corrupt_images(
     images: np.ndarray, ids: Sequence, corruption: str, severity: int
 ) -> np.ndarray:
-    """Each image corrupted as its id says, whatever other images there are.
+    """Corrupts each image; the draws depend on its id, not on the other images.
 
     Args:
         images: `[N, H, W, C]` uint8 with one or three channels.

@@ -28,7 +28,7 @@ class Generated:
     test: Split  # the clean images
     name: str  # of the function and its version, part of the files' names
     corrupt: Callable[..., np.ndarray]  # (images, ids, corruption, severity) -> images
-    folder: pathlib.Path | None  # keeps what was made; None makes it anew each time
+    folder: pathlib.Path | None  # keeps what was made; None makes it each time
 
     @classmethod
     def by(

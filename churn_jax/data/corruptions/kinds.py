@@ -284,8 +284,8 @@ def contrast(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
 
 def _coarsened(side: int, kept: int) -> np.ndarray:
     """`[side, side]`: means over `kept` equal stretches, spread over them again."""
-    # A pixel on the border of two stretches takes of both what lies in it: to take one
-    # alone would move small images by most of a pixel.
+    # A pixel on the border of two stretches takes its share of both: to take one alone
+    # would move small images by most of a pixel.
     edges = np.arange(kept + 1) * side / kept
     pixels = np.arange(side)
     start, end = edges[:-1, None], edges[1:, None]

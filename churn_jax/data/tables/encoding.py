@@ -37,7 +37,7 @@ _CACHED = 2**15  # words per field: some 4 MB
 
 def stable_hash(field: str, word: str) -> int:
     """64 bits of BLAKE2b of a field's name and a word."""
-    # With the field's name, so that two fields do not collide alike.
+    # The name is hashed too, so that two fields do not have the same collisions.
     text = f"{field}\0{word}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 

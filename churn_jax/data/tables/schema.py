@@ -29,7 +29,7 @@ __all__ = ["Categorical", "Numeric", "TableSchema", "Transform", "packaged_schem
 
 Transform = Literal["none", "log1p"]
 
-# Schemas that come with the package lie beside the studies that use them. They are
+# Schemas that come with the package are next to the studies that use them. They are
 # found by path: importing that part of the package from here would be upside down.
 _PACKAGED = pathlib.Path(__file__).parents[2] / "studies" / "streams" / "schemas"
 
