@@ -69,7 +69,7 @@ def _study_arguments(config: Any):
             method: add rows of these methods with their default coefficients: names as
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
-            data: the data set; only their sizes are used.
+            data: the data set; only its sizes are used.
             model: the network.
             train: how all rows are trained, and on which mesh (`--mesh`).
         """

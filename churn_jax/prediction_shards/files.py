@@ -1,12 +1,12 @@
 """The files of a shard: their names, the types in them, and one read whole."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from churn_jax.array_files import ArrayFileError, read_npy
 from churn_jax.predictions import PredictionsError
 
 __all__ = [
@@ -88,23 +88,7 @@ def as_labels(labels: Any) -> np.ndarray:
 def read_array(path: Path, mapped: bool = False) -> np.ndarray:
     """The array of a `.npy` file, which must be whole; `mapped` reads it lazily."""
     try:
-        with open(path, "rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("the version of its format is not 1.0")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            start = file.tell()
-        if fortran or dtype.hasobject:
-            raise ValueError("its numbers are not in rows")
-    except (ValueError, EOFError) as error:
+        array = read_npy(path)
+    except ArrayFileError as error:
         raise PredictionsError(f"{path.name} is damaged ({error})") from error
-    needed = start + dtype.itemsize * math.prod(shape)
-    there = path.stat().st_size
-    if there != needed:
-        raise PredictionsError(
-            f"{path.name} has {there:,} bytes of {needed:,}; it is truncated or damaged"
-        )
-    if mapped and 0 not in shape:
-        array = np.memmap(path, dtype, "r", start, shape)
-    else:
-        array = np.fromfile(path, dtype, offset=start).reshape(shape)
-    return array.view(stored_dtype("bfloat16")) if dtype.str == "|V2" else array
+    return array if mapped else np.array(array)
