@@ -41,16 +41,7 @@ def printable(text: str) -> str:
 
 
 def with_ends(text: str, escaped: Callable[[str], str] = printable) -> str:
-    r"""A part of a line, escaped; the spaces at either end stay, unlike in `printable`.
-
-    Args:
-        text: the part.
-        escaped: `printable` or `markdown_text`.
-
-    Example:
-        >>> with_ends(" a*b: ", markdown_text)
-        ' a\\*b: '
-    """
+    """A part of a line, escaped; unlike in `printable` spaces at either end stay."""
     words = text.strip(" ")
     start = text[: len(text) - len(text.lstrip(" "))]
     return start + escaped(words) + (text[len(start) + len(words) :])
@@ -86,14 +77,9 @@ def escape(text: str) -> str:
 
 
 def without_controls(text: str, *, keep: str) -> str:
-    r"""Text whose control characters and direction overrides are spaces.
-
-    Spaces of all kinds stay: they are not printable, but harmless.
-
-    Args:
-        text: any.
-        keep: characters that stay, for example `"\n"`.
-    """
+    """Text whose control characters and direction overrides are spaces."""
+    # Spaces of all kinds stay: they are not printable, but harmless. So do those in
+    # `keep`.
     if text.isprintable():
         return text
     return "".join(
