@@ -65,9 +65,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class CsvFile:
-    """A CSV file, perhaps compressed by gzip."""
-
+class _File:
     path: pathlib.Path
     schema: TableSchema
 
@@ -76,12 +74,24 @@ class CsvFile:
         """Its name."""
         return self.path.name
 
+    def fingerprint(self) -> str:
+        """sha256 over the length and the first and last MiB."""
+        # Reading all of a stream of many gigabytes would take as long as using it.
+        length = self.path.stat().st_size
+        digest = hashlib.sha256(str(length).encode())
+        with self.path.open("rb") as file:
+            digest.update(file.read(_ENDS))
+            file.seek(max(length - _ENDS, 0))
+            digest.update(file.read(_ENDS))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class CsvFile(_File):
+    """A CSV file, perhaps compressed by gzip."""
+
     def count(self) -> None:
         """Not known without reading."""
-
-    def fingerprint(self) -> str:
-        """Over the length and both ends."""
-        return file_fingerprint(self.path)
 
     def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
         """Numbers are parsed where a column is needed as nothing but a number."""
@@ -175,25 +185,13 @@ class CsvFile:
 
 
 @dataclass(frozen=True)
-class ParquetFile:
+class ParquetFile(_File):
     """A Parquet file."""
-
-    path: pathlib.Path
-    schema: TableSchema
-
-    @property
-    def where(self) -> str:
-        """Its name."""
-        return self.path.name
 
     def count(self) -> int:
         """From the file's footer."""
         with self._open() as file:
             return file.metadata.num_rows
-
-    def fingerprint(self) -> str:
-        """Over the length and both ends."""
-        return file_fingerprint(self.path)
 
     def _open(self):
         try:
@@ -285,18 +283,6 @@ def _tfds_column(feature: Any, values: list) -> pa.Array:
     if isinstance(values[0], bytes):
         return pa.array([v.decode("utf-8", "replace") for v in values])
     return pa.array([v.item() if hasattr(v, "item") else v for v in values])
-
-
-def file_fingerprint(path: pathlib.Path) -> str:
-    """sha256 over a file's length and its first and last MiB."""
-    # Reading all of a stream of many gigabytes would take as long as using it.
-    length = path.stat().st_size
-    digest = hashlib.sha256(str(length).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(_ENDS))
-        file.seek(max(length - _ENDS, 0))
-        digest.update(file.read(_ENDS))
-    return digest.hexdigest()
 
 
 def find_sources(
