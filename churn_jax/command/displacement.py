@@ -10,6 +10,7 @@ from pathlib import Path
 import tyro
 
 from churn_jax.command.options import read_options
+from churn_jax.documents import print_document
 
 __all__ = ["displacement"]
 
@@ -76,7 +77,7 @@ def displacement(argv: Sequence[str]) -> int:
         Arguments, argv, prog="churn-jax displacement", description=DESCRIPTION
     )
     from churn_jax.reports import displacement as report
-    from churn_jax.reports.displacement_norms import DisplacementOptions
+    from churn_jax.reports.displacement_numbers import DisplacementOptions
     from churn_jax.training.progress import Display, Work
 
     options = DisplacementOptions(
@@ -109,6 +110,6 @@ def displacement(argv: Sequence[str]) -> int:
     out = arguments.out or arguments.folder / "displacement"
     command = shlex.join(["churn-jax", "displacement", *argv])
     written = report.write_displacement(found, out, command=command)
-    report.print_displacement(found)
+    print_document(report.displacement_document(found))
     print(f"\n{time.perf_counter() - began:.0f} s. Page: {written}")
     return 0

@@ -12,6 +12,7 @@ import tyro
 from churn_jax.command.options import SHORT_FORMS, read_options, written_out
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
+from churn_jax.documents import print_document
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["diversity"]
@@ -168,8 +169,8 @@ def diversity(argv: Sequence[str]) -> int:
 
 
 def _show(command: str, folder: Path, seconds: float) -> None:
-    from churn_jax.reports import diversity as report
+    from churn_jax.reports.diversity import collect_diversity, write_diversity
 
-    written = report.write_diversity(folder, command=command)
-    report.print_diversity(folder)
+    written = write_diversity(folder, command=command)
+    print_document(collect_diversity(folder, draw=False))
     print(f"\n{seconds:.0f} s. Page: {written}")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 __all__ = [
@@ -120,7 +120,7 @@ class Cell:
         tone: class of the mark, `"better"`, `"worse"` or `"doubt"`; of the text
             where there is no mark.
         link: id of the section of this document that it leads to.
-        drawing: SVG below it, from `svg.element` or Matplotlib.
+        drawing: SVG below it, from `plotting.element`.
     """
 
     text: str
@@ -236,7 +236,8 @@ class Figure:
     """A drawing or an image. One without either is not shown.
 
     Attributes:
-        svg: text of an SVG, from `drawing` or `svg.element`.
+        svg: text of an SVG, from `plotting`, or a function that draws it when a page is
+            written.
         title: above it.
         caption: below it.
         image: bytes of a PNG instead of `svg` on the page.
@@ -246,7 +247,7 @@ class Figure:
         wide: whether it has a line of a grid to itself.
     """
 
-    svg: str = ""
+    svg: str | Callable[[], str] = ""
     title: str = ""
     caption: Inline = ""
     image: bytes = b""
@@ -254,6 +255,11 @@ class Figure:
     name: str = ""
     words: str = ""
     wide: bool = False
+
+    def draw(self) -> "Figure":
+        """The same with its SVG as text."""
+        svg = self.svg() if callable(self.svg) else self.svg
+        return dataclasses.replace(self, svg=svg)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,7 +381,8 @@ def shown(blocks: Sequence["Block"], writer: str, width: int = 0) -> list["Block
         width: columns of the terminal.
 
     Returns:
-        No `Only`, and no section, grid, card or fold without a block in it.
+        No `Only`, and no section, grid, card or fold without a block in it. Figures are
+        drawn, and only there for `HTML`.
     """
     found: list[Block] = []
     for block in blocks:
@@ -386,6 +393,9 @@ def shown(blocks: Sequence["Block"], writer: str, width: int = 0) -> list["Block
         elif isinstance(block, Section | Grid | Card | Fold):
             if inside := shown(block.blocks, writer, width):
                 found.append(dataclasses.replace(block, blocks=inside))
+        elif isinstance(block, Figure):
+            if writer == HTML and ((drawn := block.draw()).svg or drawn.image):
+                found.append(drawn)
         elif not _is_empty(block):
             found.append(block)
     return found
@@ -399,8 +409,6 @@ def _is_empty(block: "Block") -> bool:
             return not items
         case Facts():
             return not block.shown
-        case Figure(svg=svg, image=image):
-            return not svg and not image
         case Terms(terms):
             return not terms
     return False

@@ -27,6 +27,7 @@ __all__ = [
     "element",
     "error_bar",
     "legend",
+    "line_style",
     "marker",
     "picture",
     "short_label",
@@ -61,6 +62,19 @@ def marker(i: int) -> str:
 def dash(i: int) -> str:
     """Line style of the method at place `i`."""
     return DASHES[i % len(DASHES)]
+
+
+def line_style(i: int, label: str | None = None, size: float = 5) -> dict:
+    """How the line of the method at place `i` looks, for `plot`.
+
+    Args:
+        i: its place.
+        label: what the legend says; None is no entry.
+        size: of its marks.
+    """
+    style = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
+    named = {} if label is None else {"label": short_label(label)}
+    return {**style, "markersize": size, **named}
 
 
 def short_label(text: str) -> str:
@@ -138,20 +152,31 @@ def _inline(svg: str, description: str) -> str:
     return svg.replace(INK, "currentColor")
 
 
-def picture(figure, done, *, name: str, title: str, caption: str) -> Figure:
+def picture(
+    figure,
+    done,
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    words: str = "",
+    dpi: int = 120,
+) -> Figure:
     """A figure of `drawing` as SVG for the page and as PNG for a file.
 
     Args:
         figure: of Matplotlib.
         done: what `drawing` gave with it.
         name: of the file, without ending.
-        title: above it, and what it shows in words.
+        title: above it.
         caption: below it.
+        words: what it shows, where the title does not say it.
+        dpi: of the PNG.
     """
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=120, facecolor="white")
+    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
     figure.set_layout_engine("none")  # everything has its place, which takes a while
-    svg = done(title)
+    svg = done(words or title)
     return Figure(svg, title, caption, png=out.getvalue(), name=name)
 
 

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from churn_jax.reports.quantities import QUANTITIES, column
     from churn_jax.reports.report import Missing, Report, Row, collect
     from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
-    from churn_jax.reports.stream_html import write_stream
-    from churn_jax.reports.stream_tables import print_stream
+    from churn_jax.reports.stream_report import print_stream, write_stream
     from churn_jax.reports.summary import MethodSummary, summarize
     from churn_jax.reports.sweep import SweepResult, collect_sweep
-    from churn_jax.reports.sweep_html import write_sweep
-    from churn_jax.reports.sweep_tables import print_sweep
+    from churn_jax.reports.sweep_report import print_sweep, write_sweep
     from churn_jax.reports.tables import csv_table, markdown_table, print_report
 
 
@@ -66,12 +64,10 @@ _FILES = (
     "quantities",
     "report",
     "stream",
-    "stream_html",
-    "stream_tables",
+    "stream_report",
     "summary",
     "sweep",
-    "sweep_html",
-    "sweep_tables",
+    "sweep_report",
     "tables",
 )
 

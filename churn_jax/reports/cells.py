@@ -6,10 +6,24 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from churn_jax.analysis.significance import Difference
     from churn_jax.reports.estimates import Estimate
 
 
-__all__ = ["equivalent", "millions", "number", "of_set", "percent", "rate", "times"]
+__all__ = [
+    "ABSENT",
+    "equivalent",
+    "millions",
+    "number",
+    "of_set",
+    "p_value",
+    "percent",
+    "rate",
+    "signed",
+    "times",
+]
+
+ABSENT = "–"
 
 
 def percent(estimate: Estimate) -> str:
@@ -45,7 +59,7 @@ def equivalent(estimate: Estimate) -> str:
 def millions(estimate: Estimate) -> str:
     """`0.46 M`; `2.4 k` below a tenth of a million."""
     if not math.isfinite(estimate.mean):
-        return "–"
+        return ABSENT
     if estimate.mean < 1e5:
         return f"{estimate.mean / 1e3:.1f} k"
     return f"{estimate.mean / 1e6:.2f} M"
@@ -53,12 +67,29 @@ def millions(estimate: Estimate) -> str:
 
 def _plus_minus(mean: float, spread: float, digits: int) -> str:
     if not math.isfinite(mean):
-        return "–"
+        return ABSENT
     if not math.isfinite(spread):
         return f"{mean:.{digits}f}"
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
+def signed(difference: Difference | None, scale: float, digits: int) -> str:
+    """`-1.83 ± 0.21`, the mean and its standard error, both times `scale`."""
+    if difference is None or not math.isfinite(difference.difference):
+        return ABSENT
+    mean = f"{scale * difference.difference:+.{digits}f}"
+    if not math.isfinite(difference.stderr):
+        return mean
+    return f"{mean} ± {scale * difference.stderr:.{digits}f}"
+
+
+def p_value(p: float | None) -> str:
+    """`0.021`, `< 0.001`."""
+    if p is None or not math.isfinite(p):
+        return ABSENT
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def times(value: float | None) -> str:
     """`2×`, relative to one network of the baseline."""
-    return "–" if value is None else f"{value:.3g}×"
+    return ABSENT if value is None else f"{value:.3g}×"

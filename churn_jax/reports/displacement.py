@@ -1,46 +1,115 @@
-"""Page and files of `churn-jax displacement`; tables are in `displacement_tables`."""
+"""The report of `churn-jax displacement`: how far logits move, in words and tables."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table as RichTable
 
-from churn_jax.escaping import escape, markdown_text, terminal_text
-from churn_jax.predictions import replace_file
-from churn_jax.reports import displacement_plots as plots
-from churn_jax.reports.artefacts import read_study
-from churn_jax.reports.displacement_example import (
-    plane_figure,
-    two_classes,
-    two_features,
+from churn_jax.analysis import UpdatesBySize
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Block,
+    Document,
+    Figure,
+    Grid,
+    Only,
+    Section,
+    Table,
+    Text,
+    html_page,
+    json_text,
+    markdown,
+    write_files,
 )
-from churn_jax.reports.displacement_features import FeatureSpace, compare_features
-from churn_jax.reports.displacement_norms import DisplacementOptions, Norms
+from churn_jax.reports import displacement_figures as figures
+from churn_jax.reports.artefacts import Study, read_study
 from churn_jax.reports.displacement_numbers import (
+    FEWEST_NETWORKS,
     Comparison,
+    DisplacementOptions,
+    FeatureNumbers,
+    FeatureSpace,
+    Norms,
+    compare_features,
     compare_rows,
     read_networks,
     updates_of_mixture,
 )
-from churn_jax.reports.displacement_tables import DisplacementReport, tables, texts
-from churn_jax.reports.page import (
-    figures_section,
-    header,
-    page,
-    run_section,
-    scrolling_table,
-)
+from churn_jax.reports.run_facts import page_facts, run_section
 
 __all__ = [
+    "DisplacementReport",
+    "displacement_document",
     "displacement_report",
     "parts_of",
-    "print_displacement",
     "write_displacement",
 ]
+
+FIT_HEADS = (
+    "Members",
+    "Mean norm",
+    "Simulated",
+    "KS distance",
+    "If normal",
+    "p",
+    "Images with p ≤ 0.05",
+)
+AGREEMENT_HEADS = ("Row", "Same class as mean logits %", "Relative distance")
+RATE_HEADS = ("Members", "ER old %", "ER new %", "NFR %", "Relative NFR %")
+CLEAR = 0.05
+MIXTURE = "Heterogeneous"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DisplacementReport:
+    """Everything that is printed, drawn and written.
+
+    Attributes:
+        study: whose predictions they are.
+        options: what was computed.
+        comparisons: of the old row with itself, and with the new one.
+        mixture: updates between heterogeneous ensembles; None if not asked for.
+        mixed: labels of their rows.
+        features: displacements of features; None if not asked for.
+        classes: how many of the classes all rows know.
+        examples: how many were compared.
+        pictures: figures; empty if none were drawn.
+    """
+
+    study: Study
+    options: DisplacementOptions
+    comparisons: tuple[Comparison, ...]
+    mixture: UpdatesBySize | None
+    mixed: tuple[str, ...]
+    features: FeatureNumbers | None
+    classes: int
+    examples: int
+    pictures: tuple[Figure, ...]
+
+    @property
+    def updates(self) -> dict[str, UpdatesBySize]:
+        """Label to error and flip rates, the mixture last."""
+        found = {c.label: c.updates for c in self.comparisons}
+        return found if self.mixture is None else found | {MIXTURE: self.mixture}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know before the numbers."""
+        fewest, found = min(min(c.norms.networks) for c in self.comparisons), []
+        if fewest < FEWEST_NETWORKS:
+            found.append(
+                f"{fewest} networks of a kind are few: a test on fewer than "
+                f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
+            )
+        if self.features is not None and not self.features.one_reference:
+            found.append(
+                f"{self.features.reference} has replicas that differ, so the features "
+                "of other rows live in several spaces; fix its seeds."
+            )
+        return tuple(found)
 
 
 def parts_of(options: DisplacementOptions, *, same: bool) -> int:
@@ -98,43 +167,56 @@ def displacement_report(
     )
     if not draw:
         return report
-    pictures = [plots.errors_and_flips(report.updates)]
+    pictures = [figures.errors_and_flips(report.updates)]
+    draws = {"draws": options.draws, "seed": options.seed}
     for letter, other, comparison in zip("ab", others, found, strict=False):
-        pictures.append(
-            plane_figure(
-                two_classes(networks[old], other),
-                name=f"figure3{letter}",
-                label=comparison.label,
-                draws=options.draws,
-                seed=options.seed,
-            )
-        )
-        pictures.append(plots.flip_ranks(comparison, f"figure4{letter}"))
-        pictures.append(plots.norm_histograms(comparison.norms, f"figure5{letter}"))
-        pictures.append(plots.top_shares(comparison, f"top-classes-{letter}"))
+        plane = figures.two_classes(networks[old], other)
+        name, label = f"figure3{letter}", comparison.label
+        pictures += [
+            figures.plane_figure(plane, name=name, label=label, **draws),
+            figures.flip_ranks(comparison, f"figure4{letter}"),
+            figures.norm_histograms(comparison.norms, f"figure5{letter}"),
+            figures.top_shares(comparison, f"top-classes-{letter}"),
+        ]
     if space is not None and len(space.kernel) == 2:
+        plane, label = figures.two_features(space, networks, old, new), found[-1].label
         pictures.append(
-            plane_figure(
-                two_features(space, networks, old, new),
-                name="figure11",
-                label=found[-1].label,
-                draws=options.draws,
-                seed=options.seed,
-            )
+            figures.plane_figure(plane, name="figure11", label=label, **draws)
         )
     for letter, norms in zip("ab", features.norms if features else (), strict=False):
         name = f"figure12{letter}"
-        pictures.append(plots.norm_histograms(norms, name, "features"))
+        pictures.append(figures.norm_histograms(norms, name, "features"))
     return dataclasses.replace(report, pictures=tuple(pictures))
+
+
+def displacement_document(report: DisplacementReport, command: str = "") -> Document:
+    """The report: remarks, what the numbers are, tables and figures."""
+    title = f"{report.study.title}: how far logits move"
+    study, runs = report.study, f"{report.study.replicas} runs per method"
+    said: list[Block] = [Text(remark, "note") for remark in report.remarks]
+    said.append(Only((HTML, MARKDOWN), [Text(text, "soft") for text in _texts(report)]))
+    said += _tables(report)
+    return Document(
+        title,
+        page_facts(study.record, runs),
+        [
+            Only((MARKDOWN, TERMINAL), said),
+            Only(
+                (HTML,),
+                [
+                    Section("Numbers", said),
+                    Section("Figures", [Grid(report.pictures)]),
+                    run_section(study.record, {"Runs per method": study.replicas}),
+                ],
+            ),
+        ],
+        command,
+        data=_record(report),
+    )
 
 
 def write_displacement(report: DisplacementReport, out, *, command: str = "") -> Path:
     """Writes the page, its text as Markdown, the numbers as JSON, and all figures.
-
-    Args:
-        report: with its pictures.
-        out: the folder; it is made.
-        command: shown on the page.
 
     Returns:
         The path of the page.
@@ -142,125 +224,133 @@ def write_displacement(report: DisplacementReport, out, *, command: str = "") ->
     Raises:
         OSError: a file could not be written; an earlier one is left as it was.
     """
-    out = Path(out)
-    files = {
-        "displacement.html": _page(report, command).encode(),
-        "displacement.md": _markdown(report).encode(),
-        "displacement.json": json.dumps(_numbers(report), indent=1).encode(),
+    document = displacement_document(report, command)
+    files: dict[str, str | bytes] = {
+        "displacement.html": html_page(document),
+        "displacement.md": markdown(document),
+        "displacement.json": json_text(document.data),
     }
     for picture in report.pictures:
-        plain = picture.svg.replace("currentColor", "#1c1e21")
-        files[f"{picture.name}.svg"] = plain.encode()
+        files[f"{picture.name}.svg"] = str(picture.svg).replace(
+            "currentColor", "#1c1e21"
+        )
         files[f"{picture.name}.png"] = picture.png
-    for name, content in files.items():
-        with replace_file(out / name) as file:
-            file.write(content)
-    return out / "displacement.html"
+    return write_files(out, files)["displacement.html"]
 
 
-def _title(report: DisplacementReport) -> str:
-    return f"{report.study.title}: how far logits move"
+def _tables(report: DisplacementReport) -> list[Table]:
+    out = []
+    for found in report.comparisons:
+        out.append(_fits(f"How far logits move, {_networks(found.norms)}", found.norms))
+    if (features := report.features) is not None:
+        for norms in features.norms:
+            out.append(_fits(f"How far features move, {_networks(norms)}", norms))
+        title = f"Mean features under the last layer of {features.reference}"
+        rows = [
+            (label, f"{100 * x.agreement:.2f}", f"{x.relative_distance:.3f}")
+            for label, x in features.agreement.items()
+        ]
+        out.append(Table(AGREEMENT_HEADS, rows, title))
+    for label, updates in report.updates.items():
+        mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
+        out.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
+    return out
 
 
-def _page(report: DisplacementReport, command: str) -> str:
-    record, launch = report.study.record, report.study.record.launch
-    runs = f"{report.study.replicas} runs per method"
-    parts = (launch.date, record.data.name, runs, launch.hardware)
-    numbers = ["<section><h2>Numbers</h2>"]
-    numbers += [f'<p class="note">{escape(text)}</p>' for text in report.remarks]
-    numbers += [f'<p class="soft">{escape(text)}</p>' for text in texts(report)]
-    for caption, (heads, rows) in tables(report).items():
-        numbers.append(f"<h3>{escape(caption)}</h3>")
-        numbers.append(scrolling_table(heads, rows, "plain"))
-    return page(
-        _title(report),
+def _networks(norms: Norms) -> str:
+    return f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
+
+
+def _fits(title: str, norms: Norms) -> Table:
+    rows = [
         (
-            header(_title(report), parts, command),
-            "\n".join([*numbers, "</section>"]),
-            figures_section((p.svg, p.title, p.caption) for p in report.pictures),
-            run_section(record, {"Runs per method": report.study.replicas}),
-        ),
+            str(fit.size),
+            f"{fit.observed.mean():.4g}",
+            f"{fit.simulated.mean():.4g}",
+            f"{fit.mean_distance:.3f}",
+            f"{fit.expected_distance:.3f}",
+            f"{fit.mean_p:.3f}",
+            f"{np.sum(fit.p <= CLEAR)} of {len(fit.p)}",
+        )
+        for fit in norms.fits
+    ]
+    return Table(FIT_HEADS, rows, title)
+
+
+def _rates(updates: UpdatesBySize) -> list[tuple]:
+    kinds = (
+        updates.old_error,
+        updates.new_error,
+        updates.negative_flip_rate,
+        updates.relative_negative_flip_rate,
     )
+    return [
+        (str(size), *(_mean_and_spread(100 * kind[s]) for kind in kinds))
+        for s, size in enumerate(updates.sizes)
+    ]
 
 
-def _markdown(report: DisplacementReport) -> str:
-    lines = [f"# {markdown_text(_title(report))}", ""]
-    lines += [f"{markdown_text(text)}\n" for text in (*report.remarks, *texts(report))]
-    for caption, (heads, rows) in tables(report).items():
-        lines += ["", markdown_text(caption), ""]
-        lines.append("| " + " | ".join(heads) + " |")
-        lines.append("|:--|" + "--:|" * (len(heads) - 1))
-        lines += ["| " + " | ".join(map(markdown_text, row)) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+def _mean_and_spread(values) -> str:
+    values = values[np.isfinite(values)]
+    return f"{values.mean():.2f} ± {values.std():.2f}" if values.size else "–"
 
 
-def _numbers(report: DisplacementReport) -> dict:
+def _texts(report: DisplacementReport) -> list[str]:
+    """What the numbers are."""
+    options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
+    found = [
+        f"{report.examples:,} test examples, {report.classes} classes; norms on "
+        f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
+        "that share no network, and as many simulated normal displacements whose mean "
+        "and covariance come from all single networks.",
+        "KS distance: largest difference between the two distributions of the norm, "
+        "mean over the images. If normal: its mean where the same procedure is applied "
+        f"to as many normal networks, {options.resamples:,} sets of them; p: the share "
+        "of those sets with at least such a distance. The networks are the sample, not "
+        "the draws. Updates: mean and standard deviation over "
+        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates.",
+    ]
+    if report.features is not None:
+        found.append(
+            f"Features of networks that were trained to be compatible with "
+            f"{report.features.reference}. Their mean over a row's networks, under its "
+            "last layer, is compared with the mean of the networks' own logits; the "
+            "relative distance is that of the two logits over their length, both "
+            "without the mean over classes."
+        )
+    return found
+
+
+def _record(report: DisplacementReport) -> dict:
     """All numbers of the tables and figures but the norms themselves."""
+    mixture, features = report.mixture, report.features
     return {
-        "options": dataclasses.asdict(report.options),
+        "options": report.options,
         "examples": report.examples,
         "classes": report.classes,
-        "comparisons": [_comparison(found) for found in report.comparisons],
+        "comparisons": [
+            {
+                **_norms(found.norms),
+                "updates": found.updates,
+                "flip_ranks": found.ranks,
+                "top_classes": {"top": found.top.top, "shares": found.top.shares},
+            }
+            for found in report.comparisons
+        ],
         "heterogeneous": None
-        if report.mixture is None
-        else {"rows": list(report.mixed), "updates": _plain(report.mixture)},
+        if mixture is None
+        else {"rows": report.mixed, "updates": mixture},
         "features": None
-        if report.features is None
+        if features is None
         else {
-            "reference": report.features.reference,
-            "norms": [_norms(norms) for norms in report.features.norms],
+            "reference": features.reference,
+            "norms": [_norms(norms) for norms in features.norms],
             "agreement": {
-                label: found._asdict()
-                for label, found in report.features.agreement.items()
+                label: found._asdict() for label, found in features.agreement.items()
             },
         },
     }
 
 
 def _norms(norms: Norms) -> dict:
-    return {
-        "label": norms.label,
-        "networks": list(norms.networks),
-        "fits": [_plain(fit) for fit in norms.fits],
-    }
-
-
-def _comparison(found: Comparison) -> dict:
-    return {
-        **_norms(found.norms),
-        "updates": _plain(found.updates),
-        "flip_ranks": {str(m): counts.tolist() for m, counts in found.ranks.items()},
-        "top_classes": {
-            "top": found.top.top.tolist(),
-            "shares": {str(m): x.tolist() for m, x in found.top.shares.items()},
-        },
-    }
-
-
-def _plain(record) -> Mapping:
-    """A dataclass of numbers and arrays as JSON takes it."""
-    fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    return {
-        k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()
-    }
-
-
-def print_displacement(
-    report: DisplacementReport, console: Console | None = None
-) -> None:
-    """The tables in the terminal.
-
-    Args:
-        report: from `displacement_report`.
-        console: where to; the standard output by default.
-    """
-    console = console or Console()
-    for remark in report.remarks:
-        console.print(terminal_text(remark, style="yellow"))
-    for caption, (heads, rows) in tables(report).items():
-        shown = RichTable(title=terminal_text(caption))
-        for i, head in enumerate(heads):
-            shown.add_column(head, justify="right" if i else "left")
-        for cells in rows:
-            shown.add_row(*map(terminal_text, cells))
-        console.print(shown)
+    return {"label": norms.label, "networks": norms.networks, "fits": norms.fits}

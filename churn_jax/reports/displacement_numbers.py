@@ -1,7 +1,8 @@
 """The numbers of `churn-jax displacement`, from predictions of two rows of a study.
 
 A row's replicas are the networks; ensembles of all sizes are formed of them. What
-classes not all networks know are left out, and the examples of those classes.
+classes not all networks know are left out, and the examples of those classes. Norms of
+displacements are of logits, or of features that share a space.
 """
 
 import dataclasses
@@ -14,30 +15,148 @@ import numpy as np
 from numpy.typing import NDArray
 
 from churn_jax.analysis import (
+    FeatureAgreement,
+    GoodnessOfFit,
     UpdatesBySize,
+    averaged_feature_agreement,
+    displacement_distribution,
+    ensemble_displacement_norms,
     er_nfr_by_ensemble_size,
     flip_rank_counts,
+    goodness_of_fit,
     mixed_sides,
+    simulate_displacement_norms,
     top_k_share,
 )
 from churn_jax.class_sets import known_classes
 from churn_jax.prediction_shards import is_stored, load_whole
 from churn_jax.predictions import check_comparable
 from churn_jax.reports.artefacts import TEST, ReportError, Study
-from churn_jax.reports.displacement_norms import (
-    DisplacementOptions,
-    Norms,
-    compare_norms,
-)
 
 __all__ = [
+    "FEWEST_NETWORKS",
     "Comparison",
+    "DisplacementOptions",
+    "FeatureNumbers",
+    "FeatureSpace",
     "Networks",
+    "Norms",
     "TopShares",
+    "compare_features",
+    "compare_norms",
     "compare_rows",
     "read_networks",
     "updates_of_mixture",
 ]
+
+FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
+SHOWN = 4  # images whose histograms are drawn
+
+
+@dataclasses.dataclass(frozen=True)
+class DisplacementOptions:
+    """What is computed.
+
+    Attributes:
+        images: examples, evenly spaced, whose norms are tested.
+        sizes: members of ensembles.
+        draws: ensembles, and simulated displacements.
+        resamples: sets of normal networks for a p-value.
+        seed: of all draws.
+    """
+
+    images: int = 8
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
+    draws: int = 10_000
+    resamples: int = 200
+    seed: int = 0
+
+    def __post_init__(self):
+        """Checks what needs no predictions."""
+        for name in ("images", "draws", "resamples"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1; got {getattr(self, name)}"
+                )
+        if not self.sizes or min(self.sizes) < 1:
+            raise ValueError(f"sizes must be at least 1; got {self.sizes}")
+        if list(self.sizes) != sorted(set(self.sizes)):
+            raise ValueError(f"sizes must increase; got {self.sizes}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Norms:
+    """Norms of displacements between ensembles, on some images.
+
+    Attributes:
+        label: of the two rows.
+        networks: how many there are of each kind.
+        fits: one per size.
+        ids: of the images whose norms are kept.
+        drawn: size to `[draws, images]`, of random ensembles.
+        simulated: the same of normal displacements.
+        centre: `[images]`, norm of the mean displacement: what no size takes away.
+    """
+
+    label: str
+    networks: tuple[int, ...]
+    fits: tuple[GoodnessOfFit, ...]
+    ids: tuple[str, ...]
+    drawn: Mapping[int, NDArray[np.float64]]
+    simulated: Mapping[int, NDArray[np.float64]]
+    centre: NDArray[np.float64]
+
+
+def compare_norms(
+    label: str,
+    a: NDArray[np.float64],
+    b: NDArray[np.float64] | None,
+    ids: NDArray,
+    options: DisplacementOptions,
+    on_part: Callable[[str], None] = lambda part: None,
+) -> Norms:
+    """Norms of two kinds of networks, or of one."""
+    side = len(a) // 2 if b is None else min(len(a), len(b))
+    if max(options.sizes) > side or min(len(x) for x in (a, b) if x is not None) < 2:
+        raise ReportError(
+            f"{label}: ensembles of {max(options.sizes)} need as many networks on "
+            f"either side, and two of each kind; there are {side} on a side"
+        )
+    key, draws = jax.random.key(options.seed), options.draws
+    spaced = np.linspace(0, len(ids) - 1, options.images).round().astype(int)
+    images = np.unique(spaced)
+    shown = images[:SHOWN]
+    tested, drawn_of = (
+        (a[:, places], None if b is None else b[:, places])
+        for places in (images, shown)
+    )
+    mean, covariance = displacement_distribution(*drawn_of)
+    fits, drawn, simulated = [], {}, {}
+    for size in options.sizes:
+        own = jax.random.fold_in(key, size)
+        resamples = options.resamples
+        fits.append(
+            goodness_of_fit(
+                *tested, size=size, draws=draws, key=own, resamples=resamples
+            )
+        )
+        drawn[size] = ensemble_displacement_norms(
+            *drawn_of, size=size, draws=draws, key=own
+        )
+        simulated[size] = simulate_displacement_norms(
+            mean, covariance, size=size, draws=draws, key=own
+        )
+        on_part(f"{label}, ensembles of {size}")
+    return Norms(
+        label=label,
+        networks=fits[0].networks,
+        fits=tuple(fits),
+        ids=tuple(str(x) for x in ids[shown]),
+        drawn=drawn,
+        simulated=simulated,
+        centre=np.linalg.norm(mean, axis=-1),
+    )
+
 
 MOST_UPDATES = 200  # draws that are taken on the whole test set
 MOST_RANKED = 50  # of them, whose flips are ranked
@@ -97,18 +216,7 @@ class Comparison:
 
 
 def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
-    """Networks of rows on the same examples and classes.
-
-    Args:
-        study: from `read_study`.
-        rows: names of rows, or paths of predictions of any framework.
-
-    Raises:
-        ReportError: there is no such row, its predictions are missing, or the rows
-            share too few classes or no example.
-        PredictionsError: a file cannot be read, holds other examples, or stands for
-            shards that do not fit into memory.
-    """
+    """Networks of rows on the same examples and classes."""
     found = {row: load_whole(_file_of(study, row)) for row in rows}
     first = next(iter(found.values()))
     for other in found.values():
@@ -165,17 +273,7 @@ def compare_rows(
     options: DisplacementOptions,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> Comparison:
-    """All numbers of two kinds of networks.
-
-    Args:
-        old: networks of the old kind.
-        new: of the new kind; None compares ensembles of one kind, from two halves.
-        options: what to compute.
-        on_part: told of every part that is done, `1 + len(sizes)` of them.
-
-    Raises:
-        ReportError: there are too few networks for the sizes.
-    """
+    """All numbers of two kinds of networks."""
     label = old.label if new is None else f"{old.label} → {new.label}"
     a, b = old.logits, None if new is None else new.logits
     norms = compare_norms(label, a, b, old.ids, options, on_part)
@@ -220,15 +318,7 @@ def _top_shares(a, b, sizes: Sequence[int]) -> TopShares:
 def updates_of_mixture(
     rows: Sequence[Networks], options: DisplacementOptions
 ) -> UpdatesBySize:
-    """Updates between heterogeneous ensembles, whose members are of several rows.
-
-    Args:
-        rows: two at least.
-        options: of which the sizes, draws and the seed count.
-
-    Raises:
-        ReportError: there are too few networks.
-    """
+    """Updates between heterogeneous ensembles, whose members are of several rows."""
     if len(rows) < 2 or min(len(row.logits) for row in rows) < 2:
         raise ReportError(
             "heterogeneous ensembles need at least two rows of at least two networks"
@@ -247,3 +337,81 @@ def updates_of_mixture(
         draws=min(options.draws, MOST_UPDATES),
         key=jax.random.key(options.seed),
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """Features of rows that were trained to be compatible with one reference.
+
+    Attributes:
+        reference: label of the row that is the reference.
+        one_reference: whether all replicas had the same reference.
+        ids: `[N]` of all test examples.
+        features: row to `[R, N, D]`, D at least that of the reference.
+        kernel: `[D_ref, C]` of the reference's last layer.
+        bias: `[C]`.
+    """
+
+    reference: str
+    one_reference: bool
+    ids: NDArray
+    features: Mapping[str, NDArray]
+    kernel: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureNumbers:
+    """What is told of features.
+
+    Attributes:
+        reference: label of the row that is the reference.
+        one_reference: whether all replicas had the same reference.
+        norms: of the old row with itself, and with the new one.
+        agreement: label of a row to how close averaged features come to averaged
+            logits, with all its networks.
+    """
+
+    reference: str
+    one_reference: bool
+    norms: tuple[Norms, ...]
+    agreement: Mapping[str, FeatureAgreement]
+
+
+def compare_features(
+    space: FeatureSpace,
+    networks: Mapping[str, Networks],
+    old: str,
+    new: str,
+    options: DisplacementOptions,
+) -> FeatureNumbers:
+    """Norms of features' displacements, and averaged features under one head."""
+    features, agreement = {}, {}
+    for row in dict.fromkeys((old, new)):
+        own = networks[row]
+        found = np.asarray(space.features[row], np.float64)
+        places = np.nonzero(np.isin(space.ids, own.ids))[0]
+        same = np.array_equal(space.ids[places], own.ids)
+        if not same or len(found) != len(own.logits):
+            raise ReportError(
+                f"{row} has features of {len(found)} networks and predictions of "
+                f"{len(own.logits)}, or they are of other examples"
+            )
+        if found.shape[-1] < len(space.kernel):
+            raise ReportError(
+                f"{row} has {found.shape[-1]} features, the reference "
+                f"{len(space.kernel)}; compatible ones are at least as wide"
+            )
+        features[row] = found[:, places, : len(space.kernel)]
+        agreement[own.label] = averaged_feature_agreement(
+            features[row],
+            own.logits,
+            space.kernel[:, own.classes],
+            space.bias[own.classes],
+        )
+    ids = networks[old].ids
+    norms = [compare_norms(networks[old].label, features[old], None, ids, options)]
+    if new != old:
+        label = f"{networks[old].label} → {networks[new].label}"
+        norms.append(compare_norms(label, features[old], features[new], ids, options))
+    return FeatureNumbers(space.reference, space.one_reference, tuple(norms), agreement)

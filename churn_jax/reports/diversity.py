@@ -1,32 +1,78 @@
-"""Page, Markdown and terminal tables of `churn-jax diversity`."""
+"""The report of `churn-jax diversity`: members, Jacobians, foreign images."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table as RichTable
+import numpy as np
 
-from churn_jax.escaping import escape, markdown_text, terminal_text
-from churn_jax.predictions import replace_file
+from churn_jax.analysis.corruption import QUANTITIES
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Document,
+    Figure,
+    Grid,
+    Only,
+    Section,
+    Table,
+    Text,
+    html_page,
+    markdown,
+    write_files,
+)
+from churn_jax.reports import diversity_figures as plots
 from churn_jax.reports.artefacts import ReportError, Study, read_study
+from churn_jax.reports.cells import number, percent
+from churn_jax.reports.diversity_numbers import (
+    Spread,
+    corruptions_of,
+    estimate,
+    foreign_of,
+    rocs_of,
+    similarities_of,
+    spreads_of,
+)
 from churn_jax.reports.diversity_record import FOLDER, SECTIONS, SectionRecord
-from churn_jax.reports.diversity_sections import BUILDERS, Section
-from churn_jax.reports.page import (
-    header,
-    page,
-    run_section,
-    scrolling_table,
+from churn_jax.reports.run_facts import page_facts, run_section
+
+__all__ = ["collect_diversity", "write_diversity"]
+
+KINDS = {
+    "clean": "Training images",
+    "gaussian": "+ Gaussian noise",
+    "ods": "+ ODS",
+    "conf_ods": "+ ConfODS",
+    "transfer": "+ ODS of another run",
+    "adversarial": "+ adversarial step",
+    "test": "Test images",
+}
+DRAWN = {"gaussian": "Gaussian noise", "ods": "ODS"}
+RUNS = "Mean ± standard deviation over runs."
+BOX = (
+    "Boxes: first quartile, median, third quartile; whiskers: 5th and 95th percentile; "
+    "each the mean over runs."
+)
+BIN_BOX = (
+    "Boxes: quartiles of the examples of a bin; whiskers: smallest and largest; each "
+    f"the mean over runs. Bins with fewer than {plots.FEWEST} examples are left out, "
+    "and whiskers far below the boxes are cut."
+)
+BY_BIN = (
+    "Examples are put into bins by the smallest top probability that a member gives. "
+    f"Above: their mean pairwise KL; below: how many there are. Bins with fewer than "
+    f"{plots.FEWEST} examples are left out above."
 )
 
-__all__ = ["collect_diversity", "print_diversity", "write_diversity"]
 
-
-def collect_diversity(run_dir, *, draw: bool = True) -> tuple[Study, list[Section]]:
-    """The study and the sections that have been computed so far.
+def collect_diversity(run_dir, *, draw: bool = True, command: str = "") -> Document:
+    """The sections that have been computed so far.
 
     Args:
         run_dir: the folder of the study.
         draw: whether to draw figures.
+        command: shown on the page.
 
     Raises:
         ReportError: there is no usable `study.json` or nothing was computed.
@@ -37,21 +83,21 @@ def collect_diversity(run_dir, *, draw: bool = True) -> tuple[Study, list[Sectio
     for name in SECTIONS:
         record = SectionRecord(run_dir, name, None)
         if record.parts:
-            sections.append(BUILDERS[name](study, record, draw))
+            sections.append(_BUILDERS[name](study, record, draw))
     if not sections:
         raise ReportError(
             f"{Path(run_dir) / FOLDER} has no results; churn-jax diversity {run_dir} "
             "computes them"
         )
-    return study, sections
+    facts = page_facts(study.record, f"{study.replicas} runs per method")
+    run = run_section(study.record, {"Runs per method": study.replicas})
+    title = f"{study.title}: members, Jacobians and foreign images"
+    blocks = [*sections, Only((HTML,), [run])]
+    return Document(title, facts, blocks, command)
 
 
 def write_diversity(run_dir, *, command: str = "") -> Path:
     """Writes `diversity/diversity.md` and `diversity/diversity.html`.
-
-    Args:
-        run_dir: the folder of the study.
-        command: shown on the page.
 
     Returns:
         The path of the page.
@@ -60,86 +106,263 @@ def write_diversity(run_dir, *, command: str = "") -> Path:
         ReportError: as in `collect_diversity`.
         OSError: a file could not be written; an earlier one is left as it was.
     """
-    study, sections = collect_diversity(run_dir)
-    folder = Path(run_dir) / FOLDER
-    texts = {
-        "diversity.md": _markdown(study, sections),
-        "diversity.html": _page(study, sections, command),
-    }
-    for name, text in texts.items():
-        with replace_file(folder / name) as file:
-            file.write(text.encode())
-    return folder / "diversity.html"
+    document = collect_diversity(run_dir, command=command)
+    pages = {"diversity.md": markdown(document), "diversity.html": html_page(document)}
+    return write_files(Path(run_dir) / FOLDER, pages)["diversity.html"]
 
 
-def _title(study: Study) -> str:
-    return f"{study.title}: members, Jacobians and foreign images"
+def _section(
+    title: str, text: str, tables: Sequence[Table], figures: Sequence[Figure] = ()
+) -> Section:
+    """Text, tables by caption and figures; a terminal has the tables alone."""
+    shown = [dataclasses.replace(t, title=title, caption=t.title) for t in tables]
+    page = [Text(text, "soft"), *tables, Grid(figures)]
+    return Section(title, [Only((HTML, MARKDOWN), page), Only((TERMINAL,), shown)])
 
 
-def _page(study: Study, sections: Sequence[Section], command: str) -> str:
-    record, launch = study.record, study.record.launch
-    runs = f"{study.replicas} runs per method"
-    parts = (launch.date, record.data.name, runs, launch.hardware)
-    return page(
-        _title(study),
-        (
-            header(_title(study), parts, command),
-            *map(_html, sections),
-            run_section(record, {"Runs per method": study.replicas}),
-        ),
-    )
+def _labels(study: Study) -> dict[str, str]:
+    return {info.name: info.label for info in study.methods}
 
 
-def _html(section: Section) -> str:
-    out = [f"<section><h2>{escape(section.title)}</h2>"]
-    out += [f'<p class="soft">{escape(text)}</p>' for text in section.text]
-    for caption, table in section.tables.items():
-        out.append(f"<h3>{escape(caption)}</h3>")
-        out.append(scrolling_table(table.heads, table.rows, "plain"))
-    shown = [figure for figure in section.figures if figure[0]]
-    if shown:
-        out.append('<div class="grid" style="margin-top:1rem">')
-        # The last of three has a line to itself.
-        lone = ' style="grid-column:1/-1"'
-        out += [
-            f"<figure{lone if i == 2 else ''}><h3>{escape(title)}</h3>{svg}"
-            f"<figcaption>{escape(caption)}</figcaption></figure>"
-            for i, (svg, title, caption) in enumerate(shown)
-        ]
-        out.append("</div>")
-    return "\n".join([*out, "</section>"])
-
-
-def _markdown(study: Study, sections: Sequence[Section]) -> str:
-    lines = [f"# {markdown_text(_title(study))}"]
-    for section in sections:
-        lines += ["", f"## {markdown_text(section.title)}", ""]
-        lines.append(" ".join(map(markdown_text, section.text)))
-        for caption, table in section.tables.items():
-            lines += ["", markdown_text(caption), ""]
-            lines.append("| " + " | ".join(map(markdown_text, table.heads)) + " |")
-            lines.append("|:--|" + "--:|" * (len(table.heads) - 1))
-            for row in table.rows:
-                lines.append("| " + " | ".join(map(markdown_text, row)) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def print_diversity(run_dir, console: Console | None = None) -> None:
-    """The tables in the terminal.
-
-    Args:
-        run_dir: the folder of the study.
-        console: where to; the standard output by default.
-    """
-    console = console or Console()
-    _, sections = collect_diversity(run_dir, draw=False)
-    for section in sections:
-        for caption, table in section.tables.items():
-            shown = RichTable(
-                title=terminal_text(section.title), caption=terminal_text(caption)
+def _teachers(study: Study, record: SectionRecord, draw: bool) -> Section:
+    tables, figures, labels = [], [], _labels(study)
+    for row, kinds in spreads_of(record).items():
+        label = labels.get(row, row)
+        rows = [
+            (
+                KINDS.get(kind, kind),
+                number(estimate(found.mean_kl)),
+                _times(found, kinds["clean"]),
+                percent(estimate(found.accuracy)),
+                _step(found),
             )
-            for i, head in enumerate(table.heads):
-                shown.add_column(head, justify="right" if i else "left")
-            for cells in table.rows:
-                shown.add_row(*map(terminal_text, cells))
-            console.print(shown)
+            for kind, found in kinds.items()
+        ]
+        heads = ("Images", "KL of two networks, nats", "Times clean")
+        heads = (*heads, "Accuracy of the mean %", "Step")
+        tables.append(Table(heads, rows, f"{label}. {RUNS}"))
+        if draw:
+            shown = {KINDS.get(kind, kind): found for kind, found in kinds.items()}
+            figures += _spread_figures(shown, label)
+    examples = record.settings.get("examples", 0)
+    text = (
+        f"At most {examples:,} training images without augmentation, and as many test "
+        "images. KL: mean over ordered pairs of networks, then over images. Times "
+        "clean: divided, run by run, by its value on the clean training images. Every "
+        "network leads the direction for an equal share of the images; ODS of another "
+        "run follows networks that are not among those that are measured. The step is "
+        "that of the students' methods."
+    )
+    title = "Teachers: what a perturbation does to them"
+    return _section(title, text, tables, figures)
+
+
+def _times(found: Spread, clean: Spread) -> str:
+    """Mean ratio to the same run's clean value."""
+    base = dict(zip(clean.runs, clean.mean_kl, strict=True))
+    ratios = [
+        kl / base[run]
+        for run, kl in zip(found.runs, found.mean_kl, strict=True)
+        if base.get(run)
+    ]
+    shown = estimate(ratios)
+    if not np.isfinite(shown.mean):
+        return "–"
+    spread = f" ± {shown.std:.2f}" if shown.std > 0 else ""
+    return f"{shown.mean:.2f}{spread}"
+
+
+def _step(found: Spread) -> str:
+    if not found.step:
+        return "–"
+    return f"{255 * found.step['size']:.3g}/255, tau {found.step['temperature']:g}"
+
+
+def _spread_figures(shown: Mapping[str, Spread], label: str) -> list[Figure]:
+    cuts = {kind: found.box for kind, found in shown.items()}
+    by_bin = plots.diversity_by_confidence(shown, label)
+    axis = "Pairwise KL, nats, log scale"
+    whole = plots.boxes(cuts, axis, f"Pairwise KL, {label}", log=True)
+    by_box = plots.boxes_by_confidence(shown, label)
+    return [
+        Figure(by_bin, f"{label}: KL by confidence", BY_BIN),
+        Figure(whole, f"{label}: KL over all images", BOX),
+        Figure(by_box, f"{label}: boxes by confidence", BIN_BOX, wide=True),
+    ]
+
+
+def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    found = {row: kinds["test"] for row, kinds in spreads_of(record).items()}
+    taught_by = {row.name: row.spec.teacher for row in study.record.methods}
+    usual = next((name for name in taught_by.values() if name in found), None)
+    rows = []
+    for row, spread in found.items():
+        teacher = taught_by.get(row) or usual
+        against = None if teacher is None or teacher == row else found.get(teacher)
+        rows.append(
+            (
+                labels.get(row, row),
+                number(estimate(spread.mean_kl)),
+                "–" if against is None else _times(spread, against),
+                percent(estimate(spread.accuracy)),
+            )
+        )
+    shown = {labels.get(row, row): spread for row, spread in found.items()}
+    heads = ("Method", "KL of two members, nats", "Times the teachers'")
+    table = Table((*heads, "Accuracy of the mean %"), rows, RUNS)
+    figures = _spread_figures(shown, "Test images") if draw else ()
+    text = (
+        f"At most {record.settings.get('examples', 0):,} test images, as they are. "
+        "Times the teachers': divided, run by run, by the KL of the networks that "
+        "teach the row; for a row from scratch, by that of the study's ensemble."
+    )
+    return _section("Students: how much they differ", text, [table], figures)
+
+
+def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    similarities = similarities_of(record)
+    scratch = study.baseline
+    rocs = rocs_of(similarities, scratch)
+    rows = []
+    for row, runs in similarities.items():
+        means = estimate([found.mean() for found in runs.values()])
+        areas = estimate([roc.auc for roc in rocs.get(row, ())])
+        rows.append((labels.get(row, row), number(means), number(areas)))
+    name = labels.get(scratch, scratch)
+    heads = ("Method", "Cosine with the teacher", f"AUC against {name}")
+    table = Table(heads, rows, RUNS)
+    figures = []
+    if draw:
+        cuts = {
+            labels.get(row, row): np.stack(
+                [np.percentile(found, (5, 25, 50, 75, 95)) for found in runs.values()]
+            )
+            for row, runs in similarities.items()
+        }
+        what = "Cosine of the Jacobians of teacher and student"
+        curves = {labels.get(row, row): roc for row, roc in rocs.items()}
+        figures = [
+            Figure(plots.boxes(cuts, what, what, log=False), "Similarity", BOX),
+            Figure(
+                plots.roc_curves(curves, name),
+                "Distilled or from scratch?",
+                "A threshold on the similarity tells a distilled student from one that "
+                "has not met the teacher; on the thin line is chance. Mean over runs.",
+            ),
+        ]
+    text = (
+        "Cosine of the Jacobian of the probabilities with respect to the pixels, as "
+        "one vector, between teacher m and member m of the student, at most "
+        f"{record.settings.get('jacobian_examples', 0):,} test images. AUC: chance "
+        f"that a member of the row has a higher cosine than one of {name}; with 0.5 "
+        "the teacher cannot be recognised."
+    )
+    return _section("Jacobians of students and teachers", text, [table], figures)
+
+
+def _matching(study: Study, record: SectionRecord, draw: bool) -> Section:
+    labels, rows, found = _labels(study), [], {}
+    for row, parts in record.of_rows().items():
+        kinds = {
+            DRAWN[kind]: np.array(
+                [part[kind]["signal_to_noise"] or np.nan for part in parts.values()],
+                np.float64,
+            )
+            for kind in DRAWN
+        }
+        found[labels.get(row, row)] = kinds
+        gaussian, ods = kinds.values()
+        cells = (number(estimate(values)) for values in (gaussian, ods, ods / gaussian))
+        rows.append((labels.get(row, row), *cells))
+    heads = ("Method", *(f"{name}, ratio" for name in DRAWN.values()))
+    table = Table((*heads, "ODS over Gaussian, run by run"), rows, RUNS)
+    figures = []
+    if draw:
+        axis = "Signal-to-noise ratio of the gradient"
+        svg = plots.ratios(found, axis, "Signal-to-noise ratio by perturbation")
+        figures = [Figure(svg, "Signal of the Jacobian-matching gradient", RUNS)]
+    text = (
+        "Gradient of the Jacobian-matching term in the weights of the student, at "
+        f"temperature 1, on {record.settings.get('batch', 0)} training images: norm of "
+        f"its mean over {record.settings.get('draws', 0)} draws of the perturbation, "
+        "divided by the root of its summed element-wise variance."
+    )
+    return _section("Matching of Jacobians", text, [table], figures)
+
+
+def _ood(study: Study, record: SectionRecord, draw: bool) -> Section:
+    labels, foreign = _labels(study), str(record.settings.get("ood", "foreign images"))
+    found = {
+        labels.get(row, row): numbers for row, numbers in foreign_of(record).items()
+    }
+    names = ("entropy_in", "entropy_out", "auroc_entropy", "auroc_max_probability")
+    rows = [
+        (label, *(number(estimate(getattr(numbers, name))) for name in names))
+        for label, numbers in found.items()
+    ]
+    heads = ("Method", "Entropy, own, nats", f"Entropy, {foreign}, nats")
+    heads += ("AUROC of entropy", "AUROC of top probability")
+    figures = []
+    if draw and found:
+        svg = plots.entropy_histograms(found, foreign=foreign)
+        figures = [
+            Figure(
+                svg,
+                "Entropy of predictions",
+                f"Left: own test images; right: {foreign}. Of what a row deploys, all "
+                "runs together. Further to the right is less sure.",
+            )
+        ]
+    text = (
+        f"At most {record.settings.get('examples', 0):,} own test images and as many "
+        f"of {foreign}. AUROC: chance that a foreign image gets a higher entropy (a "
+        "lower top probability) than an own one; 0.5 is no better than a coin."
+    )
+    return _section("Foreign images", text, [Table(heads, rows, RUNS)], figures)
+
+
+def _corruptions(study: Study, record: SectionRecord, draw: bool) -> Section:
+    labels = _labels(study)
+    summaries, incomplete = corruptions_of(record)
+    found = {labels.get(row, row): summary for row, summary in summaries.items()}
+    writes = dict.fromkeys(QUANTITIES, number) | {"accuracy": percent}
+    rows = [
+        (label, *(writes[name](estimate(summary.mean(name))) for name in QUANTITIES))
+        for label, summary in found.items()
+    ]
+    heads = ("Method", "Accuracy %", "NLL, nats", "Brier", "ECE")
+    sources = sorted({part["source"] for part in record.parts.values()})
+    first = next(iter(summaries.values()), None)
+    text = [f"Images: {'; '.join(sources)}."]
+    if first is not None:
+        levels = ", ".join(map(str, first.severities))
+        text.append(
+            f"Means over {len(first.corruptions)} kinds "
+            f"({', '.join(first.corruptions)}) and the severities {levels}; at most "
+            f"{record.settings.get('examples', 0):,} images each."
+        )
+    if incomplete:
+        named = ", ".join(labels.get(row, row) for row in incomplete)
+        text.append(f"Not finished, and in no table: {named}.")
+    figures = []
+    if draw and found:
+        svg = plots.corruption_boxes(found)
+        caption = (
+            "Boxes over the kinds of corruption, of means over runs; whiskers: best "
+            "and worst kind. Lower is better."
+        )
+        figures = [Figure(svg, "NLL and ECE by severity", caption)]
+    table = Table(heads, rows, RUNS)
+    return _section("Corrupted images", " ".join(text), [table], figures)
+
+
+_BUILDERS = {
+    "teachers": _teachers,
+    "students": _students,
+    "jacobians": _jacobians,
+    "matching": _matching,
+    "ood": _ood,
+    "corruptions": _corruptions,
+}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.array_files import NpzArrays
+from churn_jax.documents import plain_values
 from churn_jax.predictions import replace_file
 
 __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
@@ -34,16 +35,7 @@ class SectionRecord:
     """
 
     def __init__(self, run_dir, section: str, settings: Mapping[str, Any] | None):
-        """Reads the section's files where they are there.
-
-        Args:
-            run_dir: the folder of the study.
-            section: one of `SECTIONS`.
-            settings: parts of other settings are left out; None takes what is there.
-
-        Raises:
-            ValueError: the file is no record of a section.
-        """
+        """Reads the section's files where they are there."""
         self.path = Path(run_dir) / FOLDER / f"{section}.json"
         self.section = section
         self.settings: dict[str, Any] = dict(settings or {})
@@ -87,22 +79,14 @@ class SectionRecord:
         array: np.ndarray | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds a part and writes the files, whole or not at all.
-
-        Args:
-            key: of the part.
-            stamp: what its row was trained as.
-            value: JSON values and arrays.
-            array: what is too large for JSON.
-            facts: when and where it was computed.
-        """
+        """Adds a part and writes the files, whole or not at all."""
         if array is not None:  # written first: the record says that it is there
             self.arrays[key] = np.asarray(array)
             content = io.BytesIO()
             np.savez_compressed(content, allow_pickle=False, **self.arrays)
             with replace_file(self._arrays) as file:
                 file.write(content.getvalue())
-        self.parts[key], self.stamps[key] = _plain(value), stamp
+        self.parts[key], self.stamps[key] = plain_values(value), stamp
         self.facts = dict(facts or self.facts)
         record = {
             "section": self.section,
@@ -138,16 +122,3 @@ def as_numbers(value: Any) -> np.ndarray:
         array([ 1., nan])
     """
     return np.array(value, np.float64)
-
-
-def _plain(value: Any) -> Any:
-    """Arrays as lists, nan as None."""
-    if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
-        return _plain(np.asarray(value).tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

@@ -31,26 +31,10 @@ def save_landscapes(
 ) -> Path:
     """Draw the regularised log-loss, the same of a score, and the tempered loss.
 
-    Args:
-        path: a `.png`, `.svg` or `.pdf` file; its folder is created.
-        alphas: weights of the entropy, each a curve of the first two panels.
-        temperatures: each a curve of the third.
-
-    Returns:
-        The path written.
-
-    Raises:
-        ValueError: another kind of file, or a value its loss refuses.
-        OSError: the file could not be written.
-
     Notes:
         The paper does not print its values of alpha and tau; these are ours.
 
-    References:
-        [reproducibility] Fig. 4 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Fig. 5 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    [reproducibility] Fig. 4, Fig. 5.
     """
     import matplotlib
     from matplotlib.figure import Figure

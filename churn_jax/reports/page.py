@@ -1,14 +1,13 @@
 """What all pages are put together from; whatever comes from a file is escaped."""
 
-import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.names import network_name, network_words
-from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
+from churn_jax.configuration.record import StudyRecord, SweepRecord
+from churn_jax.documents.html import html_blocks
 from churn_jax.escaping import escape
+from churn_jax.reports import run_facts as facts
+from churn_jax.reports.run_facts import run_facts
 from churn_jax.reports.style import STYLE
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "run_facts",
     "run_section",
     "scrolling_table",
-    "size_list",
 ]
 
 
@@ -108,56 +106,5 @@ def facts_table(facts: Mapping[str, str]) -> str:
 
 
 def run_section(record: StudyRecord | SweepRecord, extra: Mapping[str, Any]) -> str:
-    """What was run, from the record that a study or a sweep leaves.
-
-    Args:
-        record: of the study or the sweep.
-        extra: facts that only one of them has; empty ones are left out.
-    """
-    data, launch = record.data, record.launch
-    shown = {
-        "Command": launch.command,
-        "Date": launch.date,
-        "Hardware": launch.hardware,
-        "Devices": ", ".join(launch.devices),
-        "Versions": ", ".join(f"{k} {v}" for k, v in launch.versions.items()),
-        "Data": ", ".join(filter(None, (data.name, *size_list(data)))),
-        "Classes": data.num_classes,
-        "Data fingerprint": data.fingerprint,
-        **extra,
-    }
-    text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
-    return (
-        "<section><h2>What was run</h2>"
-        + facts_table({name: str(value) for name, value in shown.items() if value})
-        + "<details><summary>Configuration</summary>"
-        + f"<pre>{escape(text)}</pre></details></section>"
-    )
-
-
-def run_facts(record: StudyRecord) -> tuple[str, ...]:
-    """Data, network, length and runs of a study in words.
-
-    Args:
-        record: of the study.
-    """
-    data, config = record.data, record.config
-    model = dataclasses.replace(config.model, name=network_name(config.model.name))
-    found = (
-        ": ".join(filter(None, (data.title or data.name, ", ".join(size_list(data))))),
-        network_words(model),
-        f"{config.train.epochs} epochs",
-        f"{config.train.replicas} runs per method",
-    )
-    return tuple(filter(None, found))
-
-
-def size_list(data: DataRecord) -> list[str]:
-    """How many examples each split has.
-
-    Example:
-        >>> size_list(DataRecord(train=1200, test=40))
-        ['1,200 train', '40 test']
-    """
-    sizes = {k: getattr(data, k) for k in ("train", "validation", "test")}
-    return [f"{size:,} {split}" for split, size in sizes.items() if size is not None]
+    """What was run, as HTML."""
+    return html_blocks([facts.run_section(record, extra)])

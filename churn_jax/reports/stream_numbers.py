@@ -63,16 +63,7 @@ class StreamNumbers:
     def of(
         cls, totals: Mapping[str, Any], stopped: tuple[int, ...] = ()
     ) -> "StreamNumbers":
-        """From the totals that progressive validation leaves.
-
-        Args:
-            totals: `log_loss`, `auc`, `calibration` of every replica `[R]`; a number
-                `d` and the list `d_loo [R]` for each `d` in `DIFFERENCES`.
-            stopped: replicas that count nowhere.
-
-        Raises:
-            ValueError: a number is missing, or not one per replica.
-        """
+        """From the totals that progressive validation leaves."""
         losses = {name: _vector(totals, name) for name in ("log_loss", "calibration")}
         losses["rank_loss"] = 1.0 - _vector(totals, "auc")
         without = {name: _vector(totals, f"{name}_loo") for name in DIFFERENCES}
@@ -163,10 +154,6 @@ def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:
     `d = 1/R sum_r (a_r - b_r)` and `1/R sum_r (a_r / b_r - 1)`, each with standard
     error `std / sqrt(R)`.
 
-    Args:
-        row: `[R]`, a run's number.
-        baseline: `[R]`, the same seeds.
-
     Example:
         >>> change = paired_change(np.array([1.1, 2.4]), np.array([1.0, 2.0]))
         >>> round(change.relative.difference, 3), round(change.relative.stderr, 3)
@@ -186,11 +173,7 @@ def jackknife_change(
 ) -> Change:
     """Of a number of all runs together; run `r` is left out of both sides at once.
 
-    Args:
-        value: over all runs of the row.
-        without: `[R]`, without run `r`.
-        base_value: the baseline's.
-        base_without: `[R]`, likewise and in the same order.
+    [jackknife] pp. 586-596.
 
     Example:
         >>> change = jackknife_change(
@@ -200,10 +183,6 @@ def jackknife_change(
         (-3.0, -0.5)
         >>> round(change.absolute.stderr, 4), change.relative.stderr
         (0.5774, 0.0)
-
-    References:
-        [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
-        Annals of Statistics 1981. https://doi.org/10.1214/aos/1176345462
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.float64(value) / np.float64(base_value))
@@ -231,17 +210,7 @@ def interval(difference: Difference) -> tuple[float, float]:
 def compare_streams(
     numbers: Mapping[str, StreamNumbers], baseline: str
 ) -> dict[str, StreamChange]:
-    """Every row against the baseline; empty when the baseline is not there.
-
-    Args:
-        numbers: row to its numbers; run `r` of each shares its seeds.
-        baseline: the row that the others are compared with.
-
-    Returns:
-        One `StreamChange` per other row. Where other runs stopped on the two sides, the
-        prediction differences are of different sets of runs: their change is given
-        without an error, for leaving a run out has no counterpart.
-    """
+    """Every row against the baseline; empty when the baseline is not there."""
     if baseline not in numbers:
         return {}
     base = numbers[baseline]

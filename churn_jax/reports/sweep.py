@@ -110,11 +110,7 @@ class SweepResult:
         return tuple(found.values())
 
     def choice(self, axis: str) -> Choice:
-        """What was picked on the axis called `axis`.
-
-        Raises:
-            ValueError: there is no such axis.
-        """
+        """What was picked on the axis called `axis`."""
         for found in self.axes:
             if found.name == axis:
                 return found.choice

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.data import Dataset
-from churn_jax.reports.displacement_features import FeatureSpace
+from churn_jax.reports.displacement_numbers import FeatureSpace
 from churn_jax.studies.diversity.networks import (
     RowNetworks,
     Structure,

@@ -16,20 +16,22 @@ from churn_jax.reports.displacement import (
     parts_of,
     write_displacement,
 )
-from churn_jax.reports.displacement_example import (
+from churn_jax.reports.displacement_figures import (
+    errors_and_flips,
     flip_kinds,
+    flip_ranks,
+    norm_histograms,
     plane_figure,
+    top_shares,
     two_classes,
     two_features,
 )
-from churn_jax.reports.displacement_features import FeatureSpace, compare_features
-from churn_jax.reports.displacement_norms import DisplacementOptions
-from churn_jax.reports.displacement_numbers import Networks, read_networks
-from churn_jax.reports.displacement_plots import (
-    errors_and_flips,
-    flip_ranks,
-    norm_histograms,
-    top_shares,
+from churn_jax.reports.displacement_numbers import (
+    DisplacementOptions,
+    FeatureSpace,
+    Networks,
+    compare_features,
+    read_networks,
 )
 from tests.reports.fake_study import noisy_logits, write_study
 

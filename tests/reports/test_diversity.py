@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from churn_jax.documents import MARKDOWN, Table
+from churn_jax.documents.blocks import shown
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
 from churn_jax.reports.diversity_numbers import corruptions_of, rocs_of, spreads_of
@@ -48,8 +50,10 @@ def put(folder, section, settings, parts, arrays=None):
     return record
 
 
-def cells(section):
-    (table,) = section.tables.values()
+def cells(document):
+    """The only table, by row."""
+    (section,) = shown(document.blocks, MARKDOWN)
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 
 
@@ -62,8 +66,7 @@ def test_ratios_are_taken_run_by_run(folder):
         for run, (clean, factor) in enumerate([(0.1, 2.0), (0.3, 4.0)])
     }
     put(folder, "teachers", {"examples": 40}, parts)
-    _, (section,) = collect_diversity(folder, draw=False)
-    found = cells(section)
+    found = cells(collect_diversity(folder, draw=False))
     assert found["Training images"][:2] == ("0.200 ± 0.141", "1.00")
     assert found["+ ODS"][:2] == ("0.700 ± 0.707", "3.00 ± 1.41")
     assert found["+ ODS"][2:] == ("75.00 ± 0.00", "1/255, tau 4")
@@ -76,8 +79,8 @@ def test_students_are_compared_with_their_teachers(folder):
         for run in range(2)
     }
     put(folder, "students", {"examples": 40}, parts)
-    _, (section,) = collect_diversity(folder, draw=False)
-    found = {row: numbers[1] for row, numbers in cells(section).items()}
+    document = collect_diversity(folder, draw=False)
+    found = {row: numbers[1] for row, numbers in cells(document).items()}
     assert found == {"Teachers": "–", "Scratch": "0.50", "Kd": "0.25"}
 
 

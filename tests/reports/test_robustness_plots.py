@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax.analysis import corruption_summary, out_of_distribution
-from churn_jax.reports.robustness_plots import corruption_boxes, entropy_histograms
+from churn_jax.reports.diversity_figures import corruption_boxes, entropy_histograms
 
 KINDS = ("fog", "snow", "frost", "contrast", "pixelate")
 

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from churn_jax.documents import csv_text, html_page
 from churn_jax.reports import is_stream, print_stream, write_stream
 from churn_jax.reports.stream import collect_stream
-from churn_jax.reports.stream_beside import stream_beside
-from churn_jax.reports.stream_html import render_stream
 from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams, interval
-from churn_jax.reports.stream_tables import COLUMNS, csv_stream, verdict
+from churn_jax.reports.stream_report import stream_beside, stream_document, verdict
 from tests.reports.fake_stream import (
     method,
     totals,
@@ -124,7 +123,8 @@ def test_no_difference_at_all_is_zero_and_not_a_division_by_zero(folder):
 
 
 def test_the_csv_has_full_precision_and_empty_cells(folder):
-    lines = list(csv.DictReader(csv_stream(collect_stream(folder)).splitlines()))
+    text = csv_text(stream_document(collect_stream(folder)).data)
+    lines = list(csv.DictReader(text.splitlines()))
     base, row = lines
     assert (base["row"], row["row"]) == ("baseline", "ad")
     assert float(row["log_loss_relative_change"]) == pytest.approx(0.2)
@@ -158,27 +158,29 @@ def test_the_whole_report_of_table_3(tmp_path, rng):
     write_demo(tmp_path, rng)
     report = write_stream(tmp_path)
     page = report.files["report.html"].read_text()
-    assert page == render_stream(report)  # nothing in it depends on when it is drawn
+    # Nothing in it depends on when it is drawn.
+    assert page == html_page(stream_document(report))
     assert page.count("<figure>") == 2 and "<script" not in page
     assert "Not finished: unfinished" in page
     for part in report.parts:
         assert page.count('class="main"') == len(report.parts) == 2, part
     text = report.files["table.md"].read_text()
     for row in report.rows:
-        assert COLUMNS[0].cell(row, "stream") in text
+        assert row.info.label in text
     good = verdict(report.rows[3])
     assert good.startswith("Reduces Δʳ₁ by ") and "log loss +4." in good
 
 
 def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
     write_demo(tmp_path, rng)
-    found = stream_beside(collect_stream(tmp_path))
-    cells = {row[0]: row[1:] for row in found.rows}
+    (blocks,) = stream_beside(collect_stream(tmp_path)).blocks
+    table, notes = blocks.blocks
+    cells = {row[0]: row[1:] for row in table.rows}
     assert cells["No AD"][:4] == ("+0.000", "+0.000", "+0.000", "+0.000")
     assert cells["No AD"][4] == "0.0650"
     assert cells["covariance 1 s1"][0] == "-0.018 doubtful [1]"
     assert cells["correlation 5 s10"][0] == "+4.660"
-    assert "sign" in found.notes[0]
+    assert "sign" in notes.items[0].text
 
 
 def test_a_study_without_published_numbers_shows_none(folder):

@@ -17,12 +17,13 @@ from churn_jax.configuration.record import (
     write_record,
 )
 from churn_jax.configuration.rows import MethodSpec
+from churn_jax.documents import csv_text, markdown
 from churn_jax.methods import Codistillation
 from churn_jax.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.reports import ReportError
 from churn_jax.reports.selection import CRITERIA, choose
-from churn_jax.reports.sweep_plots import sweep_figures
-from churn_jax.reports.sweep_tables import csv_sweep, markdown_sweep
+from churn_jax.reports.sweep_figures import sweep_figures
+from churn_jax.reports.sweep_report import sweep_document
 from churn_jax.studies import preset
 
 LABELS = np.arange(40) % 4
@@ -158,11 +159,12 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
     record["criterion"] = "prediction-difference"
     (folder / "sweep.json").write_text(json.dumps(record))
     result = reports.collect_sweep(folder)
-    text = markdown_sweep(result)
+    document = sweep_document(result)
+    text = markdown(document)
     assert "| beta |  | Accuracy % | Δ₁ | NLL |" in text
     assert "1 has the lowest validation Δ₁" in text
     assert "of all runs as one set, ± standard error" in text
-    rows = list(csv.DictReader(io.StringIO(csv_sweep(result))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(document.data))))
     point = next(p for p in result.points if p.name == "skl.beta=1")
     assert float(rows[4]["prediction_difference"]) == (
         point.validation.prediction_difference.mean

@@ -1,9 +1,10 @@
-"""Two numbers per network and image, and arrows from the old to the new model's.
+"""Figures of `churn-jax displacement`, each as SVG for the page and as PNG.
 
-The logits of the two classes that networks confuse most, on the examples of those
-classes, judged between the two alone; of networks of two classes that is the paper's
-example. Or features, where there are two of them, of the three classes that are
-confused most, judged by the reference's last layer.
+A `Plane` has two numbers per network and image, with arrows from the old to the new
+model's. They are the logits of the two classes that networks confuse most, on the
+examples of those classes, judged between the two alone; of networks of two classes
+that is the paper's example. Or they are features, where there are two of them, of the
+three classes that are confused most, judged by the reference's last layer.
 """
 
 import dataclasses
@@ -13,20 +14,41 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from churn_jax.analysis import UpdatesBySize
 from churn_jax.analysis.displacement_draws import drawn_weights, generator, two_sides
-from churn_jax.documents.plotting import INK, drawing
-from churn_jax.reports.displacement_features import FeatureSpace
-from churn_jax.reports.displacement_numbers import Networks
-from churn_jax.reports.displacement_plots import Picture, picture
+from churn_jax.documents import Figure
+from churn_jax.documents.plotting import (
+    INK,
+    colour,
+    drawing,
+    legend,
+    line_style,
+    picture,
+    short_label,
+)
+from churn_jax.reports.displacement_numbers import (
+    Comparison,
+    FeatureSpace,
+    Networks,
+    Norms,
+)
 
 __all__ = [
     "Plane",
+    "errors_and_flips",
     "few_classes",
     "flip_kinds",
+    "flip_ranks",
+    "norm_histograms",
     "plane_figure",
+    "top_shares",
     "two_classes",
     "two_features",
 ]
+
+MOST_RANKS = 10  # bars of a figure of ranks
+BINS = 60
+DENSITY_DRAWS = 2000  # that a smooth curve is made of
 
 OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
@@ -34,8 +56,189 @@ SHAPES = "^os"  # of the classes
 MOST_DRAWN = 40  # examples with arrows
 SOME_DRAWN = 5  # examples with all members
 MEMBERS = 3
-BINS = 26
+PLANE_BINS = 26
 GRID = 60  # points a side that boundaries are found on
+
+
+def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
+    """Negative flip rate and error rate by the size of ensembles ([elodi] Fig. 2)."""
+    with drawing(7.4, 4.2) as (figure, done):
+        flips, errors = figure.subplots(1, 2)
+        for i, (label, found) in enumerate(updates.items()):
+            style = line_style(i, label)
+            for axes, values in (
+                (flips, 100 * found.negative_flip_rate),
+                (errors, 100 * found.new_error),
+            ):
+                mean, spread = values.mean(axis=1), values.std(axis=1)
+                axes.plot(found.sizes, mean, **style)
+                axes.fill_between(
+                    found.sizes,
+                    mean - spread,
+                    mean + spread,
+                    color=colour(i),
+                    alpha=0.15,
+                    linewidth=0,
+                )
+        sizes = sorted({size for found in updates.values() for size in found.sizes})
+        for axes, title in ((flips, "Negative flips %"), (errors, "Errors, new %")):
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.set_xlabel("Members of an ensemble")
+            axes.set_ylabel(title)
+        flips.set_ylim(bottom=0)
+        legend(figure, flips)
+        return picture(
+            figure,
+            done,
+            name="figure2",
+            title="Flips and errors by the size of ensembles",
+            caption="Random old and new ensembles that share no network. Line: mean "
+            "over updates; band: standard deviation between one update and another.",
+        )
+
+
+def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
+    """Histograms of norms beside the simulated density, a panel per image.
+
+    [elodi] Fig. 5, Fig. 9, Fig. 10, Fig. 12.
+    """
+    count = len(found.ids)
+    columns = min(count, 2)
+    lines = -(-count // columns)
+    with drawing(3.8 * columns, 0.6 + 2.5 * lines) as (figure, done):
+        panels = figure.subplots(lines, columns, squeeze=False).ravel()
+        for image, axes in enumerate(panels):
+            if image >= count:
+                axes.set_visible(False)
+                continue
+            _norms_of_image(axes, found, image)
+        for axes in panels[-columns:]:
+            axes.set_xlabel("Norm of the displacement")
+        for axes in panels[::columns]:
+            axes.set_ylabel("Density")
+        legend(figure, panels[0], columns=4)
+        return picture(
+            figure,
+            done,
+            name=name,
+            title=f"How far {what} move, {found.label}",
+            caption="Bars: random ensembles of m networks that share none. Lines: "
+            "normal displacements with mean and covariance / m estimated from all "
+            "single networks. Dotted: norm of the mean displacement.",
+        )
+
+
+def _norms_of_image(axes, found: Norms, image: int) -> None:
+    top = max(norms[:, image].max() for norms in found.drawn.values())
+    edges = np.linspace(0, 1.02 * top if top > 0 else 1.0, BINS + 1)
+    grid = np.linspace(0, edges[-1], 200)
+    for i, (size, norms) in enumerate(found.drawn.items()):
+        axes.hist(
+            norms[:, image],
+            edges,
+            density=True,
+            histtype="stepfilled",
+            color=colour(i),
+            alpha=0.35,
+            label=f"m = {size}",
+        )
+        density = _density(found.simulated[size][:, image], grid)
+        if density is not None:
+            axes.plot(
+                grid,
+                density,
+                color=colour(i),
+                linestyle="-" if size == 1 else "--",
+                linewidth=1.5,
+            )
+    if found.centre[image] > 0:
+        axes.axvline(found.centre[image], color=INK, linestyle=":", linewidth=1)
+    axes.set_title(short_label(f"Image {found.ids[image]}"), fontsize=9)
+    axes.set_xlim(0, edges[-1])
+    axes.set_yticks(())
+
+
+def _density(values, grid):
+    """A Gaussian kernel estimate with Scott's bandwidth; None where all are one."""
+    values = values[:DENSITY_DRAWS]
+    if len(values) < 2 or np.ptp(values) <= 1e-9 * np.abs(values).max():
+        return None
+    width = values.std(ddof=1) * len(values) ** -0.2
+    kernels = np.exp(-0.5 * ((grid[:, None] - values) / width) ** 2)
+    return kernels.mean(axis=1) / (width * np.sqrt(2 * np.pi))
+
+
+def flip_ranks(found: Comparison, name: str) -> Figure:
+    """Rank of the wrong class of negative flips, single networks and ensembles.
+
+    [elodi] Fig. 4.
+    """
+    with drawing(5.4, 3.8) as (figure, done):
+        axes = figure.add_subplot()
+        width, classes = 0.8 / len(found.ranks), found.top.classes
+        for i, (size, counts) in enumerate(found.ranks.items()):
+            total = max(1, counts.sum())
+            shown = 100 * counts[1:MOST_RANKS] / total
+            kind = "single networks" if size == 1 else f"ensembles of {size}"
+            places = np.arange(2, 2 + len(shown))
+            axes.bar(
+                places + (i - (len(found.ranks) - 1) / 2) * width,
+                shown,
+                width=0.9 * width,
+                color=colour(i),
+                edgecolor=INK,
+                linewidth=0.6,
+                hatch=("", "///")[i % 2],
+                label=f"{kind}, {counts.sum():,} flips",
+            )
+            axes.set_xticks(places)
+        axes.set_xlabel("Rank, in the old model, of the wrong class")
+        axes.set_ylabel("Negative flips %")
+        legend(figure, axes, columns=1)
+        more = ""
+        if classes > MOST_RANKS:
+            more = f" Ranks above {MOST_RANKS} are not drawn."
+        return picture(
+            figure,
+            done,
+            name=name,
+            title=f"Ranks of negative flips, {found.label}",
+            caption="Rank 2 is the old model's second choice." + more,
+        )
+
+
+def top_shares(found: Comparison, name: str) -> Figure:
+    """Share of the squared norm that the old model's top K classes have.
+
+    [elodi] Eq. 5.
+    """
+    top, classes = found.top.top, found.top.classes
+    with drawing(5.4, 3.8) as (figure, done):
+        axes = figure.add_subplot()
+        axes.plot(
+            top,
+            100 * top / classes,
+            color=INK,
+            linewidth=0.8,
+            label="if all classes moved alike",
+        )
+        for i, (size, shares) in enumerate(found.top.shares.items()):
+            kind = "single networks" if size == 1 else f"ensembles of {size}"
+            axes.plot(top, 100 * shares, **line_style(i, kind))
+        if classes > 20:
+            axes.set_xscale("log")
+        axes.set_xlabel("K, top classes of the old model")
+        axes.set_ylabel("Share of the squared norm %")
+        axes.set_ylim(0, 102)
+        legend(figure, axes)
+        return picture(
+            figure,
+            done,
+            name=name,
+            title=f"Displacement in the top K classes, {found.label}",
+            caption="Mean over all test images. The old model ranks the classes.",
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,12 +273,7 @@ class Plane:
 
 
 def two_classes(old: Networks, new: Networks | None) -> Plane:
-    """Logits of the two classes that old networks confuse most.
-
-    Args:
-        old: networks of the old kind.
-        new: of the new kind; None draws both sides from two halves of `old`.
-    """
+    """Logits of the two classes that old networks confuse most."""
     first, second = two_sides(old.logits, None if new is None else new.logits)
     pair = few_classes(first, old.labels, 2)
     places = _drawn(old.labels, pair)
@@ -88,14 +286,7 @@ def two_classes(old: Networks, new: Networks | None) -> Plane:
 def two_features(
     space: FeatureSpace, networks: Mapping[str, Networks], old: str, new: str
 ) -> Plane:
-    """Both features of the three classes that old networks confuse most.
-
-    Args:
-        space: of a reference with two features.
-        networks: row to its predictions, on some of the space's examples.
-        old: a row.
-        new: another, or the same for two halves of one.
-    """
+    """Both features of the three classes that old networks confuse most."""
     own = networks[old]
     few = few_classes(own.logits, own.labels, min(3, len(own.classes)))
     places = _drawn(own.labels, few)
@@ -141,11 +332,6 @@ def few_classes(logits, labels, count: int) -> list[int]:
 
     The two that are confused most, and then whichever is confused most with those.
 
-    Args:
-        logits: `[R, N, C]`.
-        labels: `[N]`.
-        count: how many, at most C.
-
     Example:
         >>> few_classes(np.eye(3)[None, [0, 2, 2]], np.array([0, 1, 2]), 2)
         [1, 2]
@@ -164,13 +350,7 @@ def few_classes(logits, labels, count: int) -> list[int]:
 
 
 def flip_kinds(plane: Plane, old, new) -> list[str]:
-    """`negative flip`, `positive flip` or `same` for each example.
-
-    Args:
-        plane: whose classes judge.
-        old: `[n, 2]` of an old model.
-        new: `[n, 2]` of a new one.
-    """
+    """`negative flip`, `positive flip` or `same` for each example."""
     was, now = plane.right(old), plane.right(new)
     changed = np.where(was, "negative flip", "positive flip")
     return np.where(was == now, "same", changed).tolist()
@@ -178,23 +358,10 @@ def flip_kinds(plane: Plane, old, new) -> list[str]:
 
 def plane_figure(
     found: Plane, *, name: str, label: str, draws: int, seed: int
-) -> Picture:
+) -> Figure:
     """Arrows of single networks and of ensembles, members, and where logits move to.
 
-    Args:
-        found: from `two_classes` or `two_features`.
-        name: of the files.
-        label: of the rows.
-        draws: displacements that the density is made of.
-        seed: of their draws.
-
-    References:
-        [elodi] Fig. 3 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Fig. 8 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Fig. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    [elodi] Fig. 3, Fig. 8, Fig. 11.
     """
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
@@ -319,7 +486,7 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
         ]
         moved.append(sides[0] - sides[1])
     reach = max(np.abs(moved[0]).max(), 1e-6)
-    edges = np.linspace(-reach, reach, BINS + 1)
+    edges = np.linspace(-reach, reach, PLANE_BINS + 1)
     for axes, values, m in zip(panels, moved, (1, size), strict=True):
         counts, _, _ = np.histogram2d(*values.T, bins=(edges, edges))
         axes.imshow(

@@ -1,13 +1,11 @@
-"""Figures of the third paper's analyses, as SVG text that sits in an HTML page.
-
-How they look is in `figure.py`; figures of foreign and corrupted images are in
-`robustness_plots.py`.
-"""
+"""Figures of `churn-jax diversity`, as SVG text that sits in an HTML page."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from churn_jax.analysis.corruption import CorruptionSummary
+from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
 from churn_jax.analysis.jacobians import SimilarityROC
 from churn_jax.documents.plotting import (
     INK,
@@ -15,7 +13,7 @@ from churn_jax.documents.plotting import (
     dash,
     drawing,
     legend,
-    marker,
+    line_style,
     short_label,
 )
 from churn_jax.reports.diversity_numbers import Spread
@@ -23,7 +21,9 @@ from churn_jax.reports.diversity_numbers import Spread
 __all__ = [
     "boxes",
     "boxes_by_confidence",
+    "corruption_boxes",
     "diversity_by_confidence",
+    "entropy_histograms",
     "ratios",
     "roc_curves",
 ]
@@ -42,16 +42,7 @@ def _face(i: int) -> dict:
 def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
     """Mean pairwise KL and share of examples by the members' least confidence.
 
-    Args:
-        spreads: label to numbers, a line each.
-        what: of which images, for the description.
-
-    Returns:
-        SVG text; empty without a line.
-
-    References:
-        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    [diversity] Fig. 3.
     """
     if not spreads:
         return ""
@@ -60,13 +51,7 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
         for i, (label, found) in enumerate(spreads.items()):
             middle = (found.edges[:-1] + found.edges[1:]) / 2
             enough = found.counts.sum(axis=0) >= FEWEST
-            style = {
-                "color": colour(i),
-                "linestyle": dash(i),
-                "marker": marker(i),
-                "markersize": 5,
-                "linewidth": 1.5,
-            }
+            style = {**line_style(i), "linewidth": 1.5}
             above.plot(
                 middle[enough], found.by_bin[enough], label=short_label(label), **style
             )
@@ -88,13 +73,7 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
     A box reaches from the first to the third quartile, its line is the median, and the
     whiskers reach to the smallest and the largest value; each the mean over runs.
 
-    Args:
-        spreads: label to numbers, a panel each.
-        what: of which images, for the description.
-
-    References:
-        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    [diversity] Fig. 3.
     """
     if not spreads:
         return ""
@@ -131,15 +110,7 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) -> str:
     """One box per kind or row: the 5th, 25th, 50th, 75th and 95th percentile.
 
-    Args:
-        cuts: label to `[R, 5]`, of which the mean over runs is drawn.
-        axis: label of the axis.
-        what: the description.
-        log: whether the axis is logarithmic.
-
-    References:
-        [diversity] Fig. 5 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    [diversity] Fig. 5.
     """
     if not cuts:
         return ""
@@ -183,13 +154,7 @@ def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: b
 def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str:
     """ROC of Jacobian similarity, distilled against from scratch, mean over runs.
 
-    Args:
-        rocs: label of a row to its curves, one per run.
-        scratch: label of the row from scratch.
-
-    References:
-        [diversity] Fig. 6 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+    [diversity] Fig. 6.
     """
     if not rocs:
         return ""
@@ -205,13 +170,9 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
             axes.plot(
                 grid,
                 np.mean(curves, axis=0),
-                color=colour(i),
-                linestyle=dash(i),
-                marker=marker(i),
+                **line_style(i, label),
                 markevery=(5 + 3 * i, 20),
-                markersize=5,
                 linewidth=1.6,
-                label=short_label(label),
             )
         axes.set_xlabel(f"Share of {short_label(scratch)} at or above")
         axes.set_ylabel("Share of the distilled row at or above")
@@ -222,17 +183,7 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
 
 
 def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) -> str:
-    """Bars per row and kind with standard deviations over runs.
-
-    Args:
-        found: row to kind to `[R]`.
-        axis: label of the axis.
-        what: the description.
-
-    References:
-        [diversity] Fig. 4 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-    """
+    """Bars per row and kind with standard deviations over runs ([diversity] Fig. 4)."""
     if not found:
         return ""
     kinds = list(dict.fromkeys(kind for row in found.values() for kind in row))
@@ -273,3 +224,110 @@ def _plain_log(axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+AXES = {
+    "accuracy": ("Accuracy %", 100),
+    "nll": ("NLL, nats", 1),
+    "brier": ("Brier score", 1),
+    "ece": ("ECE", 1),
+}
+
+
+def entropy_histograms(
+    methods: Mapping[str, OutOfDistribution], *, foreign: str = "foreign images"
+) -> str:
+    """Entropies of predictions on own and on foreign images, a line per method.
+
+    [diversity] Fig. 8.
+    """
+    _check_methods(methods)
+    edges = next(iter(methods.values())).histogram_in.edges
+    for found in methods.values():
+        for one in (found.histogram_in, found.histogram_out):
+            if not np.array_equal(one.edges, edges):
+                raise ValueError(
+                    "all histograms must have the same bins; got "
+                    f"{len(edges) - 1} bins up to {edges[-1]:.3f} and "
+                    f"{len(one.edges) - 1} up to {one.edges[-1]:.3f}"
+                )
+    with drawing(7.4, 3.6) as (figure, done):
+        # Each its own height: a confident method's own images are one tall column.
+        panels = figure.subplots(1, 2, sharex=True)
+        for i, (label, found) in enumerate(methods.items()):
+            whole = ~np.isnan(found.auroc_entropy)
+            for axes, one in zip(
+                panels, (found.histogram_in, found.histogram_out), strict=True
+            ):
+                axes.stairs(
+                    _percent(one, whole),
+                    edges,
+                    color=colour(i),
+                    linestyle=dash(i),
+                    linewidth=1.6,
+                    label=short_label(label),
+                )
+        for axes, title in zip(panels, ("own test images", foreign), strict=True):
+            axes.set_title(short_label(title), fontsize=10)
+            axes.set_xlabel("Entropy, nats")
+            axes.set_xlim(0, edges[-1])
+        panels[0].set_ylabel("Predictions %")
+        legend(figure, panels[0], columns=3)
+        return done(
+            f"Entropy of predictions on own test images and on {foreign}, by method"
+        )
+
+
+def _percent(histogram: EntropyHistogram, whole: np.ndarray) -> np.ndarray:
+    """`[bins]`, over the runs that did not stop; nan without one."""
+    counts = histogram.counts[whole].sum(axis=0)
+    return 100 * EntropyHistogram(histogram.edges, counts).shares
+
+
+def corruption_boxes(
+    methods: Mapping[str, CorruptionSummary],
+    quantities: tuple[str, ...] = ("nll", "ece"),
+) -> str:
+    """Boxes over the kinds of corruption, by severity and method, a panel a quantity.
+
+    A box reaches from the first to the third quartile with a line at the median; the
+    whiskers reach to the smallest and the largest value.
+
+    [diversity] Fig. 9.
+    """
+    _check_methods(methods)
+    severities = next(iter(methods.values())).severities
+    for label, summary in methods.items():
+        if summary.severities != severities:
+            raise ValueError(
+                f"all methods must have the same severities; {label} has "
+                f"{summary.severities}, others have {severities}"
+            )
+    width = 0.8 / len(methods)
+    with drawing(7.4, 0.6 + 2.4 * len(quantities)) as (figure, done):
+        panels = figure.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, quantity in zip(panels, quantities, strict=True):
+            for i, summary in enumerate(methods.values()):
+                shift = (i - (len(methods) - 1) / 2) * width
+                _boxes(axes, summary, quantity, shift, 0.85 * width, i)
+            title, _ = AXES[quantity]
+            axes.set_ylabel(title)
+            axes.set_xticks(range(len(severities)), map(str, severities))
+        panels[-1].set_xlabel("Severity")
+        for i, label in enumerate(methods):  # boxes have no entry of their own
+            panels[0].bar(np.nan, 0, label=short_label(label), **_face(i))
+        legend(figure, panels[0], columns=3)
+        names = " and ".join(AXES[quantity][0] for quantity in quantities)
+        return done(f"{names} on corrupted test images, by severity and method")
+
+
+def _boxes(axes, summary, quantity: str, shift: float, width: float, i: int) -> None:
+    _, scale = AXES.get(quantity, ("", 1))
+    cuts = [[scale * x for x in box] for box in summary.quartiles(quantity)]
+    places = np.arange(len(cuts)) + shift
+    _draw(axes, cuts, places, width, [i] * len(cuts), vertical=True)
+
+
+def _check_methods(methods: Mapping) -> None:
+    if not methods:
+        raise ValueError("there must be at least one method")

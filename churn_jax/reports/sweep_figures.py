@@ -3,24 +3,25 @@
 Every figure is drawn twice, as SVG inside the report and as a PNG file beside it.
 """
 
-import io
 from collections.abc import Callable
 
 import numpy as np
 
+from churn_jax.documents import Figure
 from churn_jax.documents.plotting import (
     INK,
     colour,
     dash,
     drawing,
     legend,
-    marker,
+    line_style,
+    picture,
     short_label,
 )
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
 
-__all__ = ["Figure", "sweep_figures"]
+__all__ = ["sweep_figures"]
 
 PANELS = (
     ("entropy", "Entropy, nats", 1),
@@ -36,37 +37,8 @@ BROKEN = (
 )
 
 
-class Figure:
-    """A figure in both forms.
-
-    Attributes:
-        name: of the PNG file, without its ending.
-        title: heading.
-        caption: what is drawn.
-        svg: for the page.
-        png: of the file.
-    """
-
-    def __init__(self, name: str, title: str, caption: str, size, draw: Callable):
-        """Draws; `draw` gets the Matplotlib figure and returns a description."""
-        self.name, self.title, self.caption = name, title, caption
-        with drawing(*size) as (figure, done):
-            description = draw(figure)
-            out = io.BytesIO()
-            figure.savefig(out, format="png", dpi=DPI, facecolor="white")
-            self.png = out.getvalue()
-            self.svg = done(description)
-
-
 def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
-    """One figure per axis and, where accuracy and churn are there, the trade-off.
-
-    Args:
-        result: from `collect_sweep`.
-
-    Returns:
-        The figures; axes without any number have none.
-    """
+    """One figure per axis and, where accuracy and churn are there, the trade-off."""
     shown = [axis for axis in result.axes if _any(axis)]
     broken = _broken(result, shown) if shown else []
     aside = (
@@ -76,32 +48,39 @@ def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
         else ""
     )
     figures = [
-        Figure(
-            f"curves-{axis.name}",
-            axis.title,
-            "Bars and bands: one standard error (churn: leaving one seed out). Band: "
-            "the baseline. Dotted line: the value chosen on the validation split."
-            + aside,
+        _drawn(
             (4.8, 4.9),
             lambda figure, axis=axis: _curves(figure, result, axis, broken),
+            name=f"curves-{axis.name}",
+            title=axis.title,
+            caption="Bars and bands: one standard error (churn: leaving one seed out). "
+            "Band: the baseline. Dotted line: the value chosen on the validation split."
+            + aside,
         )
         for axis in shown
     ]
     for split in SPLITS if shown else ():
         figures.append(
-            Figure(
-                f"trade-off-{split}",
-                f"Accuracy against churn, {split}",
-                "One line per coefficient, through its values in order; up and left is "
-                "better. Bars: one standard error. Ringed: chosen on the validation "
-                "split." + aside,
+            _drawn(
                 (4.8, 4.4),
                 lambda figure, split=split: _trade_off(
                     figure, result, shown, split, broken
                 ),
+                name=f"trade-off-{split}",
+                title=f"Accuracy against churn, {split}",
+                caption="One line per coefficient, through its values in order; up and "
+                "left is better. Bars: one standard error. Ringed: chosen on the "
+                "validation split." + aside,
             )
         )
     return tuple(figures)
+
+
+def _drawn(size, draw: Callable, **told: str) -> Figure:
+    """`draw` gets the Matplotlib figure and returns what it shows in words."""
+    with drawing(*size) as (figure, done):
+        words = draw(figure)
+        return picture(figure, done, words=words, dpi=DPI, **told)
 
 
 def _any(axis: AxisResult) -> bool:
@@ -164,13 +143,9 @@ def _curves(figure, result: SweepResult, axis: AxisResult, broken) -> str:
                 [value for value, _ in drawn],
                 [scale * e.mean for _, e in drawn],
                 yerr=[scale * np.nan_to_num(e.stderr) for _, e in drawn],
-                color=colour(i),
-                linestyle=dash(i),
-                marker=marker(i),
-                markersize=4.5,
+                **line_style(i, NAMES[split], size=4.5),
                 linewidth=1.5,
                 capsize=2.5,
-                label=NAMES[split],
             )
         if axis.choice.value is not None:
             axes.axvline(axis.choice.value, color=INK, linewidth=1.0, linestyle=":")
@@ -234,12 +209,8 @@ def _trade_off(figure, result: SweepResult, shown, split: str, broken) -> str:
         axes.plot(
             x,
             y,
-            color=colour(i),
-            linestyle=dash(i),
-            marker=marker(i),
-            markersize=6,
+            **line_style(i, axis.title, size=6),
             linewidth=1.5,
-            label=short_label(axis.title),
         )
         for (point, *_), left, up in zip(drawn, x, y, strict=True):
             axes.annotate(

@@ -1,0 +1,62 @@
+"""What was run, from the record that a study or a sweep leaves."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.names import network_name, network_words
+from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
+from churn_jax.documents import Code, Facts, Fold, Section
+
+__all__ = ["page_facts", "run_facts", "run_section", "size_list"]
+
+
+def page_facts(record: StudyRecord | SweepRecord, runs: str) -> tuple[str, ...]:
+    """Date, data, runs and hardware, for the line under a title."""
+    launch = record.launch
+    return launch.date, record.data.name, runs, launch.hardware
+
+
+def run_section(record: StudyRecord | SweepRecord, extra: Mapping[str, Any]) -> Section:
+    """The last section of a page; `extra` has facts that only one kind of run has."""
+    data, launch = record.data, record.launch
+    shown = {
+        "Command": launch.command,
+        "Date": launch.date,
+        "Hardware": launch.hardware,
+        "Devices": ", ".join(launch.devices),
+        "Versions": ", ".join(f"{k} {v}" for k, v in launch.versions.items()),
+        "Data": ", ".join(filter(None, (data.name, *size_list(data)))),
+        "Classes": data.num_classes,
+        "Data fingerprint": data.fingerprint,
+        **extra,
+    }
+    facts = Facts({name: str(value) for name, value in shown.items() if value})
+    text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
+    return Section("What was run", [facts, Fold("Configuration", [Code(text)])])
+
+
+def run_facts(record: StudyRecord) -> tuple[str, ...]:
+    """Data, network, length and runs of a study in words."""
+    data, config = record.data, record.config
+    model = dataclasses.replace(config.model, name=network_name(config.model.name))
+    found = (
+        ": ".join(filter(None, (data.title or data.name, ", ".join(size_list(data))))),
+        network_words(model),
+        f"{config.train.epochs} epochs",
+        f"{config.train.replicas} runs per method",
+    )
+    return tuple(filter(None, found))
+
+
+def size_list(data: DataRecord) -> list[str]:
+    """How many examples each split has.
+
+    Example:
+        >>> size_list(DataRecord(train=1200, test=40))
+        ['1,200 train', '40 test']
+    """
+    sizes = {k: getattr(data, k) for k in ("train", "validation", "test")}
+    return [f"{size:,} {split}" for split, size in sizes.items() if size is not None]

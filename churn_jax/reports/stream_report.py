@@ -1,0 +1,489 @@
+"""The report of a stream study: `report.html`, `table.md` and `table.csv`.
+
+Columns follow Table 3 of the anti-distillation paper. Changes are percent of the
+baseline's number in the text forms, plain shares at full precision in the CSV.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+from rich.console import Console
+
+from churn_jax.analysis.significance import Difference
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.streams import differs
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Block,
+    Card,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Grid,
+    Only,
+    Records,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Term,
+    Terms,
+    Text,
+    bullets,
+    csv_text,
+    html_page,
+    markdown,
+    print_document,
+    write_files,
+)
+from churn_jax.reports import stream_figures as figures
+from churn_jax.reports.cells import ABSENT, signed
+from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.published import Published, PublishedTable, published_keys, table
+from churn_jax.reports.report import check_readable
+from churn_jax.reports.run_facts import page_facts, run_section
+from churn_jax.reports.stream import StreamReport, StreamRow, collect_stream
+from churn_jax.reports.stream_numbers import DIFFERENCES, LOSSES, interval
+
+__all__ = [
+    "print_stream",
+    "stream_beside",
+    "stream_document",
+    "verdict",
+    "write_stream",
+]
+
+SIGNIFICANT = 0.05
+FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
+WIDE = 150  # columns of a terminal that shows the whole table
+PART_TITLES = {
+    "stream": "Progressive validation: every example scored before it was learned",
+    "holdout": "Examples held out of the stream, scored at its end",
+}
+METHOD_FACTS = ("class", "penalty", "strength", "input_scale", "on", "deploy")
+GLOSSARY = (
+    Term(
+        "Progressive validation",
+        "One pass over the data in time order. Each batch is scored before it is "
+        "learned, so every score is of an example that the model has not seen.",
+    ),
+    Term(
+        "Δʳ₁, relative prediction difference",
+        "Mean over examples of the mean distance of each run's distribution from the "
+        "mean over runs, both labels counted, divided by the mean probability of a "
+        "positive. 0.05 reads: a run's probability is typically some per cent off the "
+        "runs' mean.",
+    ),
+    Term(
+        "Δ₁, Δᴴ",
+        "The same distance without the division; the share of examples that two runs "
+        "label differently, averaged over pairs of runs.",
+    ),
+    Term(
+        "Rank loss",
+        "One minus the area under the ROC curve: how often a negative is ranked above "
+        "a positive. The paper does not define its ranking loss; this reading is ours.",
+    ),
+    Term(
+        "λ, s",
+        "Weight of the anti-distillation penalty; factor of the variance of the "
+        "embeddings' initial values.",
+    ),
+)
+PUBLISHED = (
+    ("log_loss_change", "Log loss change %"),
+    ("rank_loss_change", "Rank loss change %"),
+    ("positive_prediction_difference", "Δʳ₁"),
+)
+CHANGES = {"log_loss_change": "log_loss", "rank_loss_change": "rank_loss"}
+
+
+def write_stream(folder) -> StreamReport:
+    """Writes `table.md`, `table.csv` and `report.html` of a stream study.
+
+    Works while the study is unfinished: rows without a result are named with the
+    reason. Every file is replaced whole or not at all.
+
+    Args:
+        folder: `runs/<study>`.
+
+    Returns:
+        The `StreamReport`; its `files` map names to the paths written.
+
+    Raises:
+        ReportError: there is no usable `study.json`, or no row can be reported and one
+            is damaged.
+        OSError: a file could not be written; an earlier one is left as it was.
+    """
+    report = collect_stream(folder)
+    check_readable(report)
+    document = stream_document(report)
+    contents = {
+        "table.md": markdown(document),
+        "table.csv": csv_text(document.data),
+        "report.html": html_page(document),
+    }
+    report.files.update(write_files(report.study.folder, contents))
+    return report
+
+
+def print_stream(report: StreamReport, console: Console | None = None) -> None:
+    """Prints tables, verdicts and remarks; a narrow terminal gets fewer columns.
+
+    Args:
+        report: what `write_stream` returned.
+        console: where to; the standard output by default.
+    """
+    print_document(stream_document(report), console)
+
+
+def stream_document(report: StreamReport) -> Document:
+    """Tables of every part, verdicts, figures and the paper's numbers."""
+    study = report.study
+    titles = {part: PART_TITLES[part] for part in report.parts}
+    tables = {part: _table(report, part) for part in report.parts}
+    said = [(row, verdict(row)) for row in report.rows if verdict(row)]
+    verdicts = Rows(
+        [Text((Strong(row.info.label), f": {text}"), _tone(text)) for row, text in said]
+    )
+    notes = [Text(remark, "note") for remark in report.remarks]
+    about = _caption(report) if report.rows else ""
+    published = stream_beside(report)
+    examples = study.record.data.examples
+    run = {
+        "Runs per row": study.replicas,
+        "What two runs differ in": differs(study.config.train),
+        "Examples": "" if examples is None else f"{examples:,}",
+    }
+    return Document(
+        study.title,
+        page_facts(study.record, f"{study.replicas} runs per row"),
+        [
+            Only(
+                (TERMINAL,),
+                [
+                    Table(
+                        found.columns,
+                        found.rows,
+                        title=f"{study.title}: {titles[part]}",
+                        caption=about if part == report.parts[-1] else "",
+                    )
+                    for part, found in tables.items()
+                ]
+                + [verdicts, *notes],
+            ),
+            Only(
+                (MARKDOWN,),
+                [
+                    *(Section(titles[part], [found]) for part, found in tables.items()),
+                    Text(about),
+                    *([Text("Over the stream:"), verdicts] if said else []),
+                    bullets(report.remarks),
+                ],
+            ),
+            Only((HTML,), [_results(report, tables, verdicts, notes, about)]),
+            Section("Figures", [Grid(_figures(report))]),
+            *([published] if published else []),
+            Only(
+                (HTML,),
+                [
+                    Section("Rows", [Grid([_card(row) for row in report.rows])]),
+                    run_section(study.record, run),
+                    Section("Glossary", [Terms(GLOSSARY)]),
+                ],
+            ),
+        ],
+        study.record.launch.command,
+        data=_records(report),
+    )
+
+
+def _results(report: StreamReport, tables, verdicts, notes, about: str) -> Section:
+    """The section of the page."""
+    blocks: list[Block] = []
+    if verdicts.items:
+        base = report.baseline
+        against = base.info.label if base else report.study.baseline
+        blocks += [Text(f"Against {against}:"), verdicts]
+    differ = differs(report.study.config.train)
+    blocks.append(Text(f"What two runs of a row differ in: {differ}."))
+    blocks += [*notes, Text(about, "soft")]
+    blocks += [
+        Table(found.columns, found.rows, PART_TITLES[part], kind="main")
+        for part, found in tables.items()
+    ]
+    return Section("Results", blocks)
+
+
+def _figures(report: StreamReport) -> list[Figure]:
+    return [
+        Figure(
+            functools.partial(figures.trade_off, report),
+            "What reproducibility costs",
+            "Down is more reproducible, left predicts better. Numbers: λ. Bars: one "
+            "standard error.",
+        ),
+        Figure(
+            functools.partial(figures.along_the_stream, report),
+            "Along the stream",
+            "Each point is one stretch of the stream, scored before it was learned; "
+            "the first stretches are of models that know little.",
+        ),
+    ]
+
+
+def _card(row: StreamRow) -> Card:
+    """What a row was, and how long it took."""
+    info = row.info
+    rate = f", {row.examples / info.seconds:,.0f} examples/s" if info.seconds else ""
+    method = to_json(info.method)
+    if method.get("input_scale") == 1.0:
+        del method["input_scale"]
+    method = {k: method[k] for k in METHOD_FACTS if k in method}
+    facts = {
+        "Equation": info.equation,
+        "Method": ", ".join(f"{k} = {v}" for k, v in method.items()),
+        "Training of its own": ", ".join(f"{k} = {v}" for k, v in info.spec.train),
+        "Components": "" if info.members is None else str(info.members),
+        "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
+        "Time": f"{info.seconds:,.1f} s{rate}" if info.seconds else "",
+        "Runs counted": f"{len(row.numbers['stream'].runs)}",
+    }
+    return Card(info.label, [Facts(facts)])
+
+
+def _tone(said: str) -> str:
+    return {"Reduces": "good", "Increases": "bad"}.get(said.split()[0], "even")
+
+
+def _with_interval(difference: Difference) -> str:
+    """`-27.2 [-29.0, -25.4]`, times 100."""
+    if not math.isfinite(difference.difference):
+        return ABSENT
+    text = f"{100 * difference.difference:+.1f}"
+    low, high = interval(difference)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return text
+    return f"{text} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def _significant(estimate: Estimate, digits: int) -> str:
+    """The value and its standard error."""
+    if not math.isfinite(estimate.mean):
+        return ABSENT
+    if not math.isfinite(estimate.stderr):
+        return f"{estimate.mean:.{digits}f}"
+    return f"{estimate.mean:.{digits}f} ± {estimate.stderr:.{digits}f}"
+
+
+def _number(name: str, digits: int) -> Callable[[StreamRow, str], str]:
+    return lambda row, part: _significant(row.numbers[part].estimate(name), digits)
+
+
+def _change(
+    name: str, write: Callable[[Difference], str]
+) -> Callable[[StreamRow, str], str]:
+    def cell(row: StreamRow, part: str) -> str:
+        if part not in row.changes:
+            return ABSENT
+        return write(row.changes[part].changes[name].relative)
+
+    return cell
+
+
+# Heading, the cell of a row for a part of the stream, whether a narrow terminal has it.
+_COLUMNS: tuple[tuple[str, Callable[[StreamRow, str], str], bool], ...] = (
+    ("AD type", lambda row, part: row.info.label, True),
+    ("λ", lambda row, part: f"{row.strength:.3g}", False),
+    ("s", lambda row, part: f"{row.input_scale:g}", False),
+    ("Log loss change %", _change("log_loss", lambda d: signed(d, 100, 3)), True),
+    ("Rank loss change %", _change("rank_loss", lambda d: signed(d, 100, 3)), False),
+    ("Δʳ₁", _number("relative_pd", 4), True),
+    ("Δʳ₁ change %", _change("relative_pd", _with_interval), True),
+    ("Δ₁", _number("pd_1", 5), False),
+    ("Δᴴ", _number("hamming", 5), False),
+    ("Log loss", _number("log_loss", 4), False),
+    ("Calibration", _number("calibration", 3), False),
+)
+
+
+def _table(report: StreamReport, part: str) -> Table:
+    columns = [
+        Column(heading, from_width=0 if narrow else WIDE)
+        for heading, _, narrow in _COLUMNS
+    ]
+    rows = [
+        [cell(row, part) for _, cell, _ in _COLUMNS]
+        for row in report.rows
+        if part in row.numbers
+    ]
+    return Table(columns, rows)
+
+
+def _caption(report: StreamReport) -> str:
+    """What the numbers are."""
+    base = report.baseline
+    against = base.info.label if base is not None else report.study.baseline
+    runs = report.study.replicas
+    counted = report.rows[0].examples if report.rows else 0
+    return (
+        f"{runs} runs per row, {counted:,} examples. Log loss (nats) and calibration "
+        "(mean predicted over observed share of positives): mean ± standard error over "
+        "runs. Rank loss is 1 − AUC. Changes are against "
+        f"{against}, paired by run; those of losses ± standard error over runs, those "
+        "of Δʳ₁ with a 95 % interval. Prediction differences are of all runs together, "
+        "± standard error by the jackknife that leaves one run out at a time."
+    )
+
+
+def verdict(row: StreamRow, part: str = "stream") -> str:
+    """One sentence on prediction difference and log loss; empty for the baseline."""
+    if part not in row.changes:
+        return ""
+    found = row.changes[part]
+    pd, loss = found.changes["relative_pd"], found.changes["log_loss"].relative
+    if not math.isfinite(found.p_holm):
+        if loss.runs < FEWEST_RUNS:
+            return f"too few runs to test Δʳ₁ ({loss.runs} in common)"
+        return "Δʳ₁ is of other runs than the baseline's, so it is not tested"
+    said = "p < 0.001" if found.p_holm < 0.001 else f"p = {found.p_holm:.3f}"
+    low, high = interval(pd.relative)
+    spread = f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
+    if not math.isfinite(pd.relative.difference):
+        size = f"by {abs(pd.absolute.difference):.4f}"
+    else:
+        size = f"by {100 * abs(pd.relative.difference):.1f} %{spread}"
+    if found.p_holm < SIGNIFICANT:
+        verb = "Increases" if pd.absolute.difference > 0 else "Reduces"
+        text = f"{verb} Δʳ₁ {size}, {said}"
+    else:
+        text = f"No detectable effect on Δʳ₁ ({_with_interval(pd.relative)} %, {said})"
+    digits = 2 if 100 * loss.stderr >= 0.01 else 3
+    return f"{text}; log loss {signed(loss, 100, digits)} %."
+
+
+def _records(report: StreamReport) -> Records:
+    """One line per row and part, shares at full precision.
+
+    Absent numbers are empty. `_change` is the row's number minus the baseline's,
+    `_relative_change` that as a share of the baseline's; `p` is two-sided, of the
+    relative change.
+    """
+    fields = ["row", "label", "part", "status", "penalty", "strength", "input_scale"]
+    fields += ["members", "parameters", "examples", "runs", "stopped_runs", "seconds"]
+    for name in (*LOSSES, *DIFFERENCES):
+        fields += [name, f"{name}_stderr"]
+        for kind in ("change", "relative_change"):
+            fields += [f"{name}_{kind}", f"{name}_{kind}_stderr"]
+    fields += ["relative_pd_p", "relative_pd_p_holm"]
+    rows = [_csv_row(row, part) for row in report.rows for part in row.numbers]
+    rows += [
+        {"row": m.info.name, "label": m.info.label, "status": m.reason}
+        for m in report.missing
+    ]
+    return Records(fields, rows)
+
+
+def _csv_row(row: StreamRow, part: str) -> dict:
+    numbers, info = row.numbers[part], row.info
+    out = {
+        "row": info.name,
+        "label": info.label,
+        "part": part,
+        "status": "finished",
+        "penalty": row.penalty,
+        "strength": row.strength,
+        "input_scale": row.input_scale,
+        "members": info.members,
+        "parameters": info.parameters,
+        "examples": row.examples if part == "stream" else "",
+        "runs": len(numbers.runs),
+        "stopped_runs": " ".join(map(str, info.stopped_replicas)),
+        "seconds": info.seconds,
+    }
+    for name in (*LOSSES, *DIFFERENCES):
+        estimate = numbers.estimate(name)
+        out[name], out[f"{name}_stderr"] = estimate.mean, estimate.stderr
+        if part not in row.changes:
+            continue
+        change = row.changes[part].changes[name]
+        for kind, found in (
+            ("change", change.absolute),
+            ("relative_change", change.relative),
+        ):
+            out[f"{name}_{kind}"] = found.difference
+            out[f"{name}_{kind}_stderr"] = found.stderr
+    if part in row.changes:
+        found = row.changes[part]
+        out["relative_pd_p"] = found.changes["relative_pd"].p
+        out["relative_pd_p_holm"] = found.p_holm
+    return out
+
+
+def stream_beside(report: StreamReport) -> Section | None:
+    """The published numbers of a study's rows beside those over its stream."""
+    if report.study.published not in published_keys():
+        return None
+    found = table(report.study.published)
+    metrics = [m for m in PUBLISHED if any(m[0] in row for row in found.rows.values())]
+    notes: dict[str, int] = {}
+    measured = {row.info.name: row for row in report.rows}
+    planned = {info.name: info.label for info in report.study.methods}
+    rows = []
+    for name in dict.fromkeys([*measured, *found.rows]):
+        printed, row = found.rows.get(name, {}), measured.get(name)
+        label = planned.get(name) or f"{name.replace('_', ' ')} (paper only)"
+        cells = [label]
+        for metric, _ in metrics:
+            cells.append(_paper_cell(metric, printed.get(metric), notes))
+            cells.append(_measured_cell(metric, row, name == report.study.baseline))
+        rows.append(tuple(cells))
+    heads = ["Row"]
+    heads += [f"{title}, {who}" for _, title in metrics for who in ("paper", "ours")]
+    doubts = Rows(
+        [Text(f"Doubtful: {note}.") for note in notes], ordered=True, kind="soft"
+    )
+    shown = Table(heads, rows, caption=_published_caption(found))
+    return Section("Beside the paper", [Only((HTML, MARKDOWN), [shown, doubts])])
+
+
+def _paper_cell(metric: str, number: Published | None, notes: dict[str, int]) -> str:
+    if number is None:
+        return ABSENT
+    text = _written(metric, number.mean)
+    if number.doubtful:
+        place = notes.setdefault(number.note, len(notes) + 1)
+        text += f" doubtful [{place}]"
+    return text
+
+
+def _measured_cell(metric: str, row: StreamRow | None, baseline: bool) -> str:
+    if row is None:
+        return ABSENT
+    if metric not in CHANGES:
+        return _written(metric, row.numbers["stream"].whole["relative_pd"])
+    if baseline:
+        return _written(metric, 0.0)
+    if "stream" not in row.changes:
+        return ABSENT
+    change = row.changes["stream"].changes[CHANGES[metric]].relative.difference
+    return _written(metric, change)
+
+
+def _written(metric: str, value: float) -> str:
+    if not math.isfinite(value):
+        return ABSENT
+    return f"{100 * value:+.3f}" if metric in CHANGES else f"{value:.4f}"
+
+
+def _published_caption(found: PublishedTable) -> str:
+    runs = f", {found.runs} runs" if found.runs else ""
+    return (
+        f"Paper: {found.citation}, {found.title}{runs}. Ours: this stream. The paper's "
+        "data are private and its settings mostly unstated: only the direction and the "
+        "rough size of an effect can be compared."
+    )
