@@ -101,7 +101,7 @@ def test_page_tables_and_figures_are_written(written):
         svg = (out / f"{name}.svg").read_text()
         assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
     assert "A &lt;study&gt;" in page and "displacement &lt;run&gt;" in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "://" not in page.replace("http://www.w3.org", "")
     assert "8 networks of a kind are few" in page
     text = (out / "displacement.md").read_text()
     for caption in (

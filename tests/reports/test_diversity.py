@@ -161,6 +161,6 @@ def test_the_page_draws_every_section(folder):
         assert f"<h2>{title}</h2>" in page
     assert page.count("<svg") == 11
     assert "A &lt;study&gt;" in page and "diversity &lt;run&gt;" in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "://" not in page.replace("http://www.w3.org", "")
     text = (folder / "diversity" / "diversity.md").read_text()
     assert "| Kd | 0.400 | 0.800 | 2.000 |" in text
