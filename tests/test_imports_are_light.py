@@ -84,7 +84,7 @@ def test_help_lists_and_mistakes_load_no_jax():
         f"for words in {ASKED!r}:\n"
         "    run(words)\n"
     )
-    assert "churn_jax.reports.html" not in codes
+    assert "churn_jax.reports.study_report" not in codes
 
 
 def test_every_preset_is_made_without_jax():

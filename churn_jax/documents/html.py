@@ -86,13 +86,6 @@ def html_fragment(blocks: Sequence[Block]) -> str:
     )
 
 
-def html_blocks(blocks: Sequence[Block]) -> str:
-    """Blocks as a part of a page that is written elsewhere."""
-    show = '{% from "blocks.html.j2" import show %}'
-    show += "{% for block in blocks %}{{ show(block) }}{% endfor %}"
-    return _templates().from_string(show).render(blocks=shown(blocks, HTML))
-
-
 def _any_sortable(blocks: Sequence[Block]) -> bool:
     return any(
         block.sortable

@@ -1,22 +1,23 @@
 """Which inputs churn: the examples on which runs disagree, shown as images."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from churn_jax.documents import Block, Card, Figure, Grid, Section, Strong, Table, Text
 from churn_jax.documents.plotting import COLOURS, drawing, legend, short_label
-from churn_jax.escaping import escape
-from churn_jax.reports.examples import load_examples, png_data_uri
-from churn_jax.reports.page import scrolling_table
+from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
     "AmbiguousInput",
     "ambiguity_histogram",
+    "ambiguous_section",
     "best_row",
     "carried",
-    "html_section",
     "most_ambiguous",
 ]
 
@@ -58,16 +59,7 @@ def best_row(report: Report) -> Row | None:
 
 
 def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, ...]:
-    """The baseline's most ambiguous test inputs, the worst first.
-
-    Args:
-        report: from `collect`.
-        count: at most so many.
-
-    Returns:
-        Inputs that at least two runs predict differently; empty without a baseline of
-        at least two runs.
-    """
+    """The baseline's most ambiguous test inputs, the worst first."""
     base, best = report.baseline, best_row(report)
     if base is None or len(base.summary.runs) < 2:
         return ()
@@ -93,13 +85,6 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
 
 def carried(ambiguity: np.ndarray, share: float) -> float:
     """Share of all churn that the most ambiguous examples carry.
-
-    Args:
-        ambiguity: `[N]`, per example.
-        share: of the examples, rounded up to whole ones.
-
-    Returns:
-        Between `share` (every example alike) and 1; NaN where nothing churns.
 
     Example:
         >>> carried(np.array([0.0, 0.75, 0.25, 0.0]), 0.25)
@@ -160,11 +145,11 @@ def _agreed(row: Row) -> str:
     return f"{100 * np.mean(row.summary.curves.ambiguity == 0):.1f} %"
 
 
-def html_section(report: Report) -> str:
-    """The section of the page; empty without two runs of the baseline."""
+def ambiguous_section(report: Report) -> Section | None:
+    """The section of the page; None without two runs of the baseline."""
     base = report.baseline
     if base is None or len(base.summary.runs) < 2:
-        return ""
+        return None
     best = best_row(report)
     inputs = most_ambiguous(report)
     intro = (
@@ -179,27 +164,20 @@ def html_section(report: Report) -> str:
             if best
             else "."
         )
-    pictures = inputs and all(one.image is not None for one in inputs)
-    shown = _pictures(inputs) if pictures else _table(inputs, best is not None)
-    return (
-        f"<section><h2>Which inputs churn</h2><p>{escape(intro)}</p>"
-        + shown
-        + '<div class="grid"><figure><h3>Ambiguity</h3>'
-        + ambiguity_histogram(report)
-        + "<figcaption>Ambiguity of an example: the share of pairs of runs that "
-        "predict it differently; its mean over examples is the churn. Examples that "
-        "all runs agree on are not drawn.</figcaption>"
-        "</figure>" + _carried_table(report) + "</div></section>"
+    histogram = Figure(
+        functools.partial(ambiguity_histogram, report),
+        "Ambiguity",
+        "Ambiguity of an example: the share of pairs of runs that predict it "
+        "differently; its mean over examples is the churn. Examples that all runs "
+        "agree on are not drawn.",
     )
+    shown = _inputs(inputs, compared=best is not None)
+    grid = Grid([histogram, _carried(report)])
+    return Section("Which inputs churn", [Text(intro), *shown, grid])
 
 
 def _votes(one: AmbiguousInput) -> str:
     return ", ".join(f"{predicted} ({runs})" for predicted, runs in one.votes)
-
-
-def _unbroken(votes: str) -> str:
-    """Lines may break between votes, not within one."""
-    return escape(votes).replace(" (", "&nbsp;(")
 
 
 def _change(one: AmbiguousInput) -> str:
@@ -207,41 +185,34 @@ def _change(one: AmbiguousInput) -> str:
     return text if math.isnan(one.best) else f"{text} → {100 * one.best:.0f} %"
 
 
-def _pictures(inputs) -> str:
-    parts = []
-    for one in inputs:
-        words = f"{one.identity}, label {one.label}"
-        parts.append(
-            f'<figure><img src="{png_data_uri(one.image)}" alt="{escape(words)}">'
-            f"<figcaption><strong>{escape(one.identity)}</strong><br>"
-            f"label {one.label}<br>votes {_unbroken(_votes(one))}<br>"
-            f"{escape(_change(one))}</figcaption></figure>"
-        )
-    return '<div class="inputs">' + "\n".join(parts) + "</div>"
-
-
-def _table(inputs, compared: bool) -> str:
+def _inputs(inputs: Sequence[AmbiguousInput], *, compared: bool) -> list[Block]:
+    """Images where there are some, else a table; nothing without inputs."""
     if not inputs:
-        return ""
-    names = ["Id", "Label", "Votes", "Ambiguity"]
-    if compared:
-        names[-1] += " → under the best method"
-    lines = [
-        (one.identity, str(one.label), _votes(one), _change(one)) for one in inputs
-    ]
-    return scrolling_table(names, lines, "plain")
+        return []
+    images = [one.image for one in inputs if one.image is not None]
+    if len(images) < len(inputs):
+        heads = ["Id", "Label", "Votes", "Ambiguity"]
+        if compared:
+            heads[-1] += " → under the best method"
+        rows = [
+            (one.identity, str(one.label), _votes(one), _change(one)) for one in inputs
+        ]
+        return [Table(heads, rows)]
+    figures = []
+    for one, image in zip(inputs, images, strict=True):
+        votes = _votes(one).replace(" (", "\u00a0(")  # lines break between votes
+        told = f"\nlabel {one.label}\nvotes {votes}\n{_change(one)}"
+        words = f"{one.identity}, label {one.label}"
+        caption = (Strong(one.identity), told)
+        figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
+    return [Grid(figures, kind="inputs")]
 
 
-def _carried_table(report: Report) -> str:
+def _carried(report: Report) -> Card:
     rows = []
     for row in report.rows:
         shares = [carried(row.summary.curves.ambiguity, t) for t in TOP]
         cells = (f"{100 * s:.0f} %" if math.isfinite(s) else "–" for s in shares)
         rows.append((row.info.label, *cells))
-    table = scrolling_table(
-        ["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows, "plain"
-    )
-    return (
-        '<div class="card"><h3>Share of all churn on the most ambiguous examples</h3>'
-        f"{table}</div>"
-    )
+    table = Table(["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows)
+    return Card("Share of all churn on the most ambiguous examples", [table])

@@ -100,15 +100,6 @@ class Study:
 def read_study(run_dir) -> Study:
     """Reads `study.json` of a run folder.
 
-    Args:
-        run_dir: the folder of a study.
-
-    Returns:
-        The `Study`.
-
-    Raises:
-        ReportError: there is no usable record.
-
     Example:
         >>> try:
         ...     read_study("no/such/run")
@@ -152,12 +143,6 @@ def read_history(path) -> History:
 
     Lines that are not JSON objects with a step (a write cut short) are passed over; a
     step written twice (a resumed run) counts once, the later line wins.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The `History`, possibly with `T = 0`.
 
     Example:
         >>> read_history("no/such/file").series

@@ -13,7 +13,17 @@ from collections.abc import Sequence
 
 from churn_jax.configuration.names import data_stem, network_words
 from churn_jax.configuration.record import RowRecord
-from churn_jax.escaping import escape
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    Cell,
+    Column,
+    Only,
+    Rows,
+    Section,
+    Table,
+    Text,
+)
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.factors import training
@@ -26,8 +36,7 @@ __all__ = [
     "BesideRow",
     "assemble",
     "beside",
-    "html_section",
-    "html_table",
+    "beside_section",
     "published_table",
 ]
 
@@ -103,15 +112,7 @@ class Beside:
 
 
 def beside(report: Report) -> Beside | None:
-    """The published numbers of a study's rows beside the measured ones.
-
-    Args:
-        report: from `collect`.
-
-    Returns:
-        None when the study names no published table of its data set, or one that is
-        unknown here.
-    """
+    """The published numbers of a study's rows beside the measured ones."""
     if (found := published_table(report.study)) is None:
         return None
     printed = {metric for row in found.rows.values() for metric in row}
@@ -172,15 +173,7 @@ def assemble(
     rows: Sequence[BesideRow],
     infos: Sequence[RowRecord],
 ) -> Beside:
-    """Measured rows, then those that only the paper has, with notes and caption.
-
-    Args:
-        report: from `collect`.
-        found: the published table.
-        metrics: what is shown of it.
-        rows: those of the study, named like the rows of the table.
-        infos: the measured rows that stand next to printed ones.
-    """
+    """Measured rows, then those that only the paper has, with notes and caption."""
     measured = {row.name for row in rows}
     planned = {info.name: info.label for info in report.study.methods}
     rows = [*rows]
@@ -224,45 +217,22 @@ def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
     return ", ".join(sources)
 
 
-def html_section(report: Report) -> str:
-    """The section of the page; empty text for a study without published numbers."""
-    found = beside(report)
-    return "" if found is None else html_table(found, "Method")
-
-
-def html_table(found: Beside, first: str) -> str:
+def beside_section(found: Beside, first: str = "Method") -> Section:
     """The section for any comparison; `first` heads the column of the rows."""
-    head = "".join(
-        f'<th scope="colgroup" colspan="2">{escape(metric.heading)}</th>'
-        for metric in found.metrics
-    )
-    kinds = '<th scope="col">paper</th><th scope="col">measured</th>'
-    lines = []
+    columns = [Column(first)]
+    for metric in found.metrics:
+        columns += [Column(who, group=metric.heading) for who in ("paper", "measured")]
+    rows = []
     for row in found.rows:
-        cells = "".join(
-            f'<td class="paper">{_html_cell(found, row, metric.name)}</td>'
-            f"<td>{escape(found.measured_cell(row, metric.name))}</td>"
-            for metric in found.metrics
-        )
-        lines.append(f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>')
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found.explained)
-    return (
-        "<section><h2>Beside the paper</h2>"
-        f'<p class="soft">{escape(found.caption)}</p>'
-        '<div class="scroll" tabindex="0"><table class="beside"><thead>'
-        f'<tr><th scope="col" rowspan="2">{escape(first)}</th>{head}</tr>'
-        f"<tr>{kinds * len(found.metrics)}</tr></thead><tbody>\n"
-        + "\n".join(lines)
-        + "\n</tbody></table></div>"
-        + (f'<ol class="soft">{notes}</ol>' if notes else "")
-        + "</section>"
-    )
-
-
-def _html_cell(found: Beside, row: BesideRow, metric: str) -> str:
-    text, opened, rest = found.paper_cell(row, metric).partition(" [")
-    if not opened:
-        return escape(text)
-    number, _, word = text.rpartition(" ")
-    kind = ' class="doubt"' if word == "doubtful" else ""
-    return f"{escape(number)}<br><em{kind}>{word}{escape(opened + rest)}</em>"
+        cells: list[Cell | str] = [row.label]
+        for metric in found.metrics:
+            text, bracket, note = found.paper_cell(row, metric.name).partition(" [")
+            number, _, word = text.rpartition(" ")
+            tone = "doubt" if word == "doubtful" else ""
+            mark = f"{word}{bracket}{note}"
+            cells.append(Cell(number, mark=mark, tone=tone) if bracket else text)
+            cells.append(found.measured_cell(row, metric.name))
+        rows.append(cells)
+    notes = Rows([Text(note) for note in found.explained], ordered=True, kind="soft")
+    table = Table(columns, rows, caption=found.caption, kind="beside")
+    return Section("Beside the paper", [Only((HTML, MARKDOWN), [table, notes])])

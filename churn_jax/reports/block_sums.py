@@ -110,17 +110,7 @@ def scored(
     counted: Mapping[str, np.ndarray],
     temperatures: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of every run in another pass.
-
-    Args:
-        predictions: of a method.
-        runs: those that count.
-        counted: score (nll, brier, ece) to the examples it is a mean of, `[N]` bool.
-        temperatures: `[R]` by which logits are divided; None leaves them.
-
-    Returns:
-        Each score, `[R]`; NaN where no example counts.
-    """
+    """Scores of every run in another pass."""
     labels = predictions.labels.astype(np.int32)
     states = _empty({name: _SCORES[name] for name in counted}, len(runs))
     if temperatures is None:
@@ -143,11 +133,7 @@ def ambiguity_in_blocks(
 def classes_in_blocks(
     predictions: MappedPredictions, runs: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool.
-
-    Raises:
-        PredictionsError: logits are NaN or infinite.
-    """
+    """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool."""
     finite, classes = _Finite(runs, predictions.ids), []
     known = np.zeros(predictions.shape[2], bool)
     for block in _blocks(predictions, runs):

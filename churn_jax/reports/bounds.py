@@ -1,7 +1,10 @@
 """Lemmas 1 and 2 at work: upper bounds on churn against the churn of every two runs."""
 
+import functools
+
 import numpy as np
 
+from churn_jax.documents import Figure, Fold, Grid, Section, Table
 from churn_jax.documents.plotting import (
     INK,
     colour,
@@ -10,10 +13,9 @@ from churn_jax.documents.plotting import (
     marker,
     short_label,
 )
-from churn_jax.reports.page import scrolling_table
 from churn_jax.reports.report import Report, Row
 
-__all__ = ["bounds_against_churn", "html_section", "mean_bounds"]
+__all__ = ["bounds_against_churn", "bounds_section", "mean_bounds"]
 
 PANELS = (
     ("bound_from_errors", "Lemma 1", "err₁ + err₂"),
@@ -30,14 +32,7 @@ def _pairs(row: Row, name: str, runs: int | None = None) -> np.ndarray:
 
 
 def mean_bounds(row: Row) -> dict[str, float]:
-    """Churn and its bounds, each averaged over all pairs of runs.
-
-    Args:
-        row: of a report.
-
-    Returns:
-        `churn` and the names of `summary.BOUNDS`; NaN with one run.
-    """
+    """Churn and its bounds, each averaged over all pairs of runs."""
     names = ("churn", *(name for name, _, _ in PANELS))
     pairs = {name: _pairs(row, name) for name in names}
     return {k: float(v.mean()) if v.size else np.nan for k, v in pairs.items()}
@@ -78,30 +73,29 @@ def bounds_against_churn(report: Report) -> str:
         return done("Churn of every two runs against three upper bounds, by method")
 
 
-def html_section(report: Report) -> str:
-    """A collapsed section with the figure and the means; empty without two runs."""
-    svg = bounds_against_churn(report)
-    if not svg:
-        return ""
-    lines = []
-    for row in report.rows:
-        means = mean_bounds(row)
-        churn = means.pop("churn")
-        cells = map(_percent, (churn, *means.values()))
-        lines.append((row.info.label, *cells))
-    heads = ("Method", "Churn %", *(f"{t} %" for _, t, _ in PANELS))
-    return (
-        "<section><details><summary>Bounds on churn: Lemmas 1 and 2</summary>"
-        '<div class="grid"><figure>' + svg + "<figcaption>One point per pair of runs; "
-        "on or below the line the bound holds, and the nearer to it the tighter it is. "
-        f"At most {RUNS_SHOWN} runs per method.</figcaption></figure>"
-        '<div><p class="soft">Means over all pairs of runs. Lemma 1: the sum of both '
-        "error rates. Lemma 2: how often the L1 distance D of two predictions exceeds "
-        "the smaller prediction confidence γ. Sharper, from the lemma's proof: how "
-        "often it reaches the sum of both.</p>"
-        + scrolling_table(heads, lines, "plain")
-        + "</div></div></details></section>"
+def bounds_section(report: Report) -> Section | None:
+    """A folded section with the figure and the means; None without two runs."""
+    if all(len(row.summary.runs) < 2 for row in report.rows):
+        return None
+    figure = Figure(
+        functools.partial(bounds_against_churn, report),
+        caption="One point per pair of runs; on or below the line the bound holds, and "
+        f"the nearer to it the tighter it is. At most {RUNS_SHOWN} runs per method.",
     )
+    about = (
+        "Means over all pairs of runs. Lemma 1: the sum of both error rates. Lemma 2: "
+        "how often the L1 distance D of two predictions exceeds the smaller prediction "
+        "confidence γ. Sharper, from the lemma's proof: how often it reaches the sum "
+        "of both."
+    )
+    heads = ("Method", "Churn %", *(f"{title} %" for _, title, _ in PANELS))
+    rows = [
+        (row.info.label, *map(_percent, mean_bounds(row).values()))
+        for row in report.rows
+    ]
+    means = Table(heads, rows, caption=about)
+    title = "Bounds on churn: Lemmas 1 and 2"
+    return Section("", [Fold(title, [Grid([figure, means])], heading=True)])
 
 
 def _percent(value: float) -> str:

@@ -65,12 +65,7 @@ class CalibratedRow:
 
 
 def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
-    """Every finished method of a study's folder at its own temperatures.
-
-    Raises:
-        ReportError: not a study's folder, or no method has predictions of both splits.
-        TooLargeError: predictions are in shards that do not fit into memory.
-    """
+    """Every finished method of a study's folder at its own temperatures."""
     study = read_study(run_dir)
     rows: list[CalibratedRow] = []
     without: dict[str, np.ndarray] = {}

@@ -148,12 +148,7 @@ def compare_with_baseline(
 
 
 def effect(difference: Difference, p: float) -> int | None:
-    """Sign of a difference, 0 where none is detected, None where it is not tested.
-
-    Args:
-        difference: of a `Comparison`.
-        p: its adjusted p-value.
-    """
+    """Sign of a difference, 0 where none is detected, None where it is not tested."""
     if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
         return None
     return int(np.sign(difference.difference)) if p < SIGNIFICANT else 0

@@ -48,15 +48,7 @@ def confidence_counts(confidences: np.ndarray) -> np.ndarray:
 
 
 def reliability_bins(top: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Sums of predictions by their top probability; they add up over examples.
-
-    Args:
-        top: `[R, N]` top probabilities.
-        right: `[R, N]` whether the prediction is.
-
-    Returns:
-        `[3, 15]`: how many, the sum of their top probabilities, how many right ones.
-    """
+    """Sums of predictions by their top probability; they add up over examples."""
     top = top.ravel().astype(np.float64)
     # Bins are open on the left and closed on the right, as for the ECE.
     which = np.clip(np.ceil(top * RELIABILITY_BINS).astype(int) - 1, 0, None)

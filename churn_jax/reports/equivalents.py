@@ -66,13 +66,6 @@ def reference_row(
     That called `teachers`, or else the largest ensemble that was trained without a
     penalty or a teacher; it must have finished and kept its members' predictions.
     Members that share weights are no deep ensemble.
-
-    Args:
-        study: which rows there are.
-        summaries: of the rows with usable predictions.
-
-    Returns:
-        The row, or None where there is none.
     """
 
     def kept(info: RowRecord) -> bool:
@@ -106,19 +99,7 @@ def _curve(logits, labels, validation_logits, validation_labels, subsets):
 def reference_curve(
     study: Study, info: RowRecord, runs: Sequence[int]
 ) -> ReferenceCurve:
-    """The curve of a row, run by run.
-
-    Args:
-        study: where the row's files are.
-        info: of the row.
-        runs: those that finished.
-
-    Returns:
-        The `ReferenceCurve`.
-
-    Raises:
-        PredictionsError: a members' file cannot be used.
-    """
+    """The curve of a row, run by run."""
     folder = study.method_folder(info.name)
     test = load_members(folder / MEMBERS)
     validation = load_members(folder / MEMBERS_VALIDATION)
@@ -145,14 +126,6 @@ def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
     """The row's summary with its deep-ensemble equivalent.
 
     Every run's calibrated NLL is placed on the curve's mean over runs.
-
-    Args:
-        curve: of the study.
-        summary: of a row; without calibrated NLLs it stays as it is.
-
-    Returns:
-        The summary. Its `dee` is marked as a lower bound where a run is better than the
-        largest ensemble; a run that is worse than one network counts as 1.
     """
     nll = summary.run_values.get("calibrated_nll")
     if nll is None or not np.isfinite(nll).all():

@@ -87,15 +87,6 @@ def over_sets(
 
     The jackknife leaves one run out of the set, `stderr`; `std` is `stderr * sqrt(R)`.
 
-    Args:
-        logits: `[R, N, C]`.
-        labels: `[N]` class ids below C.
-
-    Returns:
-        The prediction differences by their field in a `MethodSummary`, and the values
-        without each run in turn, `[R]`, for paired tests; NaN where fewer than two runs
-        are left.
-
     Example:
         >>> probs = np.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> found, without = over_sets(np.log(probs), np.array([0]))
@@ -113,16 +104,7 @@ def over_sets(
 
 
 def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """What one block of examples adds to the numbers of sets of runs.
-
-    Args:
-        logits: `[R, b, C]` of two runs or more.
-        labels: `[b]` class ids below C.
-
-    Returns:
-        Sums over the block: of all runs, then without each, `[R + 1]`; of two runs
-        `[1]`.
-    """
+    """What one block of examples adds to the numbers of sets of runs."""
     values = jax.device_get(_set_values(logits, labels.astype(np.int32)))
     # Means, so they add up over blocks.
     return {k: v.astype(np.float64) * logits.shape[1] for k, v in values.items()}
@@ -131,13 +113,7 @@ def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 def of_set_sums(
     found: Iterable[Mapping[str, np.ndarray]], runs: int, examples: int
 ) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
-    """The numbers of `over_sets` from the sums of blocks that make up all examples.
-
-    Args:
-        found: from `set_sums`; not used with one run.
-        runs: R.
-        examples: N.
-    """
+    """The numbers of `over_sets` from the sums of blocks that make up all examples."""
     unknown = np.full(runs, np.nan)
     if runs < 2:
         none = Estimate(np.nan, np.nan, np.nan)

@@ -5,7 +5,6 @@ of a small test split, else those on which the baseline's runs disagree most. Th
 for looking at: uint8, and shrunk to at most 64 pixels a side.
 """
 
-import base64
 import dataclasses
 import struct
 import zlib
@@ -17,7 +16,7 @@ from churn_jax import metrics
 from churn_jax.array_files import NpzArrays
 from churn_jax.predictions import replace_file
 
-__all__ = ["Examples", "load_examples", "png_data_uri", "save_examples"]
+__all__ = ["Examples", "load_examples", "png_bytes", "save_examples"]
 
 MOST = 200  # examples kept of a large split
 SMALL = 2**20  # bytes; a split up to here is kept whole
@@ -45,23 +44,6 @@ class Examples:
 
 def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | None:
     """Keep test inputs for the report.
-
-    Args:
-        out: folder of the study.
-        ids: `[N]` of the test split.
-        images: `[N, H, W]` or `[N, H, W, C]`, uint8 or float; or a split that reads
-            its images when asked, `images[i]["image"]`.
-        logits: `[R, N, C]` of the baseline; these or their ambiguity are needed to
-            choose from a large split.
-        ambiguity: `[N]`, of `metrics.ambiguity`.
-
-    Returns:
-        The file written; None, and no file, where there is nothing to show: inputs
-        that are no images, or a large split without two runs to choose by.
-
-    Raises:
-        ValueError: ids, images and logits are not of the same examples.
-        OSError: the file could not be written.
 
     Example:
         >>> import tempfile
@@ -137,15 +119,7 @@ def _thumbnails(images) -> np.ndarray:
 
 
 def load_examples(run_dir) -> Examples | None:
-    """The inputs a study kept.
-
-    Args:
-        run_dir: the folder of a study.
-
-    Returns:
-        The `Examples`; None if there is no such file or it cannot be used, since a
-        report without pictures is still a report.
-    """
+    """The inputs a study kept."""
     path = Path(run_dir) / FILE
     try:
         archive = NpzArrays(path)
@@ -157,22 +131,8 @@ def load_examples(run_dir) -> Examples | None:
     return Examples(ids, images) if images.shape[3] in (1, 3) else None
 
 
-def png_data_uri(image: np.ndarray) -> str:
-    """An image as the address of itself, for `<img src=...>`.
-
-    Args:
-        image: `[H, W, 1]` or `[H, W, 3]` uint8.
-
-    Returns:
-        `data:image/png;base64,...`, the same for the same pixels.
-
-    Raises:
-        ValueError: not such an image.
-
-    Example:
-        >>> png_data_uri(np.zeros((8, 8, 1), np.uint8))[:30]
-        'data:image/png;base64,iVBORw0K'
-    """
+def png_bytes(image: np.ndarray) -> bytes:
+    """A PNG of `[H, W, 1]` or `[H, W, 3]` uint8, the same for the same pixels."""
     if image.ndim != 3 or image.dtype != np.uint8 or image.shape[2] not in (1, 3):
         raise ValueError(
             "image must be [H, W, 1] or [H, W, 3] uint8; got "
@@ -191,4 +151,4 @@ def png_data_uri(image: np.ndarray) -> str:
     for kind, data in parts:
         out += struct.pack(">I", len(data)) + kind + data
         out += struct.pack(">I", zlib.crc32(kind + data))
-    return "data:image/png;base64," + base64.b64encode(out).decode()
+    return out

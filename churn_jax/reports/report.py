@@ -348,14 +348,7 @@ def _cost(row: Row, base: Row) -> str:
 
 
 def check_readable(report) -> None:
-    """Refuses a report without a single row where a row's file is damaged.
-
-    Args:
-        report: a `Report` or a `StreamReport`.
-
-    Raises:
-        ReportError: names the file.
-    """
+    """Refuses a report without a single row where a row's file is damaged."""
     damaged = [missing.reason for missing in report.missing if missing.damaged]
     if damaged and not report.rows:
         raise ReportError(f"{damaged[0]}; there is no other row to report")

@@ -46,14 +46,7 @@ class SizeSeries:
 
 
 def size_series(report: Report) -> tuple[SizeSeries, ...]:
-    """The methods that were trained on more than one number of examples.
-
-    Args:
-        report: from `collect`.
-
-    Returns:
-        In the order of the study; empty when all rows have one size.
-    """
+    """The methods that were trained on more than one number of examples."""
     whole = report.study.record.data.train
     groups: dict[str, dict[int, Row]] = {}
     for row in report.rows:

@@ -41,16 +41,7 @@ class Series:
 
 
 def series_of(report: Report, setting: str) -> tuple[Series, ...]:
-    """Rows that differ in nothing but one setting of their method.
-
-    Args:
-        report: from `collect`.
-        setting: a field of the methods, `strength` or `members`.
-
-    Returns:
-        Series of at least three values, in the order of the study; rows trained or
-        built otherwise than the others are in none of them.
-    """
+    """Rows that differ in nothing but one setting of their method."""
     groups: dict[str, dict[float, Row]] = {}
     for row in report.rows:
         method, spec = to_json(row.info.method), row.info.spec

@@ -38,19 +38,6 @@ def summarize_in_blocks(
 ) -> MethodSummary:
     """Every number of one method's runs, in bounded memory.
 
-    Args:
-        predictions: of `R` runs on one evaluation set.
-        stopped: runs to leave out, besides those `predictions.meta` marks.
-        validation: as in `summarize`; one run of it at a time is held in memory.
-
-    Returns:
-        A `MethodSummary`.
-
-    Raises:
-        PredictionsError: as `summarize`, or logits of a run that finished are NaN or
-            infinite.
-        TooLargeError: one run of `validation` does not fit into memory.
-
     Example:
         >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
         >>> p = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
@@ -76,11 +63,7 @@ def summarize_in_blocks(
 
 
 def check_fits(validation: Predictions | MappedPredictions) -> None:
-    """Refuses shards of which not even one run can be held in memory.
-
-    Raises:
-        TooLargeError: so it is; temperatures are fitted on one run at a time.
-    """
+    """Refuses shards of which not even one run can be held in memory."""
     _, examples, classes = validation.shape
     mapped = isinstance(validation, MappedPredictions)
     if mapped and not fits_whole(examples * classes):

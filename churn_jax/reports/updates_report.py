@@ -1,5 +1,6 @@
 """Model updates as blocks of a document, as Markdown and as CSV."""
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -20,7 +21,13 @@ from churn_jax.documents import (
     markdown,
 )
 from churn_jax.reports import updates_figures
-from churn_jax.reports.beside import Beside, BesideRow, assemble, published_table
+from churn_jax.reports.beside import (
+    Beside,
+    BesideRow,
+    assemble,
+    beside_section,
+    published_table,
+)
 from churn_jax.reports.report import Report
 from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
 
@@ -31,6 +38,7 @@ __all__ = [
     "updates_markdown",
     "updates_section",
     "updates_table",
+    "updates_terminal",
 ]
 
 _WIDE = 150  # columns of a terminal that has room for every rate
@@ -104,7 +112,12 @@ def updates_section(report: Report) -> Section:
             flip_tables(updates),
             open=len(updates.versions) <= _MOST_OPEN,
         ),
-        Grid([Figure(draw(updates), *words) for draw, words in _FIGURES]),
+        Grid(
+            [
+                Figure(functools.partial(draw, updates), *words)
+                for draw, words in _FIGURES
+            ]
+        ),
     ]
     return Section("Updates", blocks)
 
@@ -123,12 +136,9 @@ def updates_markdown(report: Report) -> str:
         blocks += [updates_table(updates), *map(Text, _sentences(updates))]
         blocks.append(Section(_EVERY, flip_tables(updates)))
     blocks.append(bullets(updates.remarks))
-    text = markdown(Document(f"{report.study.title}: updates", blocks=blocks))
     if beside := beside_updates(report):
-        from churn_jax.reports.tables import beside_lines
-
-        text += "\n".join(beside_lines(beside, "Update")) + "\n"
-    return text
+        blocks.append(beside_section(beside, "Update"))
+    return markdown(Document(f"{report.study.title}: updates", blocks=blocks))
 
 
 def updates_csv(report: Report) -> str:

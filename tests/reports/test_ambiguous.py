@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.documents import Document, html_page
 from churn_jax.reports import ambiguous
 from churn_jax.reports.ambiguous import best_row, carried, most_ambiguous
 from churn_jax.reports.examples import save_examples
@@ -11,6 +12,10 @@ from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import logits_of, write_study
 
 # Runs of the baseline vote wrong on 9 (1 of 3), 0 (2 of 3, two classes) and 1 (1 of 3).
+
+
+def page_of(report):
+    return html_page(Document("", blocks=[ambiguous.ambiguous_section(report)]))
 
 
 def two_methods():
@@ -48,15 +53,15 @@ def test_images_are_shown_with_what_was_voted(tmp_path):
     save_examples(folder, np.arange(10), images)
     report = reports.collect(folder)
     assert (most_ambiguous(report)[0].image == images[0]).all()
-    page = ambiguous.html_section(report)
+    page = page_of(report)
     assert page.count('<img src="data:image/png;base64,') == 3
-    assert "votes 0&nbsp;(2), 2&nbsp;(1)" in page
-    assert "67 % → 0 %" in page
-    assert "All 3 runs of Baseline agree on 70.0 % of 10 test examples" in page
+    assert "votes 0\u00a0(2), 2\u00a0(1)" in page
+    assert "67\u00a0% → 0\u00a0%" in page
+    assert "All 3 runs of Baseline agree on 70.0\u00a0% of 10 test examples" in page
 
 
 def test_without_images_there_are_ids(report):
-    page = ambiguous.html_section(report)
+    page = page_of(report)
     assert "<img" not in page
     assert '<th scope="row">9</th><td>1</td><td>0 (2), 1 (1)</td>' in page
 
@@ -65,7 +70,7 @@ def test_an_id_is_escaped(tmp_path):
     ids = np.array([f"<b>{n}" for n in range(10)])
     folder = write_study(tmp_path, two_methods(), LABELS, ids=ids)
     save_examples(folder, ids, np.zeros((10, 8, 8), np.uint8))
-    page = ambiguous.html_section(reports.collect(folder))
+    page = page_of(reports.collect(folder))
     assert "<b>" not in page and "&lt;b&gt;0" in page
 
 
@@ -73,14 +78,14 @@ def test_runs_that_agree_leave_nothing_to_show(tmp_path):
     same = logits_of(np.tile(LABELS, (3, 1)), 3)
     report = reports.collect(write_study(tmp_path, {"baseline": same}, LABELS))
     assert most_ambiguous(report) == () and best_row(report) is None
-    page = ambiguous.html_section(report)
-    assert "agree on 100.0 %" in page and "<td>–</td>" in page
+    page = page_of(report)
+    assert "agree on 100.0\u00a0%" in page and "<td>–</td>" in page
 
 
 def test_one_run_has_no_such_section(tmp_path):
     one = three_methods()["baseline"][:1]
     report = reports.collect(write_study(tmp_path, {"baseline": one}, LABELS))
-    assert ambiguous.html_section(report) == ""
+    assert ambiguous.ambiguous_section(report) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports.beside import beside, html_section
+from churn_jax.reports.beside import beside
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
@@ -26,7 +26,7 @@ def seeds(tmp_path):
 
 
 def test_a_study_without_published_numbers_shows_nothing_new(report):
-    assert beside(report) is None and html_section(report) == ""
+    assert beside(report) is None
     for name in report.files:
         text = (report.study.folder / name).read_text()
         for word in ("Beside the paper", "Published", "doubtful", "paper_"):
@@ -52,7 +52,7 @@ def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
     (note,) = beside(seeds).notes
     page = seeds.files["report.html"].read_text()
     assert page.count(note) == 1
-    assert page.count('<em class="doubt">doubtful [1]</em>') == 2
+    assert page.count('<span class="mark doubt">doubtful [1]</span>') == 2
     markdown = seeds.files["table.md"].read_text()
     assert markdown.count(note) == 1
     assert "11.08 ± 0.10 doubtful \\[1\\]" in markdown
@@ -84,7 +84,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
     (explained,) = found.explained
     assert explained.startswith("Derived: from the calibrated NLL of the row")
     page = report.files["report.html"].read_text()
-    assert "1.48<br><em>derived [1]</em>" in page
+    assert '1.48<span class="mark ">derived [1]</span>' in page
     assert "over runs it does not count. Measured" in found.caption
     assert explained in report.files["table.md"].read_text()
 

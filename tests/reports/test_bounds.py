@@ -8,7 +8,7 @@ import pytest
 
 from churn_jax import metrics, reports
 from churn_jax.predictions import Predictions
-from churn_jax.reports.bounds import bounds_against_churn, html_section, mean_bounds
+from churn_jax.reports.bounds import bounds_against_churn, bounds_section, mean_bounds
 from churn_jax.reports.summary import BOUNDS, summarize
 from tests.reports.conftest import LABELS
 from tests.reports.fake_study import noisy_logits, write_study
@@ -40,9 +40,11 @@ def test_means_of_the_table_are_over_all_pairs(tmp_path, logits):
     assert means["churn"] == pytest.approx(report.rows[0].summary.churn.mean)
     errors = 2 * np.mean([metrics.error_rate(run, LABELS) for run in logits])
     assert means["bound_from_errors"] == pytest.approx(errors)
-    page = html_section(report)
-    assert page.startswith("<section><details><summary>Bounds on churn")
-    assert f"<td>{100 * errors:.2f}</td>" in page
+    (fold,) = bounds_section(report).blocks
+    (grid,) = fold.blocks
+    _, table = grid.blocks
+    assert fold.summary.startswith("Bounds on churn")
+    assert table.rows[0][2] == f"{100 * errors:.2f}"
 
 
 def test_points_lie_on_or_below_the_diagonal(tmp_path, logits, monkeypatch):
@@ -65,5 +67,5 @@ def test_points_lie_on_or_below_the_diagonal(tmp_path, logits, monkeypatch):
 
 def test_one_run_has_no_bounds(tmp_path, logits):
     report = reports.collect(write_study(tmp_path, {"baseline": logits[:1]}, LABELS))
-    assert html_section(report) == ""
+    assert bounds_section(report) is None
     assert np.isnan(mean_bounds(report.rows[0])["churn"])

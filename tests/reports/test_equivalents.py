@@ -14,8 +14,8 @@ from churn_jax.reports import equivalent_plots
 from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.html import FIGURES
 from churn_jax.reports.members import MEMBERS_VALIDATION
+from churn_jax.reports.study_report import FIGURES
 from tests.reports.fake_ensembles import R, write_ensembles
 from tests.reports.fake_study import change_record
 

@@ -1,6 +1,5 @@
 """Inputs kept for the report: which, how large, and that a browser can show them."""
 
-import base64
 import io
 
 import numpy as np
@@ -8,21 +7,21 @@ import pytest
 from matplotlib.image import imread
 
 from churn_jax.reports import examples
-from churn_jax.reports.examples import load_examples, png_data_uri, save_examples
+from churn_jax.reports.examples import load_examples, png_bytes, save_examples
 from tests.reports.fake_study import logits_of
 
 
-def pixels(uri):
-    return imread(io.BytesIO(base64.b64decode(uri.partition(",")[2])), format="png")
+def pixels(png):
+    return imread(io.BytesIO(png), format="png")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_an_image_survives_the_address(channels):
+def test_an_image_survives_as_png(channels):
     image = np.random.default_rng(0).integers(0, 256, (5, 7, channels), np.uint8)
-    shown = np.round(255 * pixels(png_data_uri(image))).astype(np.uint8)
+    shown = np.round(255 * pixels(png_bytes(image))).astype(np.uint8)
     np.testing.assert_array_equal(shown.reshape(5, 7, -1)[..., :channels], image)
     with pytest.raises(ValueError, match=r"\(5, 7\) uint8"):
-        png_data_uri(image[..., 0])
+        png_bytes(image[..., 0])
 
 
 def test_a_small_split_is_kept_whole_and_found_by_id(tmp_path):

@@ -13,7 +13,7 @@ from churn_jax.documents import plotting as figure
 from churn_jax.reports import plots
 from churn_jax.reports.ambiguous import ambiguity_histogram
 from churn_jax.reports.bounds import bounds_against_churn
-from churn_jax.reports.html import FIGURES, FIRST
+from churn_jax.reports.study_report import FIGURES, FIRST
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 

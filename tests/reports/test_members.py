@@ -8,8 +8,10 @@ import pytest
 from rich.console import Console
 
 from churn_jax import reports
+from churn_jax.documents import TERMINAL, Document, html_page
+from churn_jax.documents.blocks import shown
 from churn_jax.predictions import PredictionsError
-from churn_jax.reports.agreement import HARDLY, html_section, members_table
+from churn_jax.reports.agreement import HARDLY, members_section
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
@@ -129,14 +131,16 @@ def pairs(tmp_path_factory):
 def test_members_are_in_every_form_of_any_study(pairs):
     out = io.StringIO()
     reports.print_report(pairs, Console(file=out, width=200))
-    forms = (reports.markdown_table(pairs), html_section(pairs), out.getvalue())
+    section = members_section(pairs)
+    page = html_page(Document("", blocks=[section]))
+    forms = (reports.markdown_table(pairs), page, out.getvalue())
     for text in forms:
         said = " ".join(text.split())
         assert "Members" in said and "Accuracy of a member %" in said
         assert "Alike: two members predict the same class for more than" in said
         assert "Differ: two members" not in said
         assert "Partly: on 10 of 50,000 examples, evenly spaced." in said
-    found = members_table(pairs)
+    (found,) = shown([section], TERMINAL)[0].blocks
     assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
     assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
     assert pairs.rows[1].agreement.disagreement.mean() < HARDLY
@@ -154,7 +158,7 @@ def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
 
 
 def test_a_study_from_before_has_no_such_section_and_its_columns_stay(report):
-    assert members_table(report) is None and html_section(report) == ""
+    assert members_section(report) is None
     for name in report.files:
         text = (report.study.folder / name).read_text()
         for word in ("## Members", "<h2>Members", "member_kl", "Cal. ", "dee"):

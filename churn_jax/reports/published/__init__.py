@@ -107,19 +107,8 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
     2-ensemble and the inference costs of Table 7, the ECE of Table 4, the coefficients
     of Table 5; each number names its `source`.
 
-    Args:
-        key: `"<paper>/<table>/<dataset>"`, one of `published_keys()`.
-
-    Returns:
-        Rows named like the methods of the presets (`baseline`, `codistill_skl`, ...;
-        with `_wd0` for weight decay 0 in `table3`); metrics named like the fields of a
-        `MethodSummary`, besides costs, coefficients (`beta`, `strength`, ...) and what
-        only a stream of clicks has. Rows of model updates are named like the new row
-        (`none`, `ensemble`, `kd`, `elodi_top10`, ...) or `old->new`, their metrics like
-        the fields of `reports.updates.Rates`; `about` in `elodi.json` lists the names.
-
-    Raises:
-        ValueError: there is no such table; the message has the closest keys.
+    [reproducibility] Table 2; [anti-distillation] Table 1; [diversity] Table 1;
+    [elodi] Table 1.
 
     Example:
         >>> row = published("reproducibility/table2/cifar10")["baseline"]
@@ -127,16 +116,6 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
         (0.0572, 0.0018, False)
         >>> row["ece"].source
         'Table 4'
-
-    References:
-        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [anti-distillation] Table 1 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
-        [diversity] Table 1 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
     return table(key).rows
 
@@ -144,15 +123,6 @@ def published(key: str) -> Mapping[str, Mapping[str, Published]]:
 @functools.cache
 def table(key: str) -> PublishedTable:
     """A published table with its title and source; see `published`.
-
-    Args:
-        key: one of `published_keys()`.
-
-    Returns:
-        The `PublishedTable`.
-
-    Raises:
-        ValueError: there is no such table; the message has the closest keys.
 
     Example:
         >>> table("reproducibility/table6/cifar10").title

@@ -1,0 +1,519 @@
+"""The report of a study: `report.html`, `table.md` and `table.csv`.
+
+Columns follow Table 2 of the first paper unless the study names its own. Percentages in
+the text forms, plain fractions at full precision in the CSV, which has every quantity.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from churn_jax.configuration.record import RowRecord, Stopped
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Block,
+    Card,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Only,
+    Records,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Term,
+    Terms,
+    Text,
+    bullets,
+    csv_text,
+    html_page,
+    markdown,
+    print_document,
+    write_files,
+)
+from churn_jax.reports import equivalent_plots, plots, sizes, strengths
+from churn_jax.reports.agreement import members_section
+from churn_jax.reports.ambiguous import ambiguous_section
+from churn_jax.reports.beside import beside, beside_section
+from churn_jax.reports.bounds import bounds_section
+from churn_jax.reports.cells import p_value, signed, times
+from churn_jax.reports.factors import training_table
+from churn_jax.reports.glossary import GLOSSARY
+from churn_jax.reports.published import Published
+from churn_jax.reports.report import Report, Row, check_readable, collect
+from churn_jax.reports.run_facts import run_facts, run_section
+from churn_jax.reports.updates_report import (
+    beside_updates,
+    updates_csv,
+    updates_markdown,
+    updates_section,
+    updates_terminal,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "csv_table",
+    "markdown_table",
+    "print_report",
+    "render",
+    "study_document",
+    "write",
+    "write_report",
+]
+
+WIDE = 150  # columns of a terminal that shows the whole tables
+
+# Fields of a `Comparison` that the CSV has; the last one on request.
+COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
+
+FIRST = (
+    plots.accuracy_against_churn,
+    "Accuracy against reproducibility",
+    "Up and left is better. Bars: one standard error.",
+)
+FIGURES = (
+    (
+        sizes.churn_against_training_size,
+        "Training-set size",
+        "Bars: one standard error, leaving one run out at a time.",
+    ),
+    (
+        strengths.against_strength,
+        "Strength of the penalty",
+        "Bars and the band around the baseline: one standard error.",
+    ),
+    (
+        strengths.against_members,
+        "Size of the ensemble",
+        "Bars: one standard error, leaving one run out at a time.",
+    ),
+    (
+        equivalent_plots.on_reference_curve,
+        "Worth how many networks",
+        "Line and band: deep ensembles, mean and standard deviation over runs, each "
+        "calibrated for itself. Points: deep-ensemble equivalent and calibrated NLL of "
+        "every other method, bars one standard error. A point at the left end is worse "
+        "than one network, one at the right end at least as good as the largest "
+        "ensemble.",
+    ),
+    (
+        equivalent_plots.against_parameters,
+        "Calibrated NLL against size",
+        "Down and left is better. Bars: one standard error.",
+    ),
+    (
+        equivalent_plots.against_diversity,
+        "Calibrated NLL against diversity",
+        "Rows with several members. Bars: one standard error.",
+    ),
+    (
+        plots.pairwise_churn,
+        "Every two runs",
+        "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
+        "different methods. Dark stripes there: run r of every method has the same "
+        "seeds, so run r of two methods churns less than other pairs do. A run and "
+        f"itself: empty. At most {plots.RUNS_SHOWN} runs per method.",
+    ),
+    (
+        plots.churn_by_correctness,
+        "Where the churn is",
+        "Churn on the examples that one of two runs gets right, and on those it gets "
+        "wrong; both directions averaged. Bars: standard deviation over pairs.",
+    ),
+    (
+        plots.training_curves,
+        "Training",
+        "Mean over the runs that finished. The loss is each method's own objective: "
+        "its height cannot be compared between methods.",
+    ),
+    (
+        plots.confidence_histogram,
+        "Prediction confidence",
+        "All runs pooled, 10 bins. More confident is not better calibrated.",
+    ),
+    (
+        plots.reliability_diagram,
+        "Reliability",
+        "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
+        f"than {plots.FEWEST_IN_BIN} examples are left out.",
+    ),
+)
+
+
+def write(run_dir) -> Report:
+    """Write `table.md`, `table.csv` and `report.html` into a run folder.
+
+    A study of model updates gets `updates.md` and `updates.csv`, too.
+    Works while a study is unfinished: methods without usable predictions are named
+    with the reason. Every file is replaced whole or not at all.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The `Report`; its `files` map names to the paths written.
+
+    Raises:
+        ReportError: there is no usable `study.json`, no row can be reported and one is
+            damaged, or an update names a file of other examples.
+        OSError: a file could not be written; an earlier one is left as it was.
+
+    Example:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from churn_jax.predictions import Predictions, save_predictions
+        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
+        >>> runs = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     facts = {"methods": [{"name": "baseline"}]}
+        ...     _ = (Path(run) / "study.json").write_text(json.dumps(facts))
+        ...     file = Path(run) / "methods" / "baseline" / "predictions.npz"
+        ...     _ = save_predictions(file, runs)
+        ...     report = write(run)
+        >>> sorted(report.files)
+        ['report.html', 'table.csv', 'table.md']
+        >>> round(report.rows[0].summary.churn.mean, 3)
+        0.5
+    """
+    report = collect(run_dir)
+    check_readable(report)
+    document = study_document(report)
+    contents = {
+        "table.md": markdown(document),
+        "table.csv": csv_text(document.data),
+        "report.html": html_page(document),
+    }
+    if report.updates is not None:
+        contents["updates.md"] = updates_markdown(report)
+        contents["updates.csv"] = updates_csv(report)
+    report.files.update(write_files(report.study.folder, contents))
+    return report
+
+
+def write_report(run_dir) -> Path:
+    """Write `report.html` into a run folder.
+
+    Args:
+        run_dir: the folder of a study.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ReportError: there is no usable `study.json`.
+        OSError: the file could not be written; an earlier one is left as it was.
+    """
+    page = {"report.html": render(collect(run_dir))}
+    return write_files(run_dir, page)["report.html"]
+
+
+def render(report: Report) -> str:
+    """The page as text.
+
+    Args:
+        report: from `collect`.
+
+    Returns:
+        A whole HTML document.
+    """
+    return html_page(study_document(report))
+
+
+def markdown_table(report: Report) -> str:
+    """The study as a Markdown page: table, verdicts, remarks.
+
+    Args:
+        report: from `collect` or `write`.
+
+    Returns:
+        The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
+    """
+    return markdown(study_document(report))
+
+
+def csv_table(report: Report) -> str:
+    """The study for programs: one line per method, fractions at full precision.
+
+    Absent numbers are empty. `p` columns are two-sided; `_holm` ones are adjusted over
+    the methods of the study. A study with published numbers has them in `paper_...`
+    columns, as fractions too, with the reason where a cell is doubtful.
+
+    Args:
+        report: from `collect` or `write`.
+
+    Returns:
+        The text of `table.csv`, with a header line.
+    """
+    return csv_text(_records(report))
+
+
+def print_report(report: Report, console: Console | None = None) -> None:
+    """Print table, verdicts and remarks; a narrow terminal gets fewer columns.
+
+    Args:
+        report: what `write` returned.
+        console: where to; the standard output by default.
+    """
+    print_document(study_document(report), console)
+
+
+def study_document(report: Report) -> Document:
+    """Table, verdicts, remarks and figures of a study."""
+    facts = run_facts(report.study.record)
+    table, members, found = _table(report), members_section(report), beside(report)
+    training, flips = _training(report), beside_updates(report)
+    verdicts = Rows(
+        [
+            Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
+            for row in report.rows
+            if row.verdict
+        ]
+    )
+    notes = [Text(remark, "note") for remark in report.remarks]
+    context = [Text(sentence) for sentence in report.context]
+    after: list[Block] = [members] if members else []
+    after += [beside_section(found)] if found else []
+    title = f"{report.study.title}\n{'; '.join(facts)}"
+    page = report.files.get("report.html")
+    terminal = [
+        Table(table.columns, table.rows, title, report.caption),
+        *([members] if members else []),
+        *([updates_terminal(report.updates)] if report.updates else []),
+        verdicts,
+        Text(report.best, "best"),
+        *notes,
+        *context,
+        Text(f"Report: {page}" if page else ""),
+    ]
+    against = f"Against {report.baseline_label}"
+    text = [
+        Text("; ".join(facts)),
+        Text(report.best),
+        Table(table.columns, table.rows, caption=report.caption),
+        *([Text(f"{against}:"), verdicts] if verdicts.items else []),
+        bullets(report.remarks),
+        *context,
+        *training,
+        *after,
+    ]
+    results: list[Block] = [*notes, *context]
+    if report.rows:
+        results.append(Table(table.columns, table.rows, "", report.caption, "main"))
+    named, _, rest = report.best.partition(". ")
+    best = Text((Strong(f"{named}."), f" {rest}") if named else "", "best")
+    verdict = Card(against, [verdicts], kind="")
+    html = [
+        best,
+        Grid([*_figures(report, [FIRST]), verdict], kind="first"),
+        Section("Results", results),
+        Section("What the rows differ in", training),
+        updates_section(report),
+        *([beside_section(flips, "Update")] if flips else []),
+        *after,
+        Section("Figures", [Grid(_figures(report, FIGURES))]),
+        *filter(None, [ambiguous_section(report), bounds_section(report)]),
+        Section("Methods", [Grid(_cards(report))]),
+        run_section(report.study.record, _run(report)),
+        Section("Glossary", [Terms([Term(n, m, f, s) for n, s, f, m in GLOSSARY])]),
+    ]
+    return Document(
+        report.study.title,
+        facts,
+        [Only((HTML,), html), Only((MARKDOWN,), text), Only((TERMINAL,), terminal)],
+        data=_records(report),
+    )
+
+
+def _table(report: Report) -> Table:
+    """Method and costs, the quantities the study chose, and the comparison."""
+    about, quantities = report.headline, report.columns
+    points = about.name == "churn"
+    scale, digits = (100, 2) if points else (1, 4)
+    columns = [
+        Column("Method"),
+        Column("Training cost", from_width=WIDE),
+        Column("Inference cost", from_width=WIDE),
+        *(Column(q.heading, from_width=0 if q.narrow else WIDE) for q in quantities),
+        Column("Δ churn" if points else f"Δ of {about.heading}"),
+        Column("p"),
+    ]
+    rows = [
+        (
+            row.info.label,
+            times(row.info.training_cost),
+            times(row.info.inference_cost),
+            *(q.write(getattr(row.summary, q.name)) for q in quantities),
+            signed(row.change, scale, digits),
+            p_value(row.change_p),
+        )
+        for row in report.rows
+    ]
+    return Table(columns, rows)
+
+
+def _training(report: Report) -> list[Table]:
+    """What runs share, row by row; none where all rows train alike."""
+    lines = training_table(report.study, [row.info for row in report.rows])
+    if not lines:
+        return []
+    heads = [Column(head, "left") for head in lines[0]]
+    return [Table(heads, lines[1:], kind="words")]
+
+
+def _figures(
+    report: Report, figures: Sequence[tuple[Callable[[Report], str], str, str]]
+) -> list[Figure]:
+    """Drawn when a page is written; none without a row."""
+    return [
+        Figure(functools.partial(draw, report), title, caption)
+        for draw, title, caption in (figures if report.rows else ())
+    ]
+
+
+def _run(report: Report) -> dict[str, object]:
+    study = report.study
+    return {
+        "Runs per method": study.replicas,
+        "Rows not asked for": ", ".join(study.unselected.values()),
+        "Settings": " ".join(study.config.notes),
+    }
+
+
+def _cards(report: Report) -> list[Card]:
+    """One for each method: how it was trained, and what the table has no column for."""
+    out = []
+    for row in report.rows:
+        others = {
+            quantity.heading: quantity.write(getattr(row.summary, quantity.name))
+            for quantity in report.quantities
+            if quantity not in report.columns and quantity.name != "parameters"
+        }
+        more = Fold("More numbers", [Facts(others)])
+        out.append(Card(row.info.label, [Facts(_method_facts(row)), more]))
+    out += [
+        Card(missing.info.label, [Text(f"Not in the tables: {missing.reason}.")])
+        for missing in report.missing
+    ]
+    return out
+
+
+def _method_facts(row: Row) -> dict[str, str]:
+    info, summary = row.info, row.summary
+    told = {stop.replica: stop for stop in info.stopped}
+    return {
+        "Equation": info.equation,
+        "Coefficients": ", ".join(
+            f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}"
+            for k, v in info.coefficients.items()
+        ),
+        "Networks": "" if info.members is None else str(info.members),
+        "Cost": _cost(info.training_cost, info.inference_cost),
+        "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
+        "Training": _seconds(info.seconds, info.compile_seconds),
+        "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
+        "Stopped runs": "; ".join(
+            _stop(told.get(run, Stopped(run))) for run in summary.stopped
+        ),
+    }
+
+
+def _stop(stop: Stopped) -> str:
+    """`2, term cross_entropy, step 120`."""
+    term = f", term {stop.term}" if stop.term else ""
+    return f"{stop.replica}{term}" + (
+        "" if stop.step is None else f", step {stop.step}"
+    )
+
+
+def _cost(training: float | None, inference: float | None) -> str:
+    if training is None and inference is None:
+        return ""
+    return f"training {times(training)}, inference {times(inference)}"
+
+
+def _seconds(seconds: float | None, compile_seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    extra = "" if compile_seconds is None else f" + {compile_seconds:.1f} s compiling"
+    return f"{seconds:,.1f} s{extra}"
+
+
+def _records(report: Report) -> Records:
+    # `parameters` has one column, next to the costs; the others have three each.
+    measured = [q.name for q in report.quantities if q.name != "parameters"]
+    shown = {quantity.name for quantity in report.quantities}
+    compared = [name for name in COMPARED if name in shown]
+    fields = ["method", "label", "status", "equation", "members", "training_cost"]
+    fields += ["inference_cost", "parameters", "seconds", "compile_seconds"]
+    fields += ["runs", "stopped_runs", "examples", "classes"]
+    for name in measured:
+        fields += [name, f"{name}_std", f"{name}_stderr"]
+    for name in compared:
+        name = f"delta_{name}"
+        fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
+    fields.append("verdict")
+    found = beside(report)
+    names = [quantity.name for quantity in (found.metrics if found else ())]
+    for name in names:
+        fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]
+    paper = {row.name: row.paper for row in found.rows} if found else {}
+    rows = [
+        _csv_row(row, measured, compared)
+        | _csv_paper(paper.get(row.info.name, {}), names)
+        for row in report.rows
+    ]
+    rows += [_csv_info(m.info) | {"status": m.reason} for m in report.missing]
+    return Records(fields, rows)
+
+
+def _csv_info(info: RowRecord) -> dict:
+    shared = ("label", "equation", "members", "training_cost", "inference_cost")
+    shared += ("parameters", "seconds", "compile_seconds")
+    return {"method": info.name} | {name: getattr(info, name) for name in shared}
+
+
+def _csv_row(row: Row, measured: Sequence[str], compared: Sequence[str]) -> dict:
+    summary = row.summary
+    out = _csv_info(row.info) | {
+        "status": "finished",
+        "runs": len(summary.runs),
+        "stopped_runs": " ".join(str(r) for r in summary.stopped),
+        "examples": summary.examples,
+        "classes": summary.num_classes,
+        "verdict": row.verdict,
+    }
+    for name in measured:
+        estimate = getattr(summary, name)
+        out[name] = estimate.mean
+        out[f"{name}_std"] = estimate.std
+        out[f"{name}_stderr"] = estimate.stderr
+    if (versus := row.comparison) is not None:
+        for field in compared:
+            difference, name = getattr(versus, field), f"delta_{field}"
+            out[name] = difference.difference
+            out[f"{name}_stderr"] = difference.stderr
+            out[f"{name}_p"] = difference.p
+            out[f"{name}_p_holm"] = getattr(versus, f"{field}_p")
+    return out
+
+
+def _csv_paper(paper: Mapping[str, Published], names: Sequence[str]) -> dict:
+    out: dict = {}
+    for name in names:
+        if (number := paper.get(name)) is not None:
+            out[f"paper_{name}"] = number.mean
+            out[f"paper_{name}_std"] = number.std
+            out[f"paper_{name}_doubtful"] = number.note
+    return out
