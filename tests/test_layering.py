@@ -25,7 +25,7 @@ BELOW = {
     "equations": (),
     "class_sets": (),
     "escaping": (),
-    "documents": ("escaping", "predictions"),  # files are replaced as those are
+    "documents": ("escaping", "array_files"),
     "lazy": (),
     "registry": (),
     "losses": ("lazy", "divergences", "class_sets"),

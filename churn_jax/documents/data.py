@@ -101,7 +101,7 @@ def write_files(folder, contents: Mapping[str, str | bytes]) -> dict[str, Path]:
     Raises:
         OSError: a file could not be written; an earlier one is left as it was.
     """
-    from churn_jax.predictions import replace_file
+    from churn_jax.array_files import replace_file
 
     paths = {}
     for name, content in contents.items():
