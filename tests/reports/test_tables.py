@@ -27,7 +27,8 @@ def _with_label(report, label):
 def test_the_markdown_table_by_hand(report):
     lines = reports.markdown_table(report).splitlines()
     assert lines[0] == "# A study of nothing"
-    assert lines[2] == "digits: 697 train, 100 validation, 10 test; 3 runs per method"
+    sizes = "digits: 697 train, 100 validation, 10 test"
+    assert lines[2] == f"{sizes}; MLP; 20 epochs; 3 runs per method"
     assert lines[4].startswith(
         "Best: no row is detectably better. Steady has the lowest churn"
     )
