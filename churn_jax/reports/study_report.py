@@ -170,15 +170,18 @@ def write(run_dir) -> Report:
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:
-        >>> import json, tempfile
-        >>> from pathlib import Path
+        >>> import tempfile
         >>> import numpy as np
+        >>> from churn_jax.configuration.record import StudyRecord, write_record
         >>> from churn_jax.predictions import Predictions, save_predictions
+        >>> from churn_jax.studies import preset
+        >>> config = preset("digits:tiny")
+        >>> row = RowRecord("baseline", "Baseline", config.spec("baseline"))
         >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
         >>> runs = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
         >>> with tempfile.TemporaryDirectory() as run:
-        ...     facts = {"methods": [{"name": "baseline"}]}
-        ...     _ = (Path(run) / "study.json").write_text(json.dumps(facts))
+        ...     record = StudyRecord(config, methods=(row,))
+        ...     write_record(Path(run) / "study.json", record)
         ...     file = Path(run) / "methods" / "baseline" / "predictions.npz"
         ...     _ = save_predictions(file, runs)
         ...     report = write(run)
