@@ -1,4 +1,4 @@
-"""Questions asked of predictions: which differences are real; how losses look.
+"""Analyses of predictions: which differences are real, how far logits move.
 
 Also how a model does on foreign and on corrupted images, and whether a student answers
 a change of the input as its teacher does, and how far logits move at an update.
@@ -152,5 +152,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What completion offers, loaded or not."""
+    """Names for completion, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -156,7 +156,7 @@ def kolmogorov_smirnov(observed: ArrayLike, simulated: ArrayLike) -> float:
 
 
 def _distance(a, b) -> float:
-    """Of two ascending samples, which a stable sort merges in one pass."""
+    """The distance of two ascending samples, which a stable sort merges in one pass."""
     both = np.concatenate([a, b])
     order = np.argsort(both, kind="stable")
     steps = np.where(order < len(a), len(b), -len(a))  # whole numbers do not round

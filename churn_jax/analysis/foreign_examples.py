@@ -1,4 +1,4 @@
-"""Does a model know what it does not know? Entropy of predictions on foreign images.
+"""Out-of-distribution detection by the entropy of predictions on foreign images.
 
 A model that tells them apart gives images of unseen classes, or of another data set, a
 higher entropy than its own test images. Entropies are NumPy in float64, in nats.
@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EntropyHistogram:
-    """How often which entropy occurs.
+    """A histogram of entropies.
 
     Attributes:
         edges: `[bins + 1]` in nats, equally spaced from 0 to log C.
@@ -41,7 +41,7 @@ class EntropyHistogram:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OutOfDistribution:
-    """How a method's runs tell their own test images from foreign ones.
+    """How well a method's runs tell their own test images from foreign ones.
 
     Attributes:
         entropy_in: `[R]`, mean entropy on images of the data set, in nats.
@@ -97,7 +97,7 @@ def entropy_histogram(logits: ArrayLike, bins: int = 50) -> EntropyHistogram:
 def out_of_distribution(
     in_logits: ArrayLike, out_logits: ArrayLike, *, bins: int = 50
 ) -> OutOfDistribution:
-    """Entropies of each run on its own and on foreign images, and how far they part.
+    """Entropies of each run on its own and on foreign images, and how they separate.
 
     With a score s that should be high on foreign images, the area under the ROC curve
     is `P[s(out) > s(in)] + 1/2 P[s(out) = s(in)]`; s is the entropy, or 1 minus the top

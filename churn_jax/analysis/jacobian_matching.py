@@ -35,7 +35,7 @@ def _check(images, perturbation):
 def jacobian_matching_term(
     teacher: Predict, student: Predict, images: Array, perturbation: Array
 ) -> PerExample:
-    """The part of the distillation loss in which the two Jacobians meet.
+    """The part of the distillation loss that couples the two Jacobians.
 
     `-sum_k (grad T_k(x) . eps) (grad log S_k(x) . eps)` with the probabilities `T` of
     the teacher and `S` of the student: one forward-mode pass of each.

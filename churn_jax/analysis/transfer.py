@@ -12,7 +12,7 @@ __all__ = ["TransferredGuide", "transferred_guide"]
 
 
 class TransferredGuide(NamedTuple):
-    """One teacher's guide as another teacher sees it.
+    """A guide of the drawn teacher, expressed for another teacher.
 
     Attributes:
         guides: `[..., C]` float32, with which the other teacher's direction is nearest

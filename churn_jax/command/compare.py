@@ -42,7 +42,7 @@ DESCRIPTION = (
 
 
 def _shown(what: str) -> Any:
-    """How the help shows an option that need not be given."""
+    """Metavar of an option, without a hint that it is optional."""
     return tyro.conf.arg(metavar=what, help_behavior_hint="")
 
 
@@ -95,7 +95,7 @@ class Gates:
     min_examples: Annotated[int | None, _shown("COUNT")] = None
 
     def read(self) -> tuple[Gate, ...]:
-        """Those of the file and of the options."""
+        """The gates of the file and of the options."""
         limits = {
             f"--{name.replace('_', '-')}": value
             for name, value in vars(self).items()
@@ -240,7 +240,7 @@ def _check_outputs(arguments: Arguments) -> None:
 
 
 def _check_options(argv: Sequence[str]) -> None:
-    """Names an unknown option, which would else take a file's place."""
+    """Refuses an unknown option, which would otherwise count as a file."""
     classes = (Arguments, Gates, Reading)
     fields = {field.name for of in classes for field in dataclasses.fields(of)}
     fields -= {"gate", "reading"}  # whose own fields are options
@@ -264,7 +264,7 @@ def _negative_limits(argv: Sequence[str]) -> list[str]:
 
 
 def _shared(arguments: Arguments) -> dict[str, Any]:
-    """What goes for two versions and for a folder of them."""
+    """Arguments that two versions and a folder of them share."""
     names = ("labels", "slices", "ids", "regressions", "level", "resamples", "seed")
     found = {name: getattr(arguments, name) for name in names}
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}

@@ -27,7 +27,7 @@ class Arguments:
 
 
 def data(argv: Sequence[str]) -> int:
-    """Prepares and says what there is now."""
+    """Prepares the set and prints what it holds."""
     parsed = read_options(Arguments, argv, prog="churn-jax data")
     from churn_jax.data import prepare
 

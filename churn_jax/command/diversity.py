@@ -109,7 +109,7 @@ def _sections(options) -> tuple[str, ...]:
 
 
 class _Sections(Display):
-    """The parts of each section."""
+    """Progress of the parts of each section."""
 
     def __init__(self, **shown: bool):
         super().__init__(**shown)
@@ -122,7 +122,7 @@ class _Sections(Display):
         self.begin(section, finished_before=finished)
 
     def update(self, progress: Any) -> None:
-        """A part is done, whose key is `progress`."""
+        """Shows that the part with the key `progress` is done."""
         at = self._at
         self._at = dataclasses.replace(at, done=at.done + 1)
         self.work(self._at)

@@ -51,7 +51,7 @@ class Arguments:
     out: Path | None = None
 
     def folder(self) -> Path:
-        """Where the artefacts go."""
+        """Folder of the artefacts."""
         if self.out is not None:
             return self.out
         parts = [self.preset.replace(":", "-"), self.method, self.model]

@@ -114,7 +114,7 @@ def connect(launch: Launch) -> int:
 
 
 def _arguments(launch: Launch, detect) -> dict | None:
-    """Of `jax.distributed.initialize`; None where this process is alone."""
+    """Arguments of `jax.distributed.initialize`; None if this process is alone."""
     if min(launch.start_seconds, launch.lost_seconds) < 1:
         raise ValueError(
             "--launch.start-seconds and --launch.lost-seconds must be at least 1"
@@ -197,7 +197,7 @@ def ending_at_once() -> Iterator[None]:
 
 
 def wait_for_all(what: str) -> None:
-    """Returns when every process has come here; at once where there is only one."""
+    """Returns when every process has called it; at once if there is only one."""
     import jax
 
     if jax.process_count() > 1:

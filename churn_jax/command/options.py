@@ -1,4 +1,4 @@
-"""Options read by tyro, whose complaints become one sentence."""
+"""Options of the commands: read by tyro, and applied to presets."""
 
 import contextlib
 import dataclasses

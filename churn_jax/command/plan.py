@@ -151,7 +151,7 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
 
 
 def _slices(topology: str):
-    """One slice, or several whose chip only the first one names."""
+    """The slices of `--topology`; only the first has to name the chip."""
     from churn_jax.planning import Slice
 
     first, *others = topology.split(",")

@@ -47,7 +47,7 @@ def check_minutes(minutes: float | None) -> None:
 
 
 class Stopping:
-    """What was asked for while something is trained."""
+    """Requests to stop that arrive during training."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Stopping:
         *,
         go_on: str = "the same command",
     ):
-        """Nothing was asked for yet; `go_on` is the command that goes on."""
+        """Nothing requested yet; `go_on` is the command that continues."""
         check_minutes(minutes)
         self.event = threading.Event()  # training looks at it, and saves
         self.signals: list[int] = []
@@ -147,6 +147,6 @@ def _named(number: int) -> str:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Without Python's files, whose locks another thread may hold."""
+    """Writes without Python's files, whose locks another thread may hold."""
     with contextlib.suppress(OSError):
         os.write(descriptor, text.encode())

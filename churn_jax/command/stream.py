@@ -109,11 +109,11 @@ class StreamProgress(Display):
         self.begin(spec.name, spec.label, finished_before=finished)
 
     def work(self, work: Work) -> None:
-        """After a window."""
+        """Shows that a window is done."""
         super().work(dataclasses.replace(work, total=self._examples or None))
 
     def update(self, progress: Any) -> None:
-        """After a stretch of the stream."""
+        """Shows the metrics of a stretch of the stream."""
         self._last = progress
         self.found(progress.name, _stretch(progress))
         self.detail(

@@ -125,7 +125,7 @@ def read_sweep(argv: Sequence[str]):
 
 
 def _mesh_replicas(words: Sequence[str]) -> int:
-    """The mesh's replica axis as the options name it, 1 where they do not."""
+    """The mesh's replica axis in the options, or 1."""
     name = "--train.mesh.replica"
     after = [b for a, b in itertools.pairwise(words) if a == name]
     after += [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
@@ -142,7 +142,7 @@ class _SweepProgress(Display):
         self._plan: dict[str, Any] = {}
 
     def take(self, plan: Sequence[Any]) -> None:
-        """More programs are to come; the two stages of a selection plan in turn."""
+        """Adds planned programs; the two stages of a selection plan in turn."""
         self._plan |= {program.name: program for program in plan}
         networks = sum(program.networks for program in self._plan.values())
         self.expect(networks * self._epochs, f"all {len(self._plan)} programs")
@@ -157,7 +157,7 @@ class _SweepProgress(Display):
         )
 
     def update(self, progress) -> None:
-        """After an evaluation."""
+        """Shows the last evaluation."""
         found = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
         self.evaluated(progress, found)
         program = self._plan[progress.name]

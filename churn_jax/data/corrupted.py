@@ -360,7 +360,7 @@ def _check_known(
     levels: Sequence[int],
     severities: Sequence[int],
 ) -> None:
-    """Kinds are among `known`, unless that is None, and severities among theirs."""
+    """Refuses unknown severities, and unknown corruptions unless `known` is None."""
     if not wanted or not levels:
         raise DataError("corruptions and severities must not be empty")
     for kind in wanted:

@@ -1,4 +1,4 @@
-"""`load`: a name or a path in, three checked and fixed splits out; `narrow`: fewer."""
+"""Data sets by name or path, as three checked and fixed splits."""
 
 import dataclasses
 import hashlib
@@ -173,7 +173,7 @@ def narrow(
     classes: Sequence[int] = (),
     share: float = 1.0,
 ) -> Dataset | StreamingDataset:
-    """A data set with some classes' training and validation examples, or fewer of each.
+    """A data set restricted to some classes, or to a share of each class's examples.
 
     Labels keep their ids, `num_classes` stays, and so does the test split: what a
     model of fewer classes does to the others is part of the question.

@@ -187,7 +187,7 @@ def read_ahead(
 
 
 def _from_processes(batches) -> Iterator[Any]:
-    """Copies outside of the memory that is shared with the processes that read."""
+    """Copies batches out of the memory that is shared with the reading processes."""
     iterator = iter(batches)
     try:
         for batch in iterator:

@@ -12,7 +12,7 @@ __all__ = ["Prepared", "prepare"]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` leaves behind.
+    """A prepared set, as `prepare` reports it.
 
     Attributes:
         name: what to pass to `load`, with the same `data_dir`.

@@ -1,4 +1,4 @@
-"""Splits whose images are read when asked for: only labels and ids are in memory.
+"""Splits whose images are read on demand: only labels and ids are in memory.
 
 A `StreamedSplit` stands where a `Split` stands, for sets that fit neither into device
 memory nor into the host's. What an image looks like is a pure function of its row and
@@ -63,16 +63,16 @@ class StoredImages:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the array."""
+        """The array's dtype."""
         return self.images.dtype
 
     @property
     def draws(self) -> bool:
-        """No."""
+        """False: nothing is drawn."""
         return False
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
-        """The image, whatever the key."""
+        """The image; the key is not used."""
         del key
         return self.images[row]
 
@@ -98,7 +98,7 @@ class EncodedImages:
 
     @property
     def draws(self) -> bool:
-        """Yes."""
+        """True: crops are drawn."""
         return True
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
@@ -117,7 +117,7 @@ class EncodedImages:
 
 @dataclass(frozen=True, eq=False)
 class StreamedSplit:
-    """Examples of one split, images read when asked for; `split[i]` is a record.
+    """Examples of one split, images read on demand; `split[i]` is a record.
 
     Attributes:
         name: for messages.
@@ -207,7 +207,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class StreamingDataset:
-    """Like `Dataset`, of images that are streamed.
+    """Like `Dataset`, with images that are streamed.
 
     Attributes:
         name: what `load_streaming` was asked for.

@@ -346,7 +346,7 @@ def fingerprint(*splits: Split) -> str:
 
 
 def id_bytes(ids: np.ndarray) -> bytes:
-    """What a fingerprint takes of ids `[N]`."""
+    """The bytes of ids `[N]` that a fingerprint covers."""
     kind = "int" if ids.dtype.kind == "i" else "str"
     # Not the array's bytes: the width of a string dtype is an accident.
     return f"{kind}{ids.shape}".encode() + "\n".join(map(str, ids.tolist())).encode()

@@ -182,22 +182,22 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """As it is parsed."""
+        """As `parse` takes it."""
         return f"{self.chip.name}:{'x'.join(map(str, self.grid))}"
 
     @property
     def chips(self) -> int:
-        """How many there are."""
+        """Number of chips."""
         return math.prod(self.grid)
 
     @property
     def devices(self) -> int:
-        """Of the compiler, which are cores of a v4."""
+        """Number of devices for the compiler, which counts the cores of a v4."""
         return self.chips * self.chip.devices
 
 
 def check_compiler() -> None:
-    """Says how the TPU compiler is installed, where it is not.
+    """Refuses to go on without the TPU compiler; says how to install it.
 
     Raises:
         NoCompilerError: libtpu is not installed.

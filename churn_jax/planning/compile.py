@@ -47,7 +47,7 @@ __all__ = [
 
 
 def default_row(config: Any) -> str:
-    """The row that asks for the most networks, its own and those that teach it.
+    """The row with the most networks, its own and those of its teachers.
 
     Of several the last one, which in our presets is the method that a study is about.
 
@@ -219,7 +219,7 @@ def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
 
 
 def _start(process: Any) -> None:
-    """Starts it with an environment in which the compiler looks for no device."""
+    """Starts a process in whose environment the compiler looks for no device."""
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     os.environ.update(_ENVIRONMENT)
     try:
@@ -239,7 +239,7 @@ def _reason(code: int | None, log: str) -> str:
 
 
 def _last_line(path: str) -> str:
-    """Of what the process had said, or that it said nothing."""
+    """The last line that the process printed, or that there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read().split("\n")
@@ -251,7 +251,7 @@ def _last_line(path: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What was compiled, and which mesh is recommended.
+    """The plans that were compiled, and the recommended one.
 
     Attributes:
         plans: of the meshes that were compiled, in the cheap model's order.

@@ -1,4 +1,4 @@
-"""Sizes of the data sets that presets name, so that a plan needs none of them."""
+"""Sizes of the presets' data sets, so that a plan does not need the data."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ class Sizes:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the examples on the devices."""
+        """Dtype of the examples on the devices."""
         return np.dtype(np.int32 if self.tokens else np.uint8)
 
     @property

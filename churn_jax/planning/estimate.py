@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def devices(self) -> int:
-        """How many the mesh has."""
+        """Number of devices of the mesh."""
         return math.prod(self.mesh.values())
 
     @property
@@ -124,12 +124,12 @@ class Plan:
 
     @property
     def step_seconds(self) -> float:
-        """Per update, if nothing is moved while something is computed."""
+        """Per update, if communication and computation do not overlap."""
         return self.compute_seconds + self.communication_seconds
 
     @property
     def overlapped_seconds(self) -> float:
-        """Per update, if all that is moved is moved meanwhile."""
+        """Per update, if they overlap completely."""
         return max(self.compute_seconds, self.communication_seconds)
 
     @property
@@ -153,7 +153,7 @@ class Plan:
         return all(check.holds for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, with what follows from them."""
+        """The fields as JSON values, with those derived from them."""
         found = dataclasses.asdict(self)
         derived = ("used", "step_seconds", "overlapped_seconds", "rate", "utilisation")
         return {**found, **{name: getattr(self, name) for name in derived}}
@@ -326,7 +326,7 @@ def estimate(
 
 
 def _no_room(message: str) -> str | None:
-    """The compiler's complaint that memory does not suffice, as one sentence."""
+    """The compiler's message that memory does not suffice, as one sentence."""
     if match := _USED.search(message):
         used, limit = (float(match[i]) * _UNITS[match[i + 1]] / 2**30 for i in (1, 3))
         return (
@@ -339,7 +339,7 @@ def _no_room(message: str) -> str | None:
 
 
 def _idle(message: str, part: Slice, step: Step) -> str | None:
-    """The compiler's complaint that devices of the slice are left out."""
+    """The compiler's message that devices of the slice are left out."""
     if "should include all slice devices" not in message:
         return None
     return (

@@ -42,7 +42,7 @@ _COLLECTIVE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """A collective and how often a call of the program does it."""
+    """A collective and how often one call of the program runs it."""
 
     collective: Collective
     times: int
@@ -190,7 +190,7 @@ def cycles_of(hlo: str, *, trips: int = 1) -> Cycles:
 
 
 def collectives_of(hlo: str, mesh: Mesh, *, trips: int = 1) -> list[Counted]:
-    """Every collective that a call does, with the number of times."""
+    """Every collective that a call runs, and how often."""
     # Those of all branches of a condition are there, since each may be taken.
     computations, _ = _computations(hlo)
     found = []

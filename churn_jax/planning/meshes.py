@@ -34,7 +34,7 @@ _REACHED = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What the cheap model knows of a row."""
+    """A row as the cheap model sees it."""
 
     replicas: int
     slots: tuple[int, ...]  # networks of a replica that the member axis divides
@@ -47,7 +47,7 @@ class Load:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A mesh with what the cheap model expects of it."""
+    """A mesh with the estimate of the cheap model."""
 
     mesh: MeshShape
     seconds: float
@@ -55,7 +55,7 @@ class Candidate:
 
 
 def mesh_name(mesh: MeshShape) -> str:
-    """As `--mesh` takes it.
+    """A mesh as `--mesh` takes it.
 
     Example:
         >>> mesh_name(MeshShape(2, 1, 8))

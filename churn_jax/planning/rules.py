@@ -1,4 +1,4 @@
-"""What may move between devices: the placement rules, looked for in a compiled step.
+"""The placement rules, what may move between devices, checked in a compiled step.
 
 Nothing crosses `replica`. `member` carries logits, moments and scalars, and for a
 perturbation through sharded teachers one array of the images' size. `data` carries
@@ -98,7 +98,7 @@ def _local(step: Step) -> tuple[int, int]:
 
 
 def _answers(step: Step) -> int:
-    """The most networks that answer for one example: members, or all teachers."""
+    """The number of networks that answer for one example: members, or all teachers."""
     taught = 0
     if step.program.teacher is not None:
         taught = sum(group.members for group in step.program.teacher.groups)

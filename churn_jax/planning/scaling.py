@@ -71,7 +71,7 @@ def grown(config: Any, grow: str, devices: int) -> Any:
 
 
 def _of_the_study(spec: Any, grow: str) -> Any:
-    """A row whose own batch gives way to the study's that has grown."""
+    """A row without a batch size of its own, so that it takes the study's."""
     if grow != "batch":
         return spec
     own = tuple(change for change in spec.train if change[0] != "batch_size")
@@ -119,7 +119,7 @@ def scaling(
 
 
 def _limit(point: Point) -> str:
-    """What takes the time that the smallest slice does not need."""
+    """What limits the efficiency."""
     plan = point.plan
     if not plan.communication:
         return "nothing moves"

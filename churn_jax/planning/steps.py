@@ -116,7 +116,7 @@ def _network_names(groups: tuple[Group, ...]) -> str:
 
 
 def _feed(config: TrainConfig, sizes: Sizes) -> str:
-    """How batches come, as `churn_jax.training.feed.Feed` decides it."""
+    """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
     if not sizes.streamed:
         return "resident"
     factors = ["order", "augment"] if config.seeds.augment != "off" else ["order"]

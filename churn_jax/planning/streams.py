@@ -1,4 +1,4 @@
-"""The step of a click model on a stream: one window, batch after batch."""
+"""The step of a click model: one window of the stream, batch after batch."""
 
 import dataclasses
 import math

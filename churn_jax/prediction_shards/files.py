@@ -1,4 +1,4 @@
-"""The files of a shard: their names, the types in them, and one read whole."""
+"""The files of a shard: their names, their types, and how they are read."""
 
 from collections.abc import Sequence
 from pathlib import Path

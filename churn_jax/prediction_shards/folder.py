@@ -55,7 +55,7 @@ class ShardedPredictions:
 def write_index(
     folder: str | os.PathLike, shards: int, meta: Mapping[str, Any] | None = None
 ) -> Path:
-    """Says that all shards are there; one process does it after all have closed theirs.
+    """Marks the shards as complete; one process does it after all closed theirs.
 
     Args:
         folder: of the shards.
@@ -187,7 +187,7 @@ def _read_index(path: Path) -> dict[str, Any]:
 
 
 def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, ShardedRows]:
-    """Ids, labels and logits of all shards, which fit together."""
+    """Ids, labels and logits of all shards, checked against each other."""
     if shards < 1:
         raise PredictionsError(f"there must be one shard at least; got {shards}")
     ids, labels, logits = [], [], []
@@ -209,7 +209,7 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Sharde
 
 
 def _check_shard(ids: list, labels: list, logits: list) -> None:
-    """The last shard is consistent, and of the shape of the first."""
+    """Refuses a last shard that is inconsistent or does not fit the first."""
     last, first = logits[-1], logits[0]
     if last.ndim != 3 or last.dtype.name not in ("float32", "float16", "bfloat16"):
         raise PredictionsError(

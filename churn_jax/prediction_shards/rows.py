@@ -44,7 +44,7 @@ class ShardedRows:
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """Number of values."""
         runs, rows, classes = self.shape
         return runs * rows * classes
 

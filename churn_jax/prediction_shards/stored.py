@@ -39,7 +39,7 @@ WHOLE_BYTES = 2 * 2**30
 
 
 class TooLargeError(PredictionsError):
-    """Predictions that are there, but too large for what was asked."""
+    """Predictions that are too large to be read whole."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class MappedPredictions:
             yield start, logits
 
     def whole(self) -> Predictions:
-        """All of them in memory, checked as those of a file are."""
+        """All predictions in memory, checked like those of a file."""
         logits = np.stack(
             [self.rows(run, slice(None)) for run in range(len(self.values))]
         )
@@ -129,7 +129,7 @@ def fits_whole(numbers: int) -> bool:
 
 
 def shards_beside(path: str | os.PathLike) -> Path:
-    """The folder of shards that a path of a file of predictions may stand for.
+    """The folder of shards that may stand in for a file of predictions.
 
     Example:
         >>> shards_beside("methods/erm/predictions.npz").as_posix()

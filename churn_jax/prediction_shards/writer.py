@@ -138,7 +138,7 @@ class ShardWriter:
             ) from error
 
     def close(self) -> None:
-        """Gives the shard its names, once every row is there.
+        """Moves the shard to its final names once every row is written.
 
         Raises:
             PredictionsError: rows are missing; the shard is not kept.
@@ -155,7 +155,7 @@ class ShardWriter:
                 np.save(file, values, allow_pickle=False)
 
     def discard(self) -> None:
-        """Leaves nothing; of a shard that could not be written."""
+        """Removes a shard that could not be written."""
         error = PredictionsError("discarded")
         self._open.__exit__(PredictionsError, error, None)
 
@@ -170,5 +170,5 @@ class ShardWriter:
 
 
 def _descr(dtype: np.dtype) -> str:
-    """Of the header; bfloat16 as `numpy.save` writes it, two bytes without a type."""
+    """The type in the header; bfloat16 as `numpy.save` has it, two untyped bytes."""
     return "<V2" if dtype.name == "bfloat16" else dtype.newbyteorder("<").str

@@ -1,4 +1,4 @@
-"""Corrupted copies of our own test images, made when asked for and kept on request.
+"""Corrupted copies of our own test images, made on demand and kept on request.
 
 By our own corruptions, or at ImageNet-C's own severities by `imagecorruptions-imaug`, a
 kept-up copy of the code behind the published ones (Apache 2.0; `pip install
@@ -70,7 +70,7 @@ class Generated:
         return self.corrupt(self.test.images, self.test.ids, corruption, severity)
 
     def _kept(self, path: pathlib.Path) -> np.ndarray | None:
-        """The file, or None where it is missing, cut off or of other images."""
+        """The images in a file; None if it is missing, truncated or of other images."""
         try:
             images = np.load(path, mmap_mode="r")
         except (OSError, ValueError, EOFError):

@@ -75,7 +75,7 @@ _FINE = 9  # points per pixel and axis that the edge of the disk is smoothed by
 
 
 def _unit(x: np.ndarray) -> float:
-    """Pixels of this image per pixel of one of side 32."""
+    """Pixels of this image per pixel of an image of side 32."""
     return min(x.shape[1:3]) / 32.0
 
 
@@ -270,7 +270,7 @@ QUALITY = (70, 50, 35, 22, 13)
 
 
 def brightness(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
-    """Something is added everywhere."""
+    """A constant is added to every pixel."""
     del draws
     return x + ADDED[level]
 
@@ -305,7 +305,7 @@ def pixelate(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
 
 
 def jpeg_compression(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
-    """Written as a JPEG file of low quality and read back."""
+    """The image written as a JPEG file of low quality and read back."""
     del draws
     from PIL import Image
 

@@ -51,12 +51,12 @@ def mix(numbers: np.ndarray) -> np.ndarray:
 
 
 def share_of(hashes: np.ndarray, share: float) -> np.ndarray:
-    """Which of uniform 64-bit hashes `[N]` fall into the lowest `share`: bool `[N]`."""
+    """Bool `[N]`: which of uniform 64-bit hashes fall into the lowest `share`."""
     return hashes < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
 class WordRows:
-    """Rows of one categorical field's table, of words as they come."""
+    """Maps words of a categorical field to rows of its table, as they arrive."""
 
     # Only the hashes of the words seen last are kept, so memory does not grow with the
     # stream.
@@ -94,7 +94,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Chunk(NamedTuple):
-    """Some successive examples."""
+    """Consecutive examples."""
 
     ids: np.ndarray  # [N, F] int32, rows within each field's own table
     numeric: np.ndarray  # [N, D] float32
@@ -215,7 +215,7 @@ def _is_text(array: pa.Array) -> bool:
 
 
 class Labels:
-    """Turns the label's column into 0 and 1, and remembers whether there was a 1."""
+    """Turns the label column into 0 and 1, and remembers whether there was a 1."""
 
     def __init__(self, schema: TableSchema):
         self._schema = schema
@@ -263,7 +263,7 @@ class TimeOrder:
         self._is_text: bool | None = None
 
     def check(self, block: Block) -> None:
-        """Raises `DataError`, naming the row and both values, where it does."""
+        """Raises a `DataError` with the row and both values if it decreases."""
         if self._column is None:
             return
         times = block.columns[self._column]

@@ -275,7 +275,7 @@ def _check_keys(where: str, kind: type, table: dict[str, Any]) -> None:
 
 
 def _value(key: str, kind: type, value: Any) -> Any:
-    """A TOML value as the field `key` of `kind` holds it."""
+    """A TOML value converted to the type of the field `key` of `kind`."""
     wanted = next(field.type for field in fields(kind) if field.name == key)
     if wanted == tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):

@@ -33,7 +33,7 @@ _WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 class Block(NamedTuple):
-    """Some successive rows."""
+    """Consecutive rows."""
 
     where: str  # the file, for messages
     row: int  # of the first row, as an editor counts: from 1, the header included
@@ -48,7 +48,7 @@ class Source(Protocol):
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """Its name, for messages."""
         ...
 
     def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
@@ -60,7 +60,7 @@ class Source(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """Differs when the contents do; need not read everything."""
+        """Differs if the contents differ; need not read everything."""
         ...
 
 
@@ -91,10 +91,10 @@ class CsvFile(_File):
     """A CSV file, perhaps compressed by gzip."""
 
     def count(self) -> None:
-        """Not known without reading."""
+        """None: not known without reading."""
 
     def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
-        """Numbers are parsed where a column is needed as nothing but a number."""
+        """Parses a column as numbers if it is needed as nothing else."""
         schema = self.schema
         words = {field.name for field in schema.categorical}
         words |= {c for c in (schema.label, schema.group) if c is not None}
@@ -160,7 +160,7 @@ class CsvFile(_File):
 
     @staticmethod
     def _explain(error: Exception, names: list[str]) -> str:
-        """A sentence for the person who runs, from Arrow's message."""
+        """A sentence for the user, from Arrow's message."""
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
         found = re.search(r"column #(\d+): Row #(\d+): .* to (\w+): (.*)", text)
         if found:
@@ -242,7 +242,7 @@ class TfdsSplit:
         return self.builder.info.splits[self.split].num_examples
 
     def fingerprint(self) -> str:
-        """Over the set's name, version and the lengths of its files."""
+        """sha256 over the set's name, version and the lengths of its files."""
         lengths = self.builder.info.splits[self.split].shard_lengths
         text = f"{self.builder.info.full_name}/{self.split}{lengths}"
         return hashlib.sha256(text.encode()).hexdigest()

@@ -21,7 +21,7 @@ _TRIED = 2**16  # examples that are read when a table is opened
 
 
 class Window(NamedTuple):
-    """Successive examples of a stream; the last window is padded with zeros.
+    """Consecutive examples of a stream; the last window is padded with zeros.
 
     Attributes:
         ids: `[W, F]` int32, rows within each field's own table.
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 
 
 class Examples(Protocol):
-    """What a stream is drawn from."""
+    """The source of a stream's examples."""
 
     def chunks(self, part: Part, start: int) -> Iterator[Chunk]:
         """Examples of a part in order, without its first `start`."""

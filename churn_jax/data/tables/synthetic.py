@@ -152,7 +152,7 @@ class SyntheticClicks:
 
 @functools.lru_cache(maxsize=16)
 def _bias(clicks: SyntheticClicks) -> float:
-    """The one that gives the rate on the first indices, by bisection."""
+    """The bias that gives the first examples the wanted rate, by bisection."""
     first = clicks._ids(keys := np.arange(_SEEN)), clicks._numeric(keys)
     signal = clicks.signal_of(*first)
     low, high = -100.0, 100.0
