@@ -5,9 +5,9 @@ from importlib import metadata
 import flax.linen as nn
 import numpy as np
 import pytest
-from churn_jax.command.configured import with_methods
 
 from churn_jax import registry
+from churn_jax.command.options import with_methods
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import StudyConfig
@@ -28,6 +28,7 @@ from churn_jax.reports.summary import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
+from churn_jax.studies.streams import stream_preset
 from tests.reports.fake_study import write_study
 
 
@@ -210,6 +211,18 @@ def test_a_preset_of_another_module_is_made_and_has_a_tiny_form():
 
 def three():
     return 3
+
+
+def my_stream():
+    return stream_preset("clicks")
+
+
+def test_a_stream_of_another_module_is_made_in_its_forms():
+    dotted = f"{__name__}:my_stream"
+    assert stream_preset(dotted) == stream_preset("clicks")
+    assert stream_preset(f"{dotted}:tiny") == stream_preset("clicks:tiny")
+    with pytest.raises(ValueError, match="makes no StreamStudyConfig, but 3"):
+        stream_preset(f"{__name__}:three:tiny")
 
 
 def test_a_study_is_recorded_by_names_that_other_processes_find():

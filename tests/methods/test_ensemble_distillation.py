@@ -95,7 +95,7 @@ def test_missing_teacher_is_an_error():
 
 
 def test_unknown_average_is_refused():
-    with pytest.raises(ValueError, match="probs or logits; got 'votes'"):
+    with pytest.raises(ValueError, match="probs, logits; got 'votes'"):
         EnsembleDistillation(average="votes")
 
 

@@ -31,8 +31,6 @@ Each name takes forms behind a colon:
 """
 
 import dataclasses
-import difflib
-from collections.abc import Callable
 from typing import Any
 
 from churn_jax.configuration.streams import (
@@ -46,6 +44,7 @@ from churn_jax.configuration.streams import (
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
+from churn_jax.registry import Registry, did_you_mean
 
 __all__ = ["FORMS", "STREAM_PRESETS", "stream_preset"]
 
@@ -179,13 +178,17 @@ def kddcup99() -> StreamStudyConfig:
     return _named("kddcup99", "KDD Cup 1999, a connection that is an attack", 8192)
 
 
-STREAM_PRESETS: dict[str, Callable[[], StreamStudyConfig]] = {
-    "clicks": clicks,
-    "ad-table3": table3,
-    "ad-table3-adult": adult,
-    "ad-table3-diabetes130": diabetes130,
-    "ad-table3-kddcup99": kddcup99,
-}
+STREAM_PRESETS = Registry(
+    "stream",
+    {
+        "clicks": clicks,
+        "ad-table3": table3,
+        "ad-table3-adult": adult,
+        "ad-table3-diabetes130": diabetes130,
+        "ad-table3-kddcup99": kddcup99,
+    },
+)
+"""Functions without arguments that make a `StreamStudyConfig`, by name."""
 
 
 def _summed(config: StreamStudyConfig) -> StreamStudyConfig:
@@ -278,6 +281,10 @@ _CHANGES = {
 def stream_preset(name: str) -> StreamStudyConfig:
     """The stream study called `name`, in the forms that follow behind colons.
 
+    Args:
+        name: one of `STREAM_PRESETS`, or `package.module:name` of a function of your
+            own that makes a `StreamStudyConfig`.
+
     Raises:
         ValueError: there is none, or the forms exclude each other.
 
@@ -286,16 +293,20 @@ def stream_preset(name: str) -> StreamStudyConfig:
         0.5
     """
     base, *forms = name.split(":")
-    if base not in STREAM_PRESETS or not set(forms) <= set(FORMS):
-        close = difflib.get_close_matches(base, STREAM_PRESETS, n=2, cutoff=0.3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    if base not in STREAM_PRESETS and forms and forms[0] not in FORMS:
+        base = f"{base}:{forms.pop(0)}"  # package.module:name
+    dotted = ":" in base
+    if not set(forms) <= set(FORMS) or not (dotted or base in STREAM_PRESETS):
         raise ValueError(
             f"unknown stream {name!r}; known: {', '.join(STREAM_PRESETS)}, each with "
-            f"the forms {', '.join(f':{form}' for form in FORMS)}{hint}"
+            f"the forms {', '.join(f':{form}' for form in FORMS)}"
+            f"{did_you_mean(base, STREAM_PRESETS, cutoff=0.3)}"
         )
     if {"init", "warm"} <= set(forms):
         raise ValueError(f"{name}: :init and :warm are two different questions")
-    config = STREAM_PRESETS[base]()
+    config = STREAM_PRESETS.find(base)()
+    if not isinstance(config, StreamStudyConfig):
+        raise ValueError(f"{base} makes no StreamStudyConfig, but {config!r}")
     for form in FORMS:  # in one order, whatever the name's
         if form in forms:
             config = _CHANGES[form](config)
