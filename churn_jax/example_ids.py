@@ -7,6 +7,8 @@ import numpy as np
 __all__ = [
     "Matched",
     "PredictionsError",
+    "as_ids",
+    "as_labels",
     "check_unique",
     "match_ids",
     "repeated",
@@ -29,6 +31,42 @@ class Matched(NamedTuple):
     rows_b: np.ndarray  # [N] rows of the second
     only_a: np.ndarray  # ids that only the first side has
     only_b: np.ndarray  # ids that only the second has
+
+
+def as_ids(ids: Any) -> np.ndarray:
+    """Ids as an array `[N]` of integers or strings.
+
+    Raises:
+        PredictionsError: they are something else.
+    """
+    ids = np.asarray(ids)
+    if ids.ndim != 1:
+        raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
+    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
+        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8")
+    if ids.dtype.kind not in "iuU":
+        raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
+    return ids
+
+
+def as_labels(labels: Any) -> np.ndarray:
+    """Labels as an array `[N]` of int64.
+
+    Raises:
+        PredictionsError: they are no integers, or negative.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
+    if labels.size and labels.min() < 0:
+        raise PredictionsError(
+            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
+        )
+    return labels.astype(np.int64)
 
 
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:

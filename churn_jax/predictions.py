@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from churn_jax.array_files import ArrayFileError, NpzArrays, replace_file
-from churn_jax.example_ids import PredictionsError, check_unique, match_ids, some
+from churn_jax.example_ids import (
+    PredictionsError,
+    as_ids,
+    as_labels,
+    check_unique,
+    match_ids,
+    some,
+)
 
 __all__ = [
     "Predictions",
@@ -63,12 +70,13 @@ class Predictions:
 
     def __post_init__(self):
         for name, value in (
-            ("ids", _as_ids(self.ids)),
-            ("labels", _as_labels(self.labels)),
+            ("ids", as_ids(self.ids)),
+            ("labels", as_labels(self.labels)),
             ("logits", _as_logits(self.logits)),
             ("meta", _as_meta(self.meta)),
         ):
             object.__setattr__(self, name, value)
+        check_unique(self.ids)
         examples = self.logits.shape[1]
         for name in ("ids", "labels"):
             if getattr(self, name).shape[0] != examples:
@@ -117,33 +125,6 @@ def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
             f"meta['stopped'] names runs {bad}, but there are only {runs} runs"
         )
     return tuple(sorted(stopped))
-
-
-def _as_ids(ids) -> np.ndarray:
-    ids = np.asarray(ids)
-    if ids.ndim != 1:
-        raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
-    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
-        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
-    if ids.dtype.kind == "S":
-        ids = np.char.decode(ids, "utf-8")
-    if ids.dtype.kind not in "iuU":
-        raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
-    check_unique(ids)
-    return ids
-
-
-def _as_labels(labels) -> np.ndarray:
-    labels = np.asarray(labels)
-    if labels.ndim != 1:
-        raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
-    if labels.dtype.kind not in "iu":
-        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
-    if labels.size and labels.min() < 0:
-        raise PredictionsError(
-            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
-        )
-    return labels.astype(np.int64)
 
 
 def _as_logits(logits) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,6 @@ from churn_jax.predictions import PredictionsError
 __all__ = [
     "INDEX",
     "ORDER",
-    "as_ids",
-    "as_labels",
     "joined_ids",
     "read_array",
     "shard_path",
@@ -42,18 +39,6 @@ def stored_dtype(name: str) -> np.dtype:
     )
 
 
-def as_ids(ids: Any) -> np.ndarray:
-    """Ids as an array `[n]` of integers or strings."""
-    ids = np.asarray(ids)
-    if ids.dtype.kind == "O" and all(isinstance(i, str) for i in ids.flat):
-        ids = ids.astype("U")
-    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
-        raise PredictionsError(
-            f"ids must be [n] integers or strings; got {ids.dtype} of shape {ids.shape}"
-        )
-    return ids
-
-
 def joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Ids of all shards, one after another; those of empty ones have no type."""
     parts = [part for part in parts if part.size] or list(parts[:1])
@@ -69,20 +54,6 @@ def joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
     raise PredictionsError(
         f"ids from {least} to {most} are there, which no integer of 64 bits holds"
     )
-
-
-def as_labels(labels: Any) -> np.ndarray:
-    """Labels as an array `[n]` of int64."""
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise PredictionsError(
-            f"labels must be [n] integers; got {labels.dtype} of shape {labels.shape}"
-        )
-    if labels.min(initial=0) < 0:
-        raise PredictionsError(
-            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
-        )
-    return labels.astype(np.int64)
 
 
 def read_array(path: Path, mapped: bool = False) -> np.ndarray:

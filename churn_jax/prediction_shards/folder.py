@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.example_ids import repeated, rows_of, some
+from churn_jax.example_ids import as_ids, as_labels, repeated, rows_of, some
 from churn_jax.prediction_shards.files import (
     INDEX,
     ORDER,
-    as_ids,
-    as_labels,
     joined_ids,
     read_array,
     shard_path,

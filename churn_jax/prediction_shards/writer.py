@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.example_ids import as_ids, as_labels
 from churn_jax.prediction_shards.files import (
     INDEX,
     ORDER,
-    as_ids,
-    as_labels,
     shard_path,
     stored_dtype,
 )
