@@ -192,17 +192,22 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
             default=0,
         )
         left = column.align == "left"
+        least = min(widest, _NAME) if left else widest
+        if table.caption:  # tables of many versions may be too wide otherwise
+            least = None
         out.add_column(
             terminal_text(column.heading),
             justify="left" if left else "right",
             overflow="fold",
-            min_width=min(widest, _NAME) if left else widest,
+            min_width=least,
         )
     for row in texts:
         out.add_row(*row)
     heading = RichText(printable(table.title), style="bold")
-    caption = [_text(Text(table.caption, "soft"))] if table.caption else []
-    return Padding(Group(heading, out, *caption), (1, 0, 0, 0))
+    if not table.caption:
+        return Padding(Group(heading, out), (1, 0, 0, 0))
+    out.title, out.title_justify, out.title_style = heading, "left", ""
+    return Group("", out, _text(Text(table.caption, "soft")))
 
 
 def _cell(cell: Cell) -> "RichText":
