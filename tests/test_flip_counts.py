@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 
 from churn_jax import flip_counts, metrics
-from churn_jax.flip_counts import version_matrices
+from churn_jax.flip_counts import (
+    count_flips,
+    count_flips_by_group,
+    version_matrices,
+)
 
 
 def looped(predicted, labels):
@@ -91,3 +95,57 @@ def test_flips_of_two_versions_differ_by_their_accuracies():
     flips = version_matrices(predicted, labels).negative_flip_rate
     accuracies = [np.mean(of == labels) for of in predicted]
     assert flips[0, 1] - flips[1, 0] == pytest.approx(accuracies[0] - accuracies[1])
+
+
+def drawn(draw, *runs):
+    return [draw.integers(0, 3, (R, 50)) for R in runs], draw.integers(0, 3, 50)
+
+
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_counts_are_those_of_a_loop(rng, block, monkeypatch):
+    monkeypatch.setattr(flip_counts, "_BLOCK", block)
+    (old, new), labels = drawn(rng, 3, 2)
+    found = count_flips(old, new, labels)
+    for a, before in enumerate(old):
+        for b, after in enumerate(new):
+            was, now = before == labels, after == labels
+            assert found.changed[a, b] == np.sum(before != after)
+            assert found.negative[a, b] == np.sum(was & ~now)
+            assert found.positive[a, b] == np.sum(~was & now)
+            assert found.both[a, b] == np.sum(was & now)
+            neither = ~was & ~now & (before != after)
+            assert found.neutral[a, b] == np.sum(neither)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_runs_against_themselves_are_counted_as_against_a_copy(rng, labelled):
+    (runs,), labels = drawn(rng, 4)
+    truth = labels if labelled else None
+    group = rng.integers(0, 5, 50)
+    for count, rest in ((count_flips, ()), (count_flips_by_group, (group, 5))):
+        ours, theirs = (count(runs, of, truth, *rest) for of in (runs, runs.copy()))
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_every_group_is_counted_for_itself(rng, labelled):
+    (old, new), labels = drawn(rng, 2, 3)
+    truth = labels if labelled else None
+    group = rng.integers(-1, 4, 50)  # -1 counts nowhere, and group 4 is empty
+    found = count_flips_by_group(old, new, truth, group, 5)
+    for g in range(5):
+        inside = group == g
+        own = None if truth is None else truth[inside]
+        of_group = count_flips(old[:, inside], new[:, inside], own)
+        for ours, theirs in zip(found, of_group, strict=True):
+            np.testing.assert_array_equal(None if ours is None else ours[g], theirs)
+
+
+def test_paired_runs_are_counted_run_by_run(rng):
+    (old, new), labels = drawn(rng, 3, 3)
+    whole = np.zeros(50, int)
+    found = count_flips_by_group(old, new, labels, whole, 1, paired=True)
+    every = count_flips(old, new, labels)
+    for ours, theirs in zip(found[1:], every[1:], strict=True):
+        np.testing.assert_array_equal(ours[0, :, 0], np.diag(theirs))

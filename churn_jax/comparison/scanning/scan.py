@@ -204,25 +204,12 @@ def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
 def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
     """Undoes the order of `in_file_order`."""
 
-    def moved(side: ScannedSide) -> ScannedSide:
-        return ScannedSide(
-            side.predicted[:, place],
-            _taken(side.confidence, place),
-            _taken(side.label_log_prob, place),
-            _taken(side.brier, place),
-        )
+    def moved(of):
+        found = {k: v for k, v in vars(of).items() if isinstance(v, np.ndarray)}
+        return dataclasses.replace(of, **{k: v[..., place] for k, v in found.items()})
 
-    return Scanned(
-        moved(scanned.old),
-        moved(scanned.new),
-        _taken(scanned.surrogate, place),
-        _taken(scanned.displacement, place),
-        _taken(scanned.own_displacement, place),
-    )
-
-
-def _taken(values: np.ndarray | None, place: np.ndarray) -> np.ndarray | None:
-    return None if values is None else values[..., place]
+    sides = {"old": moved(scanned.old), "new": moved(scanned.new)}
+    return dataclasses.replace(moved(scanned), **sides)
 
 
 def scan(pair: Pair) -> Scanned:
