@@ -260,11 +260,12 @@ class _Flips(CrossMetric):
         return _right(logits, labels)
 
     def compare(self, old, new, mask):
-        return (
-            _count_pairs(lambda a, b: a & ~b, old, new, mask),
-            _count_pairs(lambda a, b: ~a & b, old, new, mask),
-            _count_pairs(lambda a, b: a & b, old, new, mask),
+        both = _count_pairs(lambda a, b: a & b, old, new, mask)
+        of_old, of_new = (
+            jnp.sum(right & mask[None], axis=-1, dtype=jnp.int32)
+            for right in (old, new)
         )
+        return of_old[:, None] - both, of_new - both, both
 
     def finish(self, sums, examples):
         negative, positive, both = sums
