@@ -109,19 +109,6 @@ def intervals(
     return {name: found[name] for name in QUANTITIES if name in found}
 
 
-def share_interval(hits: float, n: float, *, level: float = 0.95) -> Interval:
-    """A share of independent examples with Wilson's interval."""
-    share = np.array(hits / n if n else np.nan)
-    quantile = special.ndtri((1 + level) / 2)
-    low, high = share_ends(
-        share,
-        np.array(0.0 if not n else share * (1 - share) / n),
-        quantile,
-        np.array(n),
-    )
-    return Interval(float(share), float(low), float(high))
-
-
 def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
     """Are both versions equally accurate? The exact test of every pair of runs.
 
@@ -297,7 +284,9 @@ def resampled(
     return {
         name: _symmetric(estimate, level)
         if name.endswith("_change")
-        else _stretched(estimate, values.get(name), level, _most(name))
+        else _stretched(
+            estimate, values.get(name), level, _MOST.get(name.partition("_")[0], np.inf)
+        )
         for name, estimate in numbers.items()
     }
 
@@ -366,10 +355,6 @@ def _stretched(estimate: Estimate, resampled, level: float, most: float) -> Inte
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of
     return Interval(value, float(np.maximum(low, 0)), float(np.minimum(high, most)))
-
-
-def _most(name: str) -> float:
-    return _MOST.get(name.partition("_")[0], np.inf)
 
 
 def _symmetric(estimate: Estimate, level: float) -> Interval:

@@ -9,7 +9,7 @@ from scipy import stats
 from churn_jax import metrics
 from churn_jax.analysis.significance import holm, mcnemar_exact
 from churn_jax.comparison.groups import group_intervals
-from churn_jax.comparison.intervals import intervals, mcnemar_test, share_interval
+from churn_jax.comparison.intervals import intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Scanned, ScannedSide
 from churn_jax.comparison.result import QUANTITIES
@@ -166,7 +166,6 @@ def test_one_run_a_side_gives_binomial_intervals(rng):
     exact = stats.binomtest(int(new.sum()), 500).proportion_ci(method="wilson")
     assert interval.low == pytest.approx(exact.low, abs=1e-12)
     assert interval.high == pytest.approx(exact.high, abs=1e-12)
-    assert share_interval(int(new.sum()), 500).high == pytest.approx(interval.high)
 
 
 def test_many_examples_in_groups_give_nearly_binomial_intervals(rng):

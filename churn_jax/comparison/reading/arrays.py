@@ -156,7 +156,8 @@ def find_in_arrays(
             runs = tuple(r for r in range(len(scores.values)) if r not in stopped)
             if not runs:
                 raise PredictionsError("every run stopped before its end")
-            notes = (f"runs {_listed(stopped)} stopped early and are left out.",)
+            listed = ", ".join(map(str, stopped))
+            notes = (f"runs {listed} stopped early and are left out.",)
             scores = dataclasses.replace(scores, values=scores.values[list(runs)])
     return Found(
         scores,
@@ -225,7 +226,3 @@ def _meta(entry: Any) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, Mapping) else {}
-
-
-def _listed(runs: tuple[int, ...]) -> str:
-    return ", ".join(map(str, runs))

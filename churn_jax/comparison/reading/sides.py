@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from churn_jax.array_files import ArrayFileError
 from churn_jax.comparison.pair import Kind, Side
 from churn_jax.comparison.reading.arrays import (
@@ -107,7 +105,9 @@ def read_side(
             found = find_in_table(as_table(contents.arrays), kind, names)
         side = _side(found, name)
         if side.ids is None and ids is not None:
-            side = _with_ids(side, read_ids(ids, id_column))
+            given_ids = read_ids(ids, id_column)
+            _check_length("the ids beside", len(given_ids), side.examples)
+            side = dataclasses.replace(side, ids=given_ids)
         elif side.ids is None:
             index = index_ids(contents.index)
             side = dataclasses.replace(side, ids=index, index=index is not None)
@@ -182,11 +182,6 @@ def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | No
     if [as_number(n) for n in names] == list(range(classes)):
         return None
     return names
-
-
-def _with_ids(side: Side, ids: np.ndarray) -> Side:
-    _check_length("the ids beside", len(ids), side.examples)
-    return dataclasses.replace(side, ids=ids)
 
 
 def _check_length(what: str, length: int, examples: int) -> None:
