@@ -59,7 +59,7 @@ def page(result: Findings, command: str = "") -> Document:
     """The page of an update; drawing its figures takes a while."""
     sections = [
         Section("", verdict_blocks(result), kind="said"),
-        *(Text(note, "note remark") for note in result.notes),
+        Text("\n".join(result.notes), "note remark"),
         Section("Numbers", [*changes_table(result), singles_table(result)]),
         Section("More than retraining?", _noise(result)),
         Section("Where changed predictions go", _flow(result)),
