@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from churn_jax.array_files import replace_file
 from churn_jax.comparison import report, versions_report
 from churn_jax.comparison.result import Findings, VersionsFindings
 from churn_jax.comparison.verdict import sentences
@@ -17,7 +18,6 @@ from churn_jax.documents import (
     plain_text,
     plain_values,
 )
-from churn_jax.predictions import replace_file
 
 _FORMAT = 1  # grows where a program that reads the file would have to change
 
