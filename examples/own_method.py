@@ -1,12 +1,7 @@
 """A loss, a method, a network, a report column and a study of your own, in one file.
 
-    export PYTHONPATH=examples          # or install your package
-    churn-jax study own_method:squeezed_digits
-    churn-jax sweep own_method:squeezed_digits squeezed.strength=0,0.01,0.1
-    churn-jax study digits --method own_method:Squeezed --model own_method:Net
-
-Nothing is registered: `module:name` is enough. For short names in an installed package
-see `churn_jax.registry`.
+With its folder on PYTHONPATH, `churn-jax study own_method:squeezed_digits` trains it;
+`docs/extending.md` has more commands.
 """
 
 import flax.linen as nn
@@ -31,30 +26,27 @@ class Squeezed(Method):
     strength: float = coefficient(0.03)
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
-        """The sum over members; `batch.mean` leaves out padding."""
+        """The sum over members of means over the batch, without its padding."""
         logits, labels, model_state = forward(apply, variables, batch)
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         squeeze = jnp.sum(batch.mean(squared_logits(logits)))
         terms = {"cross_entropy": cross_entropy, "squeeze": squeeze}
-        loss = cross_entropy + self.strength * squeeze
-        return LossOutput(loss, terms, model_state)
+        return LossOutput(cross_entropy + self.strength * squeeze, terms, model_state)
 
 
 class Net(nn.Module):
-    """One hidden layer with layer norm."""
+    """One hidden layer with layer norm: images `[B, ...]` to logits `[B, C]`."""
 
     num_classes: int
-    width: int = 64
 
     @nn.compact
-    def __call__(self, x, train: bool = False):
-        """Logits `[B, C]` of images `[B, ...]`."""
-        x = x.reshape(x.shape[0], -1)
-        x = nn.LayerNorm()(nn.gelu(nn.Dense(self.width)(x)))
-        return nn.Dense(self.num_classes)(x)
+    def __call__(self, x):
+        """Logits of one batch."""
+        x = nn.gelu(nn.Dense(64)(x.reshape(x.shape[0], -1)))
+        return nn.Dense(self.num_classes)(nn.LayerNorm()(x))
 
 
-@column("Margin")
+@column("Margin", narrow=True)
 def margin(logits, labels):
     """Mean difference of the two highest logits of one run."""
     second, first = np.sort(logits, axis=-1)[:, -2:].T
