@@ -1,6 +1,5 @@
 """The `churn-jax` command; `churn-jax -h` lists sub-commands and exit codes."""
 
-import difflib
 import errno
 import importlib
 import logging
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from churn_jax.command.signals import end_at_a_signal
 from churn_jax.escaping import printable
+from churn_jax.registry import did_you_mean
 
 __all__ = ["main"]
 
@@ -153,8 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name not in _COMMANDS:
-        close = difflib.get_close_matches(name, _COMMANDS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name, _COMMANDS, count=1, cutoff=0.6)
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
     if not verbose:
         _quiet_libraries()

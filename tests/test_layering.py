@@ -39,6 +39,7 @@ BELOW = {
         "typing",
         "_checks",
         "array_files",
+        "registry",  # its hints
     ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("lazy", "registry", "losses", "perturbations", "ensembles"),
     # studies as data: what the trainer is told, and what the reports read
@@ -124,6 +125,7 @@ HEAVY = {
 # Files that read and order data are NumPy only, so that loader processes stay light.
 JAX_FREE = (
     "data/",
+    "registry.py",
     "array_files.py",
     "example_ids.py",
     "flip_counts.py",

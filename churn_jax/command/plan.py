@@ -1,7 +1,6 @@
 """`churn-jax plan PRESET --topology v5e:4x4`: what a study takes on a TPU slice."""
 
 import dataclasses
-import difflib
 import json
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.documents import Document, Text
+from churn_jax.registry import did_you_mean
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["plan", "read_plan"]
@@ -122,8 +122,7 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     base = name.partition(":")[0]
     known = base in PRESETS or base in STREAM_PRESETS
     if not known and ":" not in parted(name)[0]:
-        close = difflib.get_close_matches(base, (*PRESETS, *STREAM_PRESETS), 2, 0.4)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = did_you_mean(base, (*PRESETS, *STREAM_PRESETS))
         raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
     meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in rest)
     prog = f"churn-jax plan {name}"

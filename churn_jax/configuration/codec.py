@@ -8,7 +8,6 @@ keeps its meaning when a default changes.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import types
 import typing
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from churn_jax.methods.base import METHODS, Method
+from churn_jax.registry import did_you_mean
 
 __all__ = ["from_json", "replaced", "to_json"]
 
@@ -101,8 +101,7 @@ def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
     field, _, rest = path.partition(".")
     known = [f.name for f in dataclasses.fields(config)]
     if field not in known:
-        close = difflib.get_close_matches(field, known, n=2, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = did_you_mean(field, known)
         where = above.rstrip(".") or "the training"
         raise ValueError(
             f"{where} has no setting {field!r} (train={above}{path}); known: "

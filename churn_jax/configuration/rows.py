@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import Any, TypeVar
 
 from churn_jax import ensembles, models
@@ -11,6 +10,7 @@ from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
+from churn_jax.registry import did_you_mean
 
 __all__ = ["MethodSpec", "Teaching", "averaged_name", "named", "with_coefficient"]
 
@@ -261,8 +261,7 @@ def named(rows: tuple, name: str, what: str) -> Any:
         if row.name == name:
             return row
     names = [row.name for row in rows]
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    hint = did_you_mean(name, names)
     raise ValueError(f"unknown {what} {name!r}; known: {', '.join(names)}{hint}")
 
 

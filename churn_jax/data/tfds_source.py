@@ -6,7 +6,6 @@ TensorFlow. *Preparing* an official image set does: that is the `tfds` extra, an
 `load` imports it only when a name asks for it.
 """
 
-import difflib
 import importlib.util
 import pathlib
 
@@ -15,6 +14,7 @@ import numpy as np
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.splits import DataError, Split, check_split
 from churn_jax.data.text import TextOptions, read_text_records
+from churn_jax.registry import did_you_mean
 
 # TFDS only logs what it could not import, and fails later with an AttributeError.
 _NEEDED = ("tensorflow_datasets", "promise", "importlib_resources", "array_record")
@@ -98,8 +98,7 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
     except tfds.core.DatasetNotFoundError as error:
         base = name.split("/")[0].split(":")[0]
         known = ["digits", *tfds.list_builders(with_community_datasets=False)]
-        close = difflib.get_close_matches(base, known, n=3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = did_you_mean(base, known, count=3, cutoff=0.6)
         raise DataError(
             f"{name!r} is neither 'digits', a .npz file nor a name that TensorFlow "
             f"Datasets knows{hint}"

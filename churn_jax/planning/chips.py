@@ -1,13 +1,14 @@
 """TPU chips and slices: public figures, devices to compile for, images to deliver."""
 
 import dataclasses
-import difflib
 import importlib.util
 import math
 import os
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from churn_jax.registry import did_you_mean
 
 __all__ = [
     "CHIPS",
@@ -149,8 +150,7 @@ class Slice:
         """
         kind, _, grid = name.partition(":")
         if kind not in CHIPS:
-            close = difflib.get_close_matches(kind, CHIPS, n=1, cutoff=0.4)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = did_you_mean(kind, CHIPS, count=1)
             raise ValueError(
                 f"unknown topology {name!r}: its chip must be one of "
                 f"{', '.join(CHIPS)}, as in v5e:4x4 or v5p:2x2x1{hint}"

@@ -8,7 +8,6 @@ R = points x seeds, which the engine trains as one program.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
+from churn_jax.registry import did_you_mean
 
 __all__ = [
     "Axis",
@@ -117,8 +117,7 @@ class Axis:
         spec = config.spec(self.method)
         for field, _ in (*self.fixed, (self.field, 0.0)):
             if field not in (known := _sweepable(spec.method)):
-                close = difflib.get_close_matches(field, known, n=2, cutoff=0.4)
-                hint = f"; did you mean {' or '.join(close)}?" if close else ""
+                hint = did_you_mean(field, known)
                 raise ValueError(
                     f"{self.method} has no coefficient {field!r} that can be swept; "
                     f"it has: {', '.join(known)}{hint}"

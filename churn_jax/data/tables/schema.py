@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from churn_jax.data.splits import DataError
+from churn_jax.registry import did_you_mean
 
 __all__ = ["Categorical", "Numeric", "TableSchema", "Transform", "packaged_schemas"]
 
@@ -265,8 +266,7 @@ def _check_keys(where: str, kind: type, table: dict[str, Any]) -> None:
     known = {field.name for field in fields(kind)}
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = did_you_mean(key, known, count=1, cutoff=0.6)
             raise DataError(f"{where} has no setting {key!r}{hint}")
     required = ("label", "positive") if kind is TableSchema else ("name",)
     for key in required:

@@ -12,11 +12,12 @@ from other data.
 """
 
 import dataclasses
-import difflib
 import functools
 import json
 from collections.abc import Mapping
 from importlib import resources
+
+from churn_jax.registry import did_you_mean
 
 __all__ = ["Published", "PublishedTable", "published", "published_keys", "table"]
 
@@ -129,8 +130,7 @@ def table(key: str) -> PublishedTable:
         'CIFAR-10, ResNet-32'
     """
     if key not in published_keys():
-        close = difflib.get_close_matches(key, published_keys(), n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = did_you_mean(key, published_keys(), count=3, cutoff=0.5)
         raise ValueError(f"no published table {key!r}{hint}")
     name, _, inner = key.partition("/")
     paper = _paper(name)
