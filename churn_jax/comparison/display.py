@@ -113,7 +113,7 @@ class CompareResult(_Shown, Findings):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class VersionsResult(_Shown, VersionsFindings):
-    """Every version against every other, and every update for itself.
+    """Every version against every other, and every update on its own.
 
     Attributes:
         versions: the oldest first.
@@ -124,7 +124,7 @@ class VersionsResult(_Shown, VersionsFindings):
             of runs; on the diagonal between runs of one version, NaN with one run.
         negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
             None without labels.
-        relative_negative_flip_rate: `[V, V]` likewise; 1 for independent errors.
+        relative_negative_flip_rate: `[V, V]` too; 1 for independent errors.
         steps: each version against the one before it.
         whole: the last version against the first.
         notes: sentences about what was read and joined.

@@ -47,11 +47,10 @@ class Gate:
         grouping: "" for all examples together; "class" for each class; a column of the
             slices for each of its values; "*" for each value of every column.
         group: one class or value of `grouping`; "" for each of them.
-        min_examples: groups with fewer examples are not judged. A group that is named
-            always is.
+        min_examples: groups with fewer examples are not judged, unless they are named.
 
-    A gate on a named group takes the place of one on the same quantity and bound for
-    each group, and one on a column that of one on every column.
+    A gate on a named group replaces the one on the same quantity and bound for each
+    group, and a gate on a column replaces the one on every column.
 
     Raises:
         GateError: there is no such quantity, or the limit or another entry makes no

@@ -6,6 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from churn_jax.flip_counts import count_flips
+
 Kind = Literal["logits", "probabilities", "classes"]
 
 
@@ -20,12 +22,12 @@ class Side:
             checked; or predicted classes `[R, N]`, integers below `C`.
         class_names: `C` names, in the order of the classes; None where classes have
             numbers only.
-        ids: `[N]` unique integers or strings; None where only the order tells examples
-            apart.
+        ids: `[N]` unique integers or strings; None if only their order identifies the
+            examples.
         labels: `[N]` class numbers, or None. A label may exceed `C - 1`: an old model
             need not know every class.
-        label_names: names of the classes, where `labels` are places in these names and
-            no class numbers.
+        label_names: names of the classes, if `labels` are positions in this tuple and
+            not class numbers.
         runs: the numbers of the runs in `values`, without those that stopped early.
         index: whether the ids are only the index of a data frame, which may say no more
             than the order of the rows.
@@ -149,7 +151,7 @@ class ScannedSide:
         confidence: `[R, N]` float32 top probability; None for a side of classes only.
         label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
             side does not know the class; None without scores or labels.
-        brier: `[R, N]` float32 Brier score, the sum over classes; None likewise.
+        brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
     """
 
     predicted: np.ndarray
@@ -201,11 +203,15 @@ class Scanned:
 
 def run_by_run(scanned: Scanned) -> Scanned:
     """Pairs run r of both sides with each other if such runs belong together."""
+    # They do if every run differs from its namesake on less than half as many examples
+    # as from any other run of either side, a few examples aside: the new runs were
+    # started from the old ones, or are the same. Independent runs of two versions
+    # hardly ever look like that.
     R = len(scanned.old.predicted)
     if R == 1:
         return scanned
     runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
-    differ = np.array([np.count_nonzero(runs != run, axis=1) for run in runs])
+    differ = count_flips(runs, runs).changed
     first = np.arange(2 * R)
     namesake = (first + R) % (2 * R)
     others = differ.astype(float)

@@ -240,13 +240,13 @@ class Noise:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A class or a slice, compared for itself.
+    """A class or a slice, compared separately.
 
     Attributes:
         grouping: "class", or the column of the slices' file.
         name: the class or the value of the column.
         examples: how many.
-        accuracy_old: NaN without labels, like all that follows but `churn`.
+        accuracy_old: NaN without labels, as is all that follows except `churn`.
         accuracy_new: of the new version.
         accuracy_gain: new minus old, paired.
         churn: share of changed predictions.

@@ -1,4 +1,4 @@
-"""A folder of versions: every one against every other, and each update for itself."""
+"""A folder of versions: every one against every other, and each update on its own."""
 
 import dataclasses
 import functools
