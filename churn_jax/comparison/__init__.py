@@ -13,10 +13,10 @@ from churn_jax.comparison.gates import Gate, GateError
 from churn_jax.comparison.intervals import intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
+from churn_jax.comparison.quantities import QUANTITIES, Quantity
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import (
-    QUANTITIES,
     Curve,
     Flow,
     GateOutcome,
@@ -25,7 +25,6 @@ from churn_jax.comparison.result import (
     McNemar,
     Noise,
     Points,
-    Quantity,
     Regression,
     Version,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from churn_jax.comparison.groups import coded
 from churn_jax.comparison.number_text import Unit, count_text
 from churn_jax.comparison.pair import Pair
-from churn_jax.comparison.result import QUANTITIES
+from churn_jax.comparison.quantities import QUANTITIES
 
 EXCESS = "excess_churn"  # `Noise.excess`
 ALL_SLICES = "*"

@@ -7,7 +7,8 @@ from scipy import special
 
 from churn_jax.analysis.significance import mcnemar_exact
 from churn_jax.comparison.pair import Scanned, ScannedSide
-from churn_jax.comparison.result import QUANTITIES, Interval, McNemar
+from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.result import Interval, McNemar
 from churn_jax.comparison.sums import (
     BINS,
     bca_ends,

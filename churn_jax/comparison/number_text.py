@@ -3,7 +3,8 @@
 import math
 from typing import Literal
 
-from churn_jax.comparison.result import QUANTITIES, Interval
+from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.result import Interval
 
 Unit = Literal["share", "points", "number", "change"]
 NOTHING = "–"  # in place of a number that does not exist

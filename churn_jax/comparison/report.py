@@ -12,16 +12,16 @@ from churn_jax.comparison.figures import (
     reliability,
 )
 from churn_jax.comparison.flow_diagram import flow_diagram, mean_count
+from churn_jax.comparison.group_tables import group_blocks, groupings, worst_groups
 from churn_jax.comparison.number_text import count_text, level_text, remark
-from churn_jax.comparison.result import QUANTITIES, Findings, GateOutcome, Version
+from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.result import Findings, GateOutcome, Version
 from churn_jax.comparison.tables import (
     changes_lines,
     changes_markdown,
     changes_table,
     flow_lines,
     flow_table,
-    group_blocks,
-    groupings,
     noise_singles,
     noise_table,
     regressions_lines,
@@ -29,7 +29,6 @@ from churn_jax.comparison.tables import (
     singles,
     singles_lines,
     singles_table,
-    worst_groups,
 )
 from churn_jax.comparison.verdict import gate_sentence, sentences
 from churn_jax.documents import (

@@ -17,6 +17,7 @@ from churn_jax.comparison.number_text import (
     value_text,
     with_range,
 )
+from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.report import (
     BLANK,
     arrow,
@@ -25,7 +26,7 @@ from churn_jax.comparison.report import (
     made,
     scored,
 )
-from churn_jax.comparison.result import QUANTITIES, Findings, Interval, VersionsFindings
+from churn_jax.comparison.result import Findings, Interval, VersionsFindings
 from churn_jax.comparison.tables import (
     changes_table,
     number_cell,

@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from churn_jax.comparison.display import CompareResult
+from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import (
-    QUANTITIES,
     Curve,
     Flow,
     GateOutcome,

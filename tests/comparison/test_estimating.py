@@ -12,7 +12,7 @@ from churn_jax.comparison.groups import group_intervals
 from churn_jax.comparison.intervals import intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Scanned, ScannedSide
-from churn_jax.comparison.result import QUANTITIES
+from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.scanning.scan import scan
 from tests.comparison.random_pairs import pair_of, random_logits
 

@@ -11,7 +11,7 @@ from churn_jax.comparison.gates import (
     bound_and_quantity,
     limit_of,
 )
-from churn_jax.comparison.result import QUANTITIES
+from churn_jax.comparison.quantities import QUANTITIES
 
 EVERYTHING = """
 on = "bound"

@@ -19,8 +19,9 @@ from churn_jax.comparison.figures import (
     confidence_and_displacement,
     reliability,
 )
+from churn_jax.comparison.group_tables import group_blocks
 from churn_jax.comparison.result import GateOutcome, Interval, Regression
-from churn_jax.comparison.tables import changes_table, group_blocks, singles_table
+from churn_jax.comparison.tables import changes_table, singles_table
 from churn_jax.documents import html_fragment, html_page
 from tests.comparison.results import NAN, fake_result
 

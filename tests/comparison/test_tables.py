@@ -3,9 +3,11 @@ import math
 
 import pytest
 
+from churn_jax.comparison.group_tables import worst_groups
+from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.report import about
-from churn_jax.comparison.result import QUANTITIES, Interval
-from churn_jax.comparison.tables import changes, noise_singles, singles, worst_groups
+from churn_jax.comparison.result import Interval
+from churn_jax.comparison.tables import changes, noise_singles, singles
 from churn_jax.documents import Cell
 from tests.comparison.results import NONE, fake_result
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from churn_jax.comparison.number_text import value_text
-from churn_jax.comparison.result import QUANTITIES
+from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.verdict import gate_sentence, sentences
 from churn_jax.documents import plain_text, print_document
 from churn_jax.escaping import printable

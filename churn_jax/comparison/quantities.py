@@ -1,0 +1,162 @@
+"""Every number of a comparison: its name, how it is shown, what it needs."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """How a report shows one number.
+
+    Attributes:
+        name: key of `CompareResult.quantities`.
+        heading: in tables.
+        formula: what it is, in one line.
+        unit: "share" is shown as a percentage, "points" as percentage points with a
+            sign, "number" as it is, "change" as it is with a sign.
+        better: which way is better; "" where neither is.
+        labels: whether it needs labels.
+        scores: whether both sides need logits or probabilities; "old" and "new" name
+            the one side that does.
+    """
+
+    name: str
+    heading: str
+    formula: str
+    unit: Literal["share", "points", "number", "change"] = "share"
+    better: Literal["lower", "higher", ""] = ""
+    labels: bool = True
+    scores: Literal["", "old", "new", "both"] = ""
+
+
+def _two_versions(
+    name: str,
+    heading: str,
+    formula: str,
+    better: Literal["lower", "higher"],
+    unit: Literal["share", "number"],
+    scores: bool,
+) -> tuple[Quantity, ...]:
+    """A quantity of each version, and its difference, new minus old."""
+    change = "points" if unit == "share" else "change"
+    of = ("old", "new", "both") if scores else ("", "", "")
+    suffix = "gain" if better == "higher" else "change"
+    return (
+        Quantity(f"{name}_old", f"{heading}, old", formula, unit, better, True, of[0]),
+        Quantity(f"{name}_new", f"{heading}, new", formula, unit, better, True, of[1]),
+        Quantity(
+            f"{name}_{suffix}",
+            f"{heading}, change",
+            "new minus old, paired",
+            change,
+            better,
+            True,
+            of[2],
+        ),
+    )
+
+
+_ALL = (
+    *_two_versions(
+        "accuracy", "Accuracy", "share of right predictions", "higher", "share", False
+    ),
+    Quantity(
+        "churn",
+        "Churn",
+        "share of examples whose predicted class changes",
+        better="lower",
+        labels=False,
+    ),
+    Quantity(
+        "surrogate_churn",
+        "Surrogate churn",
+        "1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|, mean over examples",
+        better="lower",
+        labels=False,
+        scores="both",
+    ),
+    Quantity(
+        "kappa",
+        "Cohen's kappa",
+        "agreement beyond that of independent predictions with the same frequencies",
+        unit="number",
+        better="higher",
+        labels=False,
+    ),
+    Quantity(
+        "negative_flip_rate",
+        "Negative flips (NFR)",
+        "right before, wrong now, of all examples",
+        better="lower",
+    ),
+    Quantity(
+        "positive_flip_rate",
+        "Positive flips (PFR)",
+        "wrong before, right now, of all examples",
+        better="higher",
+    ),
+    Quantity(
+        "relative_negative_flip_rate",
+        "Relative NFR",
+        "NFR / (accuracy_old (1 - accuracy_new)); 1 for independent errors",
+        unit="number",
+        better="lower",
+    ),
+    Quantity(
+        "backward_trust_compatibility",
+        "Trust kept (BTC)",
+        "right now, of those right before",
+        better="higher",
+    ),
+    Quantity(
+        "backward_error_compatibility",
+        "Known errors (BEC)",
+        "wrong before too, of those wrong now",
+        better="higher",
+    ),
+    Quantity(
+        "good_churn",
+        "Good churn",
+        "wrong before, right now, of the changed predictions",
+        better="higher",
+    ),
+    Quantity(
+        "bad_churn",
+        "Bad churn",
+        "right before, wrong now, of the changed predictions",
+        better="lower",
+    ),
+    Quantity(
+        "neutral_churn",
+        "Neutral churn",
+        "wrong before and wrong now in another way, of the changed predictions",
+    ),
+    *_two_versions(
+        "nll",
+        "NLL",
+        "mean -log p(label), nats",
+        "lower",
+        "number",
+        True,
+    ),
+    *_two_versions(
+        "brier",
+        "Brier score",
+        "mean of sum_c (p_c - [c = label])^2",
+        "lower",
+        "number",
+        True,
+    ),
+    *_two_versions(
+        "ece",
+        "ECE",
+        "sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|, 15 equal-width bins",
+        "lower",
+        "number",
+        True,
+    ),
+)
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType({q.name: q for q in _ALL})
