@@ -20,7 +20,7 @@ from churn_jax.comparison.sums import (
     value_sums,
 )
 from churn_jax.comparison.uncertainty import (
-    Estimate,
+    Statistic,
     Uncertainty,
     difference,
     difference_ends,
@@ -199,14 +199,14 @@ def counted(
     return found
 
 
-def _share(estimate: Estimate, level: float) -> Interval:
+def _share(estimate: Statistic, level: float) -> Interval:
     """Interval of a share of all examples."""
     known = estimate.uncertainty()
     return _ends(estimate.value, known, level, 1.0, estimate.examples)
 
 
 def _part(
-    estimate: Estimate,
+    estimate: Statistic,
     level: float,
     *,
     most: float = 1.0,
@@ -255,7 +255,7 @@ def resampled(
 ) -> dict[str, Interval]:
     """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples."""
     size = np.bincount(group, minlength=groups).astype(np.float64)
-    numbers: dict[str, Estimate] = {}
+    numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
     if scanned.surrogate is not None:
         sums = value_sums(scanned.surrogate, group, groups)
@@ -269,7 +269,7 @@ def resampled(
             key = f"{name}_{version}"
             of_runs = _calibration(sums, size) if name == "ece" else _mean(sums, size)
             axis = 2 if version == "old" or scanned.paired else 1
-            numbers[key] = Estimate(
+            numbers[key] = Statistic(
                 np.expand_dims(of_runs.matrix, axis - 1),
                 np.expand_dims(of_runs.influence, axis),
                 of_runs.examples,
@@ -304,21 +304,21 @@ def _side_sums(name: str, side: ScannedSide, labels, group, groups):
     return -value_sums(side.label_log_prob, group, groups)
 
 
-def _mean(sums: np.ndarray, size: np.ndarray) -> Estimate:
+def _mean(sums: np.ndarray, size: np.ndarray) -> Statistic:
     """Means of `[G, R]` sums; infinite ones have no finite influence."""
     with np.errstate(invalid="ignore"):
         value = sums.sum(axis=0) / size.sum()
         influence = (sums - value * size[:, None]) / size.sum()
-    return Estimate(value, influence, float(size.sum()))
+    return Statistic(value, influence, float(size.sum()))
 
 
-def _calibration(sums: np.ndarray, size: np.ndarray) -> Estimate:
+def _calibration(sums: np.ndarray, size: np.ndarray) -> Statistic:
     """`sum_m |gap_m| / N` of every run, from `[G, R, BINS]`."""
     gaps = sums.sum(axis=0)
     value = np.abs(gaps).sum(axis=-1) / size.sum()
     signed = np.einsum("grm,rm->gr", sums, np.sign(gaps))
     influence = (signed - value * size[:, None]) / size.sum()
-    return Estimate(value, influence, float(size.sum()))
+    return Statistic(value, influence, float(size.sum()))
 
 
 def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
@@ -339,7 +339,7 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
     return {name: np.concatenate(parts) for name, parts in blocks.items()}
 
 
-def _stretched(estimate: Estimate, resampled, level: float, most: float) -> Interval:
+def _stretched(estimate: Statistic, resampled, level: float, most: float) -> Interval:
     """The BCa interval over examples, widened by what runs add, from 0 to `most`."""
     # The bias of the calibration error may push the whole interval below the estimate.
     # A gate on an upper end below it would be easier to meet than one on the estimate,
@@ -358,7 +358,7 @@ def _stretched(estimate: Estimate, resampled, level: float, most: float) -> Inte
     return Interval(value, float(np.maximum(low, 0)), float(np.minimum(high, most)))
 
 
-def _symmetric(estimate: Estimate, level: float) -> Interval:
+def _symmetric(estimate: Statistic, level: float) -> Interval:
     """The interval of a paired difference: `q sqrt(V)` on either side."""
     # Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
     # what it sees of these in a sample, its intervals miss more often.

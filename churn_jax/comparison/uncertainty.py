@@ -75,7 +75,7 @@ def uncertainty(examples: np.ndarray, *parts: tuple) -> Uncertainty:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Estimate:
+class Statistic:
     """A number of every pair of runs."""
 
     # `[R_old, R_new]`, or a 1 for a side that the number does not depend on; NaN where
@@ -119,19 +119,19 @@ class Estimate:
         return uncertainty(examples, *parts)
 
 
-def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Estimate:
+def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
     """`sum_g above / sum_g below` of every pair of runs."""
     total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
     some = of > 0
     safe = np.where(some, of, 1.0)
     value = total / safe
     influence = np.where(some, (above - value * below) / safe, 0.0)
-    return Estimate(np.where(some, value, empty), influence, float(of.mean()))
+    return Statistic(np.where(some, value, empty), influence, float(of.mean()))
 
 
 def relative(
     negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
-) -> Estimate:
+) -> Statistic:
     """`(negative / N) / ((right / N) (wrong / N))`; 0 where nothing is below."""
     examples = float(size.sum())
     old, new = right.sum(axis=0), wrong.sum(axis=0)
@@ -141,19 +141,19 @@ def relative(
     of_flips = negative * examples / (old * new)
     of_rest = value * (size / examples - right / old - wrong / new)
     influence = np.where(some, of_flips + of_rest, 0.0)
-    return Estimate(value, influence, float(wrong.sum(axis=0).mean()))
+    return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
 
 
-def difference(old: Estimate, new: Estimate) -> Estimate:
+def difference(old: Statistic, new: Statistic) -> Statistic:
     """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
     # Where a run's number is infinite, so is the difference of the means over runs, or
     # NaN where both means are.
     if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
         influence = new.influence - old.influence
-        return Estimate(new.matrix - old.matrix, influence, new.examples)
+        return Statistic(new.matrix - old.matrix, influence, new.examples)
     with np.errstate(invalid="ignore"):
         value = np.full((1, 1), np.subtract(new.value, old.value))
-    return Estimate(value, np.full((1, 1, 1), np.nan), new.examples)
+    return Statistic(value, np.full((1, 1, 1), np.nan), new.examples)
 
 
 _MOST = 1e6  # quantile, of next to no degrees of freedom: nothing is known

@@ -29,7 +29,7 @@ __all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Version:
+class ModelRuns:
     """The runs of one model, without those that stopped."""
 
     name: str  # the row, or the path as the update gives it
@@ -65,10 +65,10 @@ def is_file(old: str) -> bool:
     return PurePath(old).suffix == ".npz"
 
 
-def of_row(study: Study, name: str, summary: MethodSummary) -> Version:
+def of_row(study: Study, name: str, summary: MethodSummary) -> ModelRuns:
     """A row of the study, from what was already computed of it."""
     labels = {info.name: info.label for info in study.methods}
-    return Version(
+    return ModelRuns(
         name,
         labels.get(name, name),
         summary.runs,
@@ -78,7 +78,9 @@ def of_row(study: Study, name: str, summary: MethodSummary) -> Version:
     )
 
 
-def from_file(study: Study, given: str, ids: np.ndarray, labels: np.ndarray) -> Version:
+def from_file(
+    study: Study, given: str, ids: np.ndarray, labels: np.ndarray
+) -> ModelRuns:
     """A model of another study or framework, joined with the study's examples by id."""
     path = study.folder / given
     try:
@@ -103,7 +105,7 @@ def from_file(study: Study, given: str, ids: np.ndarray, labels: np.ndarray) -> 
         classes = np.stack([logits[run].argmax(axis=-1) for run in runs])
         known = known_by_some(logits, runs)
     label = path.resolve().parent.name or given
-    return Version(given, label, runs, classes[:, order], known, path, order)
+    return ModelRuns(given, label, runs, classes[:, order], known, path, order)
 
 
 def _places(
@@ -123,8 +125,8 @@ def _places(
 
 def pair_ranks(
     rows: Callable[[int, np.ndarray], np.ndarray],
-    old: Version,
-    new: Version,
+    old: ModelRuns,
+    new: ModelRuns,
     pair: tuple[int, int],
     labels: np.ndarray,
 ) -> np.ndarray:
@@ -250,7 +252,7 @@ def collect_updates(
     ]
     if not planned:
         return None
-    versions: dict[str, Version] = {}
+    versions: dict[str, ModelRuns] = {}
     remarks, ready = [], []
     names = {info.name: info.label for info in study.methods}
     for entry in planned:
@@ -331,7 +333,7 @@ def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
     return out
 
 
-def _same_classes(a: Version, b: Version) -> bool:
+def _same_classes(a: ModelRuns, b: ModelRuns) -> bool:
     width = max(len(a.known), len(b.known))
     ours, theirs = (np.pad(x.known, (0, width - len(x.known))) for x in (a, b))
     return np.array_equal(ours, theirs)
