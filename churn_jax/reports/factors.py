@@ -34,16 +34,7 @@ def training(study: Study, info: RowRecord) -> TrainConfig:
 
 
 def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """What all runs of a row have in common, in words.
-
-    Args:
-        study: from `read_study`.
-        info: one of its methods.
-
-    Returns:
-        For example `("initial weights", "no augmentation")`; empty when everything
-        varies or nothing is known.
-    """
+    """What all runs of a row have in common, in words."""
     seeds = training(study, info).seeds
     out = [
         words for factor, words in _SAME.items() if getattr(seeds, factor) == "fixed"
@@ -56,15 +47,7 @@ def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
 
 
 def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """What the runs of a row differ in, in words.
-
-    Args:
-        study: from `read_study`.
-        info: one of its methods.
-
-    Returns:
-        For example `("mini-batch order", "resampled training set")`.
-    """
+    """What the runs of a row differ in, in words."""
     seeds = training(study, info).seeds
     out = [
         words for factor, words in _SAME.items() if getattr(seeds, factor) == "varied"
@@ -89,12 +72,6 @@ def changes(info: RowRecord) -> tuple[str, ...]:
     """What a row changes in the study's training, data or network.
 
     What varies between runs is not among it: see `differing`.
-
-    Args:
-        info: a method.
-
-    Returns:
-        For example `("optimizer.weight_decay = 0.0", "1,000 training examples")`.
     """
     out = [
         f"{path} = {value}"
@@ -109,16 +86,7 @@ def changes(info: RowRecord) -> tuple[str, ...]:
 
 
 def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str, ...]]:
-    """What each row's runs share and differ in, and what the row changes.
-
-    Args:
-        study: from `read_study`.
-        methods: those that are reported.
-
-    Returns:
-        Headings, then one tuple of texts per row; empty when every row trains as the
-        study says.
-    """
+    """What each row's runs share and differ in, and what the row changes."""
     if not any(i.spec.train or i.spec.train_size or i.spec.model for i in methods):
         return []
     head = ("Method", "Runs share", "Runs differ in", "The row changes")
@@ -132,15 +100,7 @@ def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str
 def cross_sample_sentences(
     study: Study, methods: Sequence[RowRecord]
 ) -> tuple[str, ...]:
-    """Says where runs differ in their training set, so that churn is cross-sample.
-
-    Args:
-        study: from `read_study`.
-        methods: those that are reported.
-
-    Returns:
-        No sentence for a study that resamples nothing.
-    """
+    """Says where runs differ in their training set, so that churn is cross-sample."""
     drawn = [info for info in methods if _resampled(study, info)]
     one = [i for i in methods if _draws(study, i) and not _resampled(study, i)]
     out = []
@@ -165,13 +125,6 @@ def fixed_seed_sentences(study: Study, methods: Sequence[RowRecord]) -> tuple[st
     Runs that share their initial weights are independent only given those weights:
     their spread, and with it every standard error and test, leaves out how much other
     weights would have moved them all. Runs that share everything are one run.
-
-    Args:
-        study: from `read_study`.
-        methods: those that are reported.
-
-    Returns:
-        No sentence for a study whose runs differ in everything.
     """
     one = [info for info in methods if not differing(study, info)]
     drawn = set(_SAME.values())

@@ -81,16 +81,6 @@ class Members:
 def save_members(path: str | os.PathLike, members: Members) -> Path:
     """Write members' logits, whole or not at all.
 
-    Args:
-        path: the file to write.
-        members: what to write.
-
-    Returns:
-        The path written.
-
-    Raises:
-        OSError: the file could not be written; an earlier file is left as it was.
-
     Example:
         >>> import tempfile
         >>> members = Members(np.arange(1), np.zeros(1, int), np.zeros((1, 2, 1, 3)))
@@ -109,18 +99,7 @@ def save_members(path: str | os.PathLike, members: Members) -> Path:
 
 
 def load_members(path: str | os.PathLike) -> Members:
-    """Read members' logits.
-
-    Args:
-        path: `members.npz` or `members-validation.npz` of a row.
-
-    Returns:
-        The checked `Members`.
-
-    Raises:
-        PredictionsError: the file is missing, truncated, not such a file, or holds
-            arrays that do not fit; the message begins with the path.
-    """
+    """Read members' logits."""
     path = Path(path)
     if not path.is_file():
         raise PredictionsError(f"{path}: the members file does not exist")
@@ -160,11 +139,7 @@ class Agreement:
     ensemble_accuracy: np.ndarray
 
     def of_runs(self, runs: Sequence[int]) -> "Agreement":
-        """Of some runs alone.
-
-        Raises:
-            PredictionsError: there are not so many runs.
-        """
+        """Of some runs alone."""
         index = list(runs)
         if max(index, default=0) >= len(self.mean_kl):
             raise PredictionsError(
@@ -189,15 +164,7 @@ def _diversity(logits, labels):
 
 
 def agreement_of(members: Members, total: int | None = None) -> Agreement:
-    """The diagnostics of every run.
-
-    Args:
-        members: logits `[R, M, N, C]`.
-        total: examples of the split, where `members` are of a part of it.
-
-    Returns:
-        The `Agreement`; NaN for runs whose logits are not finite.
-    """
+    """The diagnostics of every run."""
     labels = members.labels.astype(np.int32)
     runs = [jax.device_get(_diversity(run, labels)) for run in members.logits]
     values = {
@@ -220,11 +187,7 @@ def save_agreement(path: str | os.PathLike, agreement: Agreement) -> Path:
 
 
 def load_agreement(path: str | os.PathLike) -> Agreement:
-    """Read the diagnostics.
-
-    Raises:
-        PredictionsError: the file cannot be read; the message begins with the path.
-    """
+    """Read the diagnostics."""
     path = Path(path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

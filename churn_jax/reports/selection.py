@@ -54,17 +54,7 @@ def paired(
     a: MethodSummary | None,
     b: MethodSummary | None,
 ) -> Difference:
-    """`a` minus `b` over the seeds that finished in both, paired by seed.
-
-    Args:
-        quantity: name of a run-, pair- or set-level number of a `MethodSummary`; the
-            last is compared only where the same seeds finished in both.
-        a: one point's numbers; None where it has none.
-        b: another's.
-
-    Returns:
-        The `Difference`; its numbers are NaN where too few seeds are shared.
-    """
+    """`a` minus `b` over the seeds that finished in both, paired by seed."""
     nothing = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
     if a is None or b is None:
         return nothing
@@ -103,18 +93,6 @@ def choose(
     Points at which a run stopped are no candidates: a coefficient that sometimes
     diverges is not one to recommend. Nor are points with less than half the accuracy of
     the best one: networks that predict one class for everything do not churn.
-
-    Args:
-        axis: name, for the record.
-        points: name, value and *validation* summary of every point but the baseline.
-        baseline: its validation summary, for criteria at its accuracy.
-        criterion: one of `CRITERIA`.
-
-    Returns:
-        The `Choice`.
-
-    Raises:
-        ValueError: unknown criterion.
 
     Notes:
         The paper reports the value "with the smallest churn" and not on which split;

@@ -225,13 +225,7 @@ def with_columns(
     predictions: Predictions | MappedPredictions,
     columns: Iterable[str],
 ) -> MethodSummary:
-    """The summary with those of the columns that have a measure of their own.
-
-    Args:
-        summary: of the predictions.
-        predictions: one run of them is held in memory at a time.
-        columns: names of `QUANTITIES`; others are ignored.
-    """
+    """The summary with those of the columns that have a measure of their own."""
     values = {}
     for quantity in (QUANTITIES[name] for name in columns if name in QUANTITIES):
         if quantity.measure is not None:
@@ -257,16 +251,7 @@ def _of_run(predictions: Predictions | MappedPredictions, run: int) -> np.ndarra
 def runs_counted(
     predictions: Predictions | MappedPredictions, stopped: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The runs that finished, and the others.
-
-    Args:
-        predictions: of a method.
-        stopped: runs to leave out, besides those `predictions.meta` marks.
-
-    Raises:
-        AllRunsStoppedError: no run is left.
-        PredictionsError: a label is not among the classes.
-    """
+    """The runs that finished, and the others."""
     total, _, num_classes = predictions.shape
     left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
     runs = [r for r in range(total) if r not in left_out]
@@ -291,17 +276,7 @@ def assembled(
     sets: tuple[Mapping[str, Estimate], Mapping[str, np.ndarray]],
     curves: Curves,
 ) -> MethodSummary:
-    """The numbers of runs, of pairs and of sets with their spreads.
-
-    Args:
-        runs: those counted.
-        stopped: the others.
-        shape: `(R, N, C)` of all logits.
-        values: `[R]` each, of the runs counted.
-        matrices: `[R, R]` each, symmetric.
-        sets: what `over_sets` gives.
-        curves: for the plots.
-    """
+    """The numbers of runs, of pairs and of sets with their spreads."""
     estimates: dict[str, Any] = {name: over_runs(v) for name, v in values.items()}
     estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
     of_sets: dict[str, Any] = dict(sets[0])
@@ -385,11 +360,7 @@ def check_same_runs(
     predictions: Predictions | MappedPredictions,
     validation: Predictions | MappedPredictions,
 ) -> None:
-    """Refuses validation predictions that cannot be of the same runs.
-
-    Raises:
-        PredictionsError: other runs or classes, or labels beyond the classes.
-    """
+    """Refuses validation predictions that cannot be of the same runs."""
     ours, theirs = predictions.shape, validation.shape
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
         raise PredictionsError(
