@@ -64,17 +64,20 @@ def dash(i: int) -> str:
     return DASHES[i % len(DASHES)]
 
 
-def line_style(i: int, label: str | None = None, size: float = 5) -> dict:
+def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict:
     """How the line of the method at place `i` looks, for `plot`.
 
     Args:
         i: its place.
         label: what the legend says; None is no entry.
-        size: of its marks.
+        size: of its marks; None is Matplotlib's.
     """
-    style = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
-    named = {} if label is None else {"label": short_label(label)}
-    return {**style, "markersize": size, **named}
+    style: dict = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
+    if size is not None:
+        style["markersize"] = size
+    if label is not None:
+        style["label"] = short_label(label)
+    return style
 
 
 def short_label(text: str) -> str:

@@ -99,7 +99,7 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
 
 
 def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
-    """Histograms of norms beside the simulated density, a panel per image.
+    """Histograms of norms and the simulated density, a panel per image.
 
     [elodi] Fig. 5, Fig. 9, Fig. 10, Fig. 12.
     """

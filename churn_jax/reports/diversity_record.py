@@ -24,7 +24,7 @@ SECTIONS = ("teachers", "students", "jacobians", "matching", "ood", "corruptions
 
 
 class SectionRecord:
-    """`diversity/<section>.json`, and `.npz` beside it for what is large.
+    """`diversity/<section>.json`, and `.npz` next to it for what is large.
 
     Attributes:
         settings: what all parts were computed with.

@@ -1,4 +1,4 @@
-"""The test inputs that a report shows as images: `examples.npz` beside `study.json`.
+"""The test inputs that a report shows as images: `examples.npz` next to `study.json`.
 
 Reports see nothing but artefacts, so a study leaves the images that they may want: all
 of a small test split, else those on which the baseline's runs disagree most. They are

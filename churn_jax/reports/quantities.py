@@ -136,7 +136,7 @@ def column(
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:
-    """What a study is about, and its rows are compared in, beside accuracy.
+    """What a study is about, and what its rows are compared in next to accuracy.
 
     Delta_1 where it is among the columns, or else the calibrated NLL; churn otherwise.
 

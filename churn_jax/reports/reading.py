@@ -51,7 +51,7 @@ class Reading:
         agreements: of the rows whose members' predictions are there.
         reasons: why a row has no summary.
         damaged: names of the trained rows whose predictions cannot be used.
-        unreadable: sentences about files beside the predictions that cannot be used.
+        unreadable: sentences about files next to the predictions that cannot be used.
     """
 
     def __init__(self, study: Study, columns: Collection[str]):

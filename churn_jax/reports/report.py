@@ -72,7 +72,7 @@ class Row:
         summary: its numbers.
         comparison: against the baseline; None for the baseline or without one.
         history: its training curves.
-        headline: what it is compared in, beside accuracy.
+        headline: what it is compared in next to accuracy.
         agreement: how much its members differ; None for single networks.
     """
 
@@ -165,7 +165,7 @@ class Report:
         files: what `write` wrote: name (`"table.md"`) to path.
         reference: the deep ensembles that rows are measured in; None where the study
             does not ask for it or has none.
-        unreadable: sentences about files beside the predictions that cannot be used.
+        unreadable: sentences about files next to the predictions that cannot be used.
         updates: which rows replace which, with what effect; None in studies without.
     """
 
@@ -218,7 +218,7 @@ class Report:
 
     @property
     def headline(self) -> Quantity:
-        """What rows are compared in, beside accuracy."""
+        """What rows are compared in next to accuracy."""
         return headline(tuple(quantity.name for quantity in self.columns))
 
     @property

@@ -51,8 +51,8 @@ from churn_jax.reports.stream_numbers import DIFFERENCES, LOSSES, interval
 
 __all__ = [
     "print_stream",
-    "stream_beside",
     "stream_document",
+    "stream_paper_section",
     "verdict",
     "write_stream",
 ]
@@ -152,7 +152,7 @@ def stream_document(report: StreamReport) -> Document:
     )
     notes = [Text(remark, "note") for remark in report.remarks]
     about = _caption(report) if report.rows else ""
-    published = stream_beside(report)
+    published = stream_paper_section(report)
     examples = study.record.data.examples
     run = {
         "Runs per row": study.replicas,
@@ -424,8 +424,8 @@ def _csv_row(row: StreamRow, part: str) -> dict:
     return out
 
 
-def stream_beside(report: StreamReport) -> Section | None:
-    """The published numbers of a study's rows beside those over its stream."""
+def stream_paper_section(report: StreamReport) -> Section | None:
+    """The published numbers of a study's rows next to those over its stream."""
     if report.study.published not in published_keys():
         return None
     found = table(report.study.published)

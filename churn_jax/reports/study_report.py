@@ -40,19 +40,21 @@ from churn_jax.documents import (
     print_document,
     write_files,
 )
-from churn_jax.reports import equivalent_plots, plots, sizes, strengths
-from churn_jax.reports.agreement import members_section
-from churn_jax.reports.ambiguous import ambiguous_section
-from churn_jax.reports.beside import beside, beside_section
-from churn_jax.reports.bounds import bounds_section
+from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import p_value, signed, times
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
+from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.published import Published
 from churn_jax.reports.report import Report, Row, check_readable, collect
 from churn_jax.reports.run_facts import run_facts, run_section
+from churn_jax.reports.study_sections import (
+    ambiguous_section,
+    bounds_section,
+    members_section,
+)
 from churn_jax.reports.updates_report import (
-    beside_updates,
+    paper_updates,
     updates_csv,
     updates_markdown,
     updates_section,
@@ -78,28 +80,28 @@ WIDE = 150  # columns of a terminal that shows the whole tables
 COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
 
 FIRST = (
-    plots.accuracy_against_churn,
+    study_figures.accuracy_against_churn,
     "Accuracy against reproducibility",
     "Up and left is better. Bars: one standard error.",
 )
 FIGURES = (
     (
-        sizes.churn_against_training_size,
+        series_figures.churn_against_training_size,
         "Training-set size",
         "Bars: one standard error, leaving one run out at a time.",
     ),
     (
-        strengths.against_strength,
+        series_figures.against_strength,
         "Strength of the penalty",
         "Bars and the band around the baseline: one standard error.",
     ),
     (
-        strengths.against_members,
+        series_figures.against_members,
         "Size of the ensemble",
         "Bars: one standard error, leaving one run out at a time.",
     ),
     (
-        equivalent_plots.on_reference_curve,
+        study_figures.on_reference_curve,
         "Worth how many networks",
         "Line and band: deep ensembles, mean and standard deviation over runs, each "
         "calibrated for itself. Points: deep-ensemble equivalent and calibrated NLL of "
@@ -108,45 +110,45 @@ FIGURES = (
         "ensemble.",
     ),
     (
-        equivalent_plots.against_parameters,
+        study_figures.against_parameters,
         "Calibrated NLL against size",
         "Down and left is better. Bars: one standard error.",
     ),
     (
-        equivalent_plots.against_diversity,
+        study_figures.against_diversity,
         "Calibrated NLL against diversity",
         "Rows with several members. Bars: one standard error.",
     ),
     (
-        plots.pairwise_churn,
+        study_figures.pairwise_churn,
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
         "different methods. Dark stripes there: run r of every method has the same "
         "seeds, so run r of two methods churns less than other pairs do. A run and "
-        f"itself: empty. At most {plots.RUNS_SHOWN} runs per method.",
+        f"itself: empty. At most {study_figures.RUNS_SHOWN} runs per method.",
     ),
     (
-        plots.churn_by_correctness,
+        study_figures.churn_by_correctness,
         "Where the churn is",
         "Churn on the examples that one of two runs gets right, and on those it gets "
         "wrong; both directions averaged. Bars: standard deviation over pairs.",
     ),
     (
-        plots.training_curves,
+        study_figures.training_curves,
         "Training",
         "Mean over the runs that finished. The loss is each method's own objective: "
         "its height cannot be compared between methods.",
     ),
     (
-        plots.confidence_histogram,
+        study_figures.confidence_histogram,
         "Prediction confidence",
         "All runs pooled, 10 bins. More confident is not better calibrated.",
     ),
     (
-        plots.reliability_diagram,
+        study_figures.reliability_diagram,
         "Reliability",
         "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
-        f"than {plots.FEWEST_IN_BIN} examples are left out.",
+        f"than {study_figures.FEWEST_IN_BIN} examples are left out.",
     ),
 )
 
@@ -275,8 +277,12 @@ def print_report(report: Report, console: Console | None = None) -> None:
 def study_document(report: Report) -> Document:
     """Table, verdicts, remarks and figures of a study."""
     facts = run_facts(report.study.record)
-    table, members, found = _table(report), members_section(report), beside(report)
-    training, flips = _training(report), beside_updates(report)
+    table, members, found = (
+        _table(report),
+        members_section(report),
+        paper_numbers(report),
+    )
+    training, flips = _training(report), paper_updates(report)
     verdicts = Rows(
         [
             Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
@@ -287,7 +293,7 @@ def study_document(report: Report) -> Document:
     notes = [Text(remark, "note") for remark in report.remarks]
     context = [Text(sentence) for sentence in report.context]
     after: list[Block] = [members] if members else []
-    after += [beside_section(found)] if found else []
+    after += [paper_section(found)] if found else []
     title = f"{report.study.title}\n{'; '.join(facts)}"
     page = report.files.get("report.html")
     terminal = [
@@ -323,7 +329,7 @@ def study_document(report: Report) -> Document:
         Section("Results", results),
         Section("What the rows differ in", training),
         updates_section(report),
-        *([beside_section(flips, "Update")] if flips else []),
+        *([paper_section(flips, "Update")] if flips else []),
         *after,
         Section("Figures", [Grid(_figures(report, FIGURES))]),
         *filter(None, [ambiguous_section(report), bounds_section(report)]),
@@ -467,7 +473,7 @@ def _records(report: Report) -> Records:
         name = f"delta_{name}"
         fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
     fields.append("verdict")
-    found = beside(report)
+    found = paper_numbers(report)
     names = [quantity.name for quantity in (found.metrics if found else ())]
     for name in names:
         fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]

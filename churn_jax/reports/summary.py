@@ -186,7 +186,7 @@ def summarize(
 
     Args:
         predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
-        stopped: runs to leave out, besides those `predictions.meta` marks.
+        stopped: runs to leave out in addition to those `predictions.meta` marks.
         validation: of the same runs on the split that temperatures are fitted on; the
             calibrated numbers are NaN without.
 

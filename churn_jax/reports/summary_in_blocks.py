@@ -1,33 +1,326 @@
-"""One method's numbers from predictions that stay on the disk, block by block.
+"""The numbers of a method whose predictions do not fit into memory, block by block."""
 
-The numbers of `summarize`, up to the rounding of float32: means and rates are States
-and sums over blocks of examples, so memory holds one block and, of every run, the
-predicted classes `[N]`. Temperatures alone need one run of the validation split whole.
-"""
-
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.class_sets import known_classes
+from churn_jax.metrics.pair_metrics import PairMetric, streaming
+from churn_jax.metrics.pairs import sum_blocks
 from churn_jax.prediction_shards import (
     MappedPredictions,
     ShardedRows,
     TooLargeError,
     fits_whole,
 )
-from churn_jax.predictions import Predictions
-from churn_jax.reports.block_sums import Pass, scored
-from churn_jax.reports.estimates import of_set_sums
+from churn_jax.predictions import Predictions, PredictionsError, some
+from churn_jax.reports.curves import (
+    RELIABILITY_BINS,
+    Curves,
+    confidence_counts,
+    curves_of_bins,
+    reliability_bins,
+)
+from churn_jax.reports.estimates import of_set_sums, set_sums
 from churn_jax.reports.summary import (
+    BOUNDS,
     MethodSummary,
     assembled,
     check_same_runs,
     runs_counted,
+    symmetric,
 )
 
-__all__ = ["check_fits", "summarize_in_blocks"]
+__all__ = [
+    "Pass",
+    "ambiguity_in_blocks",
+    "check_fits",
+    "classes_in_blocks",
+    "scored",
+    "summarize_in_blocks",
+]
+
+BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
+PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
+# What is told of each run; scores need labels.
+_ALONE: Mapping[str, Callable[[], Any]] = {
+    "confidence": metrics.ConfidenceState.empty,
+    "entropy": metrics.EntropyState.empty,
+}
+_SCORES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": metrics.AccuracyState.empty,
+    "nll": metrics.NLLState.empty,
+    "brier": metrics.BrierState.empty,
+    "ece": functools.partial(metrics.ECEState.empty, RELIABILITY_BINS),
+}
+_PAIRS: Mapping[str, Callable] = {
+    "churn": metrics.churn,
+    "surrogate_churn": metrics.surrogate_churn,
+    "l1": metrics.l1_distance,
+    "by_correctness": metrics.churn_by_correctness,
+    "nfr": metrics.negative_flip_rate,
+    **BOUNDS,
+}
+
+
+class Pass:
+    """What one pass over all examples gives.
+
+    Args:
+        predictions: of a method.
+        runs: those that count.
+
+    Attributes:
+        values: run-level names to `[R]`.
+        matrices: pair-level names to `[R, R]`, symmetric.
+        sets: `set_sums` of every block; empty with one run.
+        curves: what the plots need.
+
+    Raises:
+        PredictionsError: logits are NaN or infinite.
+    """
+
+    def __init__(self, predictions: MappedPredictions, runs: Sequence[int]):
+        labels = predictions.labels.astype(np.int32)
+        states = _empty({**_ALONE, **_SCORES}, len(runs))
+        known = np.zeros(predictions.shape[2], bool)
+        finite = _Finite(runs, predictions.ids)
+        counts, bins, pairs, examples = 0, 0.0, None, 0
+        classes, ambiguity = [], []
+        self.sets: list[dict[str, np.ndarray]] = []
+        for block in _blocks(predictions, runs):
+            if not finite.look(block):
+                continue  # only to count what is not
+            own, held = block.logits, labels[block.part]
+            known |= known_classes(own).any(axis=(0, 1))
+            if len(runs) > 1:
+                self.sets.append(set_sums(own, held))
+                ambiguity.append(_ambiguity(block).astype(np.float64))
+            filled = block.filled, block.fill(held), block.valid
+            states, *each = _of_runs(states, *filled)
+            top, confidence, found = (
+                x[:, : own.shape[1]] for x in jax.device_get(each)
+            )
+            counts = counts + confidence_counts(confidence)
+            bins = bins + reliability_bins(top, found == held)
+            classes.append(found)
+            sums, counted = jax.device_get(_of_pairs(*filled))
+            pairs = _added(pairs, sums)
+            examples += int(counted)
+        finite.check()
+        self.values = _computed(states)
+        self.matrices = _matrices(pairs, examples)
+        self.curves = Curves(
+            classes=np.concatenate(classes, axis=1),
+            ambiguity=np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
+            confidence_counts=np.asarray(counts),
+            **curves_of_bins(np.asarray(bins)),
+            known=known,
+        )
+
+
+def scored(
+    predictions: MappedPredictions,
+    runs: Sequence[int],
+    counted: Mapping[str, np.ndarray],
+    temperatures: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Scores of every run in another pass."""
+    labels = predictions.labels.astype(np.int32)
+    states = _empty({name: _SCORES[name] for name in counted}, len(runs))
+    if temperatures is None:
+        temperatures = np.ones(len(runs), np.float32)
+    for block in _blocks(predictions, runs):
+        masks = {name: block.fill(keep[block.part]) for name, keep in counted.items()}
+        masks = {name: mask & block.valid for name, mask in masks.items()}
+        held = block.fill(labels[block.part])
+        states = _of_scores(states, block.filled, held, masks, temperatures)
+    return _computed(states)
+
+
+def ambiguity_in_blocks(
+    predictions: MappedPredictions, runs: Sequence[int]
+) -> np.ndarray:
+    """`metrics.ambiguity` of two runs or more, `[N]`."""
+    return np.concatenate([_ambiguity(b) for b in _blocks(predictions, runs)])
+
+
+def classes_in_blocks(
+    predictions: MappedPredictions, runs: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool."""
+    finite, classes = _Finite(runs, predictions.ids), []
+    known = np.zeros(predictions.shape[2], bool)
+    for block in _blocks(predictions, runs):
+        if finite.look(block):
+            classes.append(block.logits.argmax(axis=-1))
+            known |= known_classes(block.logits).any(axis=(0, 1))
+    finite.check()
+    return np.concatenate(classes, axis=1), known
+
+
+class _Block:
+    """Some examples of all runs; the last block can be filled up like the others.
+
+    One program then serves all blocks.
+    """
+
+    def __init__(self, start: int, logits: np.ndarray, size: int):
+        self.start, self.logits, self._size = start, logits, size
+        self.part = slice(start, start + logits.shape[1])
+
+    @property
+    def valid(self) -> np.ndarray:
+        """`[B]`, which of the filled up block are examples."""
+        return np.arange(self._size) < self.logits.shape[1]
+
+    @property
+    def filled(self) -> np.ndarray:
+        """`[R, B, C]`."""
+        return np.swapaxes(self.fill(np.swapaxes(self.logits, 0, 1)), 0, 1)
+
+    def fill(self, values: np.ndarray) -> np.ndarray:
+        """`[b, ...]` to `[B, ...]`, the last example again and again."""
+        lacking = self._size - len(values)
+        last = np.repeat(values[-1:], lacking, axis=0)
+        return np.concatenate([values, last]) if lacking else values
+
+
+def _blocks(predictions: MappedPredictions, runs: Sequence[int]):
+    size = 0
+    for start, logits in predictions.blocks(runs, BLOCK_NUMBERS):
+        size = size or logits.shape[1]
+        yield _Block(start, logits, size)
+
+
+_ambiguity_of = jax.jit(metrics.ambiguity)
+
+
+def _ambiguity(block: _Block) -> np.ndarray:
+    """`[b]` float32."""
+    return np.asarray(_ambiguity_of(block.filled))[: block.logits.shape[1]]
+
+
+class _Finite:
+    """Refuses what `Predictions` would, once all blocks have been looked at."""
+
+    def __init__(self, runs: Sequence[int], ids: np.ndarray):
+        self._runs, self._ids = runs, ids
+        self._bad: list[list[np.ndarray]] = [[] for _ in runs]
+
+    def look(self, block: _Block) -> bool:
+        """Whether all logits so far are finite."""
+        for bad, top in zip(self._bad, block.logits.max(axis=-1), strict=True):
+            if (found := np.flatnonzero(~np.isfinite(top))).size:
+                bad.append(block.start + found)
+        return not any(self._bad)
+
+    def check(self) -> None:
+        for run, parts in zip(self._runs, self._bad, strict=True):
+            if parts:
+                bad = np.concatenate(parts)
+                raise PredictionsError(
+                    f"logits of run {run} are NaN or infinite for {bad.size} of "
+                    f"{self._ids.size} examples, for example ids {some(self._ids[bad])}"
+                )
+
+
+def _empty(kinds: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, Any]:
+    """Empty States with a leading axis of runs."""
+
+    def repeated(x):
+        return np.broadcast_to(x, (runs, *x.shape))
+
+    return {name: jax.tree.map(repeated, make()) for name, make in kinds.items()}
+
+
+def _computed(states: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The numbers of States with a leading axis of runs, `[R]` each."""
+    found = jax.device_get(_compute(states))
+    return {name: value.astype(np.float64) for name, value in found.items()}
+
+
+@jax.jit
+def _compute(states):
+    return {k: jax.vmap(lambda one: one.compute())(s) for k, s in states.items()}
+
+
+@jax.jit
+def _of_runs(states, logits, labels, valid):
+    """The states with a block; top probability, confidence and class, `[R, B]`."""
+
+    def one(run):
+        states, z = run
+        new = {
+            name: state.update(z, *(() if name in _ALONE else (labels,)), mask=valid)
+            for name, state in states.items()
+        }
+        top = jax.nn.softmax(z, axis=-1).max(axis=-1)
+        return new, top, metrics.prediction_confidence(z), z.argmax(axis=-1)
+
+    return jax.lax.map(one, (states, logits))
+
+
+@jax.jit
+def _of_scores(states, logits, labels, masks, temperatures):
+    """The states with a block of logits divided by each run's temperature."""
+
+    def one(run):
+        states, z, temperature = run
+        return {
+            name: state.update(z / temperature, labels, masks[name])
+            for name, state in states.items()
+        }
+
+    return jax.lax.map(one, (states, logits, temperatures))
+
+
+def _pair_metrics() -> dict[str, PairMetric]:
+    found = {name: streaming(metric) for name, metric in _PAIRS.items()}
+    return {name: metric for name, metric in found.items() if metric is not None}
+
+
+@jax.jit
+def _of_pairs(logits, labels, valid):
+    """What a block adds to every pair of runs, and how many examples it has."""
+
+    def block(cut, inside):
+        z, y = cut(logits, 1), cut(labels, 0)
+        found = _pair_metrics().items()
+        return {name: metric.block(z, y, inside) for name, metric in found}, inside
+
+    runs, examples, classes = logits.shape
+    size = max(1, min(examples, PAIR_BYTES // (4 * runs * classes)))
+    return sum_blocks(block, size, examples, valid)
+
+
+def _added(total, sums):
+    """Sums on the host: whole numbers in int64, others in float64."""
+
+    def wide(x):
+        return np.asarray(x, np.int64 if x.dtype.kind == "i" else np.float64)
+
+    sums = jax.tree.map(wide, sums)
+    return sums if total is None else jax.tree.map(np.add, total, sums)
+
+
+def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
+    def narrow(x):
+        return x.astype(np.int32 if x.dtype.kind == "i" else np.float32)
+
+    sums = jax.tree.map(narrow, sums)
+    found = jax.device_get(_finish(sums, np.int32(examples)))
+    correct, incorrect = found.pop("by_correctness")
+    return symmetric({**found, "churn_correct": correct, "churn_incorrect": incorrect})
+
+
+@jax.jit
+def _finish(sums, examples):
+    return {n: m.finish(sums[n], examples) for n, m in _pair_metrics().items()}
 
 
 def summarize_in_blocks(

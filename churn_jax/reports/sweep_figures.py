@@ -1,6 +1,6 @@
 """Figures of a sweep: quantities against the coefficient, and accuracy against churn.
 
-Every figure is drawn twice, as SVG inside the report and as a PNG file beside it.
+Every figure is drawn twice, as SVG inside the report and as a PNG file next to it.
 """
 
 from collections.abc import Callable

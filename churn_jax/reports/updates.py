@@ -19,11 +19,11 @@ from churn_jax.flip_counts import count_flips, version_matrices
 from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.predictions import Predictions
 from churn_jax.reports.artefacts import TEST, ReportError, Study
-from churn_jax.reports.block_sums import classes_in_blocks
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.summary import MethodSummary, known_by_some
+from churn_jax.reports.summary_in_blocks import classes_in_blocks
 
 __all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
 

@@ -21,19 +21,19 @@ from churn_jax.documents import (
     markdown,
 )
 from churn_jax.reports import updates_figures
-from churn_jax.reports.beside import (
-    Beside,
-    BesideRow,
+from churn_jax.reports.paper_numbers import (
+    PaperNumbers,
+    PaperRow,
     assemble,
-    beside_section,
+    paper_section,
     published_table,
 )
 from churn_jax.reports.report import Report
 from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
 
 __all__ = [
-    "beside_updates",
     "flip_tables",
+    "paper_updates",
     "updates_csv",
     "updates_markdown",
     "updates_section",
@@ -136,8 +136,8 @@ def updates_markdown(report: Report) -> str:
         blocks += [updates_table(updates), *map(Text, _sentences(updates))]
         blocks.append(Section(_EVERY, flip_tables(updates)))
     blocks.append(bullets(updates.remarks))
-    if beside := beside_updates(report):
-        blocks.append(beside_section(beside, "Update"))
+    if paper := paper_updates(report):
+        blocks.append(paper_section(paper, "Update"))
     return markdown(Document(f"{report.study.title}: updates", blocks=blocks))
 
 
@@ -147,8 +147,8 @@ def updates_csv(report: Report) -> str:
     # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
     # fits the update; it has the published numbers, too.
     updates = _updates(report)
-    beside = beside_updates(report)
-    printed = [quantity.name for quantity in (beside.metrics if beside else ())]
+    found = paper_updates(report)
+    printed = [quantity.name for quantity in (found.metrics if found else ())]
     fields = ["label", "old", "new", "targeted", "examples", "num_examples"]
     fields += ["pairing", "first", "pairs"]
     for quantity in RATES:
@@ -157,7 +157,7 @@ def updates_csv(report: Report) -> str:
         fields += [f"paper_{name}", f"paper_{name}_doubtful"]
     rows = []
     for i, result in enumerate(updates.results):
-        paper = beside.rows[i].paper if beside else {}  # in the order of the results
+        paper = found.rows[i].paper if found else {}  # in the order of the results
         own = [("own", result.own_pairs)] if result.own_pairs else []
         for pairing, rates in [*own, ("all", result.all_pairs)]:
             row = _numbers(result, pairing, rates)
@@ -262,8 +262,8 @@ def _percentages(labels: Sequence[str], matrix) -> list[tuple[str, ...]]:
     ]
 
 
-def beside_updates(report: Report) -> Beside | None:
-    """A paper's update rates beside those measured; None where there are none."""
+def paper_updates(report: Report) -> PaperNumbers | None:
+    """A paper's update rates next to those measured; None where there are none."""
     # A published row is that of an update if it is named `old->new`, or like the new
     # row alone.
     updates, found = report.updates, published_table(report.study)
@@ -288,6 +288,6 @@ def beside_updates(report: Report) -> Beside | None:
             if paper:
                 versions |= {result.old, result.new}
         measured = {q.name: getattr(result.first, q.name) for q in metrics}
-        rows.append(BesideRow(name, label, paper, measured))
+        rows.append(PaperRow(name, label, paper, measured))
     infos = [row.info for row in report.rows if row.info.name in versions]
     return assemble(report, found, metrics, rows, infos)

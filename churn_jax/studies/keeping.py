@@ -18,7 +18,6 @@ from churn_jax.prediction_shards import (
 )
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION
-from churn_jax.reports.block_sums import ambiguity_in_blocks
 from churn_jax.reports.examples import save_examples
 from churn_jax.reports.members import (
     DIAGNOSTICS,
@@ -27,6 +26,7 @@ from churn_jax.reports.members import (
     save_agreement,
     save_members,
 )
+from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks
 from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions

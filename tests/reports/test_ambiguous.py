@@ -5,9 +5,9 @@ import pytest
 
 from churn_jax import reports
 from churn_jax.documents import Document, html_page
-from churn_jax.reports import ambiguous
-from churn_jax.reports.ambiguous import best_row, carried, most_ambiguous
+from churn_jax.reports import study_sections as sections
 from churn_jax.reports.examples import save_examples
+from churn_jax.reports.study_sections import best_row, carried, most_ambiguous
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import logits_of, write_study
 
@@ -15,7 +15,7 @@ from tests.reports.fake_study import logits_of, write_study
 
 
 def page_of(report):
-    return html_page(Document("", blocks=[ambiguous.ambiguous_section(report)]))
+    return html_page(Document("", blocks=[sections.ambiguous_section(report)]))
 
 
 def two_methods():
@@ -85,7 +85,7 @@ def test_runs_that_agree_leave_nothing_to_show(tmp_path):
 def test_one_run_has_no_such_section(tmp_path):
     one = three_methods()["baseline"][:1]
     report = reports.collect(write_study(tmp_path, {"baseline": one}, LABELS))
-    assert ambiguous.ambiguous_section(report) is None
+    assert sections.ambiguous_section(report) is None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_churn_carried_by_the_top(share, expected):
 
 
 def test_bins_are_closed_on_the_right_and_leave_out_unanimity():
-    shares = ambiguous._shares(np.array([0.0, 0.1, 0.3, 0.30000001, 0.31, 1.0, 0.05]))
+    shares = sections._shares(np.array([0.0, 0.1, 0.3, 0.30000001, 0.31, 1.0, 0.05]))
     expected = np.zeros(10)
     expected[[0, 2, 3, 9]] = [2, 2, 1, 1]
     np.testing.assert_allclose(7 * shares, expected)

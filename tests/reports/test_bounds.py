@@ -8,7 +8,11 @@ import pytest
 
 from churn_jax import metrics, reports
 from churn_jax.predictions import Predictions
-from churn_jax.reports.bounds import bounds_against_churn, bounds_section, mean_bounds
+from churn_jax.reports.study_sections import (
+    bounds_against_churn,
+    bounds_section,
+    mean_bounds,
+)
 from churn_jax.reports.summary import BOUNDS, summarize
 from tests.reports.conftest import LABELS
 from tests.reports.fake_study import noisy_logits, write_study

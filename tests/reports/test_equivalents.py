@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax
 
 from churn_jax import reports
 from churn_jax.predictions import load_predictions
-from churn_jax.reports import equivalent_plots
+from churn_jax.reports import study_figures
 from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.estimates import Estimate
@@ -113,13 +113,14 @@ def test_rows_are_compared_in_what_is_calibrated(report, summaries):
 def test_the_figures_of_such_a_study(report):
     drawn = {draw for draw, _, _ in FIGURES}
     assert {
-        getattr(equivalent_plots, name) for name in equivalent_plots.__all__
+        getattr(study_figures, name)
+        for name in ("against_diversity", "against_parameters", "on_reference_curve")
     } < drawn
-    svg = equivalent_plots.on_reference_curve(report)
+    svg = study_figures.on_reference_curve(report)
     for label in ("Deep ensembles of Teachers", "Student", "Oracle"):
         assert label in svg
-    assert "Single" not in equivalent_plots.against_diversity(report)
-    assert "Single" in equivalent_plots.against_parameters(report)
+    assert "Single" not in study_figures.against_diversity(report)
+    assert "Single" in study_figures.against_parameters(report)
 
 
 def altered(tmp_path, change, **options):
@@ -183,7 +184,7 @@ def test_without_any_ensemble_there_are_no_equivalents_and_one_sentence(tmp_path
     report = altered(tmp_path, forget, columns=["dee", "churn"])
     assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
     assert any("no deep-ensemble equivalents" in remark for remark in report.remarks)
-    assert equivalent_plots.on_reference_curve(report) == ""
+    assert study_figures.on_reference_curve(report) == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
     assert report.headline.name == "churn"
 

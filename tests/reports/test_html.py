@@ -10,10 +10,9 @@ import pytest
 
 from churn_jax import reports
 from churn_jax.documents import plotting as figure
-from churn_jax.reports import plots
-from churn_jax.reports.ambiguous import ambiguity_histogram
-from churn_jax.reports.bounds import bounds_against_churn
+from churn_jax.reports import study_figures as plots
 from churn_jax.reports.study_report import FIGURES, FIRST
+from churn_jax.reports.study_sections import ambiguity_histogram, bounds_against_churn
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 

@@ -11,7 +11,6 @@ from churn_jax import reports
 from churn_jax.documents import TERMINAL, Document, html_page
 from churn_jax.documents.blocks import shown
 from churn_jax.predictions import PredictionsError
-from churn_jax.reports.agreement import HARDLY, members_section
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
@@ -22,6 +21,7 @@ from churn_jax.reports.members import (
     save_agreement,
     save_members,
 )
+from churn_jax.reports.study_sections import HARDLY, members_section
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 

@@ -9,8 +9,8 @@ import pytest
 from churn_jax import reports
 from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import Predictions
-from churn_jax.reports.beside import beside
 from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.summary import MethodSummary, summarize
 from tests.reports.conftest import LABELS, three_methods
@@ -68,7 +68,7 @@ def test_rows_are_judged_by_what_the_study_is_about(written):
 
 
 def test_published_numbers_have_their_own_form(written):
-    found = beside(written)
+    found = paper_numbers(written)
     rows = {row.name: row for row in found.rows}
     base = rows["baseline"]
     assert found.paper_cell(base, "prediction_difference") == "0.0777"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports import sizes
-from churn_jax.reports.sizes import churn_against_training_size, size_series
+from churn_jax.reports import series_figures
+from churn_jax.reports.series_figures import churn_against_training_size, size_series
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
@@ -40,7 +40,7 @@ def report(tmp_path):
 def test_series_are_grouped_by_label_and_sorted_by_size(report):
     found = {one.label: one for one in size_series(report)}
     assert set(found) == {"Baseline", "Co-distill SKL"}
-    assert found["Baseline"].sizes == (500, 697, 1000)
+    assert found["Baseline"].values == (500, 697, 1000)
     names = [r.info.name for r in found["Baseline"].rows]
     assert names == ["baseline_500", "baseline", "baseline_1000"]
 
@@ -77,7 +77,7 @@ def test_equal_labels_of_one_size_are_kept_apart(tmp_path):
     }
     found = size_series(study(tmp_path, rows))
     assert [one.label for one in found] == ["Net"]
-    assert found[0].sizes == (500, 1000)
+    assert found[0].values == (500, 1000)
 
 
 def test_one_size_draws_nothing(tmp_path):
@@ -98,4 +98,4 @@ def test_one_size_draws_nothing(tmp_path):
     ],
 )
 def test_a_label_without_its_size(label, expected):
-    assert sizes._SIZE.sub("", label) == expected
+    assert series_figures._SIZE.sub("", label) == expected

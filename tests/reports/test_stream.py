@@ -9,7 +9,11 @@ from churn_jax.documents import csv_text, html_page
 from churn_jax.reports import is_stream, print_stream, write_stream
 from churn_jax.reports.stream import collect_stream
 from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams, interval
-from churn_jax.reports.stream_report import stream_beside, stream_document, verdict
+from churn_jax.reports.stream_report import (
+    stream_document,
+    stream_paper_section,
+    verdict,
+)
 from tests.reports.fake_stream import (
     method,
     totals,
@@ -173,7 +177,7 @@ def test_the_whole_report_of_table_3(tmp_path, rng):
 
 def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
     write_demo(tmp_path, rng)
-    (blocks,) = stream_beside(collect_stream(tmp_path)).blocks
+    (blocks,) = stream_paper_section(collect_stream(tmp_path)).blocks
     table, notes = blocks.blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["No AD"][:4] == ("+0.000", "+0.000", "+0.000", "+0.000")
@@ -184,7 +188,7 @@ def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
 
 
 def test_a_study_without_published_numbers_shows_none(folder):
-    assert stream_beside(collect_stream(folder)) is None
+    assert stream_paper_section(collect_stream(folder)) is None
 
 
 def test_only_stream_folders_are_streams(folder, tmp_path_factory):

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports.strengths import (
+from churn_jax.reports.series_figures import (
     against_members,
     against_strength,
     series_of,

@@ -9,10 +9,9 @@ from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
 from churn_jax.prediction_shards import MappedPredictions, ShardedRows, stored
 from churn_jax.predictions import Predictions, PredictionsError, save_predictions
-from churn_jax.reports import block_sums, calibrated, estimates
-from churn_jax.reports.block_sums import ambiguity_in_blocks
+from churn_jax.reports import calibrated, estimates, summary_in_blocks
 from churn_jax.reports.summary import summarize
-from churn_jax.reports.summary_in_blocks import summarize_in_blocks
+from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_in_blocks
 from churn_jax.reports.updates_report import updates_markdown
 from tests.reports.fake_study import noisy_logits, write_study
 from tests.reports.in_shards import into_shards, numbers_of
@@ -26,7 +25,7 @@ BLOCK = 8  # examples: the last block of 26 is shorter
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    for module in (block_sums, estimates):
+    for module in (summary_in_blocks, estimates):
         monkeypatch.setattr(module, "BLOCK_NUMBERS", R * C * BLOCK)
 
 

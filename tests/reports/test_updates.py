@@ -21,8 +21,8 @@ from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
 from churn_jax.reports.updates_figures import against_setting, curves, find_chains
 from churn_jax.reports.updates_report import (
-    beside_updates,
     flip_tables,
+    paper_updates,
     updates_csv,
     updates_markdown,
     updates_section,
@@ -211,7 +211,7 @@ def test_the_csv_has_both_pairings(written):
 
 
 def test_the_papers_numbers_stand_beside(written):
-    found = beside_updates(written)
+    found = paper_updates(written)
     none, kd = found.rows[:2]
     flips = "negative_flip_rate"
     assert (none.label, found.paper_cell(none, flips)) == ("No treatment", "4.30")
@@ -233,7 +233,7 @@ def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
         published="elodi/table5/imagenet",
         config={"updates": planned},
     )
-    found = beside_updates(reports.collect(folder))
+    found = paper_updates(reports.collect(folder))
     names = [
         (row.name, found.paper_cell(row, "negative_flip_rate")) for row in found.rows
     ]

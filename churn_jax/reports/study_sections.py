@@ -1,25 +1,105 @@
-"""Which inputs churn: the examples on which runs disagree, shown as images."""
+"""Sections of a study's page: its members, which inputs churn, bounds on churn.
+
+Members that share most of their weights can come out nearly identical, and then their
+mean is worth no more than one of them. So every report says how much they differ.
+"""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from churn_jax.documents import Block, Card, Figure, Grid, Section, Strong, Table, Text
-from churn_jax.documents.plotting import COLOURS, drawing, legend, short_label
+from churn_jax.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Block,
+    Card,
+    Figure,
+    Fold,
+    Grid,
+    Only,
+    Section,
+    Strong,
+    Table,
+    Text,
+)
+from churn_jax.documents.plotting import (
+    COLOURS,
+    INK,
+    colour,
+    drawing,
+    legend,
+    marker,
+    short_label,
+)
+from churn_jax.reports.cells import number, percent
+from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.examples import load_examples, png_bytes
+from churn_jax.reports.members import Agreement
 from churn_jax.reports.report import Report, Row
 
 __all__ = [
+    "HARDLY",
     "AmbiguousInput",
     "ambiguity_histogram",
     "ambiguous_section",
     "best_row",
+    "bounds_against_churn",
+    "bounds_section",
     "carried",
+    "mean_bounds",
+    "members_section",
     "most_ambiguous",
 ]
+
+HARDLY = 0.001  # share of examples; below it members are as good as the same
+CAPTION = (
+    "Of the members of one run on the test split, mean ± standard deviation over runs. "
+    "KL: mean over ordered pairs of members, nats. Disagreement: share of examples "
+    "that two members predict differently, over all pairs."
+)
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Agreement], str]], ...] = (
+    ("Members", lambda found: str(found.members)),
+    ("KL", lambda found: number(over_runs(found.mean_kl))),
+    ("Disagreement %", lambda found: percent(over_runs(found.disagreement))),
+    ("Accuracy of a member %", lambda found: percent(over_runs(found.member_accuracy))),
+    ("Accuracy of the mean %", lambda f: percent(over_runs(f.ensemble_accuracy))),
+)
+
+
+def members_section(report: Report) -> Section | None:
+    """How much the members of each row differ; None where none were kept."""
+    rows, sentences = [], [CAPTION]
+    for row in report.rows:
+        found, label = row.agreement, row.info.label
+        if found is None:
+            continue
+        rows.append((label, *(cell(found) for _, cell in _COLUMNS)))
+        if found.examples < found.total:
+            sentences.append(
+                f"{label}: on {found.examples:,} of {found.total:,} examples, evenly "
+                "spaced."
+            )
+        if found.disagreement.mean() < HARDLY:
+            sentences.append(
+                f"{label}: two members predict the same class for more than 99.9 % of "
+                "the examples. Members that agree in everything give nothing that one "
+                "of them does not."
+            )
+    if not rows:
+        return None
+    heads = ("Method", *(head for head, _ in _COLUMNS))
+    said, table = [Text(text, "soft") for text in sentences], Table(heads, rows)
+    titled = Table(heads, rows, "Members", caption=" ".join(sentences))
+    page = [Only((HTML,), said), table, Only((MARKDOWN,), said)]
+    blocks = [Only((HTML, MARKDOWN), page), Only((TERMINAL,), [titled])]
+    return Section("Members", blocks)
+
 
 SHOWN = 24
 BINS = 10
@@ -48,7 +128,7 @@ class AmbiguousInput:
 
 
 def best_row(report: Report) -> Row | None:
-    """The row with the least churn besides the baseline; None if there is none."""
+    """The row with the least churn except the baseline; None if there is none."""
     others = [
         row
         for row in report.rows
@@ -216,3 +296,88 @@ def _carried(report: Report) -> Card:
         rows.append((row.info.label, *cells))
     table = Table(["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows)
     return Card("Share of all churn on the most ambiguous examples", [table])
+
+
+PANELS = (
+    ("bound_from_errors", "Lemma 1", "err₁ + err₂"),
+    ("bound_from_confidence", "Lemma 2", "P[D > min(γ₁, γ₂)]"),
+    ("bound_from_confidence_sum", "Lemma 2, sharper", "P[D ≥ γ₁ + γ₂]"),
+)
+RUNS_SHOWN = 20  # per method
+
+
+def _pairs(row: Row, name: str, runs: int | None = None) -> np.ndarray:
+    """Values of all unordered pairs of runs."""
+    matrix = row.summary.pair_values[name][:runs, :runs]
+    return matrix[np.triu_indices(len(matrix), 1)]
+
+
+def mean_bounds(row: Row) -> dict[str, float]:
+    """Churn and its bounds, each averaged over all pairs of runs."""
+    names = ("churn", *(name for name, _, _ in PANELS))
+    pairs = {name: _pairs(row, name) for name in names}
+    return {k: float(v.mean()) if v.size else np.nan for k, v in pairs.items()}
+
+
+def bounds_against_churn(report: Report) -> str:
+    """Churn of every two runs against each bound; below the diagonal it holds."""
+    rows = [(i, r) for i, r in enumerate(report.rows) if len(r.summary.runs) > 1]
+    if not rows:
+        return ""
+    with drawing(5.4, 8.6) as (figure, done):
+        panels = figure.subplots(3, 1)
+        for axes, (name, title, formula) in zip(panels, PANELS, strict=True):
+            top = 0.0
+            for i, row in rows:
+                bound = 100 * _pairs(row, name, RUNS_SHOWN)
+                churn = 100 * _pairs(row, "churn", RUNS_SHOWN)
+                top = max(top, bound.max())
+                axes.plot(
+                    bound,
+                    churn,
+                    linestyle="none",
+                    marker=marker(i),
+                    markersize=4,
+                    markeredgewidth=0,
+                    color=colour(i),
+                    alpha=0.6,
+                    label=short_label(row.info.label),
+                )
+            highest = max(100 * _pairs(r, "churn", RUNS_SHOWN).max() for _, r in rows)
+            top, highest = max(top, 1e-3) * 1.05, max(highest, 1e-3) * 1.3
+            axes.plot([0, top], [0, top], color=INK, linewidth=0.8, alpha=0.6)
+            axes.set_xlim(0, top)
+            axes.set_ylim(0, min(top, highest))
+            axes.set_xlabel(f"{title}: {formula}, %")
+            axes.set_ylabel("Churn %")
+        legend(figure, panels[0])
+        return done("Churn of every two runs against three upper bounds, by method")
+
+
+def bounds_section(report: Report) -> Section | None:
+    """A folded section with the figure and the means; None without two runs."""
+    if all(len(row.summary.runs) < 2 for row in report.rows):
+        return None
+    figure = Figure(
+        functools.partial(bounds_against_churn, report),
+        caption="One point per pair of runs; on or below the line the bound holds, and "
+        f"the nearer to it the tighter it is. At most {RUNS_SHOWN} runs per method.",
+    )
+    about = (
+        "Means over all pairs of runs. Lemma 1: the sum of both error rates. Lemma 2: "
+        "how often the L1 distance D of two predictions exceeds the smaller prediction "
+        "confidence γ. Sharper, from the lemma's proof: how often it reaches the sum "
+        "of both."
+    )
+    heads = ("Method", "Churn %", *(f"{title} %" for _, title, _ in PANELS))
+    rows = [
+        (row.info.label, *map(_percent, mean_bounds(row).values()))
+        for row in report.rows
+    ]
+    means = Table(heads, rows, caption=about)
+    title = "Bounds on churn: Lemmas 1 and 2"
+    return Section("", [Fold(title, [Grid([figure, means])], heading=True)])
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}" if np.isfinite(value) else "–"

@@ -1,4 +1,4 @@
-"""A paper's numbers beside those measured, for studies that name a published table.
+"""A paper's numbers next to those measured, for studies that name a published table.
 
 They are shown where a study is on the paper's data set; the caption says in what else
 it differs: network, length, number of examples. Doubtful cells are shown as such, with
@@ -32,11 +32,11 @@ from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
 
 __all__ = [
-    "Beside",
-    "BesideRow",
+    "PaperNumbers",
+    "PaperRow",
     "assemble",
-    "beside",
-    "beside_section",
+    "paper_numbers",
+    "paper_section",
     "published_table",
 ]
 
@@ -44,7 +44,7 @@ ABSENT = "–"
 
 
 @dataclasses.dataclass(frozen=True)
-class BesideRow:
+class PaperRow:
     """One row: what is printed and what was measured.
 
     Attributes:
@@ -61,7 +61,7 @@ class BesideRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Beside:
+class PaperNumbers:
     """The comparison.
 
     Attributes:
@@ -75,11 +75,11 @@ class Beside:
 
     table: PublishedTable
     metrics: tuple[Quantity, ...]
-    rows: tuple[BesideRow, ...]
+    rows: tuple[PaperRow, ...]
     notes: tuple[str, ...]
     caption: str
 
-    def paper_cell(self, row: BesideRow, metric: str) -> str:
+    def paper_cell(self, row: PaperRow, metric: str) -> str:
         """`5.72 ± 0.18`, with `doubtful [1]` or `derived [1]` behind it."""
         number = row.paper.get(metric)
         if number is None:
@@ -100,7 +100,7 @@ class Beside:
         }
         return tuple(f"{marks[note]}: {note}." for note in self.notes)
 
-    def measured_cell(self, row: BesideRow, metric: str) -> str:
+    def measured_cell(self, row: PaperRow, metric: str) -> str:
         """`5.80 ± 0.21`, or a dash."""
         if metric not in row.measured:
             return ABSENT
@@ -111,17 +111,17 @@ class Beside:
         return (found or QUANTITIES[metric]).write(estimate)
 
 
-def beside(report: Report) -> Beside | None:
-    """The published numbers of a study's rows beside the measured ones."""
+def paper_numbers(report: Report) -> PaperNumbers | None:
+    """The published numbers of a study's rows next to the measured ones."""
     if (found := published_table(report.study)) is None:
         return None
     printed = {metric for row in found.rows.values() for metric in row}
     # Not every name: the `temperature` of a table's coefficients is another one.
     metrics = tuple(q for q in report.quantities if q.name in printed)
     if not metrics:
-        return None  # a table about updates: `updates_report.beside_updates`
+        return None  # a table about updates: `updates_report.paper_updates`
     rows = [
-        BesideRow(
+        PaperRow(
             name=row.info.name,
             label=row.info.label,
             paper=dict(found.rows.get(row.info.name, {})),
@@ -170,15 +170,15 @@ def assemble(
     report: Report,
     found: PublishedTable,
     metrics: tuple[Quantity, ...],
-    rows: Sequence[BesideRow],
+    rows: Sequence[PaperRow],
     infos: Sequence[RowRecord],
-) -> Beside:
+) -> PaperNumbers:
     """Measured rows, then those that only the paper has, with notes and caption."""
     measured = {row.name for row in rows}
     planned = {info.name: info.label for info in report.study.methods}
     rows = [*rows]
     rows += [
-        BesideRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
+        PaperRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
         if name not in {*measured, *report.study.unselected}
         and any(q.name in paper for q in metrics)
@@ -199,7 +199,7 @@ def assemble(
         f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "
         "context, not targets."
     )
-    return Beside(found, metrics, tuple(rows), tuple(notes), caption)
+    return PaperNumbers(found, metrics, tuple(rows), tuple(notes), caption)
 
 
 def _unplanned(name: str) -> str:
@@ -217,7 +217,7 @@ def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
     return ", ".join(sources)
 
 
-def beside_section(found: Beside, first: str = "Method") -> Section:
+def paper_section(found: PaperNumbers, first: str = "Method") -> Section:
     """The section for any comparison; `first` heads the column of the rows."""
     columns = [Column(first)]
     for metric in found.metrics:

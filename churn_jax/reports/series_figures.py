@@ -1,7 +1,8 @@
-"""Churn, or Delta_1, and accuracy against what rows differ in: lambda, or members."""
+"""Churn, or Delta_1, and accuracy against examples, lambda or members."""
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,18 +10,23 @@ import numpy as np
 from churn_jax.configuration.codec import to_json
 from churn_jax.documents.plotting import (
     INK,
-    colour,
-    dash,
     drawing,
     error_bar,
     legend,
-    marker,
+    line_style,
     short_label,
 )
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
-__all__ = ["Series", "against_members", "against_strength", "series_of"]
+__all__ = [
+    "Series",
+    "against_members",
+    "against_strength",
+    "churn_against_training_size",
+    "series_of",
+    "size_series",
+]
 
 FEWEST = 3  # points that make a curve
 
@@ -87,31 +93,40 @@ def against_strength(report: Report) -> str:
         for i in [sum(value <= 0 for value in one.values)]  # no logarithm
     ]
     found = [one for one in found if len(one.values) >= FEWEST]
-    return _drawn(report, found, "Strength λ, log scale", "log", report.baseline)
+    label, shown = "Strength λ, log scale", (report.headline, QUANTITIES["accuracy"])
+    return _drawn(found, shown, label, _words(shown, label), level=report.baseline)
 
 
 def against_members(report: Report) -> str:
     """By the number of networks of an ensemble; empty text without three numbers."""
+    shown, label = (report.headline, QUANTITIES["accuracy"]), "Networks per ensemble, J"
     found = series_of(report, "members")
-    return _drawn(report, found, "Networks per ensemble, J", "linear", None)
+    return _drawn(found, shown, label, _words(shown, label), scale="linear")
+
+
+def _words(shown: Sequence[Quantity], label: str) -> str:
+    what = label.partition(",")[0].lower()
+    return f"{shown[0].heading.removesuffix(' %')} and accuracy by {what}"
 
 
 def _drawn(
-    report: Report,
     series: Sequence[Series],
+    shown: Sequence[Quantity],
     label: str,
-    scale: str,
-    level: Row | None,
+    words: str,
+    *,
+    scale: str = "log",
+    level: Row | None = None,
+    ticks: str = "{:g}",
+    rotation: float = 0,
 ) -> str:
-    """Two panels; `level` is a row that is drawn as a line across both."""
+    """A panel per quantity; `level` is a row that is drawn as a line across them."""
     if not series:
         return ""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    ticks = sorted({value for one in series for value in one.values})
-    shown = (report.headline, QUANTITIES["accuracy"])
     with drawing(5.4, 4.8) as (figure, done):
-        panels = figure.subplots(2, 1, sharex=True)
+        panels = figure.subplots(len(shown), 1, sharex=True)
         for axes, quantity in zip(panels, shown, strict=True):
             if level is not None:
                 _across(axes, level, quantity)
@@ -121,23 +136,20 @@ def _drawn(
                     one.values,
                     mean,
                     yerr=stderr,
-                    color=colour(i),
-                    linestyle=dash(i),
-                    marker=marker(i),
+                    **line_style(i, one.label, size=None),
                     capsize=3,
                     linewidth=1.5,
-                    label=short_label(one.label),
                 )
             axes.set_ylabel(quantity.heading)
         axes = panels[-1]
         axes.set_xscale(scale)
-        axes.set_xticks(ticks)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.set_xticks(sorted({value for one in series for value in one.values}))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: ticks.format(x)))
         axes.xaxis.set_minor_locator(NullLocator())
+        axes.tick_params(axis="x", rotation=rotation)
         axes.set_xlabel(label)
         legend(figure, panels[0])
-        what = label.partition(",")[0].lower()
-        return done(f"{shown[0].heading.removesuffix(' %')} and accuracy by {what}")
+        return done(words)
 
 
 def _scaled(quantity: Quantity, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
@@ -159,3 +171,40 @@ def _across(axes, row: Row, quantity: Quantity) -> None:
         label=short_label(row.info.label),
     )
     axes.axhspan(mean - error, mean + error, color=INK, alpha=0.12, linewidth=0)
+
+
+# What a label says about a size: ", 1,000 examples", "(n = 500)", a last ", 500".
+_SIZE = re.compile(
+    r"[\s,(]+(?:n\s*=\s*)?\d[\d,]*(?:\s+(?:training\s+)?examples?\b\s*\)?|\s*\)?$)"
+)
+
+
+def size_series(report: Report) -> tuple[Series, ...]:
+    """The methods that were trained on more than one number of examples."""
+    whole = report.study.record.data.train
+    groups: dict[str, dict[int, Row]] = {}
+    for row in report.rows:
+        own = row.info.spec.train_size
+        if (size := whole if own is None else own) is None:
+            continue
+        label = _SIZE.sub("", row.info.label) or row.info.label
+        if size in groups.get(label, {}):
+            label = row.info.label
+        groups.setdefault(label, {})[size] = row
+    return tuple(
+        Series(label, tuple(sorted(rows)), tuple(rows[s] for s in sorted(rows)))
+        for label, rows in groups.items()
+        if len(rows) > 1
+    )
+
+
+def churn_against_training_size(report: Report) -> str:
+    """Churn and accuracy by training-set size; empty text for a single size."""
+    return _drawn(
+        size_series(report),
+        (QUANTITIES["churn"], QUANTITIES["accuracy"]),
+        "Training examples, log scale",
+        "Churn and accuracy against the number of training examples",
+        ticks="{:,.0f}",
+        rotation=30,
+    )

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from churn_jax import reports
-from churn_jax.reports.beside import beside
+from churn_jax.reports.paper_numbers import paper_numbers
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
@@ -26,7 +26,7 @@ def seeds(tmp_path):
 
 
 def test_a_study_without_published_numbers_shows_nothing_new(report):
-    assert beside(report) is None
+    assert paper_numbers(report) is None
     for name in report.files:
         text = (report.study.folder / name).read_text()
         for word in ("Beside the paper", "Published", "doubtful", "paper_"):
@@ -34,7 +34,7 @@ def test_a_study_without_published_numbers_shows_nothing_new(report):
 
 
 def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
-    found = beside(seeds)
+    found = paper_numbers(seeds)
     assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
     assert [m.name for m in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
     base, off, mine = found.rows[:3]
@@ -49,7 +49,7 @@ def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
 
 
 def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
-    (note,) = beside(seeds).notes
+    (note,) = paper_numbers(seeds).notes
     page = seeds.files["report.html"].read_text()
     assert page.count(note) == 1
     assert page.count('<span class="mark doubt">doubtful [1]</span>') == 2
@@ -76,7 +76,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
         config={"columns": ["ece", "dee"]},
     )
     report = reports.write(folder)
-    found = beside(report)
+    found = paper_numbers(report)
     kd = {row.name: row for row in found.rows}["kd"]
     assert found.paper_cell(kd, "dee") == "1.48 derived [1]"
     assert found.paper_cell(kd, "ece") == "7.20"
@@ -92,7 +92,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
 def test_a_table_2_is_completed_and_says_from_where(tmp_path):
     folder = study(tmp_path, "reproducibility/table2/cifar10", "codistill_skl")
     report = reports.collect(folder)
-    found = beside(report)
+    found = paper_numbers(report)
     base, ours = found.rows[:2]
     assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
     assert found.paper_cell(ours, "churn_incorrect") == "36.78 ± 4.14"
@@ -127,7 +127,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
         entries={"mine": {"model": {"name": "lenet5"}}},  # not in the paper's table
     )
     report = reports.write(folder)
-    found = beside(report)
+    found = paper_numbers(report)
     if said is None:
         assert found is None
         assert "Beside the paper" not in report.files["table.md"].read_text()
@@ -137,7 +137,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
 
 def test_columns_nobody_can_assign_stay_apart(tmp_path):
     folder = study(tmp_path, "reproducibility/table6/cifar10", "init", "data")
-    found = beside(reports.collect(folder))
+    found = paper_numbers(reports.collect(folder))
     rows = {row.name: row for row in found.rows}
     assert not rows["init"].paper and not rows["data"].paper
     assert "doubtful" in found.paper_cell(rows["column2"], "churn")
@@ -148,7 +148,7 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
 
 def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
     report = reports.write(study(tmp_path, "reproducibility/table9/x"))
-    assert beside(report) is None
+    assert paper_numbers(report) is None
     (remark,) = report.remarks
     assert "'reproducibility/table9/x', unknown here" in remark
     assert "Beside the paper" not in report.files["report.html"].read_text()
