@@ -6,7 +6,7 @@ import flax.linen as nn
 import numpy as np
 import pytest
 
-from churn_jax import registry
+from churn_jax import methods, registry
 from churn_jax.command.options import with_methods
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
@@ -177,6 +177,16 @@ def test_hints_are_left_out_where_no_name_is_close():
 def test_every_built_in_name_is_found(kind):
     built_in = list(kind._built_in)
     assert [kind.record_name(kind[name]) for name in built_in] == built_in
+
+
+def test_every_method_of_the_package_has_its_name():
+    bases = {"Method", "Perturbing"}
+    found = {name: getattr(methods, name) for name in methods.__all__}
+    ours = {
+        n for n, v in found.items() if isinstance(v, type) and issubclass(v, Method)
+    }
+    assert set(METHODS._built_in) == ours - bases
+    assert all(METHODS[name] is found[name] for name in ours - bases)
 
 
 def test_a_penalty_is_a_name_a_function_or_where_it_is():

@@ -5,7 +5,6 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 `cross_pairs` for every old run and every new one.
 """
 
-from churn_jax.metrics.ambiguity import ambiguity
 from churn_jax.metrics.calibrated import (
     CalibratedScores,
     calibrated_brier_score,
@@ -21,6 +20,7 @@ from churn_jax.metrics.churn import (
     ChurnByCorrectnessState,
     ChurnState,
     SurrogateChurnState,
+    ambiguity,
     churn,
     churn_by_correctness,
     surrogate_churn,
@@ -100,11 +100,12 @@ from churn_jax.metrics.prediction_difference import (
 from churn_jax.metrics.prediction_divergence import (
     JSPredictionDifferenceState,
     KLPredictionDifferenceState,
+    ScoreDifferenceState,
     js_prediction_difference,
     kl_prediction_difference,
     pairwise_kl,
+    score_difference,
 )
-from churn_jax.metrics.scores import ScoreDifferenceState, score_difference
 from churn_jax.metrics.scoring import (
     AccuracyState,
     BrierState,

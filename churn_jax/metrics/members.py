@@ -14,7 +14,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_members
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.ambiguity import ambiguity
+from churn_jax.metrics.churn import ambiguity
 from churn_jax.metrics.prediction_difference import from_mean, log_mean_probs
 from churn_jax.metrics.prediction_divergence import pairwise_kl
 from churn_jax.metrics.scoring import example_nll, is_correct
