@@ -265,7 +265,7 @@ class _Flips(CrossMetric):
             jnp.sum(right & mask[None], axis=-1, dtype=jnp.int32)
             for right in (old, new)
         )
-        return of_old[:, None] - both, of_new - both, both
+        return of_old[:, None] - both, of_new[None] - both, both
 
     def finish(self, sums, examples):
         negative, positive, both = sums
