@@ -27,6 +27,7 @@ from churn_jax.planning.meshes import (
     ranked_stream,
     row_load,
 )
+from churn_jax.planning.report import mesh_text
 from churn_jax.planning.rules import check_study
 from churn_jax.planning.steps import study_step, without_weights
 from churn_jax.planning.streams import table_bytes
@@ -352,7 +353,7 @@ def _why(plans: list[Plan], best: Plan | None, part: Slice) -> str:
         second = max(others, key=lambda p: p.rate)
         gain = best.rate / second.rate
         if gain >= 1.005:
-            reasons.append(f"it is {gain:.2f} times as fast as {_mesh(second)}")
+            reasons.append(f"it is {gain:.2f} times as fast as {mesh_text(second)}")
     if refused := sum(not one.fits for one in plans):
         reasons.append(f"{refused} of {len(plans)} meshes do not fit")
     if idle := part.devices - best.devices:
@@ -360,8 +361,4 @@ def _why(plans: list[Plan], best: Plan | None, part: Slice) -> str:
             f"{idle} of {part.devices} devices are idle: replicas, networks and batch "
             "have no other divisors"
         )
-    return f"take --mesh {_mesh(best)}: {'; '.join(reasons)}"
-
-
-def _mesh(plan: Plan) -> str:
-    return mesh_name(MeshShape(**plan.mesh))
+    return f"take --mesh {mesh_text(best)}: {'; '.join(reasons)}"
