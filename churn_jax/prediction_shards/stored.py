@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.prediction_shards.files import INDEX
-from churn_jax.prediction_shards.folder import read_order, read_shards
+from churn_jax.prediction_shards.folder import INDEX, read_order, read_shards
 from churn_jax.prediction_shards.rows import ShardedRows
 from churn_jax.predictions import (
     Predictions,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.example_ids import as_ids, as_labels
-from churn_jax.prediction_shards.files import (
+from churn_jax.prediction_shards.folder import (
     INDEX,
     ORDER,
     shard_path,
