@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from flax import struct
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, LossOutput
+from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
 from churn_jax.training.seeds import (
     draw_sample,
@@ -20,6 +22,7 @@ from churn_jax.training.seeds import (
     member_counts,
     member_subsets,
 )
+from churn_jax.training.step import draw
 from tests.training import tiny
 
 LEVELS = ("fixed", "varied")
@@ -156,7 +159,7 @@ def test_a_diverging_replica_stops_alone_and_the_others_do_not_notice():
     clean = healthy.advance(6)
     rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
     mixed = tiny.stepper(tiny.make_run(PAIR, optimizer=rates), step=healthy.step)
-    state = mixed.advance(6)
+    once, state = mixed.advance(1), mixed.advance(5)
     assert state.alive.tolist() == [True, False, True, True]
     for r in (0, 2, 3):
         assert tiny.bitwise_equal(tiny.replica(clean, r), tiny.replica(state, r))
@@ -165,6 +168,22 @@ def test_a_diverging_replica_stops_alone_and_the_others_do_not_notice():
     assert stopped.term in mixed.session.terms
     # Frozen as it was before the refused update, and its sums stay finite.
     assert int(state.step[1]) == 1 and np.isfinite(state.sums).all()
+    before, after = (tiny.replica(tiny.weights(s), 1) for s in (once, state))
+    assert tiny.bitwise_equal(before, after)
+
+
+def test_every_update_and_example_has_keys_of_its_own():
+    def drawn(step):
+        state = SimpleNamespace(step=step)
+        inputs = SimpleNamespace(augment_key=jax.random.key(0))
+        mapped = jax.vmap(lambda _: draw(state, inputs, 2), axis_name=DATA)
+        keys = mapped(np.zeros(2, np.float32))
+        named = (keys.examples[:, 0], keys.examples[:, 1], keys.loss[:1], keys.dropout)
+        return {jax.random.key_data(k).tobytes() for part in named for k in part}
+
+    # Two devices with two examples and their own dropout, and one key that they share.
+    assert len(drawn(0)) == len(drawn(1)) == 7
+    assert drawn(1) == drawn(1) and not drawn(0) & drawn(1)
 
 
 def test_a_bootstrap_draws_with_replacement_and_every_epoch_from_the_same_sample():
