@@ -53,7 +53,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
         self._members: dict[str, zipfile.ZipInfo] = {}
         if not zipfile.is_zipfile(path):
             with open(path, "rb") as file:
-                cut = b"PK".startswith(file.read(2))  # or nothing
+                cut = b"PK".startswith(file.read(2))  # also if it is empty
             raise ArrayFileError(
                 "it is truncated" if cut else "it is not a NumPy .npz archive"
             )

@@ -129,7 +129,9 @@ def configured(config, options: Any):
     from churn_jax.studies.provenance import derived
 
     model = options.model
-    if model.name != config.model.name:  # what the other network had is not this one's
+    if (
+        model.name != config.model.name
+    ):  # settings of the other network do not carry over
         own = {
             field: empty
             for field, empty in (("features", ()), ("init", ""))

@@ -149,7 +149,7 @@ def _plan(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
 
     try:
         return plan(config, row, part, mesh)
-    except jax.errors.JaxRuntimeError as error:  # it may not survive the way back
+    except jax.errors.JaxRuntimeError as error:  # it may not survive pickling
         said = " ".join(str(error).split())[:300]
         raise ValueError(f"the TPU compiler refuses {row}: {said}") from None
 
@@ -212,7 +212,7 @@ def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
         finally:
             ours.close()
             if process.pid is not None:
-                process.kill()  # has nothing more to say, or is not waited for
+                process.kill()  # it has answered, or its answer is not waited for
                 process.join()
     if isinstance(found, ValueError):
         raise found

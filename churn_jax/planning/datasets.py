@@ -44,7 +44,7 @@ def _grey(train: int) -> Sizes:
     return Sizes((28, 28, 1), 10, train)
 
 
-# As published, and as TFDS has them; the embedded digits hold 897 of 1,797 for testing.
+# As published, and as TFDS has them; of the embedded digits 897 are for testing.
 SIZES = {
     "digits": Sizes((8, 8, 1), 10, 900),
     "mnist": _grey(60_000),

@@ -20,7 +20,7 @@ __all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
 # Latency from chip to chip, on top of the bytes' time. Ours: no vendor gives it.
 HOP_SECONDS = 1e-6
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
-# How a refusal begins that no mesh of fewer devices can escape.
+# How a refusal begins that meets every mesh of fewer devices.
 ALL_DEVICES = "the compiler wants a mesh of all"
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 

@@ -28,7 +28,7 @@ _CHAIN = re.compile(r'chain_id="(\w+)"')
 _OPERATION = re.compile(r'op_name="([^"]*)"')
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _EITHER = re.compile(r"(?:true|false)_computation=%?([\w.\-]+)")
-# What costs nothing, or is counted where it is done: copies run beside the arithmetic.
+# What costs nothing or is counted elsewhere: copies overlap with arithmetic.
 _FREE = frozenset(
     "parameter constant get-tuple-element tuple bitcast partition-id replica-id "
     "after-all copy-start copy-done slice-start slice-done add-dependency "
@@ -78,7 +78,7 @@ def _walk(
     hlo: str, trips: int, *, every: bool = False
 ) -> Iterator[tuple[list[str], int, int]]:
     """`(lines, times, open loops)` of every computation that the program runs."""
-    # Of a condition's branches the dearest one stands for all, unless `every`.
+    # The most expensive branch of a condition stands for all, unless `every`.
     computations, entry = _computations(hlo)
 
     def cost(name: str, depth: int) -> int:

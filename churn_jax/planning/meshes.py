@@ -28,7 +28,7 @@ __all__ = [
     "row_load",
 ]
 
-# Of the peak, in the cheap model alone: what small networks reach.
+# Share of the peak that small networks reach; in the cheap model alone.
 _REACHED = 0.1
 
 

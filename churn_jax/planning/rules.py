@@ -20,7 +20,7 @@ from churn_jax.training.partition import DATA, MEMBER, REPLICA
 __all__ = ["Check", "check_study", "shard_bytes"]
 
 _FLOAT = 4
-# Of what a method logs, of means over the batch and of flags: numbers per replica.
+# Numbers per replica: what a method logs, means over the batch, and flags.
 _SCALARS = 64
 
 
@@ -149,7 +149,7 @@ def _data(step: Step, found: Sequence[Counted]) -> Check:
     replicas, _ = _local(step)
     passes = method.passes
     forward = passes.training + passes.forward + passes.input_gradients
-    # Mean and variance of a pass, and their cotangents where it is differentiated.
+    # Mean and variance of a pass, and their cotangents if it is differentiated.
     statistics = 2 * (forward + passes.training) * shard_bytes(state.model_state)
     moments = replicas * _answers(step) ** 2 * step.classes * _FLOAT
     gradients = shard_bytes(state.params)

@@ -114,7 +114,7 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
         beside={
             "next window": examples,
             "metrics of the whole stream": metrics,
-            # Not while one is learned, but what is temporary then is little.
+            # Held between windows only, but the step needs little temporary memory.
             "a table as a checkpoint has it": state.tables,
         },
         program=program,
