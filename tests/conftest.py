@@ -1,5 +1,7 @@
 """Eight CPU devices and strict rank promotion for every test."""
 
+import contextlib
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -21,6 +23,8 @@ if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"):  # as the Makefile has it
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+_MOST_BYTES = 1.2e9  # of memory, after which compiled programs are dropped
 
 
 @pytest.fixture
@@ -49,17 +53,20 @@ def blocks_of(monkeypatch):
 
 @pytest.fixture(scope="session")
 def compilation_cache(tmp_path_factory):
-    """Programs compiled once per session, for tests that launch training often.
+    """Large programs are compiled once, whichever worker needs them first.
+
+    Small ones take as long to read as to compile.
 
     Returns:
         The folder; give it to subprocesses as `JAX_COMPILATION_CACHE_DIR`.
     """
     from jax.experimental.compilation_cache import compilation_cache as cache
 
-    folder = tmp_path_factory.mktemp("compiled")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
     settings = {
         "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
     before = {name: getattr(jax.config, name) for name in settings}
@@ -70,6 +77,24 @@ def compilation_cache(tmp_path_factory):
     for name, value in before.items():
         jax.config.update(name, value)
     cache.reset_cache()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory():
+    """Programs of earlier files are dropped once the process is large."""
+    yield
+    if _resident() > _MOST_BYTES:
+        jax.clear_caches()
+        gc.collect()
+        with contextlib.suppress(AttributeError):  # not in every C library
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where Linux does not tell."""
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 @pytest.fixture(scope="module")

@@ -259,25 +259,37 @@ def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTr
 
 
 def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
-    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
-    per_replica = NamedSharding(mesh, P(REPLICA))
-
-    @functools.partial(jax.jit, out_shardings=per_replica)
-    def order_of(epoch):
-        sample = draw_sample(
-            seeds.keys("sample", numbers), num_examples, run.config.sample
-        )
-        return epoch_order(seeds.keys("order", numbers), sample, epoch)
-
-    def keys(factor):
-        made = jax.jit(lambda: seeds.keys(factor, numbers), out_shardings=per_replica)
-        return made()
-
-    augment_keys = keys("augment")
+    config, per_replica = run.config, NamedSharding(mesh, P(REPLICA))
+    numbers = tuple(config.numbers)
+    order_of = _order_of(
+        config.seeds, numbers, num_examples, config.sample, per_replica
+    )
+    augment_keys = _keys_of(config.seeds, numbers, "augment", per_replica)()
     shared = run.method.member_sample == "shared"
-    sample_keys: PyTree = () if shared else keys("sample")
+    sample_keys: PyTree = ()
+    if not shared:
+        sample_keys = _keys_of(config.seeds, numbers, "sample", per_replica)()
     return lambda epoch: ReplicaInputs(
         order_of(np.int32(epoch)), augment_keys, coefficients, sample_keys
+    )
+
+
+# Rows of a study draw alike, so they have these programs in common.
+@functools.lru_cache(maxsize=8)
+def _order_of(seeds, numbers, num_examples, sample, sharding):
+    @functools.partial(jax.jit, out_shardings=sharding)
+    def order_of(epoch):
+        indices = np.asarray(numbers)
+        drawn = draw_sample(seeds.keys("sample", indices), num_examples, sample)
+        return epoch_order(seeds.keys("order", indices), drawn, epoch)
+
+    return order_of
+
+
+@functools.lru_cache(maxsize=8)
+def _keys_of(seeds, numbers, factor, sharding):
+    return jax.jit(
+        lambda: seeds.keys(factor, np.asarray(numbers)), out_shardings=sharding
     )
 
 

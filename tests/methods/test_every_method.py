@@ -29,13 +29,16 @@ from tests.methods.cases import (
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
-few_cases = pytest.mark.parametrize(
-    "case",
-    [CASES[i] for i in (1, 5, 9, 11, 12, 16, 22, 23, 25, 28)],
-    ids=lambda c: c.name,
-)
+FEW = [CASES[i] for i in (1, 5, 9, 11, 12, 16, 22, 23, 25, 28)]
+few_cases = pytest.mark.parametrize("case", FEW, ids=lambda c: c.name)
 sweepable = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.coefficients], ids=lambda c: c.name
+    "case",
+    [
+        pytest.param(c, marks=[] if any(c is f for f in FEW) else pytest.mark.slow)
+        for c in CASES
+        if c.coefficients
+    ],
+    ids=lambda c: c.name,
 )
 MASK = np.array([1, 0, 1, 1, 0, 1, 1, 0], np.float32)
 VALID = np.flatnonzero(MASK)

@@ -102,7 +102,9 @@ def test_the_step_sees_what_the_factors_say(witness, order, augment):
     assert varies(sums["images"]) == ("varied" in (order, augment))
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "unroll"])
+@pytest.mark.parametrize(
+    "mapping", ["vmap", pytest.param("unroll", marks=pytest.mark.slow)]
+)
 def test_replicas_with_everything_fixed_stay_bitwise_equal(mapping):
     seeds = Seeds(3, init="fixed", order="fixed", augment="fixed")
     run = tiny.make_run(ERM(), seeds=seeds, mapping=mapping, replicas=3)

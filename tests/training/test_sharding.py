@@ -47,9 +47,8 @@ CASES = [
         name,
         shape,
         id=f"{name}-{shape}",
-        # The pair has it all: convolutions, batch norm, logits that cross members.
         marks=[]
-        if name != "stale twins" and (shape == (2, 2, 2) or name == "co-distilled pair")
+        if name != "stale twins" and shape == (2, 2, 2)
         else [pytest.mark.slow],
     )
     for name in METHODS
@@ -64,7 +63,11 @@ methods = pytest.mark.parametrize(
         for name in METHODS
     ],
 )
-meshes = pytest.mark.parametrize("shape", MESHES, ids=str)
+meshes = pytest.mark.parametrize(  # the first has all axes
+    "shape",
+    [MESHES[0], *(pytest.param(s, marks=pytest.mark.slow) for s in MESHES[1:])],
+    ids=str,
+)
 
 
 class Outcome(NamedTuple):
