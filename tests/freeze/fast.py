@@ -152,20 +152,15 @@ compare old.npy new-classes.csv
 
 
 def presets(session: Session) -> None:
-    """Every preset and its tiny form, resolved; the goldens' text, too."""
+    """Every preset and its tiny form, field by field; golden files keep the JSON."""
     from churn_jax.studies import PRESETS, preset
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
-    from tests.golden import refresh, refresh_streams
 
-    for find, names, golden, kind in (
-        (preset, PRESETS, refresh, "study"),
-        (stream_preset, STREAM_PRESETS, refresh_streams, "stream"),
-    ):
-        for name in names:
-            session.keep(f"{kind}/{name}.json", golden.text_of(name))
-            for form in (name, f"{name}:tiny"):
-                text = json.dumps(plain(find(form)), indent=1)
-                session.keep(f"{kind}-fields/{form.replace(':', '-')}.json", text)
+    kinds = ((preset, PRESETS, "study"), (stream_preset, STREAM_PRESETS, "stream"))
+    for find, names, kind in kinds:
+        for form in (form for name in names for form in (name, f"{name}:tiny")):
+            text = json.dumps(plain(find(form)), indent=1)
+            session.keep(f"{kind}-fields/{form.replace(':', '-')}.json", text)
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,4 @@
 import dataclasses
-import difflib
 import json
 
 import jax
@@ -16,28 +15,8 @@ from churn_jax.training.loop import train
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
-from tests.golden.refresh import FOLDER, path_of, text_of
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
-
-
-@every_preset
-def test_preset_is_what_its_golden_file_says(name):
-    frozen = path_of(name).read_text() if path_of(name).exists() else ""
-    difference = difflib.unified_diff(
-        frozen.splitlines(), text_of(name).splitlines(), "golden", "preset", lineterm=""
-    )
-    changed = "\n".join(difference)
-    assert not changed, (
-        f"the preset {name} has changed; if that is meant, run\n"
-        f"    python -m tests.golden.refresh\nand commit the file:\n{changed}"
-    )
-
-
-def test_there_is_no_golden_file_of_a_preset_that_is_gone():
-    assert {p.name for p in FOLDER.glob("preset_*.json")} == {
-        path_of(name).name for name in PRESETS
-    }
 
 
 @every_preset

@@ -1,33 +1,11 @@
-import difflib
-
 import pytest
 
 from churn_jax.documents.plotting import LONGEST_LABEL
 from churn_jax.reports.published import published
 from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 from churn_jax.studies.streams.presets import FORMS
-from tests.golden.refresh_streams import FOLDER, path_of, text_of
 
 every_preset = pytest.mark.parametrize("name", STREAM_PRESETS)
-
-
-@every_preset
-def test_preset_is_what_its_golden_file_says(name):
-    frozen = path_of(name).read_text() if path_of(name).exists() else ""
-    lines = difflib.unified_diff(
-        frozen.splitlines(), text_of(name).splitlines(), "golden", "preset", lineterm=""
-    )
-    changed = "\n".join(lines)
-    assert not changed, (
-        f"the stream preset {name} has changed; if that is meant, run\n"
-        f"    python -m tests.golden.refresh_streams\nand commit the file:\n{changed}"
-    )
-
-
-def test_there_is_no_golden_file_of_a_preset_that_is_gone():
-    assert {p.name for p in FOLDER.glob("stream_*.json")} == {
-        path_of(name).name for name in STREAM_PRESETS
-    }
 
 
 @every_preset
