@@ -25,6 +25,7 @@ _VARYING = {
     r"\b\d?\d:\d\d(?::\d\d)?\b": "<clock>",
     rf"{_NUMBER} ?{_UNIT}\b": "<time>",
     r"\.before\.\d+|\.\d{8}-\d{6}": "<aside>",
+    r'"[0-9a-f]{16}"': '"<identity>"',  # of records, which hold dates
 }
 _TIMED = re.compile(r"seconds|_time$|^time$|per_second|date$|hardware|versions|devices")
 
