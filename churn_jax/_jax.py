@@ -1,10 +1,12 @@
 """What the supported versions of JAX spell differently."""
 
+import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
-from jax.interpreters import batching
+from jax.interpreters import ad, batching
 
 if hasattr(jax.lax, "pcast"):  # JAX 0.8.2 and newer
 
@@ -49,3 +51,14 @@ if jax.__version_info__ < (0, 8):
         return _batch_convolution(args, dims, out_sharding=out_sharding, **params)
 
     _rules[jax.lax.conv_general_dilated_p] = _batch_unsharded
+
+
+if hasattr(jax.lax, "polynomial") and jax.__version_info__ < (0, 13):
+    # JAX 0.12.0's derivatives of erf and erfc, so of the exact GELU, evaluate a
+    # polynomial whose coefficients shard_map takes for replicated, and refuse that.
+
+    def _erf_jvp(tangent, x):
+        return 2 / math.sqrt(math.pi) * tangent * jnp.exp(-jnp.square(x))
+
+    ad.defjvp(jax.lax.erf_p, _erf_jvp)
+    ad.defjvp(jax.lax.erfc_p, lambda tangent, x, **_: -_erf_jvp(tangent, x))

@@ -46,6 +46,7 @@ def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Arra
         their sum, which matters less and less as the training set grows.
 
     Example:
+        >>> from churn_jax.training import Seeds
         >>> key = Seeds().keys("sample", [0])[0]
         >>> counts = member_counts(key, 2, jnp.arange(10_000))
         >>> counts.shape, f"{counts.mean():.1f} {counts.var():.1f}"
@@ -66,6 +67,7 @@ def member_subsets(
     function of key, member and example, like `member_counts`.
 
     Example:
+        >>> from churn_jax.training import Seeds
         >>> key = Seeds().keys("sample", [0])[0]
         >>> weights = member_subsets(key, 2, jnp.arange(10_000), 0.25)
         >>> weights.max().item(), f"{weights.mean():.1f}"

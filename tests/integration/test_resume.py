@@ -188,7 +188,7 @@ def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_pat
     learn_from(ERM(members=2, deploy="mean_probs"))
     with pytest.raises(OtherConfiguration, match=r"\(teacher\.method\.deploy: "):
         learn_from(ERM(members=2, deploy="mean_logits"))
-    with pytest.raises(OtherConfiguration, match=r"\(teacher\.seeds\.order: 'varied'"):
+    with pytest.raises(OtherConfiguration, match=r"\(teacher\.seeds\.order: varied"):
         learn_from(ERM(members=2, deploy="mean_probs"), seeds=Seeds(order="fixed"))
 
 
