@@ -65,8 +65,8 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _feature_space(folder: Path, reference: str, old: str, new: str):
-    from churn_jax.studies.restoring import FinishedStudy
-    from churn_jax.studies.row_features import feature_space
+    from churn_jax.studies.diversity.networks import feature_space
+    from churn_jax.studies.finished import FinishedStudy
 
     return feature_space(FinishedStudy(folder), reference, (old, new))
 

@@ -24,9 +24,10 @@ class Sharing:
             member.
         heads: K, members per set of weights; 0 is all that the method has.
         fast_weights: of a BatchEnsemble, see `churn_jax.models.BatchEnsemble`.
-        bias: likewise.
-        norm_of: likewise.
-        batches: likewise; `split` goes with `member_sample="split"` of the method.
+        bias: see `churn_jax.models.BatchEnsemble`.
+        norm_of: see `churn_jax.models.BatchEnsemble`.
+        batches: see `churn_jax.models.BatchEnsemble`; `split` goes with
+            `member_sample="split"` of the method.
         repetition: of a MIMO network, see `churn_jax.models.MIMO`.
 
     Example:
@@ -70,7 +71,7 @@ class Sharing:
         return made(heads, **options)
 
     def label(self, heads: int) -> str:
-        """What a checkpoint knows it by: the members and every option that is set."""
+        """A short name for checkpoints: the members and every option that is set."""
         short = {"batch_ensemble": "be", "mimo": "mimo"}[self.kind]
         words = [f"{short}{heads}"]
         for field in dataclasses.fields(self):
@@ -101,7 +102,7 @@ class ModelConfig:
             keeps the network's own.
         inputs: columns of the flattened example (of an image in row, column, channel
             order) that an MLP sees; empty is all of them.
-        sharing: how the members of a method share weights; None is not at all.
+        sharing: how the members of a method share weights; None if they do not.
         dropout: share of the last dense layer's inputs that are dropped in training
             (of a VGG also of the layer's before it). ELODI's row with 0.2 does not say
             where it drops; the place is our choice. Of a text network also of its
@@ -215,7 +216,7 @@ def _stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-# A study asks for its rows' networks several times; they share one copy in memory.
+# The networks of a study's rows are built several times; they share one copy.
 @functools.lru_cache(maxsize=4)
 def _loaded(folder: str, stamps: tuple, module: Any) -> models.Pretrained:
     del stamps

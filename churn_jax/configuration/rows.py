@@ -12,9 +12,17 @@ from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
 from churn_jax.registry import did_you_mean
 
-__all__ = ["MethodSpec", "Teaching", "averaged_name", "named", "with_coefficient"]
+__all__ = [
+    "MethodSpec",
+    "Teaching",
+    "averaged_name",
+    "named",
+    "row_settings",
+    "with_coefficient",
+]
 
 Study = TypeVar("Study")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +31,13 @@ class Teaching:
 
     Attributes:
         old: rows that are deployed already, one network each, in the order of their
-            versions; the method learns from them beside or instead of its teacher.
+            versions; the method learns from them in addition to its teacher or instead.
         members: how many of the teacher's members teach, the first ones; 0 is all.
         offline: the teacher's averaged logits are computed once, on the training
             examples as they are stored, instead of in every update on what the
             student sees.
         calibrated: every member's logits are divided by the temperature that fits it
-            best on the validation split, before anybody averages them.
+            best on the validation split, before they are averaged.
         dtype: what the teacher computes in, `float32` or `bfloat16`; empty is what it
             was trained in.
         logits: path of a `predictions.npz` of the training examples, or of a folder of
@@ -80,7 +88,7 @@ class MethodSpec:
         train_size: keep so many training examples for this row, a prefix of the
             study's training split in its fixed order; None keeps all.
         model: network of this row instead of the study's; None is the study's.
-        separate: every member is a network of its own, also where the model says that
+        separate: every member is a network of its own, even if the model says that
             members share weights (`ModelConfig.sharing`).
         teaching: see `Teaching`.
         classes: ids of the classes that the row is trained on and knows, increasing;
@@ -118,7 +126,7 @@ class MethodSpec:
             raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
         if self.keep and not self.start:
             raise ValueError(
-                f"{self.name}: keep={self.keep} is of the weights that training starts "
+                f"{self.name}: keep={self.keep} needs weights that training starts "
                 "from; name their row as start"
             )
         if self.teaching.logits and self.teacher is not None:
@@ -140,7 +148,7 @@ class MethodSpec:
             )
 
     def _check_old_models(self) -> None:
-        """Refuses old models that the method would not ask, or would not understand."""
+        """Refuses old models that the method does not use or that do not fit."""
         old, kind = self.teaching.old, type(self.method).__name__
         if old and not self.method.old_models:
             raise ValueError(
@@ -160,7 +168,7 @@ class MethodSpec:
 
     @property
     def taught(self) -> bool:
-        """Whether anybody teaches the row."""
+        """Whether the row learns from a teacher, old models or a file of logits."""
         return bool(self.teacher or self.teaching.old or self.teaching.logits)
 
     @property
@@ -183,10 +191,7 @@ class MethodSpec:
             >>> spec.config(TrainConfig()).seeds.init
             'fixed'
         """
-        try:
-            return replaced(train, self.train)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self.name}: {error}") from error
+        return row_settings(self.name, train, self.train)
 
     def groups(
         self, model: ModelConfig, num_classes: int
@@ -244,6 +249,14 @@ def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
 def averaged_name(name: str) -> str:
     """Of the row that shows a method's averaged weights (`TrainConfig.ema_decay`)."""
     return f"{name}_ema"
+
+
+def row_settings(name: str, config: T, changes: tuple[tuple[str, Any], ...]) -> T:
+    """The study's settings with those of the row called `name` in their place."""
+    try:
+        return replaced(config, changes)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def named(rows: tuple, name: str, what: str) -> Any:

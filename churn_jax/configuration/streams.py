@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from churn_jax import models
-from churn_jax.configuration.rows import MethodSpec, named, with_coefficient
+from churn_jax.configuration.rows import named, row_settings, with_coefficient
 from churn_jax.configuration.training import (
     MeshShape,
     OptimizerConfig,
@@ -149,7 +149,7 @@ class StreamData:
             stream needs a number.
         fields: categorical fields of a synthetic stream.
         buckets: rows of each one's table.
-        hint: how to come by the file, for the message that asks for it.
+        hint: where to get the file, for the message that it is missing.
 
     Raises:
         ValueError: a number is out of range.
@@ -260,9 +260,7 @@ class StreamSpec:
             >>> spec.config(StreamConfig()).batch_size
             64
         """
-        # The paths of a row work on any dataclass; only this one method is shared.
-        row: Any = MethodSpec(self.name, self.label, self.method, train=self.train)
-        return row.config(train)
+        return row_settings(self.name, train, self.train)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +276,7 @@ class StreamStudyConfig:
         methods: rows of the table.
         baseline: name of the row that the others are compared with.
         published: `<paper>/<table>/<data set>`, the printed numbers that reports show
-            beside ours; empty where there are none.
+            next to ours; empty if there are none.
         warm_share: at least this share of the stream is one in which all replicas are
             one model: the warm start from a converged model.
 

@@ -35,12 +35,12 @@ class DataConfig:
         validation: examples held out of training, a count or a share; None is the
             set's own validation split, where it has one.
         image_size: side in pixels to which images of various sizes are cropped.
-        threads: that read and decode such images, per process.
-        workers: processes beside each that read them too.
+        threads: number of threads that read and decode such images, per process.
+        workers: number of further processes that read them.
         sequence_length: tokens to which texts are cut or padded.
-        vocabulary_size: of texts that are token ids in an `.npz`: the last id stands
-            for all above it; None keeps every id.
-        vocabulary: of texts in words: a `vocab.txt`, or the folder that holds one.
+        vocabulary_size: for texts that are token ids in an `.npz`, the number of ids;
+            the last one stands for all above it. None keeps every id.
+        vocabulary: for texts in words, a `vocab.txt` or the folder that holds one.
     """
 
     name: str = "digits"
@@ -108,9 +108,9 @@ class Update:
 
     Attributes:
         old: row of the model in use, or the path of a `predictions.npz`, which may
-            stand for the shards in the folder `predictions` beside it.
+            stand for the shards in the folder `predictions` next to it.
         new: row of the model that replaces it.
-        label: shown in tables; empty is made of the rows' labels.
+        label: shown in tables; empty makes it of the rows' labels.
         targeted: run r of the new row was trained against run r of the old one, so
             only these pairs are updates that would happen; else every old run may be
             replaced by every new one.
@@ -122,7 +122,7 @@ class Update:
     targeted: bool = False
 
     def __post_init__(self):
-        """Refuses what is no update."""
+        """Refuses a row that replaces itself."""
         if self.old == self.new:
             raise ValueError(f"{self.old!r} cannot replace itself")
 
@@ -145,7 +145,7 @@ class StudyConfig:
         methods: rows of the table.
         baseline: name of the row that the others are compared with.
         published: `<paper>/<table>/<data set>`, the printed numbers that reports show
-            beside ours; empty where there are none.
+            next to ours; empty if there are none.
         columns: of the tables and figures, fields of a `MethodSummary`; empty is those
             of the first paper. With `prediction_difference` among them, rows are
             compared in it instead of in churn.
@@ -185,7 +185,7 @@ class StudyConfig:
             if train.ema_decay and spec.keep:
                 raise ValueError(
                     f"{spec.name}: keep mixes the deployed weights alone, and "
-                    "ema_decay has averaged ones beside them; use one of the two"
+                    "ema_decay has averaged ones, too; use one of the two"
                 )
             replicas = train.replicas
             if replicas != self.train.replicas:
@@ -211,7 +211,7 @@ class StudyConfig:
     def _check_tutors(
         self, spec: MethodSpec, seen: tuple[str, ...], names: list[str]
     ) -> None:
-        """Refuses rows that are not there, circles, and old models that are several."""
+        """Refuses unknown rows, circles, and old models of several networks."""
         for name in spec.tutors:
             if name in seen:
                 raise ValueError(

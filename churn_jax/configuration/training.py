@@ -241,7 +241,7 @@ class TrainConfig:
         steps_per_call: updates per dispatch; 0 chooses.
         weights: deployed weights, of the `last` or the `best` validation epoch.
         ema_decay: of an exponential moving average of weights and batch statistics,
-            kept beside the weights and evaluated with them; 0 keeps none.
+            kept in addition to the weights and evaluated, too; 0 keeps none.
         checkpoint_every_seconds: at most so much work is lost by a kill.
     """
 

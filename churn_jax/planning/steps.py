@@ -17,7 +17,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, with_temperature
 from churn_jax.planning.datasets import Sizes, row_sizes
-from churn_jax.studies.restoring import row_run
+from churn_jax.studies.finished import row_run
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program, make_program

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from churn_jax.studies.grid import Axis
     from churn_jax.studies.own_data import own_study
     from churn_jax.studies.presets import PRESETS, preset
-    from churn_jax.studies.selection import run_selection
     from churn_jax.studies.study import StudyError, run_study
-    from churn_jax.studies.sweep import run_sweep
+    from churn_jax.studies.sweep import run_selection, run_sweep
 
 
 __all__ = [
@@ -48,7 +47,6 @@ _FILES = (
     "presets",
     "own_data",
     "grid",
-    "selection",
     "study",
     "sweep",
 )

@@ -9,8 +9,8 @@ from churn_jax import losses
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group
-from churn_jax.studies.inputs import inputs_key, load_inputs, row_inputs
-from churn_jax.studies.restoring import row_run
+from churn_jax.studies.finished import row_run
+from churn_jax.studies.inputs import StudyInputs
 from churn_jax.training.examples import check_run, example_of, split_example
 
 __all__ = [
@@ -24,16 +24,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class RowCost:
-    """What training one row takes.
-
-    Attributes:
-        name: of the row.
-        replicas: R.
-        networks: trained per replica.
-        updates: of each replica.
-        examples: seen by each network, updates times batch size.
-        flops: floating-point operations of all replicas together.
-    """
+    """What training one row takes; each network sees `examples`."""
 
     name: str
     replicas: int
@@ -46,17 +37,10 @@ class RowCost:
 def network_flops(
     network, image_shape: tuple[int, ...], *, train: bool, tokens: bool = False
 ) -> float:
-    """Floating-point operations of one network and one example, counted by XLA.
+    """Operations of one network and one example; multiplications and additions count.
 
-    Args:
-        network: a `churn_jax.ensembles.Network`.
-        image_shape: of one example.
-        train: with the gradient of the cross-entropy; else the forward pass.
-        tokens: whether examples are token ids.
-
-    Returns:
-        Operations, a multiplication and an addition counted as two. Nothing is
-        compiled or run.
+    XLA counts them; nothing is compiled or run. With `train` they include the gradient
+    of the cross-entropy.
 
     Raises:
         ValueError: the backend does not count.
@@ -73,19 +57,7 @@ def network_flops(
 
 
 def input_gradient_flops(network, image_shape: tuple[int, ...]) -> float:
-    """Like `network_flops`: a forward pass and the gradient in the input alone.
-
-    Args:
-        network: a `churn_jax.ensembles.Network`.
-        image_shape: of one example.
-
-    Returns:
-        Operations per example, in evaluation mode, of what directions of perturbations
-        are made of.
-
-    Raises:
-        ValueError: the backend does not count.
-    """
+    """The same of a forward pass and the gradient in the input alone."""
     return _flops(network, example_of(image_shape, tokens=False), "input_gradients")
 
 
@@ -141,34 +113,18 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
 
     `R x updates x batch x (operations of all passes)`, where `Method.passes` says how
     often an update trains, applies and differentiates all students, all teachers and
-    one drawn teacher; for one of several kinds, or of those that share weights, all
-    teachers are computed.
-    A penalty, the optimiser, augmentation and evaluation are not counted: for networks
-    of some size they are small beside.
-
-    Args:
-        config: the study.
-        only: names of rows, with their teachers; default all.
+    one drawn teacher; of several kinds, or of those that share weights, all teachers
+    are computed. Penalties, the optimiser, augmentation and evaluation are not counted:
+    for networks of some size they are small. LeNet5 on CPU is counted as the dense
+    products that it is computed with there, several times its convolutions.
 
     Raises:
         ValueError: unknown rows, networks or options.
         churn_jax.data.DataError: the data cannot be used.
-
-    Notes:
-        LeNet5 on CPU is counted as the dense products that it is computed with there,
-        several times the operations of its convolutions.
     """
-    sizes, costs, counted = {}, [], {}
-    whole = load_inputs(config.data, config.data.train_size)
-
-    def examples_of(spec: MethodSpec):
-        key = inputs_key(config, spec)
-        if key not in sizes:
-            sizes[key] = row_inputs(config, spec, whole).dataset
-        return sizes[key]
-
+    costs, counted, inputs = [], {}, StudyInputs(config)
     for spec in config.select(only):
-        dataset, train = examples_of(spec), spec.config(config.train)
+        dataset, train = inputs.of(spec).dataset, spec.config(config.train)
         split = dataset.train
         check_run(row_run(config, spec, dataset.num_classes), dataset)
         example = split_example(split)
@@ -189,19 +145,9 @@ def example_flops(
     num_classes: int,
     counted: dict | None = None,
 ) -> float:
-    """Floating-point operations of all passes over one example in one update.
+    """Operations of all passes over one example `[1, ...]` in one update.
 
-    As `study_costs` counts them, which this is a part of.
-
-    Args:
-        config: the study.
-        spec: the row.
-        example: as networks meet it, `[1, ...]`.
-        num_classes: C.
-        counted: what is known of networks, to be shared between rows.
-
-    Raises:
-        ValueError: the backend does not count.
+    `counted` is what is known of networks, to be shared between rows.
     """
     counted = {} if counted is None else counted
 

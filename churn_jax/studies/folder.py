@@ -5,9 +5,9 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -31,11 +31,11 @@ from churn_jax.models import MODELS
 from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_beside
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
-from churn_jax.training.checkpoint import free_name
+from churn_jax.studies.inputs import StudyError
+from churn_jax.training.checkpoint import OtherConfiguration, free_name
 from churn_jax.training.run import Trained
 
 __all__ = [
-    "StudyError",
     "StudyFolder",
     "continued",
     "data_record",
@@ -47,9 +47,7 @@ __all__ = [
     "versions",
 ]
 
-
-class StudyError(ValueError):
-    """A study that cannot go on, in one sentence."""
+T = TypeVar("T")
 
 
 def versions() -> dict[str, str]:
@@ -125,11 +123,7 @@ def data_record(dataset) -> DataRecord:
 
 
 def read_study(folder: Path) -> StudyRecord:
-    """The record of the study of images in a folder.
-
-    Raises:
-        StudyError: there is no usable `study.json`.
-    """
+    """The record of the study of images in a folder."""
     path = Path(folder) / "study.json"
     try:
         record = read_record(path)
@@ -143,16 +137,10 @@ def read_study(folder: Path) -> StudyRecord:
 def continued(
     path: Path, record: Any, left: Collection[str], free: Collection[str]
 ) -> Any:
-    """The record of earlier launches into a folder, if they trained anything.
+    """The record of earlier launches into a folder, None if they trained nothing.
 
-    Args:
-        path: of the record.
-        record: of this launch.
-        left: patterns of the files that training leaves in the folder.
-        free: settings that may differ, besides those that change no results.
-
-    Returns:
-        The earlier record; None where this launch begins anew.
+    `left` are patterns of the files that training leaves, `free` settings that may
+    differ besides those that change no results.
 
     Raises:
         StudyError: the folder holds something else.
@@ -167,7 +155,7 @@ def continued(
     if type(old) is not type(record):
         raise StudyError(f"{out} holds another kind of study; use another --out")
     if not any(any(out.glob(pattern)) for pattern in left):
-        return None  # a launch that failed at once: its mistakes bind nobody
+        return None  # a launch that failed at once does not bind later ones
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
         raise StudyError(
@@ -184,14 +172,7 @@ def continued(
 
 
 class StudyFolder:
-    """`study.json` and the folders of the rows.
-
-    Attributes:
-        out: the folder.
-        path: of the record.
-        config: of this launch.
-        record: what will be written next.
-    """
+    """`study.json` and the folders of the rows; `record` is what is written next."""
 
     # Files that say that something was trained, and those of a finished row.
     LEFT: tuple[str, ...] = (TEST, f"{shards_beside(TEST)}/{INDEX}", "checkpoints/*")
@@ -246,22 +227,37 @@ class StudyFolder:
             load_stored(path)  # a damaged file is an error, no reason to retrain
         return True
 
-    def set_aside(self, name: str) -> Path:
-        """Renames what an earlier setting of the method left; nothing is deleted.
+    def trained(self, spec: Any, train: Callable[[], T], on_note) -> T:
+        """What `train` gives; results of other settings of the row are set aside."""
+        # One process alone may rename what the others are about to read.
+        alone = jax.process_count() == 1
+        exists = self.method_dir(spec.name).exists()
+        if alone and exists and self.outdated(spec):
+            self._set_aside(spec.name, on_note)
+        try:
+            return train()
+        except OtherConfiguration:
+            # The study's settings agree, so this is a row whose own settings or
+            # teacher were changed before it was finished.
+            if not alone:
+                raise
+        self._set_aside(spec.name, on_note)
+        return train()
 
-        Returns:
-            Where it is now, next to the predictions of its averaged weights.
-        """
-        source = self.method_dir(name)
-        target = free_name(source.with_name(f"{name}.before"))
-        source.rename(target)
+    def _set_aside(self, name: str, on_note: Callable[[str], None]) -> None:
+        """Renames what an earlier setting of the row left; nothing is deleted."""
+        aside = free_name(self.method_dir(f"{name}.before"))
+        self.method_dir(name).rename(aside)
         averaged = self.method_dir(averaged_name(name))
         if averaged.exists():
             averaged.rename(free_name(averaged.with_name(f"{averaged.name}.before")))
         kept = [r for r in self.record.methods if name not in (r.name, r.of)]
         self.record = dataclasses.replace(self.record, methods=tuple(kept))
         self.write()
-        return target
+        on_note(
+            f"{name} is trained again, because its settings changed; the results of "
+            f"the earlier ones are in {aside}"
+        )
 
     def write(self, *rows: RowRecord) -> None:
         """Writes `study.json`, with the records of finished rows."""
@@ -272,17 +268,7 @@ class StudyFolder:
 def row_records(
     config: StudyConfig, spec: MethodSpec, trained: Trained, cost: float
 ) -> tuple[RowRecord, ...]:
-    """The rows that one training gives: its own, and one of averaged weights.
-
-    Args:
-        config: the study.
-        spec: what was trained.
-        trained: what came out.
-        cost: of the training, in networks.
-
-    Returns:
-        One or two; the second cost no training of its own and has no seconds.
-    """
+    """The rows that one training gives: its own, and one of averaged weights."""
     own = RowRecord(
         name=spec.name,
         label=spec.label,

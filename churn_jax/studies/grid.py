@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
@@ -144,14 +146,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One setting, trained with every seed.
-
-    Attributes:
-        name: folder; `axis` with its value, or the baseline's name.
-        axis: `Axis.name`; empty for a baseline that is on no axis.
-        value: of the coefficient; None likewise.
-        spec: the row of the study with the coefficient set.
-    """
+    """One setting, trained with every seed; its name is its folder."""
 
     name: str
     axis: str
@@ -160,11 +155,7 @@ class Point:
 
 
 def numbers(text: str, path: str) -> tuple[float, ...]:
-    """`"0.1, 0.3"` as numbers.
-
-    Raises:
-        ValueError: one of them is none.
-    """
+    """`"0.1, 0.3"` as numbers."""
     try:
         return tuple(float(word) for word in text.split(",") if word.strip())
     except ValueError:
@@ -196,9 +187,6 @@ def baseline_point(
 
     A point of the grid that trains as the baseline does (a weight of 0), else the value
     0 of an axis where that is the baseline, else the baseline itself.
-
-    Raises:
-        ValueError: the study has no baseline.
 
     Example:
         >>> from churn_jax.studies import preset
@@ -275,16 +263,7 @@ def programs(
 def stacked(
     config: StudyConfig, points: Sequence[Point], seeds: Sequence[int]
 ) -> tuple[Method, TrainConfig]:
-    """Points as one method with coefficients `[R]`, R = points x seeds, point by point.
-
-    Args:
-        config: the study.
-        points: of one program.
-        seeds: seed numbers, the same at every point.
-
-    Returns:
-        The method and how it is trained.
-    """
+    """Points of one program as one method with coefficients `[points x seeds]`."""
 
     def column(*values):
         return np.repeat(np.asarray(values, np.float32), len(seeds))
@@ -332,21 +311,12 @@ def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:
     """The row with one coefficient set."""
     if field in OPTIMIZER:
         return dataclasses.replace(spec, train=(*spec.train, (field, value)))
-    return dataclasses.replace(spec, method=_set(spec.method, field, value))
-
-
-def _set(part, field: str, value: float):
-    name, _, rest = field.partition(".")
-    if rest:
-        value = _set(getattr(part, name), rest, value)
-    return dataclasses.replace(part, **{name: value})
+    return dataclasses.replace(spec, method=replaced(spec.method, [(field, value)]))
 
 
 def _value(spec: MethodSpec, field: str, train: TrainConfig) -> float:
-    value: Any = spec.config(train) if field in OPTIMIZER else spec.method
-    for name in field.split("."):
-        value = getattr(value, name)
-    return float(value)
+    whole: Any = spec.config(train) if field in OPTIMIZER else spec.method
+    return float(attrgetter(field)(whole))
 
 
 def _text(value: float) -> str:

@@ -1,6 +1,7 @@
 """What a study trains on: a data set, resident or streamed, and its pixels' moments."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,10 +10,11 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, StreamingDataset
 
-if TYPE_CHECKING:
-    from churn_jax.training.run import Trained
+__all__ = ["Inputs", "StudyError", "StudyInputs", "load_inputs"]
 
-__all__ = ["Inputs", "deployed_logits", "inputs_key", "load_inputs", "row_inputs"]
+
+class StudyError(ValueError):
+    """A study that cannot go on, in one sentence."""
 
 
 class Inputs(NamedTuple):
@@ -38,20 +40,14 @@ class Inputs(NamedTuple):
 
 
 def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
-    """Loads the set that `config` names, cut to `train_size` training examples.
-
-    Sets whose images vary in size are streamed, all others lie in memory.
-
-    Raises:
-        churn_jax.data.DataError: the data cannot be used.
-        ValueError: reading threads or processes that cannot be.
-    """
+    """The set that `config` names, cut to `train_size` training examples."""
     options = {
         "data_dir": config.data_dir,
         "manual_dir": config.manual_dir,
         "train_size": train_size,
         "validation": config.validation,
     }
+    # Sets whose images vary in size are streamed, all others lie in memory.
     if data.is_streaming(config.name, data_dir=config.data_dir):
         reading = data.Reading(threads=config.threads, workers=config.workers)
         return Inputs.of(
@@ -62,43 +58,45 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     return Inputs.of(data.load(config.name, text=config.text(), **options))
 
 
-def inputs_key(config: StudyConfig, spec: MethodSpec) -> tuple:
-    """Rows of one key are trained on the same examples."""
-    size = config.data.train_size if spec.train_size is None else spec.train_size
-    return size, spec.classes, spec.class_share
+class StudyInputs:
+    """A study's data, and what each row is trained on of them; loaded once."""
 
+    def __init__(self, config: StudyConfig):
+        self.config = config
+        self.whole = load_inputs(config.data, config.data.train_size)
+        self._rows: dict[tuple, Inputs] = {}
 
-def row_inputs(config: StudyConfig, spec: MethodSpec, whole: Inputs) -> Inputs:
-    """What one row is trained on, of a study whose data are `whole`.
+    @property
+    def dataset(self) -> Dataset | StreamingDataset:
+        """The study's data set."""
+        return self.whole.dataset
 
-    Rows of some classes, or of a share of every class's examples, keep the moments of
-    the study's pixels: an old model and its successor must see an image alike.
+    def check(self, specs: Sequence[MethodSpec], what: str) -> None:
+        """Refuses data without a validation split, and rows that need more examples."""
+        if len(self.dataset.validation) == 0:
+            raise StudyError(f"{what} needs a validation split; set --data.validation")
+        for spec in specs:
+            if (spec.train_size or 0) > len(self.dataset.train):
+                raise StudyError(
+                    f"{spec.name} wants {spec.train_size} training examples; the study "
+                    f"has {len(self.dataset.train)}"
+                )
 
-    Args:
-        config: the study.
-        spec: the row.
-        whole: the study's data.
+    def of(self, spec: MethodSpec) -> Inputs:
+        """What one row is trained on.
 
-    Raises:
-        churn_jax.data.DataError: the data cannot be used, or nothing is left of them.
-    """
-    own = whole
-    if spec.train_size not in (None, config.data.train_size):
-        own = load_inputs(config.data, spec.train_size)
-    if not spec.classes and spec.class_share == 1.0:
-        return own
-    narrowed = data.narrow(own.dataset, spec.classes, spec.class_share)
-    return Inputs(narrowed, own.mean, own.std)
-
-
-def deployed_logits(
-    trained: "Trained",
-    dataset: Dataset | StreamingDataset,
-    split: str,
-    weights: str = "config",
-) -> np.ndarray:
-    """`[R, N, C]` of the split of `dataset` called so, resident or streamed."""
-    part = getattr(dataset, split)
-    if isinstance(dataset, StreamingDataset):
-        return trained.predict(part, weights, reading=dataset.reading)
-    return trained.predict(part.images, weights)
+        Rows of some classes, or of a share of every class's examples, keep the moments
+        of the study's pixels: an old model and its successor must see an image alike.
+        """
+        study = self.config.data
+        size = study.train_size if spec.train_size is None else spec.train_size
+        key = (size, spec.classes, spec.class_share)
+        if key not in self._rows:
+            own = self.whole
+            if size != study.train_size:
+                own = load_inputs(study, size)
+            if spec.classes or spec.class_share != 1.0:
+                narrowed = data.narrow(own.dataset, spec.classes, spec.class_share)
+                own = Inputs(narrowed, own.mean, own.std)
+            self._rows[key] = own
+        return self._rows[key]

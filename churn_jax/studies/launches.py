@@ -49,7 +49,7 @@ class Drift:
             differ (0: they began differently), or None.
         digests: sha256 of each launch's final weights.
         churn: over all pairs, on the test split.
-        surrogate_churn: likewise, alpha = 1.
+        surrogate_churn: the same with alpha = 1.
         accuracy: `[L]`.
         updates_per_second: `[L]`, without compilation.
 
@@ -268,11 +268,7 @@ def record_of(drift: Drift) -> dict[str, Any]:
 
 
 def write(drift: Drift, folder: Path) -> dict[str, Path]:
-    """Writes `repeatability.json`, `table.md` and `distance.png`; their paths.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Writes `repeatability.json`, `table.md` and `distance.png`; their paths."""
     names = ("repeatability.json", "table.md", "distance.png")
     paths = {name: folder / name for name in names}
     with replace_file(paths["repeatability.json"]) as file:

@@ -7,6 +7,7 @@ chooses rates and coefficients on the validation split.
 import dataclasses
 import re
 import shlex
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from churn_jax.data import (
     is_tokens,
 )
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.presets.rows import paper_rows
+from churn_jax.studies.presets.reproducibility_rows import paper_rows
 
 __all__ = ["ANY", "DataFacts", "data_facts", "described", "own_study", "unknown"]
 
@@ -46,20 +47,13 @@ _BETA = {"ce": 1.0, "skl": 1.0}
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-    """How networks of one kind are trained.
+    """How networks of one kind are trained, at a batch of 128."""
 
-    Attributes:
-        reason: shown with the optimiser.
-        optimizer: at a batch of 128; rates follow the batch.
-        updates: of the whole training, as far as the epochs allow.
-        epochs: fewest and most.
-        linear: the rate is proportional to the batch; else to its square root.
-    """
-
-    reason: str
+    reason: str  # shown with the optimiser
     optimizer: OptimizerConfig
-    updates: int
-    epochs: tuple[int, int]
+    updates: int  # of the whole training, as far as the epochs allow
+    epochs: tuple[int, int]  # fewest and most
+    # The rate is proportional to the batch, else to its square root.
     linear: bool = False
 
 
@@ -109,27 +103,16 @@ _FAMILIES = {
 
 
 class DataFacts(NamedTuple):
-    """What a recipe depends on.
+    """What a recipe depends on."""
 
-    Attributes:
-        kind: `images`, `table` or `tokens`.
-        shape: of one example.
-        train: number of training examples.
-        validation: of validation examples.
-        test: of test examples.
-        classes: C.
-        tokens: number of token ids, the largest plus one; 0 for other kinds.
-        streamed: images are cropped from larger ones of any size.
-    """
-
-    kind: str
-    shape: tuple[int, ...]
+    kind: str  # images, table or tokens
+    shape: tuple[int, ...]  # of one example
     train: int
     validation: int
     test: int
     classes: int
-    tokens: int = 0
-    streamed: bool = False
+    tokens: int = 0  # number of ids, the largest plus one; 0 for other kinds
+    streamed: bool = False  # images are cropped from larger ones of any size
 
     @classmethod
     def of(cls, dataset: Dataset | StreamingDataset) -> "DataFacts":
@@ -160,12 +143,7 @@ class DataFacts(NamedTuple):
 
 
 def data_facts(data: DataConfig) -> DataFacts:
-    """Opens the data.
-
-    Raises:
-        churn_jax.data.DataError: the data cannot be used.
-        ValueError: no data are named.
-    """
+    """Opens the data."""
     if not data.name:
         raise ValueError(
             "a study of your own data needs --data: an .npz file, a TFDS name, or a "
@@ -175,11 +153,7 @@ def data_facts(data: DataConfig) -> DataFacts:
 
 
 def unknown(length: int = 0) -> StudyConfig:
-    """What options default to before the data are known.
-
-    Args:
-        length: stands for the epochs and the batch size that were not given.
-    """
+    """What options default to before the data are known; `length` stands for epochs."""
     train = TrainConfig(replicas=_RUNS)
     if length:
         train = dataclasses.replace(train, epochs=length, batch_size=length)
@@ -265,14 +239,14 @@ def own_study(
 def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> StudyConfig:
     """The study with notes on what it trains and why.
 
-    Args:
-        chosen: the recipe.
-        study: the recipe with what the command line changed, where no reason is given.
-        facts: of the data.
+    `study` is the recipe `chosen` with what the command line changed, which has no
+    reason.
     """
 
     def line(what: str, text: str, reason: str, options: str, *paths: str) -> str:
-        same = all(_at(study, path) == _at(chosen, path) for path in paths)
+        same = all(
+            attrgetter(path)(study) == attrgetter(path)(chosen) for path in paths
+        )
         return f"{what}: {text} ({reason if same else 'as given'}; {options})."
 
     train, rule, name = study.train, study.train.optimizer, study.model.name
@@ -364,13 +338,6 @@ def _moves(study: StudyConfig, facts: DataFacts) -> str:
 
 def _pixels(count: int) -> str:
     return f"{count} pixel{'s' if count > 1 else ''}"
-
-
-def _at(study: StudyConfig, path: str) -> Any:
-    value: Any = study
-    for field in path.split("."):
-        value = getattr(value, field)
-    return value
 
 
 def _number(value: float | tuple[float, ...]) -> str:

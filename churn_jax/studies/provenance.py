@@ -50,10 +50,6 @@ def changes_from(preset: StudyConfig, config: StudyConfig) -> tuple[str, ...]:
     The data set, the number of training examples, the network and the recipe; runs,
     seeds, devices and the coefficients of single methods are not compared.
 
-    Args:
-        preset: what the study was made from.
-        config: the study.
-
     Example:
         >>> from churn_jax.studies import preset
         >>> paper = preset("cifar100")
@@ -95,14 +91,8 @@ def retitled(config: StudyConfig) -> StudyConfig:
 def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
     """The study with a title of its own, and notes on what it keeps of its preset.
 
-    Args:
-        preset: what the study was made from.
-        config: the study as the command line changed it.
-
-    Returns:
-        `config` with `changes`; with `title` where data, their number, the network or
-        the epochs are others, and with `notes` where the preset's recipe was made for
-        other data or another network.
+    It has a new title where data, their number, the network or the epochs are others,
+    and notes where the preset's recipe was made for other data or another network.
     """
     config = dataclasses.replace(config, changes=changes_from(preset, config))
     other_data = data_stem(config.data.name) != data_stem(preset.data.name)

@@ -10,6 +10,7 @@ several and compares what they leave in their folders.
 """
 
 import dataclasses
+import hashlib
 import io
 import json
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.configuration.rows import MethodSpec
@@ -25,7 +27,6 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.predictions import replace_file
-from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import fetch, place
@@ -34,8 +35,66 @@ from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState
+from churn_jax.typing import PyTree
 
-__all__ = ["Launch", "Recording", "log_spaced", "record"]
+__all__ = [
+    "Launch",
+    "Recording",
+    "checksum",
+    "digest",
+    "flip_last_bit",
+    "log_spaced",
+    "record",
+]
+
+
+def digest(tree: PyTree) -> str:
+    """sha256 over the bytes of every leaf, as 64 hexadecimal digits."""
+    total = hashlib.sha256()
+    for leaf in jax.tree.leaves(jax.device_get(tree)):
+        total.update(np.ascontiguousarray(leaf).tobytes())
+    return total.hexdigest()
+
+
+@jax.jit
+def checksum(tree: PyTree) -> jax.Array:
+    """A uint32 over the bits of all float32 leaves, computed where they lie.
+
+    `sum_i (2i + 1) bits_i mod 2^32`: an integer sum, so its order cannot matter, and
+    with odd factors, so a change of one weight always changes it. Changes of several
+    weights go unseen once in four thousand million times.
+    """
+    total, start = jnp.uint32(0), 0
+    for leaf in jax.tree.leaves(tree):
+        bits = jax.lax.bitcast_convert_type(leaf.astype(jnp.float32), jnp.uint32)
+        place_of = start + jax.lax.iota(jnp.uint32, leaf.size)
+        total += jnp.sum((2 * place_of + 1) * bits.reshape(-1), dtype=jnp.uint32)
+        start += leaf.size
+    return total
+
+
+def flip_last_bit(tree: PyTree, seed: int) -> PyTree:
+    """Host arrays like `tree` with the last bit of one non-zero weight flipped.
+
+    A change of one unit in the last place, about 1e-7 of that weight: what another
+    order of summation does to a number on its way. Zeros (biases before training) are
+    left out, since their neighbours are denormal and rounded away.
+    """
+    leaves, treedef = jax.tree.flatten(jax.device_get(tree))
+    candidates = [np.flatnonzero(leaf) for leaf in leaves]
+    total = sum(map(len, candidates))
+    if total == 0:
+        raise ValueError("no weight differs from zero, so none can be perturbed")
+    chosen = int(np.random.default_rng(seed).integers(total))
+    for i, places in enumerate(candidates):
+        if chosen < len(places):
+            bits = np.array(leaves[i], np.float32)  # a copy
+            bits.reshape(-1).view(np.uint32)[places[chosen]] ^= 1
+            leaves[i] = bits
+            break
+        chosen -= len(places)
+    return treedef.unflatten(leaves)
+
 
 # Updates dispatched before the loop waits for the last of them.
 _IN_FLIGHT = 256
@@ -75,11 +134,7 @@ class Launch:
             raise ValueError(f"batch_size must be at least 1; got {self.batch_size}")
 
     def study(self) -> tuple[StudyConfig, MethodSpec]:
-        """The preset with what the launch replaces, and the row that is trained.
-
-        Raises:
-            ValueError: unknown preset, row or network, or a row that needs a teacher.
-        """
+        """The preset with what the launch replaces, and the row that is trained."""
         config = preset(self.preset)
         source, network, train = config.data, config.model, config.train
         if self.data:
@@ -118,12 +173,7 @@ class Launch:
         return Run(spec.name, spec.method, groups, train)
 
     def load(self) -> Dataset:
-        """The data of the preset, or what replaces it.
-
-        Raises:
-            churn_jax.data.DataError: they cannot be used.
-            ValueError: they are streamed, which this does not compare.
-        """
+        """The data of the preset, or what replaces it."""
         source = self.study()[0].data
         dataset = load_inputs(source, source.train_size).dataset
         if isinstance(dataset, StreamingDataset):
@@ -136,23 +186,14 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What one launch did.
+    """What one launch did."""
 
-    Attributes:
-        steps: updates after which the weights were kept; the first is 0.
-        checksums: `[updates + 1]` uint32, of the weights after every update.
-        digest: sha256 of the final weights.
-        logits: `[N, C]` on the test split, from the final weights.
-        labels: `[N]`.
-        seconds: of the updates after the first, which compiles.
-    """
-
-    steps: tuple[int, ...]
-    checksums: np.ndarray
-    digest: str
-    logits: np.ndarray
+    steps: tuple[int, ...]  # updates after which weights were kept; the first is 0
+    checksums: np.ndarray  # [updates + 1] uint32, of the weights after every update
+    digest: str  # sha256 of the final weights
+    logits: np.ndarray  # [N, C] on the test split, from the final weights
     labels: np.ndarray
-    seconds: float
+    seconds: float  # of the updates after the first, which compiles
 
     def save(self, folder: Path) -> None:
         """Writes everything but the weights, which `record` has written."""

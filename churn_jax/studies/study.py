@@ -1,6 +1,7 @@
 """Trains every method of a study and leaves its artefacts in one folder."""
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +11,18 @@ import jax
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies.agreement import check_agreement, check_shared_folder
+from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import (
-    StudyError,
     StudyFolder,
     hardware,
     importable,
     row_records,
     versions,
 )
-from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
-from churn_jax.studies.keeping import keep_examples, keep_split
-from churn_jax.studies.restoring import row_run
-from churn_jax.studies.tutoring import logits_of, row_tutors
-from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.studies.inputs import StudyError, StudyInputs
+from churn_jax.studies.predictions import keep_examples, keep_split
+from churn_jax.studies.processes import check_agreement, check_shared_folder
+from churn_jax.studies.teachers import logits_of, row_tutors
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
@@ -34,10 +33,7 @@ __all__ = ["StudyError", "hardware", "run_study", "versions"]
 
 
 def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
-    """Networks trained, in units of the baseline's one; a teacher's are counted.
-
-    Not those of old models, which are deployed already.
-    """
+    """Networks trained, with those of its teachers; old models are deployed already."""
     own = float(spec.method.members)
     if spec.teacher is None:
         return own
@@ -57,11 +53,9 @@ def _check_starts(selected, runs: dict[str, Run], dataset) -> None:
 
 
 def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
-    """Sentences about updates whose two versions are drawn with equal seeds.
-
-    Run r of both would have the same initial weights and order of data, so fewer
-    predictions flip than between versions that are trained years apart.
-    """
+    """Sentences about updates whose two versions are drawn with equal seeds."""
+    # Run r of both would have the same initial weights and order of data, so fewer
+    # predictions flip than between versions that are trained years apart.
 
     def drawn(spec: MethodSpec):
         train = spec.config(config.train)
@@ -117,17 +111,9 @@ def run_study(
         Interrupted: `stop` was set.
     """
     config = importable(config)
-    whole = load_inputs(config.data, config.data.train_size)
-    dataset = whole.dataset
-    if len(dataset.validation) == 0:
-        raise StudyError("a study needs a validation split; set --data.validation")
-    selected = config.select(only)
-    for spec in selected:
-        if spec.train_size is not None and spec.train_size > len(dataset.train):
-            raise StudyError(
-                f"{spec.name} wants {spec.train_size} training examples; the study has "
-                f"{len(dataset.train)}"
-            )
+    inputs = StudyInputs(config)
+    dataset, selected = inputs.dataset, config.select(only)
+    inputs.check(selected, "a study")
     # Networks that cannot be built are said now and not after hours of other rows.
     runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
     for run in runs.values():
@@ -135,17 +121,9 @@ def run_study(
     _check_starts(selected, runs, dataset)
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)
-    inputs: dict[tuple, Inputs] = {}
-
-    def inputs_of(spec: MethodSpec) -> Inputs:
-        key = inputs_key(config, spec)
-        if key not in inputs:
-            inputs[key] = row_inputs(config, spec, whole)
-        return inputs[key]
-
     for spec in selected:
         if spec.teaching.logits:
-            own = inputs_of(spec).dataset
+            own = inputs.of(spec).dataset
             logits_of(spec, own, config.train.replicas, dataset.num_classes)
     primary = jax.process_index() == 0
     with lock_folder(out):
@@ -165,51 +143,31 @@ def run_study(
         if primary:
             folder.write()
 
-        def set_aside(spec: MethodSpec) -> None:
-            aside = folder.set_aside(spec.name)
-            on_note(
-                f"{spec.name} is trained again, because its settings changed; the "
-                f"results of the earlier ones are in {aside}"
-            )
-
-        def trained_method(spec: MethodSpec) -> Trained:
+        def trained_row(spec: MethodSpec) -> Trained:
             """Trains, or restores what was trained before."""
-            if spec.name in trained:
-                return trained[spec.name]
-            run = runs[spec.name]
-            own = inputs_of(spec)
-            arguments = {
-                "directory": folder.method_dir(spec.name),
-                "teacher": row_tutors(
+            own = inputs.of(spec)
+            launch = functools.partial(
+                train,
+                runs[spec.name],
+                own.dataset,
+                directory=folder.method_dir(spec.name),
+                teacher=row_tutors(
                     config, spec, tutor, own.dataset, dataset.num_classes
                 ),
-                "start": tutor(spec.start) if spec.start else None,
-                "mean": own.mean,
-                "std": own.std,
-                "on_progress": on_progress,
-                "on_work": on_work,
-                "on_note": on_note,
-                "stop": stop,
-                "show_progress": False,
-            }
-            # One process alone may rename what the others are about to read.
-            alone = jax.process_count() == 1
-            exists = folder.method_dir(spec.name).exists()
-            if alone and exists and folder.outdated(spec):
-                set_aside(spec)
-            try:
-                return train(run, own.dataset, **arguments)
-            except OtherConfiguration:
-                # The study's settings agree, so this is a row whose coefficients,
-                # teacher or training were changed before it was finished.
-                if not alone:
-                    raise
-            set_aside(spec)
-            return train(run, own.dataset, **arguments)
+                start=tutor(spec.start) if spec.start else None,
+                mean=own.mean,
+                std=own.std,
+                on_progress=on_progress,
+                on_work=on_work,
+                on_note=on_note,
+                stop=stop,
+                show_progress=False,
+            )
+            return folder.trained(spec, launch, on_note)
 
         def tutor(name: str) -> Trained:
             if name not in trained:
-                trained[name] = trained_method(config.spec(name))
+                trained[name] = trained_row(config.spec(name))
             return trained[name]
 
         teachers = {
@@ -222,7 +180,7 @@ def run_study(
             on_start(spec, finished[spec.name])
             if finished[spec.name]:
                 continue
-            result = trained_method(spec)
+            result = trained.get(spec.name) or trained_row(spec)
             if spec.name in teachers:
                 trained[spec.name] = result
             cost = _training_cost(config, spec)

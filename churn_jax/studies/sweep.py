@@ -4,6 +4,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.methods.base import Ramp
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import SweepResult, collect_sweep
-from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.folder import StudyError, importable
+from churn_jax.studies.finished import row_run
+from churn_jax.studies.folder import importable
 from churn_jax.studies.grid import (
     Axis,
     Point,
@@ -23,16 +25,21 @@ from churn_jax.studies.grid import (
     programs,
     stacked,
 )
-from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
+from churn_jax.studies.inputs import StudyError, StudyInputs
+from churn_jax.studies.processes import (
+    check_agreement,
+    check_shared_folder,
+    wait_for_all,
+)
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
-from churn_jax.studies.tutoring import row_tutors
+from churn_jax.studies.teachers import row_tutors
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
 from churn_jax.training.progress import Work
-from churn_jax.training.run import Interrupted, Progress, Run, Trained
+from churn_jax.training.run import Interrupted, Progress, Trained
 
-__all__ = ["run_sweep"]
+__all__ = ["run_selection", "run_sweep"]
 
 
 def run_sweep(
@@ -100,10 +107,10 @@ def run_sweep(
     names = [axis.name for axis in axes]
     if twice := [name for name in names if names.count(name) > 1]:
         raise StudyError(f"{twice[0]} is named twice; give all its values at once")
-    whole = load_inputs(config.data, config.data.train_size)
-    dataset = whole.dataset
-    if len(dataset.validation) == 0:
-        raise StudyError("a sweep needs a validation split; set --data.validation")
+    inputs = StudyInputs(config)
+    dataset = inputs.dataset
+    rows = [axis.method for axis in axes] + ([config.baseline] if baseline else [])
+    inputs.check([config.spec(name) for name in rows], "a sweep")
     with lock_folder(out):
         check_shared_folder(out)
         check_agreement(
@@ -125,14 +132,12 @@ def run_sweep(
             if found.name not in [point.name for point in points]:
                 points.insert(0, found)
             reference = found.name
-        session = _Session(
-            config, whole, folder, _numbers(config, seeds), on_work, stop
-        )
+        session = _Session(inputs, folder, _numbers(config, seeds), on_work, stop)
         folder.add(
             axes,
             points,
             reference,
-            lambda spec: session.inputs(spec).dataset.fingerprint,
+            lambda spec: inputs.of(spec).dataset.fingerprint,
         )
         plan = [
             session.program(name, part)
@@ -150,38 +155,17 @@ def run_sweep(
             on_start(program, finished)
             if not finished:
                 session.train(program, on_progress, on_note)
-        _together()
+        wait_for_all("the sweep's predictions are written")
         return collect_sweep(out)
 
 
 class _Session:
     """Data and settings that all programs of a sweep share."""
 
-    def __init__(
-        self, config, whole: Inputs, folder: SweepFolder, seeds, on_work, stop
-    ):
-        self.config, self.dataset, self.folder = config, whole.dataset, folder
+    def __init__(self, inputs: StudyInputs, folder: SweepFolder, seeds, on_work, stop):
+        self.config, self.inputs, self.folder = inputs.config, inputs, folder
         self.seeds, self.on_work, self.stop = seeds, on_work, stop
-        self.whole = whole
-        self.loaded: dict[tuple, Inputs] = {}
         self.teachers: dict[str, Trained] = {}
-
-    def inputs(self, spec: MethodSpec) -> Inputs:
-        """The row's training examples: all of the study's, or as many as it asks for.
-
-        Raises:
-            StudyError: it asks for more than there are.
-        """
-        size = spec.train_size
-        if size is not None and size > len(self.dataset.train):
-            raise StudyError(
-                f"{spec.name} wants {size} training examples; the study has "
-                f"{len(self.dataset.train)}"
-            )
-        key = inputs_key(self.config, spec)
-        if key not in self.loaded:
-            self.loaded[key] = row_inputs(self.config, spec, self.whole)
-        return self.loaded[key]
 
     def program(self, name: str, points: Sequence[Point]) -> GridProgram:
         spec = points[0].spec
@@ -229,8 +213,8 @@ class _Session:
 
     def _train(self, directory, name, points, tutors, on_progress, on_note) -> Trained:
         method, settings = stacked(self.config, points, self.seeds)
-        spec, classes = points[0].spec, self.dataset.num_classes
-        own = self.inputs(spec)
+        spec, classes = points[0].spec, self.inputs.dataset.num_classes
+        own = self.inputs.of(spec)
         teacher = row_tutors(
             self.config, spec, tutors.__getitem__, own.dataset, classes
         )
@@ -240,13 +224,11 @@ class _Session:
             teacher = dataclasses.replace(teacher, repeats=len(points))
         if start is not None:
             start = _tiled(start, len(points))
-        run = Run(
+        run = dataclasses.replace(
+            row_run(self.config, spec, classes),
             name=name,
             method=method,
-            groups=spec.groups(self.config.model, classes),
             config=settings,
-            stream=0 if teacher is None else 1,
-            keep=spec.keep,
         )
         return train(
             run,
@@ -284,9 +266,84 @@ def _tiled(trained: Trained, points: int) -> Trained:
     )
 
 
-def _together() -> None:
-    """Returns when every process has come here: the files of process 0 are there."""
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
+def run_selection(
+    config: StudyConfig,
+    method: str,
+    out: Path,
+    *,
+    betas: Sequence[float] = (),
+    alphas: Sequence[float] = (),
+    criterion: str = "churn",
+    **options,
+) -> SweepResult:
+    """The paper's selection: beta first, then alpha at the best beta.
 
-        multihost_utils.sync_global_devices("the sweep's predictions are written")
+    A method with one of the two gets one stage. For the combined objective the first
+    stage is the same method with alpha 0, which is the study's Co-distill SKL where
+    that has the same structure.
+
+    Args:
+        config: the study.
+        method: name of a row with a coefficient `beta` or `alpha`.
+        out: folder of the sweep; both stages live in it.
+        betas: values of beta; empty takes 1/4 to 4 times the preset's.
+        alphas: values of alpha; empty takes the same multiples.
+        criterion: see `run_sweep`; of both stages.
+        **options: as for `run_sweep`.
+
+    Returns:
+        The `SweepResult` of all stages.
+
+    Raises:
+        StudyError: the method has neither coefficient, or no beta could be chosen.
+    """
+    spec = config.spec(method)
+    own: Any = spec.method
+    fields = [f for f in ("beta", "alpha") if hasattr(own, f)]
+    combined = len(fields) == 2 and own.alpha != 0
+    options["criterion"] = criterion
+    if not fields:
+        raise StudyError(
+            f"{method} has neither beta nor alpha; name what to sweep instead, "
+            f"{method}.COEFFICIENT"
+        )
+    if not combined:
+        values = betas if fields[0] == "beta" else alphas
+        return run_sweep(
+            config, [Axis(method, fields[0], tuple(values))], out, **options
+        )
+    axis = _without_alpha(config, spec, betas).checked(config)
+    first = run_sweep(config, [axis], out, **options)
+    choice = first.choice(axis.name)
+    if choice.value is None:
+        raise StudyError(
+            f"no value of {axis.path} could be chosen ({choice.reason}), so there is "
+            "none at which to sweep alpha"
+        )
+    fixed = (("beta", choice.value),)
+    second = Axis(method, "alpha", tuple(alphas), fixed)
+    options["baseline"] = False  # the first stage has it
+    return run_sweep(config, [second], out, **options)
+
+
+def _without_alpha(config: StudyConfig, spec: MethodSpec, betas) -> Axis:
+    """Beta of the row that is `spec` without alpha, else of `spec` with alpha at 0."""
+    changes: dict[str, Any] = {"alpha": 0.0, "beta": 0.0}
+    if hasattr(spec.method, "alpha_ramp"):
+        changes["alpha_ramp"] = Ramp()
+    plain = dataclasses.replace(spec.method, **changes)
+    for row in config.methods:
+        if type(row.method) is not type(plain):
+            continue
+        uncoupled: dict[str, Any] = {"beta": 0.0}
+        same = dataclasses.replace(row.method, **uncoupled) == plain
+        if same and dataclasses.replace(row, **_what_it_is(spec)) == spec:
+            return Axis(row.name, "beta", tuple(betas))
+    return Axis(spec.name, "beta", tuple(betas), (("alpha", 0.0),))
+
+
+def _what_it_is(spec: MethodSpec) -> dict[str, Any]:
+    """The fields in which two rows of equal training may differ."""
+    return {
+        field: getattr(spec, field) for field in ("name", "label", "equation", "method")
+    }

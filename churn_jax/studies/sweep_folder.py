@@ -20,14 +20,10 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.reports.sweep import SPLITS
-from churn_jax.studies.folder import (
-    StudyError,
-    continued,
-    data_record,
-    launch_record,
-)
+from churn_jax.studies.folder import continued, data_record, launch_record
 from churn_jax.studies.grid import Axis, Point, is_baseline
-from churn_jax.studies.inputs import deployed_logits
+from churn_jax.studies.inputs import StudyError
+from churn_jax.studies.predictions import deployed_logits
 from churn_jax.training.run import Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
@@ -35,15 +31,7 @@ __all__ = ["GridProgram", "SweepFolder"]
 
 @dataclasses.dataclass(frozen=True)
 class GridProgram:
-    """Points that are trained together.
-
-    Attributes:
-        name: folder under `programs/`.
-        label: for people.
-        points: in the order of the replicas.
-        replicas: points x seeds.
-        networks: trained side by side, over all replicas.
-    """
+    """Points that are trained together, in the order of the replicas."""
 
     name: str
     label: str
@@ -97,17 +85,7 @@ class SweepFolder:
         baseline: str | None,
         fingerprint_of: Callable[[MethodSpec], str],
     ) -> None:
-        """Takes axes and points in; those that are there must be the same.
-
-        Args:
-            axes: to take in.
-            points: the same.
-            baseline: name of the point that others are compared with; None keeps it.
-            fingerprint_of: of the data that a row is trained on.
-
-        Raises:
-            StudyError: a point was trained with other settings.
-        """
+        """Takes axes and points in; those that are there must have equal settings."""
         known = {point.name: point for point in self.record.points}
         for point in points:
             new = self._point(point, fingerprint_of(point.spec))

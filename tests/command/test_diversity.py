@@ -17,9 +17,9 @@ from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.diversity import DiversityOptions, run_diversity
 from churn_jax.studies.diversity.networks import to_pixels
-from churn_jax.studies.diversity.opened import Opened
 from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
-from churn_jax.studies.restoring import FinishedStudy
+from churn_jax.studies.diversity.study import AnalysedStudy
+from churn_jax.studies.finished import FinishedStudy
 from churn_jax.training.run import Interrupted
 
 ROWS = ("teachers", "scratch", "kd", "ods")
@@ -135,7 +135,7 @@ def test_a_stop_keeps_the_parts_that_are_done(run):
 
 @pytest.mark.slow
 def test_steps_are_those_of_the_rows_and_of_their_size(run):
-    opened = Opened(FinishedStudy(run), FEW)
+    opened = AnalysedStudy(FinishedStudy(run), FEW)
     spec = opened.study.spec("teachers")
     row, train = opened.networks("teachers"), opened.train(spec)
     step = steps_of(opened, spec, "transfer", 0)

@@ -20,7 +20,7 @@ from churn_jax.planning.hlo import cycles_of
 from churn_jax.planning.rules import shard_bytes
 from churn_jax.planning.streams import stream_step
 from churn_jax.studies.streams import stream_preset
-from churn_jax.training.partition import MeshShape
+from churn_jax.configuration.training import MeshShape
 
 config = stream_preset("clicks")
 config = dataclasses.replace(

@@ -8,8 +8,8 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig
 from churn_jax.data import Split
 from churn_jax.methods import ERM
-from churn_jax.studies.diversity.opened import DiversityOptions, Opened
 from churn_jax.studies.diversity.robustness import corruption_parts
+from churn_jax.studies.diversity.study import AnalysedStudy, DiversityOptions
 
 IMAGES = np.arange(9 * 64, dtype=np.uint8).reshape(9, 8, 8, 1)
 TEST = Split(IMAGES, np.arange(9, dtype=np.int32), np.arange(9))
@@ -27,9 +27,9 @@ def parts_of(manual_dir=None, examples=3):
         dataset=SimpleNamespace(test=TEST),
         rows=ROWS,
         runs=lambda spec: [0, 1] if spec.name == "a" else [],
-        stamp=lambda spec, beside=None: f"{spec.name} {beside}",
+        stamp=lambda spec, extra=None: f"{spec.name} {extra}",
     )
-    opened.test = lambda: Opened.test(opened)
+    opened.test = lambda: AnalysedStudy.test(opened)
     return corruption_parts(opened)
 
 

@@ -26,11 +26,11 @@ from churn_jax.studies import (
     MethodSpec,
     StudyConfig,
     Teaching,
-    keeping,
+    predictions,
     preset,
 )
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.tutoring import logits_of
+from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions
 from tests.studies.test_study import Watched, small_study
 
@@ -97,7 +97,7 @@ def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeyp
     found = []
     for out in (files, shards):
         folder = tmp_path / out.parent.name
-        keeping.keep_examples(folder, out / "methods" / "baseline", dataset())
+        predictions.keep_examples(folder, out / "methods" / "baseline", dataset())
         found.append(examples.load_examples(folder).ids)
     assert len(found[0]) == 5
     np.testing.assert_array_equal(*found)

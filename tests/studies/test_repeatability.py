@@ -11,10 +11,12 @@ import pytest
 
 from churn_jax.data import channel_statistics
 from churn_jax.studies import repeatability
-from churn_jax.studies.bits import checksum, digest, flip_last_bit
 from churn_jax.studies.repeatability import (
     Launch,
     Recording,
+    checksum,
+    digest,
+    flip_last_bit,
     keep_weights,
     log_spaced,
     record,

@@ -316,7 +316,7 @@ def test_a_stopped_run_does_not_choose_the_examples_that_are_kept(
     """It is in no number of the report, so the inputs it churns on are not shown."""
     kept = []
     monkeypatch.setattr(
-        "churn_jax.studies.keeping.save_examples",
+        "churn_jax.studies.predictions.save_examples",
         lambda out, ids, images, logits: kept.append(logits),
     )
     run_study(small_study(learning_rate=(0.1, 1e38)), tmp_path, only=("baseline",))

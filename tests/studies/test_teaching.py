@@ -29,9 +29,9 @@ from churn_jax.predictions import (
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
+from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.restoring import FinishedStudy
-from churn_jax.studies.tutoring import row_tutors
+from churn_jax.studies.teachers import row_tutors
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -108,10 +108,10 @@ def test_it_is_validated_on_the_classes_that_it_knows(out):
 
 
 def test_a_share_of_every_class_takes_fewer_updates(opened):
-    sizes = {n: opened.inputs(row(n)).dataset.train for n in ("baseline", "half")}
+    sizes = {n: opened.inputs.of(row(n)).dataset.train for n in ("baseline", "half")}
     counts = {n: np.bincount(s.labels, minlength=10) for n, s in sizes.items()}
     np.testing.assert_array_equal(counts["half"], np.round(0.5 * counts["baseline"]))
-    assert opened.inputs(row("half")).mean == opened.whole.mean
+    assert opened.inputs.of(row("half")).mean == opened.inputs.whole.mean
 
 
 def test_kept_weights_are_a_share_of_those_that_training_started_from(out, opened):
@@ -342,7 +342,7 @@ class TestMistakes:
                 {"class_share": 0.0},
                 "class_share must be above 0.*; got 0.0",
             ),
-            ({"keep": 0.5}, "keep=0.5 is of the weights that training starts from"),
+            ({"keep": 0.5}, "keep=0.5 needs weights that training starts from"),
             ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
             (
                 {"teaching": Teaching(members=2), "teacher": None},

@@ -19,10 +19,10 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.diversity import DiversityOptions, run_diversity
-from churn_jax.studies.diversity.opened import Opened
 from churn_jax.studies.diversity.robustness import foreign_images
 from churn_jax.studies.diversity.spread import student_parts
-from churn_jax.studies.restoring import FinishedStudy
+from churn_jax.studies.diversity.study import AnalysedStudy
+from churn_jax.studies.finished import FinishedStudy
 from tests.training.tiny_texts import Bag
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -69,7 +69,7 @@ def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
     assert (found.logits.argmax(-1) == found.labels).mean(1).min() > 0.8
 
     other = texts(tmp_path / "other.npz", 1)
-    opened = Opened(FinishedStudy(out), DiversityOptions(ood=other))
+    opened = AnalysedStudy(FinishedStudy(out), DiversityOptions(ood=other))
     test, variables = opened.test(), opened.networks("pair").variables[0]["params"]
     for run in range(2):  # the networks in NumPy
         tables, kernels = variables["embed"]["embedding"], variables["head"]["kernel"]

@@ -1,4 +1,4 @@
-"""What a finished study of learning from ensembles is asked: `churn-jax diversity`."""
+"""Analyses of a finished study of learning from ensembles: `churn-jax diversity`."""
 
 from typing import TYPE_CHECKING
 

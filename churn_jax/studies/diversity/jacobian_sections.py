@@ -12,9 +12,15 @@ from churn_jax.analysis.jacobian_matching import (
 )
 from churn_jax.analysis.jacobians import jacobian_similarity
 from churn_jax.configuration.rows import MethodSpec
+from churn_jax.methods import Method
 from churn_jax.studies.diversity.networks import Structure, over_chunks, to_pixels
-from churn_jax.studies.diversity.opened import Opened, Part, spaced
-from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
+from churn_jax.studies.diversity.spread import (
+    Step,
+    example_keys,
+    moved_pixels,
+    steps_of,
+)
+from churn_jax.studies.diversity.study import AnalysedStudy, Part, spaced
 from churn_jax.typing import Array, PyTree
 
 __all__ = ["DRAWN", "jacobian_parts", "matching_parts"]
@@ -24,23 +30,17 @@ SHARES = (5, 25, 50, 75, 95)  # percent
 DRAWN = ("gaussian", "ods")
 
 
-def _teacher(opened: Opened, student: MethodSpec) -> MethodSpec:
+def _teacher(opened: AnalysedStudy, student: MethodSpec) -> MethodSpec:
     found = opened.teacher_of(student)
     if found is None:
         raise ValueError(f"{student.name} has no teacher to be compared with")
     return found
 
 
-def jacobian_parts(opened: Opened) -> list[Part]:
+def jacobian_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per student row and replica: similarities `[M, N]` on test images."""
-    parts = []
-    for spec in opened.students():
-        teacher = _teacher(opened, spec)
-        for run in opened.runs(spec, teacher):
-            compute = functools.partial(_similarities, opened, spec, teacher, run)
-            stamp = opened.stamp(spec, teacher)
-            parts.append(Part(f"{spec.name}/{run}", stamp, compute))
-    return parts
+    rows = [(spec, _teacher(opened, spec)) for spec in opened.students()]
+    return opened.parts(_similarities, rows)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -63,7 +63,7 @@ def _similarity(
 
 
 def _similarities(
-    opened: Opened, spec: MethodSpec, taught_by: MethodSpec, run: int
+    opened: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
 ) -> tuple[Any, np.ndarray]:
     teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)
     pixels = to_pixels(opened.test(opened.options.jacobian_examples).images)
@@ -84,20 +84,21 @@ def _similarities(
     return value, similarity
 
 
-def matching_parts(opened: Opened) -> list[Part]:
+def matching_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per replica of the rows that are distilled without a perturbation."""
-    parts = []
-    for spec in opened.students():
-        method = spec.method
-        if not method.one_to_one or method.perturbation != "none":
-            continue
-        teacher = _teacher(opened, spec)
-        for run in opened.runs(spec, teacher):
-            steps = [steps_of(opened, teacher, kind, run) for kind in DRAWN]
-            stamp = opened.stamp(spec, teacher, beside=steps)
-            compute = functools.partial(_matching, opened, spec, teacher, run)
-            parts.append(Part(f"{spec.name}/{run}", stamp, compute))
-    return parts
+
+    def plain(method: Method) -> bool:
+        return method.one_to_one and method.perturbation == "none"
+
+    def steps(teacher: MethodSpec, run: int) -> list[Step]:
+        return [steps_of(opened, teacher, kind, run) for kind in DRAWN]
+
+    rows = [
+        (spec, _teacher(opened, spec))
+        for spec in opened.students()
+        if plain(spec.method)
+    ]
+    return opened.parts(_matching, rows, steps)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -132,7 +133,7 @@ def _add(
 
 
 def _matching(
-    opened: Opened, spec: MethodSpec, taught_by: MethodSpec, run: int
+    opened: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
 ) -> tuple[Any, None]:
     """Signal-to-noise ratios on one batch of training images."""
     teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)

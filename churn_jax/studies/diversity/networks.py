@@ -2,17 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.configuration.rows import MethodSpec
+from churn_jax.data import Dataset
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.methods import Method, deploy
+from churn_jax.reports.displacement_numbers import FeatureSpace
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.inputs import StudyError
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
 from churn_jax.typing import Array, Logits, PyTree
@@ -22,6 +26,7 @@ __all__ = [
     "Structure",
     "chunks",
     "deployed_logits",
+    "feature_space",
     "member_logits",
     "over_chunks",
     "to_pixels",
@@ -30,32 +35,20 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Structure:
-    """What is compiled for a row; rows with equal networks share it.
-
-    Attributes:
-        groups: the committee of one replica.
-        mapping: of its networks, `vmap` or `unroll`.
-        mean: of pixels in [0, 1], a number or one per channel.
-        std: likewise.
-        method: says what is deployed.
-    """
+    """What is compiled for a row; rows with equal networks share it."""
 
     groups: tuple[Group, ...]
-    mapping: str
-    mean: float | tuple[float, ...]
+    mapping: str  # of its networks, vmap or unroll
+    mean: float | tuple[float, ...]  # of pixels in [0, 1]
     std: float | tuple[float, ...]
-    method: Method
+    method: Method  # says what is deployed
 
     def predict(self, variables: PyTree) -> Callable[..., Logits]:
         """`(pixels, pick=None)` to logits of all members, or of the picked one.
 
-        Args:
-            variables: of one replica, one tree per group, leaves `[S, ...]`.
-
-        Returns:
-            A function of pixels `[B, ...]`, uint8 or in [0, 1], or of token ids, to
-            `[M, B, C]`, or with `pick` to `[B, C]`, in eval mode. Gradients flow to the
-            pixels.
+        `variables` are of one replica, leaves `[S, ...]`; pixels `[B, ...]` uint8 or in
+        [0, 1], or token ids; logits `[M, B, C]`, or `[B, C]` with `pick`, in eval mode.
+        Gradients flow to the pixels.
         """
         program = TeacherProgram(self.groups, False, self.mapping)
         network = Teacher(program, tuple(variables), 1)
@@ -78,13 +71,7 @@ class Structure:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowNetworks:
-    """A trained row.
-
-    Attributes:
-        spec: the row.
-        structure: see `Structure`.
-        variables: on the host, one tree per group, leaves `[R, S, ...]`.
-    """
+    """A trained row; its variables are on the host, leaves `[R, S, ...]`."""
 
     spec: MethodSpec
     structure: Structure
@@ -94,19 +81,13 @@ class RowNetworks:
     def of(
         cls, spec: MethodSpec, trained: Trained, known: dict[str, Structure]
     ) -> "RowNetworks":
-        """The networks of a restored row.
-
-        Args:
-            spec: the row.
-            trained: restored.
-            known: structures by what they are made of; a new one is added.
-        """
+        """The networks of a restored row; a new structure is added to `known`."""
         program, method = trained.program, spec.method
         groups = [(g.network.name, g.size, g.gate) for g in program.groups]
         shapes = jax.tree.map(lambda x: x.shape, trained.params)
-        told = (program.mean, program.std, program.member_mapping)
-        told += (method.deploy, method.deployed_member, spec.model, spec.models)
-        key = repr((groups, shapes, *told))
+        settings = (program.mean, program.std, program.member_mapping)
+        settings += (method.deploy, method.deployed_member, spec.model, spec.models)
+        key = repr((groups, shapes, *settings))
         if key not in known:
             known[key] = Structure(
                 program.groups,
@@ -165,16 +146,92 @@ def chunks(total: int, size: int) -> Iterator[tuple[np.ndarray, int]]:
 def over_chunks(
     compute: Callable[..., Array], arrays: tuple[np.ndarray, ...], size: int, axis: int
 ) -> np.ndarray:
-    """Calls `compute` with rows of the arrays and joins its results along `axis`.
-
-    Args:
-        compute: of arrays `[B, ...]` to one whose `axis` is the examples'.
-        arrays: `[N, ...]`.
-        size: examples per call.
-        axis: of the examples in the result.
-    """
+    """Calls `compute` with rows of the arrays and joins its results along `axis`."""
     pieces = []
     for rows, kept in chunks(len(arrays[0]), size):
         piece = np.asarray(compute(*(array[rows] for array in arrays)))
         pieces.append(piece.take(range(kept), axis=axis))
     return np.concatenate(pieces, axis=axis)
+
+
+_CHUNK = 500  # examples at a time
+
+
+def feature_space(
+    study: FinishedStudy, reference: str, rows: Sequence[str]
+) -> FeatureSpace:
+    """Test features of rows, and the head of the row whose features they should be.
+
+    Others were trained to be compatible with `reference`, whose first replica has the
+    head. All its replicas should be one network, as they are with fixed seeds: else
+    replicas of the others have features for several.
+    """
+    dataset = study.dataset
+    if not isinstance(dataset, Dataset):
+        raise StudyError(
+            f"{study.config.data.name} is a stream; features are of data in memory"
+        )
+    known: dict[str, Structure] = {}
+    opened = {
+        name: RowNetworks.of(spec, study.restore(spec), known)
+        for name, spec in ((n, study.spec(n)) for n in (reference, *rows))
+    }
+    for name, row in opened.items():
+        if row.members != 1:
+            raise StudyError(
+                f"{name} deploys {row.members} networks; features are of one"
+            )
+    images = to_pixels(dataset.test.images)
+    features = {}
+    for name, row in opened.items():
+        stopped = study.folder.row(name).stopped_replicas
+        kept = [r for r in range(study.config.train.replicas) if r not in stopped]
+        features[name] = np.stack(
+            [_features_of(row, name, row.replica(r), images) for r in kept]
+        )
+    kernel, bias = _head(opened[reference], features[reference].shape[-1])
+    return FeatureSpace(
+        reference=study.spec(reference).label,
+        one_reference=bool(np.all(features[reference] == features[reference][0])),
+        ids=np.asarray(dataset.test.ids),
+        features={name: features[name] for name in rows},
+        kernel=kernel,
+        bias=bias,
+    )
+
+
+def _features_of(row: RowNetworks, name: str, variables, images) -> np.ndarray:
+    def compute(pixels):
+        found = _member_features(row.structure, variables, pixels)
+        if found is None:
+            raise StudyError(
+                f"the network of {name} does not tell its features (Outputs.features)"
+            )
+        return found
+
+    return over_chunks(compute, (images,), _CHUNK, 0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _member_features(
+    structure: Structure, variables: PyTree, pixels: Array
+) -> Array | None:
+    """`[B, D]` of the only member, float32; None where there are none."""
+    outputs = structure.outputs(variables, pixels)
+    if outputs.features is None:
+        return None
+    return outputs.features[0].astype(jnp.float32)
+
+
+def _head(row: RowNetworks, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel `[D, C]` and bias `[C]` of the first replica's last layer."""
+    (group,) = row.structure.groups
+    if (head := group.network.head) is None:
+        raise StudyError(
+            f"the last layer of {row.spec.name} is not known (Network.head)"
+        )
+    variables = jax.tree.map(lambda x: x[0], row.replica(0)[0])
+    inputs = jnp.concatenate([jnp.zeros((1, width)), jnp.eye(width)])
+    with jax.default_matmul_precision("highest"):
+        found = np.asarray(head(variables, inputs), np.float64)
+    return found[1:] - found[0], found[0]

@@ -1,4 +1,4 @@
-"""What is asked of a finished study; read for the help, so without JAX."""
+"""Options of `churn-jax diversity`; read for the help, so without JAX."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ __all__ = ["DiversityOptions"]
 
 @dataclasses.dataclass(frozen=True)
 class DiversityOptions:
-    """What is asked of a finished study.
+    """What is computed of a finished study.
 
     Attributes:
         rows: names of rows; empty is all that have finished.

@@ -12,26 +12,22 @@ from churn_jax.analysis.foreign_examples import out_of_distribution
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
 from churn_jax.studies.diversity.networks import deployed_logits, over_chunks, to_pixels
-from churn_jax.studies.diversity.opened import Opened, Part, evenly, spaced
+from churn_jax.studies.diversity.study import AnalysedStudy, Part, evenly, spaced
 
 __all__ = ["corruption_parts", "ood_parts"]
 
 LARGEST = 500  # examples per call
 
 
-def _deployed(opened: Opened, spec: MethodSpec, run: int, images) -> np.ndarray:
+def _deployed(opened: AnalysedStudy, spec: MethodSpec, run: int, images) -> np.ndarray:
     """`[N, C]`, what one replica of a row predicts."""
     row = opened.networks(spec.name)
     ask = functools.partial(deployed_logits, row.structure, row.replica(run))
     return over_chunks(ask, (to_pixels(images),), LARGEST, axis=0)
 
 
-def foreign_images(opened: Opened) -> np.ndarray:
-    """The test images of the data set that `--ood` names.
-
-    Raises:
-        DataError: it cannot be read, or its images have another shape than the study's.
-    """
+def foreign_images(opened: AnalysedStudy) -> np.ndarray:
+    """The test images of the data set that `--ood` names."""
     config = opened.study.config.data
     name = opened.options.ood
     if name == config.name:
@@ -54,18 +50,16 @@ def foreign_images(opened: Opened) -> np.ndarray:
     return spaced(found, opened.options.examples).images
 
 
-def ood_parts(opened: Opened) -> list[Part]:
+def ood_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per row and replica: entropies on own and on foreign test images."""
     foreign = foreign_images(opened)
-    parts = []
-    for spec in opened.rows:
-        for run in opened.runs(spec):
-            compute = functools.partial(_entropies, opened, spec, run, foreign)
-            parts.append(Part(f"{spec.name}/{run}", opened.stamp(spec), compute))
-    return parts
+    compute = functools.partial(_entropies, foreign)
+    return opened.parts(compute, ((spec,) for spec in opened.rows))
 
 
-def _entropies(opened: Opened, spec: MethodSpec, run: int, foreign) -> tuple[Any, None]:
+def _entropies(
+    foreign, opened: AnalysedStudy, spec: MethodSpec, run: int
+) -> tuple[Any, None]:
     own = _deployed(opened, spec, run, opened.test().images)
     found = out_of_distribution(own[None], _deployed(opened, spec, run, foreign)[None])
     return {
@@ -79,7 +73,7 @@ def _entropies(opened: Opened, spec: MethodSpec, run: int, foreign) -> tuple[Any
     }, None
 
 
-def corruption_parts(opened: Opened) -> list[Part]:
+def corruption_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per corrupted test set and row; a set is made once for all rows."""
     config, options = opened.study.config.data, opened.options
     sets = data.corrupted_sets(
@@ -109,7 +103,7 @@ def corruption_parts(opened: Opened) -> list[Part]:
         Part(
             f"{spec.name}/{kind}/{severity}",
             # Published images and our own are other numbers under one name.
-            opened.stamp(spec, beside=sets.source),
+            opened.stamp(spec, extra=sets.source),
             functools.partial(_cell, opened, spec, read, kind, severity, sets.source),
         )
         for kind in sets.corruptions

@@ -11,16 +11,16 @@ from churn_jax.configuration.study import DataConfig
 from churn_jax.data import is_tokens
 from churn_jax.reports.diversity_record import SECTIONS, SectionRecord
 from churn_jax.studies.diversity.jacobian_sections import jacobian_parts, matching_parts
-from churn_jax.studies.diversity.opened import DiversityOptions, Opened, Part
 from churn_jax.studies.diversity.robustness import corruption_parts, ood_parts
 from churn_jax.studies.diversity.spread import student_parts, teacher_parts
+from churn_jax.studies.diversity.study import AnalysedStudy, DiversityOptions, Part
+from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import hardware
-from churn_jax.studies.restoring import FinishedStudy
 from churn_jax.training.run import Interrupted
 
 __all__ = ["run_diversity"]
 
-_PARTS: Mapping[str, Callable[[Opened], list[Part]]] = {
+_PARTS: Mapping[str, Callable[[AnalysedStudy], list[Part]]] = {
     "teachers": teacher_parts,
     "students": student_parts,
     "jacobians": jacobian_parts,
@@ -30,7 +30,7 @@ _PARTS: Mapping[str, Callable[[Opened], list[Part]]] = {
 }
 # Sections that move pixels or differentiate in them.
 _OF_PIXELS = ("teachers", "jacobians", "matching", "corruptions")
-# What the numbers of a section depend on, beside its rows.
+# What the numbers of a section depend on, apart from its rows.
 _SETTINGS = {
     "teachers": ("examples", "bins", "seed"),
     "students": ("examples", "bins"),
@@ -93,12 +93,12 @@ def run_diversity(
             )
     if "ood" in sections and not options.ood:
         raise ValueError("the section ood needs --ood, the name of another data set")
-    opened = Opened(FinishedStudy(out, data), options)
+    opened = AnalysedStudy(FinishedStudy(out, data), options)
     tokens = is_tokens(opened.dataset.test.images)
     asked = dataclasses.asdict(options)
     for section in (s for s in SECTIONS if s in sections):
         if tokens and section in _OF_PIXELS:
-            on_note(f"{section}: it is of pixels, and token ids have none")
+            on_note(f"{section}: it needs pixels, and token ids have none")
             continue
         settings = {name: asked[name] for name in _SETTINGS[section]}
         record = SectionRecord(out, section, settings)

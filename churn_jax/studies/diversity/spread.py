@@ -1,7 +1,7 @@
 """Sections `teachers` and `students`: how much the members of a row differ, and where.
 
-Teachers are asked about training images, clean and perturbed as their students' methods
-perturb them, without augmentation; teachers and students about clean test images.
+Teachers see training images, clean and perturbed as their students' methods perturb
+them, without augmentation; teachers and students see clean test images.
 """
 
 import functools
@@ -25,7 +25,7 @@ from churn_jax.studies.diversity.networks import (
     over_chunks,
     to_pixels,
 )
-from churn_jax.studies.diversity.opened import Opened, Part, spaced
+from churn_jax.studies.diversity.study import AnalysedStudy, Part, spaced
 from churn_jax.typing import Array, Logits, PyTree
 
 __all__ = [
@@ -44,20 +44,14 @@ SHARES = (5, 25, 50, 75, 95)  # percent, of a box over all examples
 
 
 class Step(NamedTuple):
-    """How far a perturbation moves an image.
+    """How far a perturbation moves an image."""
 
-    Attributes:
-        size: eta, RMS change per pixel.
-        temperature: tau, of the teacher's probabilities.
-        pixel_range: to which pixels are clipped; None is not.
-    """
-
-    size: float
-    temperature: float
-    pixel_range: tuple[float, float] | None
+    size: float  # eta, RMS change per pixel
+    temperature: float  # tau, of the teacher's probabilities
+    pixel_range: tuple[float, float] | None  # to which pixels are clipped
 
 
-def steps_of(opened: Opened, teacher: MethodSpec, kind: str, run: int) -> Step:
+def steps_of(opened: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) -> Step:
     """The step of a row that learns from the teacher with this perturbation.
 
     Where no row does, of the first that perturbs at all; where none does, the default
@@ -69,9 +63,9 @@ def steps_of(opened: Opened, teacher: MethodSpec, kind: str, run: int) -> Step:
         if spec.teacher == teacher.name and isinstance(spec.method, Perturbing)
     ]
     wanted = "ods" if kind == "transfer" else kind
-    alike = [m for m in taught if m.perturbation == wanted]
+    same = [m for m in taught if m.perturbation == wanted]
     moving = [m for m in taught if m.perturbation != "none"]
-    method: Any = next(iter([*alike, *moving, *taught]), Perturbing())
+    method: Any = next(iter([*same, *moving, *taught]), Perturbing())
 
     def number(value) -> float:
         numbers = np.ravel(np.asarray(value, np.float64))
@@ -140,19 +134,16 @@ def _size(count: int, members: int) -> int:
     return -(-share // -(-share // LARGEST))
 
 
-def teacher_parts(opened: Opened) -> list[Part]:
+def teacher_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per ensemble of teachers and replica."""
-    parts = []
-    for spec in opened.teachers():
-        for run in opened.runs(spec):
-            steps = [steps_of(opened, spec, kind, run) for kind in KINDS[1:-1]]
-            stamp = opened.stamp(spec, beside=steps)
-            compute = functools.partial(_teachers, opened, spec, run)
-            parts.append(Part(f"{spec.name}/{run}", stamp, compute))
-    return parts
+
+    def steps(spec: MethodSpec, run: int) -> list[Step]:
+        return [steps_of(opened, spec, kind, run) for kind in KINDS[1:-1]]
+
+    return opened.parts(_teachers, ((spec,) for spec in opened.teachers()), steps)
 
 
-def _teachers(opened: Opened, spec: MethodSpec, run: int) -> tuple[Any, None]:
+def _teachers(opened: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
     """Clean and perturbed training images and clean test images of one replica."""
     row, options = opened.networks(spec.name), opened.options
     train = spaced(opened.train(spec), options.examples)
@@ -221,17 +212,12 @@ def _moved(
     return np.concatenate(pieces)
 
 
-def student_parts(opened: Opened) -> list[Part]:
+def student_parts(opened: AnalysedStudy) -> list[Part]:
     """One part per row with several members and replica: clean test images."""
-    parts = []
-    for spec in opened.several():
-        for run in opened.runs(spec):
-            compute = functools.partial(_students, opened, spec, run)
-            parts.append(Part(f"{spec.name}/{run}", opened.stamp(spec), compute))
-    return parts
+    return opened.parts(_students, ((spec,) for spec in opened.several()))
 
 
-def _students(opened: Opened, spec: MethodSpec, run: int) -> tuple[Any, None]:
+def _students(opened: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
     row = opened.networks(spec.name)
     test = opened.test()
     return {"test": _clean(row, row.replica(run), test, opened.options.bins)}, None

@@ -6,156 +6,46 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry, did_you_mean
-from churn_jax.studies.presets.anti_distillation import (
-    ad_mnist,
-    ad_mnist_init,
-    ad_mnist_losses,
-    ad_mnist_size,
-    ad_table1,
-    ad_table2,
-)
-from churn_jax.studies.presets.cifar import (
-    cifar10,
-    cifar10_resnet32,
-    cifar100,
-    table1,
-    table3_cifar10,
-    table3_cifar100,
-    table6,
-)
-from churn_jax.studies.presets.digits import digits
-from churn_jax.studies.presets.diversity import (
-    dm_cifar10_be4,
-    dm_cifar10_be8,
-    dm_cifar100,
-    dm_cifar100_wrn28_2,
-    dm_cifar100_wrn28_5,
-    dm_end2_cifar10,
-    dm_mimo,
-    dm_table6,
-    dm_table7,
-    dm_tinyimagenet,
-)
-from churn_jax.studies.presets.diversity_small import (
-    dm_cifar10_small,
-    dm_digits,
-    dm_fashion,
-    dm_fashion_more,
-    dm_mnist,
-)
-from churn_jax.studies.presets.elodi import (
-    elodi_figure2,
-    elodi_figure5,
-    elodi_figure6,
-    elodi_table1,
-    elodi_table2,
-    elodi_table3,
-    elodi_table4,
-    elodi_table5,
-    elodi_table6,
-    elodi_table7,
-    elodi_table8,
-    elodi_table10,
-    elodi_table11,
-)
-from churn_jax.studies.presets.elodi_small import (
-    elodi_ag_news,
-    elodi_architectures,
-    elodi_chain,
-    elodi_digits,
-    elodi_displacement,
-    elodi_fashion,
-    elodi_fashion_more,
-    elodi_growth,
-    elodi_guides,
-    elodi_offline,
-    elodi_wide,
-)
-from churn_jax.studies.presets.imagenet import imagenet, inaturalist2018
-from churn_jax.studies.presets.mnist import (
-    claims_mnist,
-    cross_sample_mnist,
-    fashion_mnist,
-    mnist,
-    mnist_long,
-    table1_mnist,
-    table3_mnist,
-    table6_mnist,
-    train_size_mnist,
-)
-from churn_jax.studies.presets.svhn import svhn
 from churn_jax.studies.provenance import retitled
 
 __all__ = ["PRESETS", "parted", "preset", "tiny"]
 
+# Names in the order in which they are listed, by the file with their functions.
+_FILES = {
+    "reproducibility_small": (
+        "digits mnist mnist-long fashion_mnist table1-mnist table3-mnist table6-mnist "
+        "claims-mnist cross-sample-mnist train-size-mnist"
+    ),
+    "reproducibility": (
+        "svhn cifar10 cifar10-resnet32 cifar100 table1 table3-cifar10 table3-cifar100 "
+        "table6 imagenet inaturalist2018"
+    ),
+    "anti_distillation": (
+        "ad-mnist ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 ad-table2"
+    ),
+    "diversity_small": "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small",
+    "diversity": (
+        "dm-cifar10-be4 dm-cifar10-be8 dm-cifar100 dm-cifar100-wrn28-2 "
+        "dm-cifar100-wrn28-5 dm-tinyimagenet dm-mimo dm-end2-cifar10 dm-table6 "
+        "dm-table7"
+    ),
+    "elodi_small": (
+        "elodi-digits elodi-fashion elodi-fashion-more elodi-wide elodi-offline "
+        "elodi-growth elodi-chain elodi-architectures elodi-guides elodi-displacement "
+        "elodi-ag-news"
+    ),
+    "elodi": (
+        "elodi-table1 elodi-table2 elodi-table3 elodi-table4 elodi-table5 elodi-table6 "
+        "elodi-table7 elodi-table8 elodi-table10 elodi-table11 elodi-figure2 "
+        "elodi-figure5 elodi-figure6"
+    ),
+}
 PRESETS = Registry(
     "preset",
     {
-        "digits": digits,
-        "mnist": mnist,
-        "mnist-long": mnist_long,
-        "fashion_mnist": fashion_mnist,
-        "table1-mnist": table1_mnist,
-        "table3-mnist": table3_mnist,
-        "table6-mnist": table6_mnist,
-        "claims-mnist": claims_mnist,
-        "cross-sample-mnist": cross_sample_mnist,
-        "train-size-mnist": train_size_mnist,
-        "svhn": svhn,
-        "cifar10": cifar10,
-        "cifar10-resnet32": cifar10_resnet32,
-        "cifar100": cifar100,
-        "table1": table1,
-        "table3-cifar10": table3_cifar10,
-        "table3-cifar100": table3_cifar100,
-        "table6": table6,
-        "imagenet": imagenet,
-        "inaturalist2018": inaturalist2018,
-        "ad-mnist": ad_mnist,
-        "ad-mnist-size": ad_mnist_size,
-        "ad-mnist-losses": ad_mnist_losses,
-        "ad-mnist-init": ad_mnist_init,
-        "ad-table1": ad_table1,
-        "ad-table2": ad_table2,
-        "dm-digits": dm_digits,
-        "dm-fashion": dm_fashion,
-        "dm-fashion-more": dm_fashion_more,
-        "dm-mnist": dm_mnist,
-        "dm-cifar10-small": dm_cifar10_small,
-        "dm-cifar10-be4": dm_cifar10_be4,
-        "dm-cifar10-be8": dm_cifar10_be8,
-        "dm-cifar100": dm_cifar100,
-        "dm-cifar100-wrn28-2": dm_cifar100_wrn28_2,
-        "dm-cifar100-wrn28-5": dm_cifar100_wrn28_5,
-        "dm-tinyimagenet": dm_tinyimagenet,
-        "dm-mimo": dm_mimo,
-        "dm-end2-cifar10": dm_end2_cifar10,
-        "dm-table6": dm_table6,
-        "dm-table7": dm_table7,
-        "elodi-digits": elodi_digits,
-        "elodi-fashion": elodi_fashion,
-        "elodi-fashion-more": elodi_fashion_more,
-        "elodi-wide": elodi_wide,
-        "elodi-offline": elodi_offline,
-        "elodi-growth": elodi_growth,
-        "elodi-chain": elodi_chain,
-        "elodi-architectures": elodi_architectures,
-        "elodi-guides": elodi_guides,
-        "elodi-displacement": elodi_displacement,
-        "elodi-ag-news": elodi_ag_news,
-        "elodi-table1": elodi_table1,
-        "elodi-table2": elodi_table2,
-        "elodi-table3": elodi_table3,
-        "elodi-table4": elodi_table4,
-        "elodi-table5": elodi_table5,
-        "elodi-table6": elodi_table6,
-        "elodi-table7": elodi_table7,
-        "elodi-table8": elodi_table8,
-        "elodi-table10": elodi_table10,
-        "elodi-table11": elodi_table11,
-        "elodi-figure2": elodi_figure2,
-        "elodi-figure5": elodi_figure5,
-        "elodi-figure6": elodi_figure6,
+        name: f"{__name__}.{file}:{name.replace('-', '_')}"
+        for file, names in _FILES.items()
+        for name in names.split()
     },
 )
 """Functions without arguments that make a `StudyConfig`, by name."""
@@ -189,7 +79,7 @@ _TINY_PIXELS = 32  # of images that are cropped from larger ones
 def tiny(config: StudyConfig) -> StudyConfig:
     """The same study with two replicas and two epochs, for tests and first looks.
 
-    Beside that, sets other than the embedded digits are cut to 64 examples and batches
+    Sets other than the embedded digits are cut to 64 examples and batches
     to 32, and the network is the smallest of its family; `--data` names another set.
     """
     train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)

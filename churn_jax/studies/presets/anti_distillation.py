@@ -232,7 +232,7 @@ def ad_mnist() -> StudyConfig:
 
 
 def ad_mnist_size() -> StudyConfig:
-    """Table 2 for a CPU, with a single network and a wide one beside the ensembles."""
+    """Table 2 for a CPU, with a single network and a wide one next to the ensembles."""
     study = _study(
         "ad-mnist-size",
         "Anti-distillation on MNIST: the number of components",

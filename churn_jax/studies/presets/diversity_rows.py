@@ -37,7 +37,7 @@ class Recipe:
         learning_rate: of students; fast weights have half of it.
         epochs: of students.
         teacher_batch_size: of teachers; the paper's students have an M-th of it.
-        teacher_learning_rate: likewise.
+        teacher_learning_rate: of teachers.
         teacher_epochs: of teachers.
         weight_decay: of both.
         warmup_epochs: of both.
@@ -130,7 +130,7 @@ _STUDENTS = {
 def teacher_rows(
     recipe: Recipe, model: ModelConfig | None = None
 ) -> tuple[MethodSpec, ...]:
-    """The deep ensemble `teachers`, and `single`, one network trained alike.
+    """The deep ensemble `teachers`, and `single`, one network trained the same way.
 
     Args:
         recipe: how they are trained.

@@ -85,7 +85,7 @@ def dm_fashion() -> StudyConfig:
 
 
 def dm_fashion_more() -> StudyConfig:
-    """The appendices' rows on Fashion-MNIST, beside those they are compared with."""
+    """The appendices' rows on Fashion-MNIST, next to those they are compared with."""
     title = "Learning from ensembles on Fashion-MNIST: other directions"
     kept = [row for row in main_rows(RECIPE) if row.name in _COMPARED]
     # END^2's temperature falls while the learning rate is flat.

@@ -262,7 +262,7 @@ def elodi_table10() -> StudyConfig:
 
 
 def elodi_table11() -> StudyConfig:
-    """Table 11: the ensemble asked in every update, or once."""
+    """Table 11: the ensemble predicts in every update, or once."""
     title = "ELODI, Table 11: online and offline"
     rows = offline_rows(IMAGENET)
     return _imagenet("elodi-table11", title, rows, "table11/imagenet")

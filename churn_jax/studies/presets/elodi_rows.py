@@ -49,7 +49,7 @@ class Setting:
         dropout: p (paper: 0.2).
         of_new: what new rows train with instead of the study's `TrainConfig`; other
             seeds than the old ones', so that equal networks are not trained twice.
-        of_matching: likewise and besides, rows that match logits.
+        of_matching: in addition, what rows that match logits train with.
     """
 
     old: ModelConfig
@@ -170,7 +170,7 @@ def elodi_pair(s: Setting, name: str, label: str, method: ELODI, **fields) -> Ro
 def main_rows(s: Setting, elodi: bool = True) -> Rows:
     """Table 1: no treatment, the paragon, methods that aim at the old model, ELODI.
 
-    Beside them churn distillation (Jiang et al., 2022).
+    Churn distillation (Jiang et al., 2022) is added to them.
     """
     old = Teaching(old=("old",))
     drop = {

@@ -162,8 +162,8 @@ def guide_rows(
     Args:
         s: the setting.
         weak: networks of the all-different ensemble of old strength.
-        strong: likewise, of new strength.
-        mixed: the second kind of network beside the old, and beside the new one.
+        strong: of that of new strength.
+        mixed: the second kind of network next to the old one, and to the new one.
     """
     half = s.members // 2
     guides: dict[str, tuple[MethodSpec, MethodSpec]] = {}

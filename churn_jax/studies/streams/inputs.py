@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from churn_jax.configuration.streams import SYNTHETIC, StreamData
-from churn_jax.studies.folder import StudyError
+from churn_jax.studies.inputs import StudyError
 
 if TYPE_CHECKING:  # Arrow is loaded when a stream is opened
     from churn_jax.data.tables import TableStream, Window

@@ -1,6 +1,7 @@
 """Trains every row of a stream study and leaves its artefacts in one folder."""
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,10 @@ import jax
 
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
-from churn_jax.studies.agreement import check_agreement, check_shared_folder
-from churn_jax.studies.folder import StudyError
+from churn_jax.studies.inputs import StudyError
+from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.streams.folder import StreamFolder, stream_row
 from churn_jax.studies.streams.inputs import open_stream
-from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.progress import Work
 from churn_jax.training.progressive import StreamRun, run_stream
@@ -85,28 +85,6 @@ def run_stream_study(
         if primary:
             folder.write()
 
-        def trained(spec: StreamSpec):
-            """One pass, or what is left of it."""
-            run, directory = models[spec.name], folder.method_dir(spec.name)
-            arguments = {
-                "on_progress": on_progress,
-                "on_work": on_work,
-                "on_note": on_note,
-                "stop": stop,
-            }
-            # One process alone may rename what the others are about to read.
-            alone = jax.process_count() == 1
-            if alone and folder.outdated(spec) and directory.exists():
-                _set_aside(folder, spec, on_note)
-            try:
-                return run_stream(run, stream, directory, **arguments)
-            except OtherConfiguration:
-                # The study's settings agree, so the row's own were changed half-way.
-                if not alone:
-                    raise
-            _set_aside(folder, spec, on_note)
-            return run_stream(run, stream, directory, **arguments)
-
         for spec in selected:
             if jax.process_count() == 1 and stop is not None and stop.is_set():
                 raise Interrupted(f"stopped before {spec.name}")
@@ -114,18 +92,20 @@ def run_stream_study(
             on_start(spec, finished)
             if finished:
                 continue
-            result = trained(spec)
+            launch = functools.partial(
+                run_stream,
+                models[spec.name],
+                stream,
+                folder.method_dir(spec.name),
+                on_progress=on_progress,
+                on_work=on_work,
+                on_note=on_note,
+                stop=stop,
+            )
+            result = folder.trained(spec, launch, on_note)
             if primary:
                 folder.write(stream_row(spec, result))
         return out
-
-
-def _set_aside(folder: StreamFolder, spec: StreamSpec, on_note) -> None:
-    aside = folder.set_aside(spec.name)
-    on_note(
-        f"{spec.name} is trained again, because its settings changed; the results of "
-        f"the earlier ones are in {aside}"
-    )
 
 
 def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyConfig:

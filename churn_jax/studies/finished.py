@@ -7,9 +7,9 @@ from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.studies.folder import StudyError, StudyFolder, read_study
-from churn_jax.studies.inputs import Inputs, inputs_key, load_inputs, row_inputs
-from churn_jax.studies.tutoring import row_tutors
+from churn_jax.studies.folder import StudyFolder, read_study
+from churn_jax.studies.inputs import StudyError, StudyInputs
+from churn_jax.studies.teachers import row_tutors
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.session import restore
 
@@ -34,7 +34,7 @@ class FinishedStudy:
     Attributes:
         out: the folder.
         config: what the study was launched with, on a mesh of one device.
-        whole: the data set with its moments, with the study's training size.
+        inputs: the data set, and what each row was trained on.
         folder: its record.
     """
 
@@ -56,7 +56,7 @@ class FinishedStudy:
         self.config = dataclasses.replace(
             config, train=one, data=config.data if data is None else data
         )
-        self.whole = load_inputs(self.config.data, self.config.data.train_size)
+        self.inputs = StudyInputs(self.config)
         there, here = recorded.data.fingerprint, self.dataset.fingerprint
         if there != here:
             raise StudyError(
@@ -67,12 +67,11 @@ class FinishedStudy:
         known = dataclasses.replace(self.config, data=config.data)
         self.folder = StudyFolder(self.out, known, self.dataset, "")
         self._finished: dict[str, bool] = {}
-        self._inputs: dict[tuple, Inputs] = {}
 
     @property
     def dataset(self) -> Dataset | StreamingDataset:
         """The study's data set."""
-        return self.whole.dataset
+        return self.inputs.dataset
 
     def finished(self, spec: MethodSpec) -> bool:
         """Whether the row is there as it would be trained now."""
@@ -97,13 +96,6 @@ class FinishedStudy:
             raise StudyError(f"{name} has not been trained yet in {self.out}")
         return spec
 
-    def inputs(self, spec: MethodSpec) -> Inputs:
-        """What the row was trained on."""
-        key = inputs_key(self.config, spec)
-        if key not in self._inputs:
-            self._inputs[key] = row_inputs(self.config, spec, self.whole)
-        return self._inputs[key]
-
     def restore(self, spec: MethodSpec) -> Trained:
         """The row's trained replicas; its teachers are restored with it.
 
@@ -112,7 +104,7 @@ class FinishedStudy:
             churn_jax.training.checkpoint.CheckpointError: its checkpoint is not there
                 or cannot be used.
         """
-        own = self.inputs(self.spec(spec.name))
+        own = self.inputs.of(self.spec(spec.name))
 
         def other(name: str) -> Trained:
             return self.restore(self.spec(name))

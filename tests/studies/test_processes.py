@@ -1,6 +1,6 @@
 """What processes that train together compare before they begin."""
 
-from churn_jax.studies.agreement import check_agreement, check_shared_folder
+from churn_jax.studies.processes import check_agreement, check_shared_folder
 
 
 def test_one_process_always_agrees(tmp_path):

@@ -29,18 +29,10 @@ def row_tutors(
     dataset,
     num_classes: int,
 ) -> Teachers | None:
-    """The teacher and the old models of a row, as its `Teaching` says.
+    """The teacher and the old models of a row, as its `Teaching` says; None without.
 
-    Args:
-        config: the study.
-        spec: the row that is to learn.
-        trained: the trained row of a name.
-        dataset: what the row is trained on: its training split for logits that are
-            cached, its validation split for temperatures.
-        num_classes: C.
-
-    Returns:
-        `Teachers`; None for a row that nobody teaches.
+    `trained` gives the trained row of a name; `dataset` is what the row is trained on:
+    its training split for cached logits, its validation split for temperatures.
     """
     teaching = spec.teaching
     if not spec.taught:
@@ -53,7 +45,7 @@ def row_tutors(
     if spec.teacher is None:
         return Teachers(None, old)
     teacher, groups = trained(spec.teacher), ()
-    asked = teacher
+    predictor = teacher
     if teaching.dtype:
         taught_by = config.spec(spec.teacher)
         model = taught_by.model or config.model
@@ -66,14 +58,14 @@ def row_tutors(
             for group in row.groups(own, num_classes)
         )
         program = dataclasses.replace(teacher.program, groups=groups)
-        asked = dataclasses.replace(teacher, program=program)
+        predictor = dataclasses.replace(teacher, program=program)
     temperatures = None
     if teaching.calibrated:
-        temperatures = _temperatures(asked, dataset, teaching.members)
+        temperatures = _temperatures(predictor, dataset, teaching.members)
     tutors = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return tutors
-    members = _member_logits(asked, dataset, "train", teaching.members)
+    members = _member_logits(predictor, dataset, "train", teaching.members)
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
@@ -83,18 +75,7 @@ def row_tutors(
 
 
 def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:
-    """`[R, 1, N, C]` of the row's training examples, from its file of predictions.
-
-    Args:
-        spec: the row, with `teaching.logits`.
-        dataset: what it is trained on.
-        replicas: R.
-        num_classes: C.
-
-    Raises:
-        PredictionsError: the file cannot be read, examples are missing, or its runs or
-            classes are others than the study's.
-    """
+    """`[R, 1, N, C]` of the row's training examples, from its file of predictions."""
     path, ids = spec.teaching.logits, dataset.train.ids
     found = load_stored(path)
     runs, _, classes = found.shape

@@ -1,8 +1,9 @@
 """A finished study opened for the analyses: its rows, its networks, its examples."""
 
+import functools
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,42 +13,25 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Dataset, Split
 from churn_jax.studies.diversity.networks import RowNetworks, Structure
 from churn_jax.studies.diversity.options import DiversityOptions
-from churn_jax.studies.folder import StudyError
-from churn_jax.studies.restoring import FinishedStudy
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.inputs import StudyError
 
-__all__ = ["Opened", "Part", "evenly", "spaced"]
+__all__ = ["AnalysedStudy", "Part", "evenly", "spaced"]
 
 
 class Part(NamedTuple):
-    """A piece of a section that is computed and saved as a whole.
-
-    Attributes:
-        key: in the record.
-        stamp: what its row was trained as.
-        compute: gives the value and, where there is one, a large array.
-    """
+    """A piece of a section; `stamp` says what its row was trained as."""
 
     key: str
     stamp: str
     compute: Callable[[], tuple[Any, np.ndarray | None]]
 
 
-class Opened:
-    """The study, and what has been restored of it.
-
-    Attributes:
-        study: the folder.
-        options: see `DiversityOptions`.
-        dataset: in memory.
-    """
+class AnalysedStudy:
+    """The study, and what has been restored of it."""
 
     def __init__(self, study: FinishedStudy, options: DiversityOptions):
-        """Finds the rows.
-
-        Raises:
-            StudyError: the data are a stream, or no row has finished.
-            ValueError: there is no row of a name.
-        """
+        """Finds the rows."""
         if not isinstance(study.dataset, Dataset):
             raise StudyError(
                 f"{study.config.data.name} is a stream; these analyses take data sets "
@@ -72,21 +56,16 @@ class Opened:
             self._networks[name] = RowNetworks.of(spec, trained, self._structures)
         return self._networks[name]
 
-    def stamp(self, *specs: MethodSpec, beside: Any = ()) -> str:
-        """What rows were trained as, in short; another training has another.
-
-        Args:
-            *specs: the rows.
-            beside: what else the result depends on, JSON values.
-        """
+    def stamp(self, *specs: MethodSpec, extra: Any = ()) -> str:
+        """A short name of what rows were trained as, and of `extra` JSON values."""
         folder, config = self.study.folder, self.study.config
-        told: list[Any] = [
+        parts: list[Any] = [
             [to_json((spec, *config.tutors(spec))), folder.row(spec.name).seconds]
             for spec in specs
         ]
-        told.append(beside)
-        told += [to_json(config.train), to_json(config.model)]
-        text = json.dumps([told, self.dataset.fingerprint], sort_keys=True)
+        parts.append(extra)
+        parts += [to_json(config.train), to_json(config.model)]
+        text = json.dumps([parts, self.dataset.fingerprint], sort_keys=True)
         return hashlib.sha1(text.encode()).hexdigest()[:16]
 
     def runs(self, *specs: MethodSpec) -> list[int]:
@@ -99,6 +78,30 @@ class Opened:
         count = self.study.config.train.replicas
         return [r for r in range(count) if r not in stopped]
 
+    def parts(
+        self,
+        compute: Callable[..., tuple[Any, np.ndarray | None]],
+        specs: Iterable[tuple[MethodSpec, ...]],
+        extra: Callable[[MethodSpec, int], Any] = lambda spec, run: (),
+    ) -> list[Part]:
+        """One part per replica of rows, which may come with their teachers.
+
+        Args:
+            compute: of this object, the row, its teacher where there is one, and the
+                replica.
+            specs: `(row,)` or `(row, teacher)`.
+            extra: what else a part depends on, JSON values of a row and a replica.
+        """
+        return [
+            Part(
+                f"{rows[0].name}/{run}",
+                self.stamp(*rows, extra=extra(rows[-1], run)),
+                functools.partial(compute, self, *rows, run),
+            )
+            for rows in specs
+            for run in self.runs(*rows)
+        ]
+
     def several(self) -> list[MethodSpec]:
         """The rows with several members."""
         return [spec for spec in self.rows if spec.method.members > 1]
@@ -106,7 +109,7 @@ class Opened:
     def teacher_of(self, spec: MethodSpec) -> MethodSpec | None:
         """The ensemble whose m-th network member m of a row is compared with.
 
-        The row's own teacher, or for a row that nobody teaches the first ensemble that
+        The row's own teacher, or for a row without one the first ensemble that
         teaches another as many members; None where there is none.
         """
         config = self.study.config
@@ -139,7 +142,7 @@ class Opened:
 
     def train(self, spec: MethodSpec) -> Split:
         """The examples that a row was trained on."""
-        train = self.study.inputs(spec).dataset.train
+        train = self.study.inputs.of(spec).dataset.train
         if not isinstance(train, Split):
             raise StudyError(f"{spec.name} was trained on a stream")
         return train

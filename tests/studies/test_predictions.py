@@ -10,9 +10,13 @@ from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import DIAGNOSTICS, load_agreement, load_members
-from churn_jax.studies import members, run_study
-from churn_jax.studies.keeping import _keep_members
-from churn_jax.studies.members import deploys_a_mean, predict_split_of
+from churn_jax.studies import predictions as module
+from churn_jax.studies import run_study
+from churn_jax.studies.predictions import (
+    _keep_members,
+    deploys_a_mean,
+    predict_split_of,
+)
 from tests.studies.test_study import small_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -91,7 +95,7 @@ def test_members_and_deployed_logits_come_from_one_pass():
 
 
 def test_too_many_members_leave_diagnostics_and_a_note(monkeypatch, tmp_path):
-    monkeypatch.setattr(members, "MOST_NUMBERS", 4 * 2 * 2 * 3)
+    monkeypatch.setattr(module, "MOST_NUMBERS", 4 * 2 * 2 * 3)
     told = Told(ERM(members=2, deploy="mean_probs"))
     found = predict_split_of(told, dataset(), "test")
     assert told.asked == [(10, "config", False), (4, "config", True)]

@@ -184,8 +184,8 @@ def design_claims(
 
     Rows are `<disagreement>_<joint|independent>_<constant|step|linear>`; gradients into
     both peers have no independent form. `skl_joint_linear` is the paper's proposal and
-    is called `codistill_skl`. Then the same with one initialisation in all runs, beside
-    the baseline with one, and with three and four peers, whose beta is divided by
+    is called `codistill_skl`. Then the same with one initialisation in all runs, with
+    the baseline for it, and with three and four peers, whose beta is divided by
     M - 1 so that the pull on a peer is that of a pair.
 
     Args:

@@ -10,23 +10,16 @@ import jax
 import numpy as np
 
 from churn_jax.configuration.difference import differences, in_words
-from churn_jax.studies.folder import StudyError
+from churn_jax.studies.inputs import StudyError
 
-__all__ = ["check_agreement", "check_shared_folder"]
+__all__ = ["check_agreement", "check_shared_folder", "wait_for_all"]
 
 
 def check_agreement(work: Mapping[str, Any]) -> None:
-    """Refuses, on all processes alike, work that is not the same everywhere.
+    """Refuses, on all processes, work (JSON values) that is not the same everywhere.
 
     Called before anything is trained: processes with other settings would wait for
     each other for ever, or average what does not belong together.
-
-    Args:
-        work: JSON-ready; everything that decides which programs are run.
-
-    Raises:
-        StudyError: some process has other work than process 0; names the first
-            differences.
     """
     if jax.process_count() == 1:
         return
@@ -40,14 +33,7 @@ def check_agreement(work: Mapping[str, Any]) -> None:
 
 
 def check_shared_folder(out: Path) -> None:
-    """Refuses an output folder that not every process sees.
-
-    Args:
-        out: exists on every process.
-
-    Raises:
-        StudyError: some process does not see what process 0 writes there.
-    """
+    """Refuses an output folder that not every process sees."""
     if jax.process_count() == 1:
         return
     first = jax.process_index() == 0
@@ -65,6 +51,14 @@ def check_shared_folder(out: Path) -> None:
             f"{out}; all processes need one folder on a shared file system (--out), "
             "and studies at the same time a port each (--launch.coordinator)"
         )
+
+
+def wait_for_all(what: str) -> None:
+    """Returns when every process has come here."""
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(what)
 
 
 def _gathered(text: str) -> list[str]:

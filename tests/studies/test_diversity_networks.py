@@ -10,9 +10,9 @@ from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.methods import ERM, BackwardCompatible
 from churn_jax.predictions import load_predictions
 from churn_jax.studies import DataConfig, preset, run_study
-from churn_jax.studies.folder import StudyError
-from churn_jax.studies.restoring import FinishedStudy
-from churn_jax.studies.row_features import feature_space
+from churn_jax.studies.diversity.networks import feature_space
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.inputs import StudyError
 
 FIXED = tuple((f"seeds.{name}", "fixed") for name in ("init", "order", "augment"))
 FEW = ["--sizes", "1", "--images", "2", "--draws", "20", "--resamples", "2"]

@@ -3,13 +3,14 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Reading, StreamingDataset
+from churn_jax.methods import Method, deploy
 from churn_jax.prediction_shards import (
     INDEX,
     MappedPredictions,
@@ -23,16 +24,100 @@ from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
     MEMBERS_VALIDATION,
+    MOST_NUMBERS,
+    Agreement,
+    Members,
+    agreement_of,
     save_agreement,
     save_members,
 )
 from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks
-from churn_jax.studies.members import SplitPredictions, predict_split_of
 from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
 
-__all__ = ["keep_examples", "keep_split"]
+__all__ = [
+    "deployed_logits",
+    "keep_examples",
+    "keep_split",
+    "predict_split_of",
+]
+
+
+def deployed_logits(
+    trained: Trained,
+    dataset: Dataset | StreamingDataset,
+    split: str,
+    weights: str = "config",
+) -> np.ndarray:
+    """`[R, N, C]` of the split of `dataset` called so, resident or streamed."""
+    part = getattr(dataset, split)
+    if isinstance(dataset, StreamingDataset):
+        return trained.predict(part, weights, reading=dataset.reading)
+    return trained.predict(part.images, weights)
+
+
+class SplitPredictions(NamedTuple):
+    """What a trained row says about one split; logits are None where not asked for."""
+
+    logits: np.ndarray | None  # [R, N, C], deployed
+    members: Members | None = None
+    agreement: Agreement | None = None  # where the members' logits are too many
+    note: str = ""  # why there are no members' logits
+
+
+def deploys_a_mean(method: Method) -> bool:
+    """Whether a replica predicts with the mean of several members."""
+    return method.members > 1 and method.deploy in ("mean_probs", "mean_logits")
+
+
+def predict_split_of(
+    trained: Trained,
+    dataset: Dataset | StreamingDataset,
+    split: str,
+    weights: str = "config",
+    *,
+    deployed: bool = True,
+) -> SplitPredictions:
+    """Deployed logits and, where their mean is deployed, the members' of a split.
+
+    Both come from one pass over the images. Only where the members' logits are more
+    than `MOST_NUMBERS` numbers are they predicted separately, for as many evenly spaced
+    examples as that allows, and their diagnostics kept.
+    """
+    method, part = trained.run.method, getattr(dataset, split)
+
+    def of_row() -> np.ndarray | None:
+        return deployed_logits(trained, dataset, split, weights) if deployed else None
+
+    if not deploys_a_mean(method):
+        return SplitPredictions(of_row())
+    per_example = trained.run.config.replicas * method.members * dataset.num_classes
+    streamed = isinstance(dataset, StreamingDataset)
+    most = MOST_NUMBERS // per_example
+    if len(part) <= most:
+        options = {"reading": dataset.reading} if streamed else {}
+        images = part if streamed else part.images
+        every = trained.predict(images, weights, every_member=True, **options)
+        members = Members(part.ids, part.labels, every)
+        if not deployed:
+            return SplitPredictions(None, members)
+        mean = jax.jit(lambda logits: deploy(method, logits))
+        logits = np.stack([np.asarray(mean(run)) for run in every])
+        return SplitPredictions(logits, members)
+    logits = of_row()
+    many = (
+        f"{len(part) * per_example:,} logits of members on the {split} split are not "
+        "kept"
+    )
+    if streamed or not most:
+        return SplitPredictions(logits, note=f"{many}, nor are their diagnostics")
+    chosen = np.linspace(0, len(part) - 1, most).astype(int)
+    every = trained.predict(part.images[chosen], weights, every_member=True)
+    seen = Members(part.ids[chosen], part.labels[chosen], every)
+    note = f"{many}; their diagnostics are of {most:,} of {len(part):,} examples"
+    return SplitPredictions(logits, None, agreement_of(seen, len(part)), note)
+
 
 _FILES = {"test": TEST, "validation": VALIDATION}
 
@@ -53,22 +138,8 @@ def keep_split(
     first, so that a row never has both; a launch that dies on the way leaves nothing
     that looks finished.
 
-    Args:
-        trained: the row.
-        dataset: resident or streamed.
-        split: `validation` or `test`.
-        folder: of the row.
-        evaluation: in which form.
-        weights: of `Trained.predict`.
-        meta: facts for the predictions.
-
     Returns:
         A sentence for the user; mostly empty.
-
-    Raises:
-        churn_jax.predictions.PredictionsError: logits are not finite, or another
-            process could not write its shard.
-        OSError: a file could not be written.
     """
     part, path = getattr(dataset, split), folder / _FILES[split]
     primary = jax.process_index() == 0
@@ -79,7 +150,9 @@ def keep_split(
         _remove(path, sharded)
         _keep_members(folder, split, predicted)
     if predicted.logits is None:
-        any_process(False)  # nobody writes before what was there is gone
+        any_process(
+            False
+        )  # a barrier: what was there is gone before anything is written
         streamed = isinstance(dataset, StreamingDataset)
         write_predictions(
             trained,
@@ -101,13 +174,13 @@ def _remove(path: Path, sharded: bool) -> None:
         path.unlink(missing_ok=True)
     shards = shards_beside(path)
     if shards.exists():
-        # First, for it says that all are there.
+        # First, since the index says that all shards are there.
         (shards / INDEX).unlink(missing_ok=True)
         shutil.rmtree(shards)
 
 
 def _keep_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
-    """Every member's logits beside the deployed ones, or their diagnostics."""
+    """Keeps every member's logits, or their diagnostics."""
     if predicted.members is not None:
         name = MEMBERS if split == "test" else MEMBERS_VALIDATION
         save_members(folder / name, predicted.members)
@@ -116,13 +189,7 @@ def _keep_members(folder: Path, split: str, predicted: SplitPredictions) -> None
 
 
 def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) -> None:
-    """Leaves the test inputs that a report may show, chosen by a row's predictions.
-
-    Args:
-        out: folder of the study.
-        folder: of the row.
-        dataset: resident or streamed.
-    """
+    """Leaves the test inputs that a report may show, chosen by a row's predictions."""
     streamed = isinstance(dataset, StreamingDataset)
     images = dataset.test if streamed else dataset.test.images
     found = load_stored(folder / TEST)
