@@ -1,24 +1,73 @@
 """Rewrites the golden files of all presets; review the difference before committing.
 
+A preset's file has the settings that are not at their defaults; the defaults have a
+file of their own, so that a changed one shows in review as well.
+
 python -m tests.golden.refresh
 """
 
+import dataclasses
 import json
 from pathlib import Path
 
+from churn_jax import methods
+from churn_jax.configuration import network, rows, streams, study, training
 from churn_jax.configuration.codec import to_json
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods.base import Method, Ramp
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 
 FOLDER = Path(__file__).parent
 FILES = {f"preset_{name}.json": (preset, name) for name in PRESETS}
 FILES |= {f"stream_{name}.json": (stream_preset, name) for name in STREAM_PRESETS}
+MODULES = (network, rows, streams, study, training)
+
+
+def default_of(field: dataclasses.Field):
+    """The default of a field as JSON values; the field itself if it has none."""
+    if field.default is not dataclasses.MISSING:
+        return to_json(field.default)
+    made = field.default_factory is not dataclasses.MISSING
+    return to_json(field.default_factory()) if made else field
+
+
+def settings(value):
+    """A configuration as JSON values, without what is at its default."""
+    if isinstance(value, tuple | list):
+        return [settings(part) for part in value]
+    if not dataclasses.is_dataclass(value):
+        return to_json(value)
+    found = {"class": type(value).__name__} if isinstance(value, Method) else {}
+    for field in dataclasses.fields(value):
+        own = getattr(value, field.name)
+        if to_json(own) != default_of(field):
+            found[field.name] = settings(own)
+    return found
+
+
+def defaults():
+    """Every default of a configuration and of a method, by class."""
+    kinds = [getattr(module, name) for module in MODULES for name in module.__all__]
+    kinds += [Augmentation, Ramp, *(getattr(methods, n) for n in methods.__all__)]
+    found = {}
+    for kind in kinds:
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            values = {f.name: default_of(f) for f in dataclasses.fields(kind)}
+            found[kind.__name__] = {
+                k: v for k, v in values.items() if not isinstance(v, dataclasses.Field)
+            }
+    return dict(sorted(found.items()))
 
 
 def text_of(file: str) -> str:
-    """The resolved preset as JSON, one value per line, so that a diff reads well."""
-    find, name = FILES[file]
-    return json.dumps(to_json(find(name)), indent=2) + "\n"
+    """The preset as JSON, one value per line, so that a difference reads well."""
+    if file == "defaults.json":
+        value = defaults()
+    else:
+        find, name = FILES[file]
+        value = settings(find(name))
+    return json.dumps(value, indent=2) + "\n"
 
 
 def kept() -> set[str]:
@@ -30,7 +79,7 @@ def kept() -> set[str]:
 def main() -> None:
     for stale in kept() - set(FILES):
         (FOLDER / stale).unlink()
-    for file in FILES:
+    for file in (*FILES, "defaults.json"):
         (FOLDER / file).write_text(text_of(file))
 
 

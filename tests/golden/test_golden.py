@@ -7,7 +7,7 @@ import pytest
 from tests.golden.refresh import FILES, FOLDER, kept, text_of
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [*FILES, "defaults.json"])
 def test_preset_is_what_its_golden_file_says(file):
     path = FOLDER / file
     frozen = path.read_text() if path.exists() else ""
