@@ -16,6 +16,7 @@ __all__ = [
     "SHORT_FORMS_HELP",
     "chosen",
     "configured",
+    "preset_first",
     "read_options",
     "with_coefficients",
     "with_methods",
@@ -73,6 +74,20 @@ OWN = "own"  # the study without a preset
 SHORT_FORMS_HELP = (
     f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
 )
+
+
+def preset_first(
+    command: str, argv: Sequence[str], names: Sequence[str], hint: str = ""
+) -> tuple[str, list[str]]:
+    """The preset that is named first, and the other words; help is of the first one."""
+    words = list(argv)
+    if words[:1] in (["-h"], ["--help"]):
+        words = [names[0], *words]
+    if not words or words[0].startswith("-"):
+        raise ValueError(
+            f"{command} needs the name of a preset{hint}: {', '.join(names)}"
+        )
+    return words[0], words[1:]
 
 
 def written_out(

@@ -12,6 +12,7 @@ import tyro
 from churn_jax.command.options import (
     SHORT_FORMS_HELP,
     configured,
+    preset_first,
     read_options,
     with_coefficients,
     written_out,
@@ -113,16 +114,13 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     from churn_jax.studies.presets import parted
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 
-    argv, names = list(argv), ", ".join((*PRESETS, *STREAM_PRESETS))
-    if argv and argv[0] in ("-h", "--help"):
-        argv = [next(iter(PRESETS)), *argv]
-    if not argv or argv[0].startswith("-"):
-        raise ValueError(f"plan needs the name of a preset: {names}")
-    name, rest = argv[0], argv[1:]
+    every = (*PRESETS, *STREAM_PRESETS)
+    names = ", ".join(every)
+    name, rest = preset_first("plan", argv, every)
     base = name.partition(":")[0]
     known = base in PRESETS or base in STREAM_PRESETS
     if not known and ":" not in parted(name)[0]:
-        hint = did_you_mean(base, (*PRESETS, *STREAM_PRESETS))
+        hint = did_you_mean(base, every)
         raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
     meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in rest)
     prog = f"churn-jax plan {name}"

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from churn_jax.command.options import read_options, with_coefficients, written_out
+from churn_jax.command.options import (
+    preset_first,
+    read_options,
+    with_coefficients,
+    written_out,
+)
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.training.progress import Display, Work
@@ -62,19 +67,16 @@ def read_stream(argv: Sequence[str]):
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
     from churn_jax.studies.streams.presets import FORMS
 
-    argv, names = list(argv), ", ".join(STREAM_PRESETS)
-    if argv and argv[0] in ("-h", "--help"):
-        argv = [next(iter(STREAM_PRESETS)), *argv]
-    if not argv or argv[0].startswith("-"):
-        raise ValueError(f"stream needs the name of a preset: {names}")
-    config = stream_preset(argv[0])
+    names = tuple(STREAM_PRESETS)
+    name, words = preset_first("stream", argv, names)
+    config = stream_preset(name)
     forms = ", ".join(f":{form}" for form in FORMS)
     options = read_options(
         _arguments(config),
-        written_out(argv[1:], SHORT_FORMS),
-        prog=f"churn-jax stream {argv[0]}",
-        description=f"{config.title}. Presets: {names}, each with the forms {forms}. "
-        f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,data=1.",
+        written_out(words, SHORT_FORMS),
+        prog=f"churn-jax stream {name}",
+        description=f"{config.title}. Presets: {', '.join(names)}, each with the forms "
+        f"{forms}. Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,data=1.",
     )
     check_minutes(options.minutes)
     config = dataclasses.replace(

@@ -14,6 +14,7 @@ from churn_jax.command.options import (
     OWN,
     SHORT_FORMS_HELP,
     chosen,
+    preset_first,
     read_options,
     written_out,
 )
@@ -64,27 +65,20 @@ def _parse(argv: Sequence[str]):
     """`(StudyConfig, options)` from the command line, defaults from the preset."""
     from churn_jax.studies import PRESETS
 
-    argv, names = list(argv), ", ".join(PRESETS)
-    if argv and argv[0] in ("-h", "--help"):
-        argv = [next(iter(PRESETS)), *argv]
-    if not argv or argv[0].startswith("-"):
-        raise ValueError(
-            f"study needs the name of a preset, or {OWN} for your own data (study "
-            f"--list says more): {names}"
-        )
-    rest = written_out(argv[1:])
+    own = f", or {OWN} for your own data (study --list says more)"
+    name, words = preset_first("study", argv, tuple(PRESETS), own)
 
     def read(config, rest):
         return read_options(
             _arguments(config),
             rest,
-            prog=f"churn-jax study {argv[0]}",
-            description=f"{config.title}. Presets: {names}; `study {OWN} --data FILE` "
-            f"chooses a recipe for your own data. `study --list` says what they are, "
-            f"`study {argv[0]} --list` its methods. {SHORT_FORMS_HELP}",
+            prog=f"churn-jax study {name}",
+            description=f"{config.title}. Presets: {', '.join(PRESETS)}; `study {OWN} "
+            "--data FILE` chooses a recipe for your own data. `study --list` says what "
+            f"they are, `study {name} --list` its methods. {SHORT_FORMS_HELP}",
         )
 
-    config, options = chosen(argv[0], rest, read)
+    config, options = chosen(name, written_out(words), read)
     check_minutes(options.minutes)
     return dataclasses.replace(config, evaluation=options.evaluation), options
 
