@@ -116,11 +116,8 @@ def _rows(compare: Callable, old: Array, new: Array) -> Array:
 
 
 def _absolute_differences(old, new):
-    """`sum_n sum_c |a - b|` for all pairs of `[R, B * C]` scores; `[R1, R2]`.
-
-    Each row of pairs reads the block once more; the block is small enough to stay in
-    cache.
-    """
+    """`sum_n sum_c |a - b|` for all pairs of `[R, B * C]` scores; `[R1, R2]`."""
+    # Each row of pairs reads the block once more; it is small enough to stay in cache.
     return _rows(lambda a, b: jnp.sum(jnp.abs(a - b), axis=-1), old, new)
 
 
@@ -288,16 +285,11 @@ STREAMING: dict[Callable, Callable[..., PairMetric]] = {
         for name in flips.FlipRates._fields
     },
 }
-"""Metric function -> constructor of its `PairMetric`; takes the metric's settings."""
+"""Metric function to the constructor of its `PairMetric`, given its settings."""
 
 
 def streaming(metric: Any) -> PairMetric | None:
-    """The block form of a metric, or None when it has none.
-
-    Args:
-        metric: a `PairMetric`, a function, or a `functools.partial` of one whose
-            settings are bound by name.
-    """
+    """The block form of a metric, also of a `functools.partial` of one, or None."""
     if isinstance(metric, PairMetric):
         return metric
     if isinstance(metric, functools.partial) and not metric.args:
