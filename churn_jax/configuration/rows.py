@@ -156,7 +156,7 @@ class MethodSpec:
                 f"names {', '.join(old)}"
             )
         named = self.teacher or self.teaching.logits
-        if self.method.old_models == "alone" and named:
+        if self.method.old_models == "only" and named:
             raise ValueError(
                 f"{self.name}: {kind} learns from old models alone; {named} is named "
                 "as its teacher"

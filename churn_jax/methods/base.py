@@ -113,8 +113,8 @@ class Method:
 
     # Whether the trained replicas of another method teach this one.
     needs_teacher = False
-    # Whether `loss` uses old models (`teacher.old`, `teacher.classify`): `beside` a
-    # teacher or without one, or `alone`; empty where it does not.
+    # Whether `loss` uses old models (`teacher.old`, `teacher.classify`): they are
+    # `allowed`, with or without a teacher, or the `only` ones; empty for no old models.
     old_models = ""
     # What the learned weights of `deploy="gate"` depend on; empty for methods that
     # train no gate.

@@ -58,7 +58,7 @@ class ELODI(Method):
     form: str = static("paper")
 
     needs_teacher = True
-    old_models = "beside"
+    old_models = "allowed"
 
     def __post_init__(self):
         """Checks structure."""

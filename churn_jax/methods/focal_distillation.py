@@ -56,7 +56,7 @@ class FocalDistillation(Method):
     divergence: str = static("kl")
 
     needs_teacher = True
-    old_models = "beside"
+    old_models = "allowed"
 
     def __post_init__(self):
         """Checks structure."""

@@ -29,7 +29,7 @@ class Updating(Method):
     """Base of the methods that learn from old models and have no other teacher."""
 
     needs_teacher = True
-    old_models = "alone"
+    old_models = "only"
 
     def check_old_models(self, teacher: Any) -> int:
         """The number of old models; refuses none, and other teachers."""

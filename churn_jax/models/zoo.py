@@ -37,7 +37,7 @@ _ZOO = {
     "wide_resnet28_2": partial(WideResNet, depth=28, widen=2),
     "wide_resnet28_5": partial(WideResNet, depth=28, widen=5),
     "wide_resnet28_10": partial(WideResNet, depth=28, widen=10),
-    "wide_resnet10_1": partial(WideResNet, depth=10, widen=1),  # likewise
+    "wide_resnet10_1": partial(WideResNet, depth=10, widen=1),  # for tiny runs, too
     "densenet121": DenseNet,
     "densenet161": partial(DenseNet, blocks=(6, 12, 36, 24), growth=48, width=96),
     "densenet_tiny": partial(DenseNet, blocks=(2, 2), growth=8, width=16),
