@@ -30,6 +30,7 @@ __all__ = [
     "line_style",
     "marker",
     "picture",
+    "point",
     "short_label",
 ]
 
@@ -92,6 +93,38 @@ def short_label(text: str) -> str:
 def error_bar(stderr: float):
     """An error for `errorbar`, or None where there is none."""
     return stderr if math.isfinite(stderr) else None
+
+
+def point(
+    axes,
+    i: int,
+    x: tuple[float, float],
+    y: tuple[float, float],
+    label: str,
+    shape: int | None = None,
+) -> None:
+    """Draws the method at place `i` as one point with error bars.
+
+    Args:
+        axes: of Matplotlib.
+        i: its place.
+        x: the number across and its standard error.
+        y: the number up and its standard error.
+        label: what the legend says.
+        shape: place that its marker is of, if that is another one.
+    """
+    axes.errorbar(
+        x[0],
+        y[0],
+        xerr=error_bar(x[1]),
+        yerr=error_bar(y[1]),
+        fmt=marker(i if shape is None else shape),
+        color=colour(i),
+        markersize=8,
+        capsize=3,
+        alpha=0.85,
+        label=short_label(label),
+    )
 
 
 def legend(figure, axes, columns: int = 2) -> None:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "difference_fields",
     "equivalent",
+    "estimate_fields",
     "millions",
     "number",
     "of_set",
@@ -88,6 +90,20 @@ def p_value(p: float | None) -> str:
     if p is None or not math.isfinite(p):
         return ABSENT
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:
+    """The three columns that a CSV has of an estimate."""
+    return {
+        name: estimate.mean,
+        f"{name}_std": estimate.std,
+        f"{name}_stderr": estimate.stderr,
+    }
+
+
+def difference_fields(name: str, difference: Difference) -> dict[str, float]:
+    """The two columns that a CSV has of a difference."""
+    return {name: difference.difference, f"{name}_stderr": difference.stderr}
 
 
 def times(value: float | None) -> str:

@@ -11,6 +11,7 @@ from churn_jax.documents.plotting import (
     drawing,
     error_bar,
     legend,
+    line_style,
     marker,
     short_label,
 )
@@ -103,13 +104,9 @@ def along_the_stream(report: StreamReport) -> str:
                 axes.plot(
                     [number_or_nan(c.get("examples")) for c in row.curve],
                     [number_or_nan(c.get(name)) for c in row.curve],
-                    color=colour(i),
-                    linestyle=dash(i),
-                    marker=marker(i),
-                    markersize=4,
+                    **line_style(i, row.info.label, size=4),
                     markevery=max(1, len(row.curve) // 12),
                     linewidth=1.3,
-                    label=short_label(row.info.label),
                 )
             axes.set_ylabel(title)
         panels[-1].set_xlabel("Examples of the stream")

@@ -41,7 +41,7 @@ from churn_jax.documents import (
     write_files,
 )
 from churn_jax.reports import stream_figures as figures
-from churn_jax.reports.cells import ABSENT, signed
+from churn_jax.reports.cells import ABSENT, difference_fields, signed
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
 from churn_jax.reports.report import check_readable
@@ -411,12 +411,8 @@ def _csv_row(row: StreamRow, part: str) -> dict:
         if part not in row.changes:
             continue
         change = row.changes[part].changes[name]
-        for kind, found in (
-            ("change", change.absolute),
-            ("relative_change", change.relative),
-        ):
-            out[f"{name}_{kind}"] = found.difference
-            out[f"{name}_{kind}_stderr"] = found.stderr
+        out |= difference_fields(f"{name}_change", change.absolute)
+        out |= difference_fields(f"{name}_relative_change", change.relative)
     if part in row.changes:
         found = row.changes[part]
         out["relative_pd_p"] = found.changes["relative_pd"].p

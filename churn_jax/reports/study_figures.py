@@ -11,9 +11,9 @@ from churn_jax.documents.plotting import (
     colour,
     dash,
     drawing,
-    error_bar,
     legend,
-    marker,
+    line_style,
+    point,
     short_label,
 )
 from churn_jax.reports.estimates import Estimate
@@ -36,6 +36,11 @@ RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
 
 
+def _scaled(estimate: Estimate, scale: float) -> tuple[float, float]:
+    """The mean and its standard error."""
+    return scale * estimate.mean, scale * estimate.stderr
+
+
 def accuracy_against_churn(report: Report) -> str:
     """Accuracy against churn, or Delta_1 where a study is about it; standard errors."""
     about = report.headline
@@ -44,22 +49,10 @@ def accuracy_against_churn(report: Report) -> str:
     with drawing(5.4, 4.0) as (figure, done):
         axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
-            accuracy = row.summary.accuracy
-            difference = getattr(row.summary, about.name)
-            if not np.isfinite(difference.mean):
-                continue
-            axes.errorbar(
-                about.scale * difference.mean,
-                100 * accuracy.mean,
-                xerr=error_bar(about.scale * difference.stderr),
-                yerr=error_bar(100 * accuracy.stderr),
-                fmt=marker(i),
-                color=colour(i),
-                markersize=8,
-                capsize=3,
-                alpha=0.85,
-                label=short_label(row.info.label),
-            )
+            x = _scaled(getattr(row.summary, about.name), about.scale)
+            if np.isfinite(x[0]):
+                y = _scaled(row.summary.accuracy, 100)
+                point(axes, i, x, y, row.info.label)
         axes.set_xlabel(f"{about.heading}   (less is better)")
         axes.set_ylabel("Accuracy %")
         axes.margins(0.15)
@@ -168,12 +161,8 @@ def reliability_diagram(report: Report) -> str:
             axes.plot(
                 curves.bin_probability[enough],
                 curves.bin_accuracy[enough],
-                color=colour(i),
-                linestyle=dash(i),
-                marker=marker(i),
-                markersize=4,
+                **line_style(i, row.info.label, size=4),
                 linewidth=1.5,
-                label=short_label(row.info.label),
             )
         axes.set_xlabel("Top probability")
         axes.set_ylabel("Accuracy")
@@ -255,19 +244,8 @@ def _places(report: Report, across: str) -> list[tuple[int, Row]]:
 
 
 def _point(axes, place: int, row: Row, across: Estimate, scale: float = 1.0) -> None:
-    nll = row.summary.calibrated_nll
-    axes.errorbar(
-        scale * across.mean,
-        nll.mean,
-        xerr=error_bar(scale * across.stderr),
-        yerr=error_bar(nll.stderr),
-        fmt=marker(place),
-        color=colour(place),
-        markersize=8,
-        capsize=3,
-        alpha=0.85,
-        label=short_label(row.info.label),
-    )
+    y = _scaled(row.summary.calibrated_nll, 1)
+    point(axes, place, _scaled(across, scale), y, row.info.label)
 
 
 def on_reference_curve(report: Report) -> str:

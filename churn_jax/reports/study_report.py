@@ -41,7 +41,13 @@ from churn_jax.documents import (
     write_files,
 )
 from churn_jax.reports import series_figures, study_figures
-from churn_jax.reports.cells import p_value, signed, times
+from churn_jax.reports.cells import (
+    difference_fields,
+    estimate_fields,
+    p_value,
+    signed,
+    times,
+)
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
@@ -504,15 +510,11 @@ def _csv_row(row: Row, measured: Sequence[str], compared: Sequence[str]) -> dict
         "verdict": row.verdict,
     }
     for name in measured:
-        estimate = getattr(summary, name)
-        out[name] = estimate.mean
-        out[f"{name}_std"] = estimate.std
-        out[f"{name}_stderr"] = estimate.stderr
+        out |= estimate_fields(name, getattr(summary, name))
     if (versus := row.comparison) is not None:
         for field in compared:
             difference, name = getattr(versus, field), f"delta_{field}"
-            out[name] = difference.difference
-            out[f"{name}_stderr"] = difference.stderr
+            out |= difference_fields(name, difference)
             out[f"{name}_p"] = difference.p
             out[f"{name}_p_holm"] = getattr(versus, f"{field}_p")
     return out

@@ -26,7 +26,7 @@ from churn_jax.documents import (
     print_document,
     write_files,
 )
-from churn_jax.reports.estimates import Estimate
+from churn_jax.reports.cells import difference_fields, estimate_fields
 from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns
 from churn_jax.reports.report import SETS
 from churn_jax.reports.run_facts import page_facts, run_section
@@ -274,15 +274,11 @@ def _csv_numbers(result: SweepResult, point: PointResult, split: str) -> dict:
         "stopped_runs": " ".join(map(str, summary.stopped)),
     }
     for name in (q.name for q in quantities(result)):
-        estimate: Estimate = getattr(summary, name)
-        line[name] = estimate.mean
-        line[f"{name}_std"] = estimate.std
-        line[f"{name}_stderr"] = estimate.stderr
+        line |= estimate_fields(name, getattr(summary, name))
     if result.baseline is not None and point is not result.baseline:
         for name in ("churn", "accuracy"):
             difference = paired(name, summary, result.baseline.on(split))
-            line[f"delta_{name}"] = difference.difference
-            line[f"delta_{name}_stderr"] = difference.stderr
+            line |= difference_fields(f"delta_{name}", difference)
             line[f"delta_{name}_p"] = difference.p
     return line
 

@@ -10,12 +10,11 @@ import numpy as np
 from churn_jax.documents.plotting import (
     COLOURS,
     INK,
-    colour,
-    dash,
     drawing,
     error_bar,
     legend,
-    marker,
+    line_style,
+    point,
     short_label,
 )
 from churn_jax.reports.cells import rate
@@ -52,19 +51,9 @@ def errors_against_flips(updates: Updates) -> str:
         axes = figure.add_subplot()
         for i, result in enumerate(results):
             error, flips = result.first.new_error, result.first.negative_flip_rate
-            axes.errorbar(
-                100 * error.mean,
-                100 * flips.mean,
-                xerr=_bar(error),
-                yerr=_bar(flips),
-                # A ninth update has the first one's colour, so it needs another shape.
-                fmt=marker(i + i // len(COLOURS)),
-                color=colour(i),
-                markersize=8,
-                capsize=3,
-                alpha=0.85,
-                label=short_label(result.label),
-            )
+            x, y = ((100 * e.mean, 100 * e.stderr) for e in (error, flips))
+            # A ninth update has the first one's colour, so it needs another shape.
+            point(axes, i, x, y, result.label, shape=i + i // len(COLOURS))
         axes.set_xlabel("Error rate of the new model %   (less is better)")
         axes.set_ylabel("NFR %   (less is better)")
         axes.margins(0.15)
@@ -95,11 +84,8 @@ def rank_histogram(updates: Updates) -> str:
             axes.plot(
                 places,
                 100 * shown / counts.sum(),
-                color=colour(i),
-                linestyle=dash(i),
-                marker=marker(i),
+                **line_style(i, result.label, size=None),
                 linewidth=1.5,
-                label=short_label(result.label),
             )
         names = [f"> {RANKS}" if place > RANKS else str(place) for place in places]
         axes.set_xticks(places, names)
@@ -170,12 +156,9 @@ def _line(axes, curve: Curve, name: str, i: int, label: str) -> None:
         curve.values,
         [100 * e.mean for e in estimates],
         yerr=[_bar(e) or 0.0 for e in estimates],
-        color=colour(i),
-        linestyle=dash(i),
-        marker=marker(i),
+        **line_style(i, label, size=None),
         capsize=3,
         linewidth=1.5,
-        label=short_label(label),
     )
 
 

@@ -21,6 +21,7 @@ from churn_jax.documents import (
     markdown,
 )
 from churn_jax.reports import updates_figures
+from churn_jax.reports.cells import estimate_fields
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
@@ -182,10 +183,7 @@ def _numbers(result: UpdateResult, pairing: str, rates: Rates) -> dict:
         "pairs": rates.pairs,
     }
     for quantity in RATES:
-        estimate = getattr(rates, quantity.name)
-        row[quantity.name] = estimate.mean
-        row[f"{quantity.name}_std"] = estimate.std
-        row[f"{quantity.name}_stderr"] = estimate.stderr
+        row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
     return row
 
 
