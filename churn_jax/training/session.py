@@ -119,6 +119,8 @@ def open_session(
     """
     config, train = run.config, dataset.train
     teachers = as_teachers(teacher)
+    for trained in teachers.trained if teachers is not None else ():
+        check_teacher(trained.run.method, run.name)
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(
@@ -216,7 +218,6 @@ def open_session(
 
 def _check_teachers(run: Run, teachers: Teachers, dataset, example) -> None:
     for trained in teachers.trained:
-        check_teacher(trained.run.method, run.name)
         check_teacher_classes(run, trained.run, example, dataset.num_classes)
     examples = len(dataset.train.labels)
     if teachers.cached is not None and teachers.cached.shape[2] != examples:
