@@ -241,7 +241,7 @@ def _card(row: StreamRow) -> Card:
     info = row.info
     rate = f", {row.examples / info.seconds:,.0f} examples/s" if info.seconds else ""
     method = to_json(info.method)
-    if method.get("input_scale") == 1.0:
+    if method.get("input_scale") == 1.0 and "penalty" not in method:
         del method["input_scale"]
     method = {k: method[k] for k in METHOD_FACTS if k in method}
     facts = {
