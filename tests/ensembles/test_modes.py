@@ -10,7 +10,7 @@ from flax import nnx
 from churn_jax.ensembles import from_function, from_linen, from_nnx
 
 KEY = jax.random.key(0)
-X = jax.random.normal(jax.random.key(5), (16, 4)) + 1.0
+X = 1 + np.random.default_rng(5).normal(size=(16, 4)).astype(np.float32)
 DIRECT = ("train", "training", "is_training")
 INVERTED = ("deterministic", "use_running_average")
 
@@ -112,12 +112,12 @@ def function(kind):
 
 
 NETWORKS = {
-    **{f"linen {s}": from_linen(called_with(s, False)) for s in DIRECT},
-    **{f"linen {s}": from_linen(called_with(s, True)) for s in INVERTED},
-    "linen field": from_linen(ByField()),
-    "linen keywords": from_linen(Forwarding()),
+    **{f"linen {s}": lambda s=s: from_linen(called_with(s, False)) for s in DIRECT},
+    **{f"linen {s}": lambda s=s: from_linen(called_with(s, True)) for s in INVERTED},
+    "linen field": lambda: from_linen(ByField()),
+    "linen keywords": lambda: from_linen(Forwarding()),
     **{
-        f"nnx {kind.__name__}": from_nnx(kind)
+        f"nnx {kind.__name__}": lambda kind=kind: from_nnx(kind)
         for kind in (
             NnxTrain,
             NnxArgument,
@@ -127,14 +127,19 @@ NETWORKS = {
             NnxRemat,
         )
     },
-    "function train": function("train"),
-    "function deterministic": function("deterministic"),
+    "function train": lambda: function("train"),
+    "function deterministic": lambda: function("deterministic"),
 }
+# The switch of another name takes the same way.
+ALIKE = ("linen training", "linen is_training", "linen use_running_average")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in NETWORKS],
+)
 def test_every_switch_drops_and_normalises_in_training_only(name):
-    network = NETWORKS[name]
+    network = NETWORKS[name]()
     variables = network.init(KEY, X)
     before = {k: v for k, v in variables.items() if k != "params"}
 
