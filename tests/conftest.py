@@ -150,6 +150,9 @@ def _turn(item) -> int:
 
 def pytest_collection_modifyitems(config, items):
     items.sort(key=_turn)
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):  # examples; tests have all they show
+            item.add_marker(pytest.mark.slow)
     if any(device.platform in ("gpu", "tpu") for device in jax.devices()):
         return
     left_out = [item for item in items if "accelerator" in item.keywords]
