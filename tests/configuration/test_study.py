@@ -162,10 +162,11 @@ def test_an_ensemble_with_a_gate_is_no_teacher():
     with pytest.raises(ValueError, match="student: an ensemble with a gate cannot"):
         study(BASELINE, STUDENT, gated)
     groups = STUDENT.groups(ModelConfig(), 10)
-    run = Run("student", STUDENT.method, groups, TrainConfig())
+    run = Run("student", STUDENT.method, groups, TrainConfig(batch_size=16))
     taught_by = SimpleNamespace(run=SimpleNamespace(method=gated.method))
+    dataset = load_inputs(DataConfig(train_size=32), 32).dataset
     with pytest.raises(ValueError, match="student: an ensemble with a gate cannot"):
-        train(run, SimpleNamespace(train=None), teacher=taught_by)
+        train(run, dataset, teacher=taught_by)
 
 
 @pytest.mark.parametrize(
