@@ -62,7 +62,7 @@ def finished(process):
 
 @pytest.mark.slow
 def test_trained_killed_resumed_swept_and_reported(command, tmp_path):
-    words = ["study", f"{STUDY}:tiny", "--epochs", 30]
+    words = ["study", f"{STUDY}:tiny", "--epochs", 20]
     words += ["--train.checkpoint-every-seconds", 0]
     whole = command(*words, "--out", "whole")
     assert "Margin" in finished(whole)
@@ -71,7 +71,8 @@ def test_trained_killed_resumed_swept_and_reported(command, tmp_path):
     while not history.exists() and killed.poll() is None:
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
     assert not history.with_name("predictions.npz").exists()
     assert "Squeezed logits" in finished(command(*words, "--out", "killed"))
     name = Path("methods", "squeezed", "predictions.npz")
