@@ -1,6 +1,7 @@
 """The report of `churn-jax displacement`: how far logits move, in words and tables."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from churn_jax.documents import (
     Table,
     Text,
     html_page,
-    json_text,
     markdown,
+    plain_values,
     write_files,
 )
 from churn_jax.reports import displacement_figures as figures
@@ -228,7 +229,7 @@ def write_displacement(report: DisplacementReport, out, *, command: str = "") ->
     files: dict[str, str | bytes] = {
         "displacement.html": html_page(document),
         "displacement.md": markdown(document),
-        "displacement.json": json_text(document.data),
+        "displacement.json": json.dumps(plain_values(document.data), indent=1),
     }
     for picture in report.pictures:
         files[f"{picture.name}.svg"] = str(picture.svg).replace(
