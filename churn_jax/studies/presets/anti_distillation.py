@@ -19,16 +19,6 @@ from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
 
-__all__ = [
-    "ad_mnist",
-    "ad_mnist_init",
-    "ad_mnist_losses",
-    "ad_mnist_size",
-    "ad_table1",
-    "ad_table2",
-    "matched_width",
-]
-
 # Tables 1 and 2.
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 STRENGTH = 0.5  # of Table 2
@@ -87,12 +77,6 @@ def matched_width(
 
     Solves `W^2 + (inputs + classes + 2) W + classes = members * (the same of width)`,
     rounded.
-
-    Args:
-        width: of both hidden layers of a component.
-        members: components.
-        inputs: numbers per example.
-        classes: C.
 
     Example:
         >>> matched_width(1200, 2)

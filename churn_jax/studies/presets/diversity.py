@@ -27,19 +27,6 @@ from churn_jax.studies.presets.diversity_rows import (
     teacher_rows,
 )
 
-__all__ = [
-    "dm_cifar10_be4",
-    "dm_cifar10_be8",
-    "dm_cifar100",
-    "dm_cifar100_wrn28_2",
-    "dm_cifar100_wrn28_5",
-    "dm_end2_cifar10",
-    "dm_mimo",
-    "dm_table6",
-    "dm_table7",
-    "dm_tinyimagenet",
-]
-
 CIFAR10 = Recipe(
     members=4,
     batch_size=128,

@@ -29,38 +29,23 @@ class Recipe:
 
     SGD with momentum 0.9, not Nesterov's, and coupled decay of everything but fast
     weights. The learning rate rises linearly from a hundredth of itself, is flat until
-    half of the training, falls linearly to a hundredth until nine tenths and stays.
-
-    Attributes:
-        members: M, teachers and students.
-        batch_size: of students.
-        learning_rate: of students; fast weights have half of it.
-        epochs: of students.
-        teacher_batch_size: of teachers; the paper's students have an M-th of it.
-        teacher_learning_rate: of teachers.
-        teacher_epochs: of teachers.
-        weight_decay: of both.
-        warmup_epochs: of both.
-        eval_every_epochs: of both; the best validation accuracy is deployed.
-        alpha: weight of the teachers.
-        temperature: tau.
-        step_size: eta, RMS change per pixel.
-        pixel_range: to which perturbed pixels are clipped.
+    half of the training, falls linearly to a hundredth until nine tenths and stays. The
+    best validation accuracy is deployed.
     """
 
-    members: int
-    batch_size: int
-    learning_rate: float
-    epochs: int
+    members: int  # M, of teachers and students
+    batch_size: int  # of students, in the paper an M-th of the teachers'
+    learning_rate: float  # of students; fast weights have half of it
+    epochs: int  # of students
     teacher_batch_size: int
     teacher_learning_rate: float
     teacher_epochs: int
     weight_decay: float
     warmup_epochs: float = 5.0
     eval_every_epochs: int = 5
-    alpha: float = 0.9
+    alpha: float = 0.9  # weight of the teachers
     temperature: float = 4.0
-    step_size: float = 1 / 255
+    step_size: float = 1 / 255  # eta, RMS change per pixel
     pixel_range: tuple[float, float] | None = (0.0, 1.0)
 
     def train(self, **fields: Any) -> TrainConfig:
@@ -130,12 +115,7 @@ _STUDENTS = {
 def teacher_rows(
     recipe: Recipe, model: ModelConfig | None = None
 ) -> tuple[MethodSpec, ...]:
-    """The deep ensemble `teachers`, and `single`, one network trained the same way.
-
-    Args:
-        recipe: how they are trained.
-        model: of the teachers instead of the study's.
-    """
+    """The deep ensemble `teachers`, and `single`, one network trained the same way."""
     ensemble = ERM(members=recipe.members, deploy="mean_probs")
     # The network of a study need not be as large as its teachers.
     size = "" if model is None else f", {model.name}"
@@ -163,13 +143,7 @@ def teacher_rows(
 def main_rows(
     recipe: Recipe, *, teacher: ModelConfig | None = None, short: str = "BE"
 ) -> tuple[MethodSpec, ...]:
-    """Table 1: teachers, one network, and students with each perturbation.
-
-    Args:
-        recipe: how they are trained.
-        teacher: network of the teachers instead of the study's.
-        short: of the students' kind, for labels.
-    """
+    """Table 1: teachers, one network, and students with each perturbation."""
     name = f"{short}-{recipe.members}"
     scratch = ERM(members=recipe.members, deploy="mean_probs", over_members="mean")
     return (
@@ -191,12 +165,8 @@ def main_rows(
 def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ...]:
     """The appendices' rows: other directions, and one plain student.
 
-    Directions of `transfer_ods` come from the last of M + 1 networks, which teaches
-    nobody.
-
-    Args:
-        recipe: how they are trained.
-        anneal_steps: of END^2, see `EnsembleDistributionDistillation`.
+    Directions of `transfer_ods` come from the last of M + 1 networks, which is no
+    student's teacher.
     """
     name = f"BE-{recipe.members} + KD"
     plus = ERM(members=recipe.members + 1, deploy="mean_probs")

@@ -19,14 +19,6 @@ from churn_jax.studies.presets.diversity_rows import (
     main_rows,
 )
 
-__all__ = [
-    "dm_cifar10_small",
-    "dm_digits",
-    "dm_fashion",
-    "dm_fashion_more",
-    "dm_mnist",
-]
-
 MEMBERS = 4
 REPLICAS = 5
 TRAIN_SIZE = 10_000

@@ -37,22 +37,6 @@ from churn_jax.studies.presets.elodi_versions import (
     legacy_rows,
 )
 
-__all__ = [
-    "elodi_figure2",
-    "elodi_figure5",
-    "elodi_figure6",
-    "elodi_table1",
-    "elodi_table2",
-    "elodi_table3",
-    "elodi_table4",
-    "elodi_table5",
-    "elodi_table6",
-    "elodi_table7",
-    "elodi_table8",
-    "elodi_table10",
-    "elodi_table11",
-]
-
 REPLICAS = 2
 VALIDATION = 10_000
 INATURALIST_CLASSES = 5089

@@ -36,32 +36,20 @@ Rows = tuple[tuple[MethodSpec, ...], tuple[Update, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is updated to what, and the methods' constants.
-
-    Attributes:
-        old: network in use.
-        new: network that replaces it.
-        members: m, networks of a reference ensemble (paper: 8).
-        top_k: K of the top-K form (paper: 10).
-        alpha: of ELODI (paper: 0.8).
-        temperature: of KD and FD-KL (public code: 100).
-        distill: alpha of KD and FD (public code: 0.9).
-        dropout: p (paper: 0.2).
-        of_new: what new rows train with instead of the study's `TrainConfig`; other
-            seeds than the old ones', so that equal networks are not trained twice.
-        of_matching: in addition, what rows that match logits train with.
-    """
+    """What is updated to what, and the methods' constants."""
 
     old: ModelConfig
     new: ModelConfig
-    members: int = 8
-    top_k: int = 10
-    alpha: float = 0.8
-    temperature: float = 100.0
-    distill: float = 0.9
+    members: int = 8  # m, networks of a reference ensemble
+    top_k: int = 10  # K of the top-K form
+    alpha: float = 0.8  # of ELODI
+    temperature: float = 100.0  # of KD and FD-KL, as in the public code
+    distill: float = 0.9  # alpha of KD and FD, as in the public code
     dropout: float = 0.2
+    # What new rows train with instead of the study's configuration: other seeds than
+    # the old ones', so that equal networks are not trained twice.
     of_new: tuple[tuple[str, Any], ...] = (("seeds.base", 1),)
-    of_matching: tuple[tuple[str, Any], ...] = ()
+    of_matching: tuple[tuple[str, Any], ...] = ()  # the same for rows that match logits
 
     def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
         """A row of the new network."""

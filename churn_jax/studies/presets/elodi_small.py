@@ -37,20 +37,6 @@ from churn_jax.studies.presets.elodi_versions import (
     legacy_rows,
 )
 
-__all__ = [
-    "elodi_ag_news",
-    "elodi_architectures",
-    "elodi_chain",
-    "elodi_digits",
-    "elodi_displacement",
-    "elodi_fashion",
-    "elodi_fashion_more",
-    "elodi_growth",
-    "elodi_guides",
-    "elodi_offline",
-    "elodi_wide",
-]
-
 REPLICAS = 5
 TRAIN_SIZE = 10_000
 VALIDATION = 5000

@@ -159,11 +159,8 @@ def guide_rows(
 ) -> Rows:
     """Table 8: both networks guided by homogeneous, mixed and all-different ensembles.
 
-    Args:
-        s: the setting.
-        weak: networks of the all-different ensemble of old strength.
-        strong: of that of new strength.
-        mixed: the second kind of network next to the old one, and to the new one.
+    `weak` and `strong` are the networks of the all-different ensembles of old and new
+    strength; `mixed` are the second kinds of network in the old and the new ensemble.
     """
     half = s.members // 2
     guides: dict[str, tuple[MethodSpec, MethodSpec]] = {}

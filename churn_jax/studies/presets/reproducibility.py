@@ -16,19 +16,6 @@ from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.studies.presets import reproducibility_rows as rows
 
-__all__ = [
-    "cifar10",
-    "cifar10_resnet32",
-    "cifar100",
-    "imagenet",
-    "inaturalist2018",
-    "svhn",
-    "table1",
-    "table3_cifar10",
-    "table3_cifar100",
-    "table6",
-]
-
 EPOCHS = 450
 BATCH_SIZE = 1024
 WARMUP_EPOCHS = 15

@@ -16,19 +16,6 @@ from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM
 from churn_jax.studies.presets import reproducibility_rows as rows
 
-__all__ = [
-    "claims_mnist",
-    "cross_sample_mnist",
-    "digits",
-    "fashion_mnist",
-    "mnist",
-    "mnist_long",
-    "table1_mnist",
-    "table3_mnist",
-    "table6_mnist",
-    "train_size_mnist",
-]
-
 # The recipe on MNIST: lengths in epochs, coefficients picked on the validation split.
 TRAIN_SIZE = 1000
 VALIDATION = 5000
