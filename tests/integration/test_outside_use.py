@@ -104,6 +104,7 @@ def test_pmap_gradient_equals_the_gradient_of_one_device(digits):
     assert jnp.max(jnp.abs(alone["w2"][0] - expected["w2"][0])) > 1e-4
 
 
+@pytest.mark.slow
 def test_pmap_training_learns_and_its_metrics_equal_those_of_one_device(digits):
     train, (images, labels) = digits
     images, labels = images[:768], labels[:768]
@@ -200,6 +201,7 @@ def train_nnx_pair(train, beta, steps=120):
     return pair, history
 
 
+@pytest.mark.slow
 def test_a_codistilled_nnx_pair_agrees_more_as_beta_grows(digits):
     train, (images, labels) = digits
     before = Pair((0, 1))
@@ -250,6 +252,7 @@ def train_linen(train, alpha, steps=150):
     return lambda x: model.apply(params, x), history
 
 
+@pytest.mark.slow
 def test_the_entropy_regulariser_makes_a_linen_model_more_confident(digits):
     train, (images, labels) = digits
     entropies, confidences = [], []
