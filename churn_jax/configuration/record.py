@@ -217,23 +217,29 @@ class StudyRecord:
         return next((row for row in self.methods if row.name == name), None)
 
     def rows(self) -> tuple[Any, ...]:
-        """Finished rows and those that are still planned, in the order of the plan."""
-        planned = {spec.name for spec in self.config.methods}
-        found: list[Any] = []
-        for spec in self.config.methods:
-            plan = self.Row(spec.name, spec.label, spec, trained=False)
-            found.append(self.row(spec.name) or plan)
-            found += [row for row in self.methods if row.of == spec.name]
-        known = {row.name for row in found} | planned
-        return (*found, *(row for row in self.methods if row.name not in known))
+        """Rows of the plan, finished or not, then finished ones that are not in it."""
+        names = [spec.name for spec in self.config.methods]
+        planned = (
+            self.row(spec.name) or self.Row(spec.name, spec.label, spec, trained=False)
+            for spec in self.config.methods
+        )
+        return (*planned, *(row for row in self.methods if row.name not in names))
 
     def with_rows(self, *rows: RowRecord) -> Any:
-        """The record with finished rows, in place of those of the same names."""
+        """The record with finished rows, in place of those of the same names.
+
+        They are in the order of the plan, averaged weights after the row's own.
+        """
         new = {row.name for row in rows}
-        kept = [row for row in self.methods if row.name not in new]
-        whole = dataclasses.replace(self, methods=(*kept, *rows))
-        finished = tuple(row for row in whole.rows() if row.trained)
-        return dataclasses.replace(whole, methods=finished)
+        names = [spec.name for spec in self.config.methods]
+
+        def place(row: RowRecord) -> tuple[int, bool]:
+            name = row.of or row.name
+            return names.index(name) if name in names else len(names), bool(row.of)
+
+        kept = (row for row in self.methods if row.name not in new)
+        found = tuple(sorted((*kept, *rows), key=place))
+        return dataclasses.replace(self, methods=found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,11 +30,15 @@ def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path)
     assert [m.name for m in read_study(tmp_path).methods] == ["a", "b", "c"]
 
 
-def test_averaged_weights_follow_the_row_that_trained_them(tmp_path):
+def test_averaged_weights_come_after_the_rows_of_the_plan(tmp_path):
     write_study(tmp_path, dict.fromkeys("ab"), [])
     averaged = row_of(0, "a") | {"name": "a_ema", "weights": "ema", "of": "a"}
     change_record(tmp_path, methods=[averaged, row_of(0, "a")])
-    assert [m.name for m in read_study(tmp_path).methods] == ["a", "a_ema", "b"]
+    study = read_study(tmp_path)
+    assert [m.name for m in study.methods] == ["a", "b", "a_ema"]
+    # The record itself keeps what was trained together together.
+    kept = study.record.with_rows(study.methods[1]).methods
+    assert [m.name for m in kept] == ["a", "a_ema", "b"]
 
 
 @pytest.mark.parametrize(
