@@ -68,29 +68,20 @@ class OtherConfiguration(CheckpointError):  # noqa: N818 -- what it is
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """A checkpoint that was read back.
-
-    Attributes:
-        tree: arrays with the shardings that were asked for.
-        meta: what `save` was given.
-        step: when it was saved.
-        skipped: one clause per newer checkpoint that could not be used.
-    """
+    """A checkpoint that was read back."""
 
     step: int
-    tree: PyTree
-    meta: dict[str, Any]
-    skipped: tuple[str, ...]
+    tree: PyTree  # with the shardings that were asked for
+    meta: dict[str, Any]  # as `save` was given it
+    skipped: tuple[str, ...]  # a clause for every newer one that could not be used
 
 
 class Checkpoints:
-    """The checkpoints of one method's training.
+    """The checkpoints of one method's training."""
 
-    Orbax writes into a temporary folder and renames it, so a process killed in the
-    middle of a write leaves the previous checkpoint as the newest. Orbax keeps no
-    checksums of array data, so a checksum of every array and one of the metadata are
-    stored here and compared on restoring.
-    """
+    # Orbax writes into a temporary folder and renames it, so a process killed in the
+    # middle of a write leaves the previous checkpoint as the newest. It keeps no
+    # checksums of array data, so they are stored here and compared on restoring.
 
     def __init__(self, directory: Path, *, identity: str, keep: int = 2):
         """Opens or creates `directory`; checkpoints of another identity are refused."""
@@ -103,12 +94,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(self.directory, options=options)
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
-        """Writes a checkpoint; returns when it is on the disk.
-
-        Raises:
-            OSError: the disk is full or the folder is not writable; older
-                checkpoints are as they were.
-        """
+        """Writes a checkpoint to the disk; an `OSError` leaves older ones intact."""
         if step in self._manager.all_steps():
             return
         meta = {

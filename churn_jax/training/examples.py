@@ -79,11 +79,7 @@ OTHER_NETWORKS = (
 
 
 def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
-    """Refuses weights to start from before hours are spent on training them.
-
-    Raises:
-        ValueError: the networks of `run` and `start` differ.
-    """
+    """Refuses weights of other networks before hours are spent on training them."""
 
     def form(run: Run):
         return [
@@ -98,11 +94,7 @@ def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
 def check_teacher_classes(
     student: Run, teacher: Run, example: jax.ShapeDtypeStruct, classes: int
 ) -> None:
-    """Refuses a teacher or an old model whose logits are not over the data's classes.
-
-    Raises:
-        ValueError: the teacher has other classes.
-    """
+    """Refuses a teacher or an old model whose logits are not of the data's classes."""
     for group in teacher.groups:
         network = group.network
         variables = jax.eval_shape(network.init, jax.random.key(0), example)

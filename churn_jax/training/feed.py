@@ -197,10 +197,7 @@ class Stream:
     reading: Reading
 
     def in_order(self, size: int, mesh: Mesh) -> Iterator[jax.Array]:
-        """All images in order, `[size, ...]` at a time, sharded over the data axis.
-
-        The last batch is filled up with example 0.
-        """
+        """All images in order, `[size, ...]` at a time; the last batch is padded."""
         layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
         rows = np.zeros((1, -(-len(self.split) // size) * size), np.int64)
         rows[0, : len(self.split)] = np.arange(len(self.split))

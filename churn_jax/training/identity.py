@@ -22,16 +22,9 @@ def identity_of(
     teacher: Trained | Teachers | None,
     start: Trained | None = None,
 ) -> str:
-    """What a checkpoint must have been trained as, to be continued by `run`.
+    """What a checkpoint must have been trained as to be continued by `run`.
 
-    Args:
-        run: what is trained.
-        fingerprint: of the data.
-        teacher: what it learns from; its own identity is part of the student's.
-        start: whose weights it starts from.
-
-    Returns:
-        JSON text; equal texts mean equal training.
+    Equal texts mean equal training; `fingerprint` is that of the data.
     """
     teachers = as_teachers(teacher)
     began = None
@@ -50,14 +43,7 @@ def identity_of(
 
 
 def difference(theirs: str, ours: str) -> str:
-    """The settings in which two identities differ, as one short clause.
-
-    Args:
-        theirs: from `identity_of`, of what was found.
-        ours: the same, for this run.
-
-    Returns:
-        Up to three settings by their dotted names, and how many more there are.
+    """Up to three settings in which two identities differ, and how many more there are.
 
     Example:
         >>> a = '{"epochs": 2, "method": {"class": "Pair", "beta": [0.1, 0.2]}}'

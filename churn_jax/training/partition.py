@@ -43,11 +43,7 @@ REPLICA, MEMBER, DATA = "replica", "member", "data"
 def make_mesh(
     shape: MeshShape, devices: Sequence[Any] | None = None
 ) -> jax.sharding.Mesh:
-    """A mesh over the first `shape.size` devices.
-
-    Raises:
-        ValueError: there are fewer devices.
-    """
+    """A mesh over the first `shape.size` devices."""
     devices = list(jax.devices() if devices is None else devices)
     if len(devices) < shape.size:
         raise ValueError(

@@ -212,16 +212,8 @@ class Share:
     """The examples that a process writes: those whose rows lie on its devices.
 
     Rows of a batch are spread over all devices of the mesh, each of which has all runs
-    of its rows. Between data shards nothing moves.
-
-    Args:
-        mesh: of the program.
-        devices: of the process.
-        size: rows of a batch, a multiple of the number of devices.
-        total: N, of all batches without the padding.
-
-    Attributes:
-        rows: `[n]` examples, in the order in which they come.
+    of its rows. Between data shards nothing moves. `rows [n]` are the process's
+    examples in the order in which they come, of `total` in batches of `size`.
     """
 
     def __init__(self, mesh: Mesh, devices: Collection, size: int, total: int):
@@ -339,17 +331,9 @@ def write_share(
     devices: Collection,
     dtype: str = "float32",
 ) -> PredictionsError | OSError | None:
-    """Writes one process's shard, and returns what went wrong, if anything did.
+    """Writes the shard of process `shard`, and returns what went wrong, if anything.
 
-    Args:
-        batches: `[R, B, C]`, the last one padded.
-        mesh: on which they lie.
-        examples: ids and labels `[N]`.
-        folder: of the shards.
-        shard: number of the process.
-        shards: number of processes.
-        devices: of the process.
-        dtype: how logits are stored.
+    `examples` are ids and labels `[N]`; the last of the batches `[R, B, C]` is padded.
     """
     ids, labels = examples
     share: Share | None = None

@@ -34,49 +34,27 @@ _LONGEST_CALL = 64
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A run's structure; what differs between replicas is in `ReplicaInputs`.
+    """A run's structure; what differs between replicas is in `ReplicaInputs`."""
 
-    Attributes:
-        groups: the committee of one replica.
-        optimizer: structure of the optimiser.
-        schedule: factor of the learning rate by update.
-        batch_size: examples per update and replica, over all data shards.
-        mesh: `("replica", "member", "data")`.
-        mapping: of replicas: `vmap`, `unroll` or `loop`.
-        at_once: replicas of a device that a call of `loop` takes, vmapped.
-        member_mapping: of a replica's networks: `vmap` or `unroll`.
-        augmentation: policy; None is none.
-        mean: of pixels in [0, 1], a number or one per channel.
-        std: the same for their standard deviation.
-        teacher: the teacher's networks, or None.
-        convolutional: whether a network convolves, so that vmapped replicas can
-            spoil each other's gradients; see `replicas`.
-        stale_steps: every how many updates the copies are refreshed that members
-            follow; 0 keeps none.
-        ema_decay: of the moving average of the weights; 0 keeps none.
-        feed: what the step's images and labels are: the whole training set
-            (`resident`), one batch for all replicas (`shared`), or a batch for each
-            replica (`own`).
-        example_shape: of one example; resident ones lie flat, see `flat_examples`.
-    """
-
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # the committee of one replica
     optimizer: OptimizerConfig
-    schedule: Callable[[ArrayLike], ArrayLike]
-    batch_size: int
+    schedule: Callable[[ArrayLike], ArrayLike]  # factor of the learning rate by update
+    batch_size: int  # per update and replica, over all data shards
     mesh: Mesh
-    mapping: str = "vmap"
-    at_once: int = 1
-    member_mapping: str = "vmap"
+    mapping: str = "vmap"  # of replicas: vmap, unroll or loop
+    at_once: int = 1  # replicas of a device that a call of `loop` takes, vmapped
+    member_mapping: str = "vmap"  # of a replica's networks: vmap or unroll
     augmentation: Augmentation | None = None
-    mean: float | tuple[float, ...] = 0.0
+    mean: float | tuple[float, ...] = 0.0  # of pixels in [0, 1], one per channel or all
     std: float | tuple[float, ...] = 1.0
     teacher: TeacherProgram | None = None
-    convolutional: bool = True
-    stale_steps: int = 0
-    ema_decay: float = 0.0
+    convolutional: bool = True  # vmapped replicas can spoil each other's gradients
+    stale_steps: int = 0  # updates between copies of members for their peers; 0: none
+    ema_decay: float = 0.0  # of the moving average of the weights; 0: none
+    # The step's images and labels: the whole training set (`resident`), one batch for
+    # all replicas (`shared`) or one for each (`own`).
     feed: str = "resident"
-    example_shape: tuple[int, ...] = ()
+    example_shape: tuple[int, ...] = ()  # of one example; resident ones lie flat
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
@@ -140,24 +118,15 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Mappings:
-    """How the networks on one device are computed; see `churn_jax.ensembles.mapping`.
+    """How the networks on one device are computed; see `ensembles.mapping`."""
 
-    Attributes:
-        replicas: `vmap`, `unroll` or `loop`.
-        at_once: replicas that a call of `loop` takes, vmapped.
-        members: `vmap` or `unroll`.
-        teachers: `vmap`, `unroll` or `scan`.
-        slow_scan: whether a loop inside the program would make a convolution's weight
-            gradient many times slower, as on CPU.
-        convolutional: whether a trained network convolves.
-    """
-
-    replicas: str
-    at_once: int
-    members: str
-    teachers: str
+    replicas: str  # vmap, unroll or loop
+    at_once: int  # replicas that a call of `loop` takes, vmapped
+    members: str  # vmap or unroll
+    teachers: str  # vmap, unroll or scan
+    # A loop inside the program makes a convolution's weight gradient many times slower.
     slow_scan: bool
-    convolutional: bool
+    convolutional: bool  # a trained network convolves
 
 
 def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
@@ -274,19 +243,16 @@ def make_program(
 
     Args:
         run: what to train.
-        image_shape: `[H, W, C]` or `[D]`, or `[L]` for texts.
+        image_shape: `[H, W, C]` or `[D]`, or `[L]` for texts (`tokens`).
         steps_per_epoch: updates per epoch.
         mean: of pixels in [0, 1], a number or one per channel.
         std: the same for their standard deviation.
         teacher_groups: the teacher's committee, or None without a teacher.
         old_groups: those of the old models.
         cached: whether the teacher is a table of logits.
-        devices: default are all devices of this process.
+        devices: default are all devices.
         feed: see `Program`; a stream is dispatched update by update.
         tokens: whether examples are token ids.
-
-    Raises:
-        ValueError: mesh, mapping or steps per call do not fit.
     """
     config = run.config
     mesh = make_mesh(config.mesh, devices)

@@ -50,10 +50,8 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
 
 
 def term_names(program: Program, state, inputs, taught, images, labels):
-    """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`.
-
-    Traces the loss without compiling it; the arguments may be shapes only.
-    """
+    """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
+    # The loss is traced without compiling it; the arguments may be shapes only.
     seen = []
 
     def probe(state, inputs, taught, *data):

@@ -85,14 +85,10 @@ def member_subsets(
 def member_weights(
     kind: str, key: jax.Array, members: int, examples: jax.Array, share: float
 ) -> jax.Array | None:
-    """`Batch.member_weights [M, B]` of a method's `member_sample`; None is all equal.
+    """`Batch.member_weights [M, B]` for a method's `member_sample`; None is all equal.
 
-    Args:
-        kind: `shared`, `bootstrap`, `subset` or `split`.
-        key: of one replica, from `Seeds.keys("sample", ...)`; unused by `shared`.
-        members: M.
-        examples: `[B]` positions in the training set.
-        share: of `subset`, in (0, 1].
+    `key` is that of one replica, from `Seeds.keys("sample", ...)`, `examples [B]` are
+    positions in the training set, and `share` is that of a `subset`, in (0, 1].
     """
     if kind == "bootstrap":
         return member_counts(key, members, examples)

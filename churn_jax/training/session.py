@@ -56,49 +56,27 @@ __all__ = ["Session", "open_session", "plain_numbers", "restore", "trained_of"]
 
 @dataclasses.dataclass
 class Session:
-    """One launch of training: constants on the devices and the state to start from.
-
-    Attributes:
-        program: what is compiled.
-        images: training images, replicated; of a stream, the shape of a batch.
-        labels: training labels, replicated; of a stream, the shape of a batch.
-        feed: yields the batches of a stream; None for a resident training set.
-        held_out: validation images, replicated or a stream, and labels, replicated.
-        inputs: epoch number to the inputs of that epoch.
-        teacher: the teachers' variables on the mesh, or `()`.
-        start: weights and state that training starts from, if they were given.
-        terms: what the method logs.
-        state: where training starts.
-        best: weights of the best validation epoch so far.
-        done: updates done before this launch.
-        seconds: spent before this launch.
-        steps_per_epoch: updates per epoch.
-        steps_per_call: updates per dispatch; the last of an epoch may make fewer.
-        parameters: trained numbers per replica.
-        identity: what a checkpoint must have been trained as to be continued.
-        checkpoints: where to save, or None.
-        notes: sentences for the user about where weights are from.
-    """
+    """One launch of training: constants on the devices and the state to start from."""
 
     program: Program
-    images: jax.Array | jax.ShapeDtypeStruct
+    images: jax.Array | jax.ShapeDtypeStruct  # replicated; a batch's shape if streamed
     labels: jax.Array | jax.ShapeDtypeStruct
-    feed: Feed | None
-    held_out: tuple[jax.Array | Stream, jax.Array]
-    inputs: Callable[[int], ReplicaInputs]
-    teacher: PyTree
-    start: PyTree | None
-    terms: tuple[str, ...]
-    state: TrainState
-    best: BestState
-    done: int
-    seconds: float
+    feed: Feed | None  # yields the batches of a streamed training set
+    held_out: tuple[jax.Array | Stream, jax.Array]  # validation images and labels
+    inputs: Callable[[int], ReplicaInputs]  # of an epoch
+    teacher: PyTree  # the teachers' variables on the mesh, or ()
+    start: PyTree | None  # weights and state that training starts from, if given
+    terms: tuple[str, ...]  # that the method logs
+    state: TrainState  # where training starts
+    best: BestState  # weights of the best validation epoch so far
+    done: int  # updates before this launch
+    seconds: float  # before this launch
     steps_per_epoch: int
-    steps_per_call: int
-    parameters: int
-    identity: str
+    steps_per_call: int  # updates per dispatch; the last of an epoch may make fewer
+    parameters: int  # trained numbers per replica
+    identity: str  # what a checkpoint must have been trained as to be continued
     checkpoints: Checkpoints | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # sentences for the user about where weights are from
 
 
 def open_session(
@@ -111,12 +89,7 @@ def open_session(
     mean: float | Sequence[float],
     std: float | Sequence[float],
 ) -> Session:
-    """Places data, weights and teacher on the mesh and restores the last checkpoint.
-
-    Raises:
-        CheckpointError: `directory` holds something else.
-        ValueError: configuration and data do not fit.
-    """
+    """Places data, weights and teachers on the mesh; restores the last checkpoint."""
     config, train = run.config, dataset.train
     teachers = as_teachers(teacher)
     for trained in teachers.trained if teachers is not None else ():
@@ -357,16 +330,7 @@ def restore(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
 ) -> Trained:
-    """What `train` returned, from its checkpoint alone; arguments as of `train`.
-
-    Returns:
-        A `Trained`; none of its `seconds` are compilation.
-
-    Raises:
-        CheckpointError: there is no checkpoint, training had not finished, or the
-            checkpoint is of something else.
-        ValueError: configuration and data do not fit.
-    """
+    """What `train` returned when it had finished, from its checkpoint alone."""
     saved = directory / "checkpoints"
     if not saved.is_dir():  # opening it would create it
         raise CheckpointError(f"{saved} does not exist; {run.name} cannot be restored")

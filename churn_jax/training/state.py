@@ -43,12 +43,7 @@ __all__ = [
 
 @struct.dataclass
 class Weights:
-    """Another set of weights than the one that trains, such as an average of it.
-
-    Attributes:
-        params: as in `TrainState`.
-        model_state: as in `TrainState`.
-    """
+    """Another set of weights than the one that trains, such as an average of it."""
 
     params: tuple[PyTree, ...]
     model_state: tuple[PyTree, ...]
@@ -56,38 +51,23 @@ class Weights:
 
 @struct.dataclass
 class TrainState:
-    """Everything that changes during training; checkpointed whole.
+    """Everything that changes during training; checkpointed whole."""
 
-    Attributes:
-        step: `[R]` int32, updates done.
-        params: one tree per group, leaves `[R, S, ...]`.
-        model_state: like `params` (batch statistics).
-        opt_state: like `params`.
-        alive: `[R]` bool; a replica whose loss turned non-finite is frozen.
-        stopped_step: `[R]` int32, the update that was refused; -1 while alive.
-        stopped_term: `[R]` int32, which term was non-finite; see `stopped_term`.
-        sums: `[R, 1 + terms]` float32, loss and terms summed since the epoch began.
-        updates: `[R]` float32, updates since the epoch began.
-        peers: `Weights`: copies of all members that their peers follow, refreshed
-            every few updates; `()` for other methods.
-        ema: `Weights`: exponential moving average of the weights and of the batch
-            statistics; `()` where it is off.
-        memory: what the method remembers between updates (`Method.init_memory`),
-            leaves `[R, ...]`, the same on all devices of a replica; `()` for methods
-            that remember nothing.
-    """
-
-    step: jax.Array
-    params: tuple[PyTree, ...]
-    model_state: tuple[PyTree, ...]
-    opt_state: tuple[PyTree, ...]
-    alive: jax.Array
-    stopped_step: jax.Array
-    stopped_term: jax.Array
-    sums: jax.Array
-    updates: jax.Array
+    step: jax.Array  # [R] int32, updates done
+    params: tuple[PyTree, ...]  # one tree per group, leaves [R, S, ...]
+    model_state: tuple[PyTree, ...]  # like params, such as batch statistics
+    opt_state: tuple[PyTree, ...]  # like params
+    alive: jax.Array  # [R] bool; a replica whose loss turned non-finite is frozen
+    stopped_step: jax.Array  # [R] int32, the update that was refused; -1 while alive
+    stopped_term: jax.Array  # [R] int32, what was non-finite; see `stopped_term`
+    sums: jax.Array  # [R, 1 + terms] float32, loss and terms since the epoch began
+    updates: jax.Array  # [R] float32, since the epoch began
+    # `Weights`: copies of all members that their peers follow, and an exponential
+    # moving average; () without.
     peers: PyTree = ()
     ema: PyTree = ()
+    # What the method remembers between updates (`Method.init_memory`), leaves [R, ...],
+    # the same on all devices of a replica; () for methods that remember nothing.
     memory: PyTree = ()
 
     @classmethod
@@ -112,19 +92,12 @@ class TrainState:
 
 @struct.dataclass
 class BestState:
-    """The weights of each replica's best validation epoch.
-
-    Attributes:
-        params: as in `TrainState`.
-        model_state: as in `TrainState`.
-        score: `[R]` float32, the validation accuracy reached; -1 before the first.
-        epoch: `[R]` int32, after how many epochs.
-    """
+    """The weights of each replica's best validation epoch."""
 
     params: tuple[PyTree, ...]
     model_state: tuple[PyTree, ...]
-    score: jax.Array
-    epoch: jax.Array
+    score: jax.Array  # [R] float32, the validation accuracy; -1 before the first
+    epoch: jax.Array  # [R] int32, after how many epochs
 
     def update(self, state: TrainState, score: jax.Array, epoch) -> "BestState":
         """Takes over the replicas whose score has risen; ties keep the earlier one."""
@@ -153,22 +126,14 @@ class Coefficients:
 
 @struct.dataclass
 class ReplicaInputs:
-    """Constants of a replica during one epoch; never donated.
+    """Constants of a replica during one epoch; never donated."""
 
-    Attributes:
-        order: `[R, N]` int32, this epoch's data order.
-        augment_key: `[R]` typed keys.
-        coefficients: leaves `[R]`.
-        sample_key: `[R]` typed keys of the members' own samples; `()` where all
-            members share one.
-        batch: images `[R, B, ...]` and labels `[R, B]` of the next update if each
-            replica is fed its own; otherwise `()`.
-    """
-
-    order: jax.Array
-    augment_key: jax.Array
-    coefficients: Coefficients
-    sample_key: PyTree = ()
+    order: jax.Array  # [R, N] int32, this epoch's data order
+    augment_key: jax.Array  # [R] typed keys
+    coefficients: Coefficients  # leaves [R]
+    sample_key: PyTree = ()  # [R], of the members' own samples; () if all share one
+    # Images [R, B, ...] and labels [R, B] of the next update if each replica is fed its
+    # own; otherwise ().
     batch: tuple = ()
 
 
@@ -214,11 +179,7 @@ def _per_replica(value, replicas: int, name: str) -> Any:
 def init_coefficients(
     method: Method, optimizer: OptimizerConfig, replicas: int, mesh
 ) -> Coefficients:
-    """Every coefficient as an array `[R]` on the mesh.
-
-    Raises:
-        ValueError: an array of coefficients has another length than R.
-    """
+    """Every coefficient as an array `[R]` on the mesh."""
 
     def array(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
@@ -245,19 +206,9 @@ def init_variables(
 ) -> tuple[PyTree, ...]:
     """Variables of every group, leaves `[R, S, ...]`, born with their sharding.
 
-    Args:
-        groups: the committee.
-        seeds: which factors vary.
-        replicas: replica numbers.
-        example: one normalised batch, `[1, ...]`.
-        mesh: of the program.
-        stream: separates methods that must not start from equal weights (a student
-            and its teacher); methods that are compared share stream 0.
-        input_scale: one number or one per replica; see `scale_inputs`.
-        slots: `Program.slots`.
-
-    Raises:
-        ValueError: as `scale_inputs` does.
+    `stream` separates methods that must not start from equal weights (a student and its
+    teacher); methods that are compared share stream 0. See `scale_inputs` for
+    `input_scale`, one number or one per replica.
     """
     sharding = NamedSharding(mesh, slots)
     numbers = jnp.asarray(replicas)
@@ -302,15 +253,7 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
     """Initial weights whose variance at the input is `scale` times what it was.
 
     Kernels and embeddings of `Network.input_params` are multiplied by the root of
-    `scale`; vectors (biases) and fast weights stay.
-
-    Args:
-        network: says which parameters the input meets first.
-        params: of R replicas of some networks, leaves `[R, S, ...]`.
-        scale: s, a number or `[R]`.
-
-    Raises:
-        ValueError: the network does not say, or `scale` is negative or not finite.
+    `scale`, a number or `[R]`; vectors (biases) and fast weights stay.
 
     References:
         [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
@@ -351,15 +294,7 @@ def init_state(
     terms: int,
     memory: PyTree = (),
 ) -> TrainState:
-    """The state before the first update.
-
-    Args:
-        program: for the optimiser and the mesh.
-        variables: from `init_variables`.
-        replicas: R.
-        terms: number of terms that the method logs.
-        memory: of one replica, from `Method.init_memory`.
-    """
+    """The state before the first update; `memory` is that of one replica."""
     mesh = program.mesh
     params = tuple(v["params"] for v in variables)
     model_state = tuple(

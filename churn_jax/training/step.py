@@ -43,19 +43,12 @@ __all__ = [
 
 
 class Draws(NamedTuple):
-    """The randomness of one update, a function of the augmentation key and its number.
+    """The randomness of one update: a function of augmentation key and update."""
 
-    Attributes:
-        position: `[b]`, the device's examples in the global batch.
-        examples: `[b]` keys, by position: results do not depend on the mesh.
-        loss: key of the method's loss, equal on all devices.
-        dropout: key of the networks, different on every data shard.
-    """
-
-    position: jax.Array
-    examples: jax.Array
-    loss: jax.Array
-    dropout: jax.Array
+    position: jax.Array  # [b], the device's examples in the global batch
+    examples: jax.Array  # [b] keys, by position: results do not depend on the mesh
+    loss: jax.Array  # key of the method's loss, equal on all devices
+    dropout: jax.Array  # key of the networks, different on every data shard
 
 
 def draw(state: TrainState, inputs: Any, share: int) -> Draws:
@@ -136,10 +129,7 @@ def _forward(program: Program, dropout: jax.Array):
 
 
 def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
-    """What the method's `teacher` is: trained models, its own members' copies, or None.
-
-    `taught` are the variables of the trained models.
-    """
+    """The method's `teacher`: trained models, copies of its own members, or None."""
     members = program.mesh.shape[MEMBER]
     if program.stale_steps:
         peers = _peers(program, state)
@@ -158,12 +148,7 @@ def loss_and_gradients(
 ) -> tuple[LossOutput, tuple[PyTree, ...], jax.Array]:
     """The loss of the next batch, the gradients, and whether those are finite.
 
-    Args:
-        program: what is trained.
-        state: of one replica, as are `inputs` and `taught`.
-        inputs: of the epoch.
-        taught: variables of the teachers, or `()`.
-        data: images and labels; see `Program.feed`.
+    `taught` are the variables of the teachers, or `()`; see `Program.feed` for `data`.
     """
     draws = draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
     batch = _batch(program, state, inputs, draws, data)
@@ -196,10 +181,8 @@ def loss_and_gradients(
 
 
 def _networks(program: Program, tree: PyTree) -> list[PyTree]:
-    """Stacked groups, or lists of trees where the networks are unrolled.
-
-    Unstacked before differentiation, so that no gradient passes through a slice.
-    """
+    """Stacked groups, or lists of trees where the networks are unrolled."""
+    # Unstacked before differentiation, so that no gradient passes through a slice.
     local = [g.size // program.member_devices for g in program.groups]
     if program.member_mapping == "vmap" and max(local) > 1:
         return list(tree)
@@ -234,12 +217,7 @@ def count_bad(tree: PyTree):
 
 
 def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
-    """The memory that an update leaves, cut off from the gradient.
-
-    Raises:
-        ValueError: structure, shapes or dtypes have changed, or devices of one replica
-            would remember different things; raised while tracing.
-    """
+    """The memory that an update leaves, unchanged in form and without a gradient."""
     name = f"{type(method).__name__}.loss"
     found, left = (
         jax.tree.map(lambda x: f"{jnp.result_type(x)}{list(jnp.shape(x))}", tree)
@@ -312,11 +290,8 @@ def update(
 
 
 def _guard(logged: jax.Array, finite: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Whether loss and terms are finite, and the code of what is to blame if not.
-
-    Terms come first in the code, then the loss, the gradient and the memory; see
-    `state.stopped_term`.
-    """
+    """Whether loss and terms are finite, and the code of what is to blame if not."""
+    # Terms come first in the code, then the loss, the gradient and the memory.
     bad = ~jnp.isfinite(logged)
     loss_finite = ~jnp.any(bad)
     terms = logged.shape[0] - 1

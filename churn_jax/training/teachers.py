@@ -162,24 +162,16 @@ def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:
 
 @dataclasses.dataclass(frozen=True)
 class TeacherProgram:
-    """The structure of a replica's teachers, compiled into the step.
+    """The structure of a replica's teachers, compiled into the step."""
 
-    Attributes:
-        groups: the teacher's committee, followed by the old models.
-        sharded: whether every group of the committee is sharded over the mesh's member
-            axis; otherwise each device holds all of its replica's teachers. It always
-            holds all old models, each of which is one network.
-        mapping: of the networks on one device.
-        old: how many of the groups, the last ones, are old models.
-        cached: whether the teacher is a table of logits by training example, which
-            comes before the groups' variables.
-    """
-
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # the teacher's committee, followed by the old models
+    # Whether every group of the committee is sharded over the mesh's member axis;
+    # otherwise each device holds all of its replica's teachers, as it always holds all
+    # old models.
     sharded: bool
-    mapping: str = "vmap"
-    old: int = 0
-    cached: bool = False
+    mapping: str = "vmap"  # of the networks on one device
+    old: int = 0  # how many of the groups, the last ones, are old models
+    cached: bool = False  # a table of logits by training example comes first
 
     @property
     def spec(self) -> tuple[P, ...]:
@@ -209,23 +201,14 @@ def teacher_program(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Teacher:
-    """What one replica learns from, as functions of images; always in eval mode.
-
-    The `teacher` that `Method.loss` is given, inside `shard_map`.
-
-    Attributes:
-        program: structure.
-        variables: one tree per group, leaves `[T, ...]` (local), or a list of T trees;
-            cached logits first.
-        member_devices: size of the member axis.
-        rows: `[B]` positions of the batch's examples in the training set, for cached
-            logits.
-    """
+    """The `teacher` that `Method.loss` is given, inside `shard_map`; in eval mode."""
 
     program: TeacherProgram
+    # One tree per group, leaves [T, ...] (local), or a list of T trees; cached logits
+    # first.
     variables: tuple[PyTree, ...]
-    member_devices: int
-    rows: Array | None = None
+    member_devices: int  # size of the member axis
+    rows: Array | None = None  # [B], the batch's rows of cached logits
 
     @property
     def size(self) -> int:
@@ -241,13 +224,9 @@ class Teacher:
     def __call__(self, images: Array, pick: int | Array | None = None) -> Logits:
         """Logits `[T, B, C]` of the teacher's members; gradients flow to the images.
 
-        Args:
-            images: `[B, ...]`; a cached teacher answers for the batch's examples as
-                they are in the training set, whatever has been done to them since.
-            pick: number of one teacher (may be traced), for `[B, C]`.
-
-        Raises:
-            ValueError: there are only old models.
+        With `pick`, the number of one teacher (may be traced), `[B, C]`. A cached
+        teacher answers for the examples as they are in the training set, whatever has
+        been done to them since.
         """
         if not self.size:
             raise ValueError(
@@ -266,14 +245,9 @@ class Teacher:
         return self._apply(self._old(), images, sharded=False)
 
     def classify(self, features: Array) -> Logits:
-        """Logits `[O, B, C]` of the old models' last layers on another's features.
+        """Logits `[O, B, C]` of the old models' last layers on features `[B, D]`.
 
-        Args:
-            features: `[B, D]`; the first `D_old` columns are used.
-
-        Raises:
-            ValueError: an old model is wider than the features, or its last layer is
-                not known.
+        Every layer takes the first columns, as many as it is wide.
         """
         groups = []
         for group, variables in self._old():

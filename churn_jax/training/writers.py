@@ -68,11 +68,7 @@ class MetricsWriter:
             raise
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Writes one evaluation; `train` and `validation` hold lists over replicas.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """Writes one evaluation; `train` and `validation` hold lists over replicas."""
         record = as_json(record)
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
@@ -97,11 +93,10 @@ class MetricsWriter:
 
 
 class _Events:
-    """TensorBoard's file, written in this thread.
+    """TensorBoard's file, written in this thread."""
 
-    tensorboardX's own `SummaryWriter` writes in another one: when the disk is full,
-    that thread dies alone and the program waits for it for ever.
-    """
+    # tensorboardX's own `SummaryWriter` writes in another one: when the disk is full,
+    # that thread dies alone and the program waits for it for ever.
 
     def __init__(self, directory: Path):
         from tensorboardX.event_file_writer import EventsWriter

@@ -30,16 +30,12 @@ _EPSILON = 1e-7
 
 
 class Summed(NamedTuple):
-    """Gradients with respect to distinct rows.
+    """Gradients with respect to distinct rows."""
 
-    Attributes:
-        rows: `[R, N]` int32, ascending positions in this device's block; those outside
-            of it are other devices' or stand for nothing, and every update drops them.
-        gradients: `[R, N, width]`.
-    """
-
+    # [R, N] int32, ascending positions in this device's block; those outside of it are
+    # other devices' or stand for nothing, and every update drops them.
     rows: Array
-    gradients: Array
+    gradients: Array  # [R, N, width]
 
 
 def _within_block(ids: Array, block: int) -> Array:
@@ -70,9 +66,7 @@ def _places(table: Array, rows: Array) -> Array:
 def look_up(table: Array, ids: Array) -> Array:
     """Rows `[R, B / shards, F, width]` of this device's share of the batch.
 
-    Args:
-        table: `[R V / shards, width]`, this device's blocks.
-        ids: `[R, B, F]` int32, rows of a replica's whole table, for the global batch.
+    `ids [R, B, F]` are rows of a replica's whole table, for the global batch.
     """
     replicas, shards = ids.shape[0], jax.lax.axis_size(DATA)
     local = ids
@@ -95,14 +89,10 @@ def sum_by_row(
     sizes: tuple[int, ...],
     block: int,
 ) -> Summed:
-    """Sums the gradients of equal rows, as a dense gradient would; N = B F.
+    """Sums gradients with respect to equal rows from `look_up`, as a dense one would.
 
-    Args:
-        gradients: `[R, B / shards, F, width]`, with respect to what `look_up` gave.
-        ids: `[R, B, F]` int32 within each field's own rows, of the global batch.
-        alive: `[R]` bool; replicas that are not alive touch no row.
-        sizes: rows of each field.
-        block: rows of this device's block.
+    `ids [R, B, F]` count within each field's own rows (`sizes`), of the global batch;
+    replicas that are not alive touch no row of this device's `block` rows.
     """
     if jax.lax.axis_size(DATA) > 1:
         gradients = jax.lax.all_gather(gradients, DATA, axis=1, tiled=True)
@@ -163,20 +153,13 @@ def _add(table: Array, place: Array, change: Array) -> Array:
 def update_rows(
     table: Array, accumulators: PyTree, summed: Summed, rate: Array
 ) -> tuple[Array, PyTree]:
-    r"""Updates the rows of the batch, in place where the arguments are donated.
+    r"""Table and accumulators (AdaGrad's, or `()`) with new rows for the batch.
+
+    In place where the arguments are donated; `rate` is `[R]` or `[R, width]`.
 
     AdaGrad: `a <- a + g^2`, `v <- v - rate g / sqrt(a + 1e-7)`: where g is zero nothing
     would change, so the dense update of the whole table gives the same. Without
     accumulators plain gradient descent, `v <- v - rate g`.
-
-    Args:
-        table: `[R V / shards, width]`.
-        accumulators: AdaGrad's, of the same shape, or `()`.
-        summed: from `sum_by_row`.
-        rate: `[R]` or `[R, width]`, the learning rate.
-
-    Returns:
-        `(table, accumulators)`.
 
     References:
         [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving

@@ -99,19 +99,12 @@ def _stacked(state, *lead: int):
 
 @struct.dataclass
 class StreamMetrics(AdditiveState):
-    """Sums over the scored part of a stream; its size does not depend on the length.
+    """Sums over the scored part of a stream; its size does not depend on the length."""
 
-    Attributes:
-        nll: leaves `[R]`.
-        auc: leaves `[R, ...]`, histograms of the scores.
-        calibration: leaves `[R]`.
-        differences: leaves `[1 + R, 5]`: of all replicas, then without each in turn.
-    """
-
-    nll: NLLState
-    auc: AUCState
-    calibration: CalibrationRatioState
-    differences: MeanState
+    nll: NLLState  # leaves [R]
+    auc: AUCState  # leaves [R, ...], histograms of the scores
+    calibration: CalibrationRatioState  # leaves [R]
+    differences: MeanState  # leaves [1 + R, 5]: of all replicas, then without each
 
     @classmethod
     def empty(cls, replicas: int) -> "StreamMetrics":

@@ -48,20 +48,12 @@ _MULTIPLE = 64
 
 @dataclasses.dataclass(frozen=True)
 class StreamProgram:
-    """Everything about a run on a stream that is compiled.
-
-    Attributes:
-        model: the click model.
-        engine: the `Program` of the towers' update: optimiser, mesh, and the number of
-            networks, towers first, then the gate.
-        window: W.
-        warm_windows: windows in which all replicas take replica number 0's order.
-    """
+    """Everything about a run on a stream that is compiled."""
 
     model: ClickModel
-    engine: Program
-    window: int
-    warm_windows: int
+    engine: Program  # of the towers' update; towers come first, then the gate
+    window: int  # W
+    warm_windows: int  # windows in which all replicas take replica number 0's order
 
     @property
     def mesh(self) -> Mesh:
@@ -104,19 +96,15 @@ class StreamProgram:
 
 @struct.dataclass
 class StreamState:
-    """Everything that is learned; checkpointed whole.
+    """Everything that is learned; checkpointed whole."""
 
-    Attributes:
-        dense: the towers `[R, K, ...]` and, as a second group `[R, 1, ...]`, the gate,
-            with everything else that is kept per replica.
-        tables: `[R V, width]` float32, the fused tables as the step takes them; a
-            checkpoint has them as `tables.by_replica` returns them.
-        accumulators: AdaGrad's, in the same form; `()` for plain gradient descent.
-    """
-
+    # The towers [R, K, ...] and, as a second group [R, 1, ...], the gate, with
+    # everything else that is kept per replica.
     dense: TrainState
+    # [R V, width] float32, the fused tables as the step takes them; a checkpoint has
+    # them as `tables.by_replica` returns them.
     tables: jax.Array
-    accumulators: PyTree
+    accumulators: PyTree  # AdaGrad's, in the same form; () for plain gradient descent
 
     @classmethod
     def specs(cls) -> "StreamState":
@@ -126,19 +114,12 @@ class StreamState:
 
 @struct.dataclass
 class StreamInputs:
-    """Constants of a replica; leaves `[R]`, never donated.
+    """Constants of a replica; leaves `[R]`, never donated."""
 
-    Attributes:
-        order_key: typed keys of the order inside a window.
-        augment_key: typed keys of what methods draw.
-        sample_key: typed keys of the members' own samples.
-        warm_keys: all three of replica number 0, for the warm start.
-        coefficients: see `Coefficients`.
-    """
-
-    order_key: jax.Array
-    augment_key: jax.Array
-    sample_key: jax.Array
+    order_key: jax.Array  # of the order inside a window
+    augment_key: jax.Array  # of what methods draw
+    sample_key: jax.Array  # of the members' own samples
+    # All three of replica number 0, for the warm start.
     warm_keys: tuple[jax.Array, jax.Array, jax.Array]
     coefficients: Coefficients
 

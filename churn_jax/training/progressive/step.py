@@ -44,21 +44,13 @@ __all__ = [
 
 
 class Examples(NamedTuple):
-    """A window of the stream as the compiled step takes it, the same on every device.
+    """A window of the stream as the step takes it, the same on every device."""
 
-    Attributes:
-        ids: `[W, F]` int32, rows within each field's own table.
-        numeric: `[W, D]` float32.
-        labels: `[W]` int32 in {0, 1}.
-        mask: `[W]` float32, 0 for padding.
-        first: uint32, place of the first example in the stream.
-    """
-
-    ids: Array
-    numeric: Array
-    labels: Array
-    mask: Array
-    first: Array
+    ids: Array  # [W, F] int32, rows within each field's own table
+    numeric: Array  # [W, D] float32
+    labels: Array  # [W] int32 in {0, 1}
+    mask: Array  # [W] float32, 0 for padding
+    first: Array  # uint32, place of the first example in the stream
 
     @classmethod
     def of(cls, window) -> "Examples":
@@ -191,8 +183,7 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
 def _over_batches(program: StreamProgram, window: Examples, order: Array, body, carry):
     """`body(batch, carry) -> (scores [R, b], carry)` over all batches with an example.
 
-    Returns:
-        The last carry, and the scores `[R, W]` of all replicas at their places.
+    Returns the last carry, and the scores `[R, W]` of all replicas at their places.
     """
     valid = jnp.sum((window.mask > 0).astype(jnp.int32))
     batches = (valid + program.batch_size - 1) // program.batch_size
