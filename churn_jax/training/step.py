@@ -45,24 +45,29 @@ __all__ = [
 class Draws(NamedTuple):
     """The randomness of one update: a function of augmentation key and update."""
 
+    key: jax.Array
     position: jax.Array  # [b], the device's examples in the global batch
     examples: jax.Array  # [b] keys, by position: results do not depend on the mesh
-    loss: jax.Array  # key of the method's loss, equal on all devices
-    dropout: jax.Array  # key of the networks, different on every data shard
+
+    @property
+    def loss(self) -> jax.Array:
+        """Key of the method's loss, equal on all devices."""
+        return jax.random.fold_in(self.key, 1)
+
+    @property
+    def dropout(self) -> jax.Array:
+        """Key of the networks, different on every data shard."""
+        key = jax.random.fold_in(self.key, 2)
+        return jax.random.fold_in(key, jax.lax.axis_index(DATA))
 
 
 def draw(state: TrainState, inputs: Any, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
-    shard = jax.lax.axis_index(DATA)
-    position = shard * share + jnp.arange(share)
+    position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
     key = jax.random.fold_in(inputs.augment_key, state.step)
-    examples, loss, dropout = (jax.random.fold_in(key, i) for i in range(3))
-    return Draws(
-        position,
-        jax.vmap(jax.random.fold_in, (None, 0))(examples, position),
-        loss,
-        jax.random.fold_in(dropout, shard),
-    )
+    base = jax.random.fold_in(key, 0)
+    examples = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
+    return Draws(key, position, examples)
 
 
 def sample_weights(inputs: Any, examples: jax.Array) -> jax.Array | None:
@@ -155,13 +160,14 @@ def loss_and_gradients(
     teacher = _teacher(program, state, taught, batch)
     method = inputs.coefficients.method
     model_state = _networks(program, state.model_state)
+    forward = _forward(program, draws.dropout)
 
     def loss(params):
         # Handed to the data shards here, once: so a gradient is summed over them once,
         # and not at every place where a layer or a second pass uses the weight.
         params = jax.tree.map(lambda p: to_varying(p, DATA), params)
         out = method.loss(
-            _forward(program, draws.dropout),
+            forward,
             list(map(_variables, params, model_state)),
             batch,
             teacher=teacher,
