@@ -1,22 +1,36 @@
-"""`predict_split`: every example once, in order, whatever the batch size and mesh."""
+"""Every example is predicted, and written, once and in order on every mesh."""
+
+import errno
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax import training
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
+from churn_jax.data import Split
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
+from churn_jax.prediction_shards import ShardWriter, read_shards, write_index
+from churn_jax.predictions import PredictionsError
 from churn_jax.training.partition import (
+    DATA,
     REPLICA,
     make_mesh,
     place,
     replicate,
 )
-from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.predictions import (
+    Share,
+    make_predict,
+    predict_batches,
+    predict_split,
+    write_share,
+)
 from churn_jax.training.program import Program
 
+P = jax.sharding.PartitionSpec
 EXAMPLES = 13
 IMAGES = np.arange(EXAMPLES * 2, dtype=np.float32).reshape(EXAMPLES, 2)
 
@@ -111,3 +125,150 @@ def test_images_are_normalised_as_in_training():
 
     expected = np.asarray(normalize(jnp.asarray(IMAGES), 0.5, 0.25))
     np.testing.assert_allclose(logits, scale[:, :, None] * expected[None], rtol=1e-6)
+
+
+IDS, LABELS = np.arange(EXAMPLES) * 5 + 2, np.arange(EXAMPLES) % 2
+
+
+def batches(shape, batch_size, mapping="vmap", replicas=4):
+    """`scale_r * image`, and the expected numbers."""
+    mesh = make_mesh(shape)
+    members = shape.member
+    scale = 1.0 + np.arange(replicas * members, dtype=np.float32)
+    scale = scale.reshape(replicas, members)
+    params = ({"scale": place(scale, mesh, P(REPLICA))},)
+    chunks = [(params, ({},))]
+    if mapping == "loop":
+        halves = scale.reshape(-1, 2, members).transpose(1, 0, 2)
+        chunks = [(({"scale": place(h, mesh, P(REPLICA))},), ({},)) for h in halves]
+    found = predict_batches(
+        make_predict(
+            program_of(mesh, members=members, mapping=mapping), ERM(members=members)
+        ),
+        chunks,
+        replicate(IMAGES, mesh),
+        mesh,
+        batch_size=batch_size,
+    )
+    return found, mesh, scale[:, :1, None] * IMAGES[None]
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch_size", "processes"),
+    [
+        (MeshShape(), 4, 1),
+        (MeshShape(data=8), 8, 2),
+        (MeshShape(replica=2, member=2, data=2), 1, 4),
+        (MeshShape(replica=4, data=2), 1000, 2),
+    ],
+    ids=str,
+)
+def test_every_example_is_written_once_with_all_its_runs(
+    tmp_path, shape, batch_size, processes
+):
+    """Processes are groups of devices here, each of which writes its own rows."""
+    devices = np.array_split(jax.devices()[: shape.size], processes)
+    expected = np.empty(0)
+    for number, own in enumerate(devices):
+        found, mesh, expected = batches(shape, batch_size)
+        failed = write_share(
+            found,
+            mesh,
+            (IDS, LABELS),
+            tmp_path,
+            shard=number,
+            shards=processes,
+            devices=list(own),
+        )
+        assert failed is None
+    write_index(tmp_path, processes)
+    written = read_shards(tmp_path)
+    held = [part.shape[1] for part in written.values.parts]
+    assert len(held) == processes
+    if batch_size != 1000:
+        assert min(held) > 0
+    rows = np.argsort(written.ids)
+    np.testing.assert_array_equal(written.ids[rows], IDS)
+    np.testing.assert_array_equal(written.labels[rows], LABELS)
+    for run in range(4):
+        np.testing.assert_array_equal(written.values[run, rows], expected[run])
+
+
+def test_replicas_in_chunks_come_in_their_order():
+    found, _, expected = batches(MeshShape(replica=2, data=2), 8, "loop")
+    whole = np.concatenate([np.asarray(batch) for batch in found], axis=1)
+    np.testing.assert_array_equal(whole[:, :EXAMPLES], expected)
+
+
+def test_a_device_holds_all_runs_of_few_rows_and_no_more():
+    """Of a batch that lies as replicas and data do, the rows move and nothing else."""
+    mesh = make_mesh(MeshShape(replica=2, member=2, data=2))
+    logits = np.arange(4 * 16 * 3, dtype=np.float32).reshape(4, 16, 3)
+    placed = place(logits, mesh, P(REPLICA, DATA))
+    shares = [Share(mesh, [device], 16, 29) for device in jax.devices()]
+    assert sorted(len(share.rows) for share in shares) == [2, 3, 4, 4, 4, 4, 4, 4]
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([share.rows for share in shares])), np.arange(29)
+    )
+    for share in shares:
+        first = share.rows[share.rows < 16]
+        np.testing.assert_array_equal(share.take(placed, 0), logits[:, first])
+        second = share.rows[share.rows >= 16] - 16
+        np.testing.assert_array_equal(share.take(placed, 1), logits[:, second])
+
+
+def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch):
+    """Other processes take part in every batch; one that left would hang them."""
+    found, mesh, _ = batches(MeshShape(data=2), 4)
+    asked = []
+
+    def full(self, rows):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ShardWriter, "write", full)
+    failed = write_share(
+        (asked.append(1) or batch for batch in found),
+        mesh,
+        (IDS, LABELS),
+        tmp_path,
+        shard=0,
+        shards=1,
+        devices=jax.devices(),
+    )
+    assert isinstance(failed, OSError) and failed.errno == errno.ENOSPC
+    assert len(asked) == -(-EXAMPLES // 4)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def trained(quick_to_compile):
+    from tests.training.test_streaming import digits, run_of
+
+    return training.train(run_of(), digits()), digits()
+
+
+def test_a_trained_run_writes_what_it_predicts(trained, tmp_path):
+    result, dataset = trained
+    part = dataset.test
+    meta = {"stopped": []}
+    folder = training.write_predictions(result, part, tmp_path / "p", meta=meta)
+    found = read_shards(folder)
+    np.testing.assert_array_equal(found.ids, part.ids)
+    np.testing.assert_array_equal(found.labels, part.labels)
+    assert found.meta == meta
+    expected = result.predict(part.images)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_written_is_an_error(trained, tmp_path):
+    result, dataset = trained
+    few = Split(*(a[:8] for a in vars(dataset.test).values()))
+    with pytest.raises(PredictionsError, match="bfloat16; got float64"):
+        training.write_predictions(result, few, tmp_path / "p", dtype="float64")
+    with pytest.raises(PredictionsError, match="JSON-ready"):
+        training.write_predictions(result, few, tmp_path / "p", meta={"a": object()})
+    with pytest.raises(ValueError, match="weights must be config or ema"):
+        training.write_predictions(result, few, tmp_path / "p", weights="swa")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        training.write_predictions(result, few, tmp_path / "file")
