@@ -51,14 +51,9 @@ LANES = 128  # a TPU pads a batch to so many examples
 def vmapped_at_once(count: int, activations: int, backend: str | None = None) -> int:
     """How many networks are best vmapped at a time: a divisor of their number.
 
-    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`). On other backends and
-    for networks that do not convolve: all.
-
-    Args:
-        count: networks on a device.
-        activations: bytes of one network's, of a device's share of a batch; see
-            `convolved_bytes`.
-        backend: default is the running one.
+    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`); all of them on other
+    backends and without convolutions. `activations` are the `convolved_bytes` of one
+    network on a device's share of a batch.
     """
     if (backend or jax.default_backend()) != "tpu" or not activations:
         return count
@@ -79,24 +74,8 @@ def choose(
     """Resolves `auto` for the replica axis; measured in `benchmarks/replicas.py`.
 
     On CPU: `loop` for convolutions and for large dense networks, `unroll` for long
-    runs of a few small dense ones, else `vmap`. On other backends `vmap`, or
-    `loop`, over some vmapped replicas at a time, where that is better than all at once.
-
-    Args:
-        mapping: one of `auto`, `vmap`, `unroll`, `loop`.
-        convolutional: whether any network convolves.
-        backend: default is the running one.
-        slots: networks per device, replicas times members.
-        parameters: of one network.
-        updates: of the whole run.
-        split: whether some of a device's replicas at a time are better vmapped than
-            all; see `vmapped_at_once`.
-
-    Returns:
-        `vmap`, `unroll` or `loop`.
-
-    Raises:
-        ValueError: unknown name.
+    runs of a few small dense ones, else `vmap`. On other backends `vmap`, or `loop`
+    over some vmapped replicas at a time (`split`, see `vmapped_at_once`).
     """
     if mapping not in MAPPINGS:
         raise ValueError(

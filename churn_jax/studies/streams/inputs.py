@@ -20,14 +20,7 @@ __all__ = ["FirstExamples", "open_stream"]
 
 @dataclasses.dataclass(frozen=True)
 class FirstExamples:
-    """The first examples of another stream, as `--examples` asks for.
-
-    The held-out part is cut to as many examples.
-
-    Attributes:
-        stream: a `TableStream`.
-        examples: of each part to go through.
-    """
+    """The first examples of another stream and of its held-out part (`--examples`)."""
 
     stream: "TableStream"
     examples: int
@@ -44,7 +37,7 @@ class FirstExamples:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def count(self, part: "Part" = "train") -> int:
-        """How many examples a part has; the first time, a pass over the stream."""
+        """Number of examples in a part; the first time, a pass over the stream."""
         return min(self.stream.count(part), self.examples)
 
     def windows(
