@@ -81,6 +81,7 @@ BELOW = {
         "documents",
         "analysis",
         "flip_counts",
+        "registry",
         "predictions",
         "prediction_shards",
         "class_sets",

@@ -1,7 +1,6 @@
 """Conditions on an update, and how they are written."""
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from churn_jax.comparison.groups import coded
 from churn_jax.comparison.number_text import Unit, count_text
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.registry import did_you_mean
 
 EXCESS = "excess_churn"  # `Noise.excess`
 ALL_SLICES = "*"
@@ -185,8 +185,7 @@ def _no_such(name: str, known: Sequence[str], what: str) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Suggests the most similar of the `known` names; "" if none is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    return did_you_mean(name, list(known), count=1, cutoff=0.6).removeprefix("; ")
 
 
 def listed(names: Sequence[str], most: int) -> str:
