@@ -1,7 +1,7 @@
 """Figures of comparisons: noise, reliability, displacement, matrices of versions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -138,8 +138,8 @@ def confidence_and_displacement(points: Points) -> str:
             if outcome == "other" and labelled:
                 text = "wrong before and now"
             style = {"color": colour, "alpha": alpha}
-            path = _marks(axes, confidence[chosen], displacement[chosen], strokes)
-            axes.add_patch(_drawn(path, width, style))
+            x, y = confidence[chosen], displacement[chosen]
+            axes.add_patch(_marks(axes, x, y, strokes, linewidth=width, **style))
             text += f" ({_counted(int(chosen.sum()), points.totals.get(outcome, 0))})"
             axes.plot([], [], linestyle="", marker=marker, label=text, **style)
         axes.set_xlabel("Confidence of the old version (top probability)")
@@ -161,8 +161,9 @@ def _around(values: np.ndarray, least: float = -np.inf, most: float = np.inf):
     return (0.0 if least == 0 else low - margin), high + margin
 
 
-def _marks(axes, x: np.ndarray, y: np.ndarray, strokes: Sequence[tuple[int, ...]]):
+def _marks(axes, x, y, strokes: Sequence[tuple[int, ...]], **style):
     """One path with a mark at every point."""
+    from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     across, up = (
@@ -176,13 +177,7 @@ def _marks(axes, x: np.ndarray, y: np.ndarray, strokes: Sequence[tuple[int, ...]
     vertices = np.stack(ends, axis=1).reshape(-1, 2)
     path = Path(vertices, np.tile([Path.MOVETO, Path.LINETO], len(vertices) // 2))
     path.should_simplify = False  # a dot is a stroke without length
-    return path
-
-
-def _drawn(path, width: float, style: Mapping[str, Any]):
-    from matplotlib.patches import PathPatch
-
-    return PathPatch(path, fill=False, capstyle="round", linewidth=width, **style)
+    return PathPatch(path, fill=False, capstyle="round", **style)
 
 
 MOST_NUMBERS = 12  # versions; numbers in more squares could not be read
