@@ -154,7 +154,8 @@ def continued(
     out, what = path.parent, path.stem
     if type(old) is not type(record):
         raise StudyError(f"{out} holds another kind of study; use another --out")
-    if not any(any(out.glob(pattern)) for pattern in left):
+    finished = getattr(old, "methods", ())
+    if not finished and not any(any(out.glob(pattern)) for pattern in left):
         return None  # a launch that failed at once does not bind later ones
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
