@@ -461,21 +461,6 @@ def test_a_network_in_which_a_layer_was_forgotten_is_refused():
         check_fast_weights(params, 4)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"size": 0}, "at least 1 member; got 0"),
-        ({"fast_weights": "ones"}, "one of normal, signs; got 'ones'"),
-        ({"bias": "both"}, "one of member, shared, none; got 'both'"),
-        ({"norm_of": "none"}, "one of shared, member; got 'none'"),
-        ({"batches": "cut"}, "one of tiled, split; got 'cut'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        BatchEnsemble(**{"size": 2, **settings})
-
-
 def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
     with pytest.raises(ValueError, match="member, shared, none; got 'both'"):
         BatchEnsembleDense(3, 2, bias="both")

@@ -115,29 +115,3 @@ def test_bfloat16_is_computed_in_and_remat_adds_no_parameter():
     assert "remat" in text or "checkpoint" in text
     products = [line for line in text.splitlines() if "dot_general" in line]
     assert sum("bf16" in line for line in products) > len(products) / 2
-
-
-@pytest.mark.parametrize(
-    ("tokens", "error", "message"),
-    [
-        (jnp.zeros((2, 4)), TypeError, "must be integer ids; got float32"),
-        (jnp.zeros(4, jnp.int32), ValueError, r"\[B, L\]; got shape \(4,\)"),
-        (jnp.zeros((2, 9), jnp.int32), ValueError, r"1 to 8 columns .*\(2, 9\)"),
-    ],
-)
-def test_what_is_no_text_is_refused(tokens, error, message):
-    with pytest.raises(error, match=message):
-        jax.eval_shape(Bert(**_SIZES).init, jax.random.key(0), tokens)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"pooling": "last"}, "first, mean; got 'last'"),
-        ({"attention_heads": 3}, "width 8 cannot be divided among 3 heads"),
-        ({"dropout": 1.0}, "below 1; got 1.0"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        Bert(**{**_SIZES, **fields})

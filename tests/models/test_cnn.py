@@ -111,25 +111,3 @@ def test_bfloat16_computes_low_and_answers_in_float32(rng, layout):
     difference = float(jnp.abs(output.logits - exact.logits).max())
     # bfloat16 keeps 8 bits: different, but by a few per cent of order one.
     assert 0 < difference < 0.1
-
-
-@pytest.mark.parametrize(
-    ("images", "error", "message"),
-    [
-        (
-            jnp.zeros((2, 28, 28)),
-            ValueError,
-            r"\[B, H, W, C\]; got shape \(2, 28, 28\)",
-        ),
-        (jnp.zeros((2, 8, 8, 1)), ValueError, r"at least 12 x 12.*\(2, 8, 8, 1\)"),
-        (jnp.zeros((2, 28, 28, 1), jnp.uint8), TypeError, "normalised; got uint8"),
-    ],
-)
-def test_bad_images_are_refused(images, error, message):
-    with pytest.raises(error, match=message):
-        LeNet5(num_classes=10).init(jax.random.key(0), images)
-
-
-def test_an_unknown_layout_is_refused():
-    with pytest.raises(ValueError, match=r"'nhwc', 'banded'.*got 'nchw'"):
-        LeNet5(num_classes=10, layout="nchw")

@@ -56,19 +56,6 @@ def test_the_smallest_image_leaves_a_pixel_and_a_smaller_one_is_refused(
             last(smallest - 1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"blocks": (6, 0)}, r"blocks must be numbers of layers, .* got \(6, 0\)"),
-        ({"growth": 0}, "growth must be at least 1; got 0"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        DenseNet(num_classes=10, **fields)
-
-
 def test_a_study_builds_it_with_options_in_its_name():
     config = ModelConfig("densenet_tiny", dtype="bfloat16", remat=True, dropout=0.2)
     network = config.build(10)

@@ -147,31 +147,3 @@ def test_stages_have_the_resolutions_of_the_paper(name):
     for stage, size in enumerate((56, 28, 14, 7), start=1):
         (out,) = state["intermediates"][f"stage{stage}_block1"]["__call__"]
         assert out.shape == (1, size, size, 256 * 2 ** (stage - 1))
-
-
-@pytest.mark.parametrize(
-    ("network", "fields", "message"),
-    [
-        (ImageNetResNet, {"block": "wide"}, r"\('basic', 'bottleneck'\); got 'wide'"),
-        (ImageNetResNet, {"stride_at": 3}, r"\('3x3', '1x1'\); got 3"),
-        (ImageNetResNet, {"stages": ()}, r"at least 1; got \(\)"),
-        (ResNetV2, {"stages": (3, 0)}, r"at least 1; got \(3, 0\)"),
-        (ResNetV2, {"width": 0}, "at least 1; got 0"),
-    ],
-)
-def test_impossible_fields_are_refused(network, fields, message):
-    with pytest.raises(ValueError, match=message):
-        network(num_classes=10, **fields)
-
-
-@both
-@pytest.mark.parametrize(
-    ("x", "error", "message"),
-    [
-        (jnp.zeros((2, 32, 32)), ValueError, r"got shape \(2, 32, 32\)"),
-        (jnp.zeros((2, 32, 32, 3), jnp.uint8), TypeError, "normalised; got uint8"),
-    ],
-)
-def test_bad_images_are_refused(name, x, error, message):
-    with pytest.raises(error, match=message):
-        _TINY[name]().init(jax.random.key(0), x)

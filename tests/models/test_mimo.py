@@ -199,16 +199,3 @@ def test_distillation_one_to_one_trains_it_through_the_engine(quick_to_compile):
     after = stepper.advance(3)
     assert after.alive.all() and np.isfinite(after.sums).all()
     assert tiny.largest_difference(before.params, after.params) > 1e-4
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ((0,), "at least 1 member; got 0"),
-        ((2, 1.5), "0 to 1; got 1.5"),
-        ((2, -0.1), "0 to 1; got -0.1"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MIMO(*settings)

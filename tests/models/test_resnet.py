@@ -177,27 +177,3 @@ def test_kernels_are_he_normal_by_fan_out():
     np.testing.assert_allclose(jnp.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)
     # Not truncated: a truncated normal of this variance ends at 2.27 deviations.
     assert float(jnp.abs(kernel).max()) > 3 * np.sqrt(2 / (9 * 64))
-
-
-@pytest.mark.parametrize("depth", [2, 18, 21])
-def test_an_impossible_depth_is_refused(depth):
-    with pytest.raises(ValueError, match=f"6 n \\+ 2.*got {depth}"):
-        ResNet(depth=depth, num_classes=10)
-
-
-@pytest.mark.parametrize("widths", [(16, 32), (16, 8, 32)])
-def test_impossible_widths_are_refused(widths):
-    with pytest.raises(ValueError, match="three numbers that do not decrease"):
-        ResNet(depth=20, num_classes=10, widths=widths)
-
-
-@pytest.mark.parametrize(
-    ("images", "error", "message"),
-    [
-        (jnp.zeros((2, 32, 32)), ValueError, r"got shape \(2, 32, 32\)"),
-        (jnp.zeros((2, 32, 32, 3), jnp.uint8), TypeError, "normalised; got uint8"),
-    ],
-)
-def test_bad_images_are_refused(images, error, message):
-    with pytest.raises(error, match=message):
-        _TINY().init(jax.random.key(0), images)

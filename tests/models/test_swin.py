@@ -4,7 +4,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from churn_jax.models import Swin, SwinBlock
 from tests.models import numpy_transformers
@@ -69,22 +68,3 @@ def test_bfloat16_is_computed_in_and_remat_adds_no_parameter():
     assert "remat" in text or "checkpoint" in text
     products = [line for line in text.splitlines() if "dot_general" in line]
     assert sum("bf16" in line for line in products) > len(products) / 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"attention_heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
-        ({"attention_heads": (3, 2)}, r"\(4, doubled every stage\); got \(3, 2\)"),
-        ({"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
-        ({"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        Swin(num_classes=3, width=4, **{**_SIZES, **fields})
-
-
-def test_tokens_are_no_images():
-    with pytest.raises(ValueError, match=r"\[B, H, W, C\]; got shape \(2, 9\)"):
-        _MODEL.init(jax.random.key(0), jnp.zeros((2, 9)))

@@ -45,21 +45,3 @@ def test_the_grid_of_the_public_model_is_what_224_pixels_leave():
     (last,) = state["intermediates"]["stage5"]["__call__"]
     assert last.shape == (1, 7, 7, 512) and last.dtype == jnp.bfloat16
     assert output.features.shape == (1, 4096) and output.logits.dtype == jnp.float32
-
-
-def test_images_that_would_vanish_are_refused():
-    with pytest.raises(ValueError, match=r"at least 8 x 8 .*\(1, 7, 28, 1\)"):
-        VGG(2, (1, 1, 1)).init(jax.random.key(0), jnp.zeros((1, 7, 28, 1)))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"stages": ()}, r"stages must be numbers of convolutions, .* got \(\)"),
-        ({"hidden": 0}, "grid and hidden must be at least 1; got 7 and 0"),
-        ({"dropout": -0.1}, "dropout must be at least 0 and below 1; got -0.1"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        VGG(num_classes=10, **fields)

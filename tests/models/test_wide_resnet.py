@@ -101,19 +101,3 @@ def test_bfloat16_answers_in_float32_and_keeps_float32_parameters():
     assert {leaf.dtype for leaf in jax.tree.leaves((output, tree))} == {
         jnp.dtype("float32")
     }
-
-
-@pytest.mark.parametrize("depth", [4, 12, 26])
-def test_an_impossible_depth_is_refused(depth):
-    with pytest.raises(ValueError, match=f"6 n \\+ 4.*got {depth}"):
-        WideResNet(depth=depth, num_classes=10)
-
-
-def test_no_width_is_refused():
-    with pytest.raises(ValueError, match="widen must be at least 1; got 0"):
-        WideResNet(depth=28, num_classes=10, widen=0)
-
-
-def test_integers_are_refused():
-    with pytest.raises(TypeError, match="normalised; got uint8"):
-        _TINY().init(jax.random.key(0), jnp.zeros((2, 32, 32, 3), jnp.uint8))
