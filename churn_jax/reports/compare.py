@@ -14,7 +14,7 @@ from churn_jax.analysis.significance import (
 )
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["FEWEST_RUNS", "Comparison", "compare_with_baseline", "effect"]
+__all__ = ["FEWEST_RUNS", "Comparison", "compare_with_baseline", "effect", "paired"]
 
 SIGNIFICANT = 0.05
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
@@ -98,53 +98,46 @@ def compare_with_baseline(
     if baseline not in summaries:
         return {}
     base = summaries[baseline]
-    churn, accuracy, spread, calibrated = {}, {}, {}, {}
-    for name, summary in summaries.items():
-        if name == baseline:
-            continue
-        shared = [r for r in summary.runs if r in base.runs]
-        spread[name] = calibrated[name] = UNTESTED
-        if summary.runs == base.runs:
-            spread[name] = paired_leave_one_out_test(
-                summary.prediction_difference.mean,
-                base.prediction_difference.mean,
-                summary.set_values["prediction_difference"],
-                base.set_values["prediction_difference"],
-            )
-        ours = [summary.runs.index(r) for r in shared]
-        theirs = [base.runs.index(r) for r in shared]
-        if not shared:
-            churn[name] = accuracy[name] = UNTESTED
-            continue
-        churn[name] = paired_jackknife_test(
-            summary.pair_values["churn"][np.ix_(ours, ours)],
-            base.pair_values["churn"][np.ix_(theirs, theirs)],
+    others = {name: s for name, s in summaries.items() if name != baseline}
+    found: dict[str, dict] = {name: {} for name in others}
+    for quantity in ("churn", "accuracy", "prediction_difference", "calibrated_nll"):
+        differences = [paired(quantity, summary, base) for summary in others.values()]
+        adjusted = holm([difference.p for difference in differences])
+        for name, difference, p in zip(others, differences, adjusted, strict=True):
+            found[name] |= {quantity: difference, f"{quantity}_p": float(p)}
+    return {name: Comparison(**fields) for name, fields in found.items()}
+
+
+def paired(
+    quantity: str,
+    a: MethodSummary | None,
+    b: MethodSummary | None,
+) -> Difference:
+    """`a` minus `b` over the seeds that finished in both, paired by seed."""
+    if a is None or b is None:
+        return UNTESTED
+    shared = [run for run in a.runs if run in b.runs]
+    ours = [a.runs.index(run) for run in shared]
+    theirs = [b.runs.index(run) for run in shared]
+    if not shared:
+        return UNTESTED
+    if quantity in a.set_values:
+        if a.runs != b.runs:
+            return UNTESTED
+        return paired_leave_one_out_test(
+            getattr(a, quantity).mean,
+            getattr(b, quantity).mean,
+            a.set_values[quantity],
+            b.set_values[quantity],
         )
-        accuracy[name] = paired_t_test(
-            summary.run_values["accuracy"][ours], base.run_values["accuracy"][theirs]
+    if quantity in a.pair_values:
+        return paired_jackknife_test(
+            a.pair_values[quantity][np.ix_(ours, ours)],
+            b.pair_values[quantity][np.ix_(theirs, theirs)],
         )
-        key = "calibrated_nll"
-        if key in summary.run_values and key in base.run_values:
-            calibrated[name] = paired_t_test(
-                summary.run_values[key][ours], base.run_values[key][theirs]
-            )
-    churn_p = holm([d.p for d in churn.values()])
-    accuracy_p = holm([d.p for d in accuracy.values()])
-    spread_p = holm([d.p for d in spread.values()])
-    calibrated_p = holm([d.p for d in calibrated.values()])
-    return {
-        name: Comparison(
-            churn=churn[name],
-            churn_p=float(churn_p[i]),
-            accuracy=accuracy[name],
-            accuracy_p=float(accuracy_p[i]),
-            prediction_difference=spread[name],
-            prediction_difference_p=float(spread_p[i]),
-            calibrated_nll=calibrated[name],
-            calibrated_nll_p=float(calibrated_p[i]),
-        )
-        for i, name in enumerate(churn)
-    }
+    if quantity not in a.run_values or quantity not in b.run_values:
+        return UNTESTED  # without validation predictions nothing is calibrated
+    return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
 
 
 def effect(difference: Difference, p: float) -> int | None:

@@ -5,15 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_jax.analysis.significance import (
-    Difference,
-    paired_jackknife_test,
-    paired_leave_one_out_test,
-    paired_t_test,
-)
+from churn_jax.reports.compare import paired
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["CRITERIA", "Choice", "choose", "paired"]
+__all__ = ["CRITERIA", "Choice", "choose"]
 
 CRITERIA = {
     "churn": "the lowest validation churn",
@@ -47,39 +42,6 @@ class Choice:
     value: float | None
     within: tuple[str, ...] = ()
     reason: str = ""
-
-
-def paired(
-    quantity: str,
-    a: MethodSummary | None,
-    b: MethodSummary | None,
-) -> Difference:
-    """`a` minus `b` over the seeds that finished in both, paired by seed."""
-    nothing = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
-    if a is None or b is None:
-        return nothing
-    shared = [run for run in a.runs if run in b.runs]
-    ours = [a.runs.index(run) for run in shared]
-    theirs = [b.runs.index(run) for run in shared]
-    if not shared:
-        return nothing
-    if quantity in a.set_values:
-        if a.runs != b.runs:
-            return nothing
-        return paired_leave_one_out_test(
-            getattr(a, quantity).mean,
-            getattr(b, quantity).mean,
-            a.set_values[quantity],
-            b.set_values[quantity],
-        )
-    if quantity in a.run_values:
-        return paired_t_test(
-            a.run_values[quantity][ours], b.run_values[quantity][theirs]
-        )
-    return paired_jackknife_test(
-        a.pair_values[quantity][np.ix_(ours, ours)],
-        b.pair_values[quantity][np.ix_(theirs, theirs)],
-    )
 
 
 def choose(

@@ -27,10 +27,11 @@ from churn_jax.documents import (
     write_files,
 )
 from churn_jax.reports.cells import difference_fields, estimate_fields
+from churn_jax.reports.compare import paired
 from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns
 from churn_jax.reports.report import SETS
 from churn_jax.reports.run_facts import page_facts, run_section
-from churn_jax.reports.selection import CRITERIA, paired
+from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import (
     SPLITS,
     AxisResult,
