@@ -34,7 +34,6 @@ __all__ = [
     "shown",
 ]
 
-Writer = Literal["html", "markdown", "terminal"]
 HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
 
 

@@ -84,7 +84,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
     (explained,) = found.explained
     assert explained.startswith("Derived: from the calibrated NLL of the row")
     page = report.files["report.html"].read_text()
-    assert '1.48<span class="mark ">derived [1]</span>' in page
+    assert '1.48<span class="mark">derived [1]</span>' in page
     assert "over runs it does not count. Measured" in found.caption
     assert explained in report.files["table.md"].read_text()
 
