@@ -48,6 +48,7 @@ def with_inputs(
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from churn_jax.ensembles import from_function
         >>> whole = from_function(lambda key, x: {}, lambda params, x: x)
         >>> half = with_inputs(whole, range(2), name="left half")
         >>> half.apply({"params": {}}, jnp.arange(8.0).reshape(2, 4))[0].logits
@@ -111,6 +112,7 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from churn_jax.ensembles import from_function
         >>> half = from_function(lambda key, x: {}, lambda params, x: x)
         >>> wide = with_classes(half, (0, 2), 3)
         >>> wide.apply({"params": {}}, jnp.ones((1, 2)))[0].logits.tolist()
@@ -158,6 +160,7 @@ def with_temperature(network: Network) -> Network:
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from churn_jax.ensembles import from_function
         >>> cooled = with_temperature(from_function(lambda k, x: {}, lambda p, x: x))
         >>> variables = {"params": {}, "temperature": jnp.float32(2.0)}
         >>> cooled.apply(variables, jnp.ones((1, 2)))[0].logits.tolist()
