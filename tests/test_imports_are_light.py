@@ -97,6 +97,16 @@ def test_every_preset_is_made_without_jax():
     )
 
 
+def test_methods_made_before_jax_can_be_swept():
+    loaded_by(
+        "from churn_jax.studies import preset\n"
+        "from churn_jax.studies.grid import Axis\n"
+        "config = preset('digits')\n"
+        "assert 'jax' not in sys.modules\n"
+        "assert Axis.parse('entropy.alpha=0.1', config).values == (0.1,)"
+    )
+
+
 def test_methods_made_before_jax_are_pytrees():
     loaded_by(
         "from churn_jax.studies import preset\n"

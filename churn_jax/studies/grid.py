@@ -21,6 +21,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
+from churn_jax.methods.fields import register
 from churn_jax.registry import did_you_mean
 
 __all__ = [
@@ -294,6 +295,7 @@ def _without_rates(train: TrainConfig) -> TrainConfig:
 
 def _sweepable(method: Method) -> list[str]:
     """Dotted names of a method's coefficients, and the optimiser's."""
+    register()  # it may have been made before JAX was loaded
     leaves, _ = jax.tree_util.tree_flatten_with_path(method)
     names = [
         jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
