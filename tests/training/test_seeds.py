@@ -178,9 +178,14 @@ def test_every_update_and_example_has_keys_of_its_own():
     def drawn(step):
         state = SimpleNamespace(step=step)
         inputs = SimpleNamespace(augment_key=jax.random.key(0))
-        mapped = jax.vmap(lambda _: draw(state, inputs, 2), axis_name=DATA)
-        keys = mapped(np.zeros(2, np.float32))
-        named = (keys.examples[:, 0], keys.examples[:, 1], keys.loss[:1], keys.dropout)
+
+        def on_device(_):
+            keys = draw(state, inputs, 2)
+            return keys.examples, keys.loss, keys.dropout
+
+        mapped = jax.vmap(on_device, axis_name=DATA)
+        examples, loss, dropout = mapped(np.zeros(2, np.float32))
+        named = (examples[:, 0], examples[:, 1], loss[:1], dropout)
         return {jax.random.key_data(k).tobytes() for part in named for k in part}
 
     # Two devices with two examples and their own dropout, and one key that they share.
