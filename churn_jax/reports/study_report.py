@@ -326,8 +326,8 @@ def study_document(report: Report) -> Document:
     results: list[Block] = [*notes, *context]
     if report.rows:
         results.append(Table(table.columns, table.rows, "", report.caption, "main"))
-    named, _, rest = report.best.partition(". ")
-    best = Text((Strong(f"{named}."), f" {rest}") if named else "", "best")
+    named, stop, rest = report.best.partition(". ")
+    best = Text((Strong(named + stop), rest) if named else "", "best")
     verdict = Card(against, [verdicts], kind="")
     html = [
         best,

@@ -1,6 +1,7 @@
 """A folder becomes a report: also half finished, also beside broken files."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -155,6 +156,8 @@ def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones,
     assert said in found.best
     assert ("Holm" in found.best) == (len(rows) > 1 and "Baseline." not in found.best)
     page = reports.render(found)
+    shown = re.search('<p class="best">(.*?)</p>', page, re.DOTALL)
+    assert shown and re.sub("<[^>]*>", "", shown[1]).strip() == found.best
     for tone in tones:
         assert f'<li class="{tone}">' in page
     assert page.index('<p class="best">') < page.index("<svg") < page.index("<h2>")
