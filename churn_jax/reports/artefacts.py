@@ -41,20 +41,14 @@ class ReportError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """The folder of a study and its record.
+    """The folder of a study and its record."""
 
-    Attributes:
-        folder: of the study.
-        record: what was run.
-        methods: finished rows and those that are still planned, in the order of the
-            plan.
-        unselected: names and labels of planned rows that the last launch was not to
-            train (`--only`); they are in no other field.
-    """
-
-    folder: Path
-    record: StudyRecord
+    folder: Path  # of the study
+    record: StudyRecord  # what was run
+    # finished rows and those that are still planned, in the order of the plan
     methods: tuple[RowRecord, ...]
+    # names and labels of planned rows that the last launch was not to train (`--only`);
+    # they are in no other field
     unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -124,17 +118,12 @@ def read_study(run_dir) -> Study:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Training curves of one method.
+    """Training curves of one method."""
 
-    Attributes:
-        steps: `[T]` optimiser steps, ascending.
-        epochs: `[T]` passes over the training set.
-        series: `"train/cross_entropy"`, `"validation/accuracy"`, ... to `[T, R]`, or
-            `[T, 1]` for a number about all runs together; NaN where absent.
-    """
-
-    steps: np.ndarray
-    epochs: np.ndarray
+    steps: np.ndarray  # `[T]` optimiser steps, ascending
+    epochs: np.ndarray  # `[T]` passes over the training set
+    # `"train/cross_entropy"`, `"validation/accuracy"`, ... to `[T, R]`, or `[T, 1]` for
+    # a number about all runs together; NaN where absent.
     series: Mapping[str, np.ndarray]
 
 

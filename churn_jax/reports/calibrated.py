@@ -39,28 +39,19 @@ QUANTITY = "prediction_difference"
 
 @dataclasses.dataclass(frozen=True)
 class CalibratedRow:
-    """One method of a study with calibrated probabilities.
+    """One method of a study with calibrated probabilities."""
 
-    Attributes:
-        name: of the method.
-        label: name for people.
-        runs: replicas that finished.
-        temperature: over runs, fitted on the validation split.
-        nll: of the calibrated predictions on the test split, over runs; on the examples
-            whose class the runs know, as the temperature is.
-        before: Delta_1 of the predictions as they are deployed.
-        after: Delta_1 of the calibrated predictions.
-        change: `after` against the baseline's, paired by run; None for the baseline and
-            where other runs finished.
-    """
-
-    name: str
-    label: str
-    runs: tuple[int, ...]
-    temperature: Estimate
+    name: str  # of the method
+    label: str  # name for people
+    runs: tuple[int, ...]  # replicas that finished
+    temperature: Estimate  # over runs, fitted on the validation split
+    # of the calibrated predictions on the test split, over runs; on the examples whose
+    # class the runs know, as the temperature is
     nll: Estimate
-    before: Estimate
-    after: Estimate
+    before: Estimate  # Delta_1 of the predictions as they are deployed
+    after: Estimate  # Delta_1 of the calibrated predictions
+    # `after` against the baseline's, paired by run; None for the baseline and where
+    # other runs finished
     change: Difference | None
 
 

@@ -20,25 +20,18 @@ CONFIDENCE_BINS = 10
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """Classes, ambiguity and binned probabilities.
+    """Classes, ambiguity and binned probabilities."""
 
-    Attributes:
-        classes: `[R, N]` predicted class per finished run.
-        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with
-            one run.
-        confidence_counts: `[10]` examples per equal-width bin of prediction confidence.
-        bin_counts: `[15]` examples per equal-width bin of top probability.
-        bin_probability: `[15]` mean top probability in the bin; NaN if empty.
-        bin_accuracy: `[15]` share of right predictions in the bin; NaN if empty.
-        known: `[C]` the classes that some run knows, as `known_classes` says it.
-    """
-
-    classes: np.ndarray
+    classes: np.ndarray  # `[R, N]` predicted class per finished run
+    # `[N]` share of pairs of runs that differ on the example; NaN with one run
     ambiguity: np.ndarray
+    # `[10]` examples per equal-width bin of prediction confidence
     confidence_counts: np.ndarray
-    bin_counts: np.ndarray
-    bin_probability: np.ndarray
+    bin_counts: np.ndarray  # `[15]` examples per equal-width bin of top probability
+    bin_probability: np.ndarray  # `[15]` mean top probability in the bin; NaN if empty
+    # `[15]` share of right predictions in the bin; NaN if empty
     bin_accuracy: np.ndarray
+    # `[C]` the classes that some run knows, as `known_classes` says it
     known: np.ndarray
 
 

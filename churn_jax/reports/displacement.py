@@ -66,29 +66,19 @@ MIXTURE = "Heterogeneous"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DisplacementReport:
-    """Everything that is printed, drawn and written.
+    """Everything that is printed, drawn and written."""
 
-    Attributes:
-        study: whose predictions they are.
-        options: what was computed.
-        comparisons: of the old row with itself, and with the new one.
-        mixture: updates between heterogeneous ensembles; None if not asked for.
-        mixed: labels of their rows.
-        features: displacements of features; None if not asked for.
-        classes: how many of the classes all rows know.
-        examples: how many were compared.
-        pictures: figures; empty if none were drawn.
-    """
-
-    study: Study
-    options: DisplacementOptions
+    study: Study  # whose predictions they are
+    options: DisplacementOptions  # what was computed
+    # of the old row with itself, and with the new one
     comparisons: tuple[Comparison, ...]
+    # updates between heterogeneous ensembles; None if not asked for
     mixture: UpdatesBySize | None
-    mixed: tuple[str, ...]
-    features: FeatureNumbers | None
-    classes: int
-    examples: int
-    pictures: tuple[Figure, ...]
+    mixed: tuple[str, ...]  # labels of their rows
+    features: FeatureNumbers | None  # displacements of features; None if not asked for
+    classes: int  # how many of the classes all rows know
+    examples: int  # how many were compared
+    pictures: tuple[Figure, ...]  # figures; empty if none were drawn
 
     @property
     def updates(self) -> dict[str, UpdatesBySize]:

@@ -243,29 +243,19 @@ def top_shares(found: Comparison, name: str) -> Figure:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plane:
-    """Two numbers of every network on the examples that are drawn.
+    """Two numbers of every network on the examples that are drawn."""
 
-    Attributes:
-        classes: ids of two or three.
-        what: the two numbers together.
-        axes: names of the two numbers.
-        old: `[R1, n, 2]`, networks of the old kind.
-        new: `[R2, n, 2]`, networks of the new kind, none of them among the old.
-        labels: `[n]`, places among `classes`.
-        kernel: `[2, k]`, turns the numbers into scores of the classes.
-        bias: `[k]`.
-        marked: the example with a black border, whose displacements are shown too.
-    """
-
-    classes: tuple[int, ...]
-    what: str
-    axes: tuple[str, str]
-    old: NDArray[np.float64]
+    classes: tuple[int, ...]  # ids of two or three
+    what: str  # the two numbers together
+    axes: tuple[str, str]  # names of the two numbers
+    old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
+    # `[R2, n, 2]`, networks of the new kind, none of them among the old
     new: NDArray[np.float64]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # `[n]`, places among `classes`
+    # `[2, k]`, turns the numbers into scores of the classes
     kernel: NDArray[np.float64]
-    bias: NDArray[np.float64]
-    marked: int
+    bias: NDArray[np.float64]  # `[k]`
+    marked: int  # the example with a black border, whose displacements are shown too
 
     def right(self, values) -> NDArray[np.bool_]:
         """Whether `[..., n, 2]` are of the right class."""

@@ -55,21 +55,13 @@ SHOWN = 4  # images whose histograms are drawn
 
 @dataclasses.dataclass(frozen=True)
 class DisplacementOptions:
-    """What is computed.
+    """What is computed."""
 
-    Attributes:
-        images: examples, evenly spaced, whose norms are tested.
-        sizes: members of ensembles.
-        draws: ensembles, and simulated displacements.
-        resamples: sets of normal networks for a p-value.
-        seed: of all draws.
-    """
-
-    images: int = 8
-    sizes: tuple[int, ...] = (1, 2, 4, 8)
-    draws: int = 10_000
-    resamples: int = 200
-    seed: int = 0
+    images: int = 8  # examples, evenly spaced, whose norms are tested
+    sizes: tuple[int, ...] = (1, 2, 4, 8)  # members of ensembles
+    draws: int = 10_000  # ensembles, and simulated displacements
+    resamples: int = 200  # sets of normal networks for a p-value
+    seed: int = 0  # of all draws
 
     def __post_init__(self):
         """Checks what needs no predictions."""
@@ -86,24 +78,16 @@ class DisplacementOptions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Norms:
-    """Norms of displacements between ensembles, on some images.
+    """Norms of displacements between ensembles, on some images."""
 
-    Attributes:
-        label: of the two rows.
-        networks: how many there are of each kind.
-        fits: one per size.
-        ids: of the images whose norms are kept.
-        drawn: size to `[draws, images]`, of random ensembles.
-        simulated: the same of normal displacements.
-        centre: `[images]`, norm of the mean displacement: what no size takes away.
-    """
-
-    label: str
-    networks: tuple[int, ...]
-    fits: tuple[GoodnessOfFit, ...]
-    ids: tuple[str, ...]
+    label: str  # of the two rows
+    networks: tuple[int, ...]  # how many there are of each kind
+    fits: tuple[GoodnessOfFit, ...]  # one per size
+    ids: tuple[str, ...]  # of the images whose norms are kept
+    # size to `[draws, images]`, of random ensembles
     drawn: Mapping[int, NDArray[np.float64]]
-    simulated: Mapping[int, NDArray[np.float64]]
+    simulated: Mapping[int, NDArray[np.float64]]  # the same of normal displacements
+    # `[images]`, norm of the mean displacement: what no size takes away
     centre: NDArray[np.float64]
 
 
@@ -164,55 +148,34 @@ MOST_RANKED = 50  # of them, whose flips are ranked
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Networks:
-    """Predictions of a row's networks on the examples that are compared.
+    """Predictions of a row's networks on the examples that are compared."""
 
-    Attributes:
-        label: of the row, for people.
-        ids: `[N]` of the examples.
-        labels: `[N]`, places among `classes`.
-        logits: `[R, N, C]` float64.
-        classes: `[C]` ids of the classes that all networks know.
-    """
-
-    label: str
-    ids: NDArray
-    labels: NDArray[np.int64]
-    logits: NDArray[np.float64]
-    classes: NDArray[np.int64]
+    label: str  # of the row, for people
+    ids: NDArray  # `[N]` of the examples
+    labels: NDArray[np.int64]  # `[N]`, places among `classes`
+    logits: NDArray[np.float64]  # `[R, N, C]` float64
+    classes: NDArray[np.int64]  # `[C]` ids of the classes that all networks know
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TopShares:
-    """Share of the displacement in the top K classes, mean over images and draws.
+    """Share of the displacement in the top K classes, mean over images and draws."""
 
-    Attributes:
-        top: `[k]` values of K.
-        classes: C; if all classes moved alike, shares were `top / classes`.
-        shares: size of the ensembles to `[k]`.
-    """
-
-    top: NDArray[np.int64]
-    classes: int
-    shares: Mapping[int, NDArray[np.float64]]
+    top: NDArray[np.int64]  # `[k]` values of K
+    classes: int  # C; if all classes moved alike, shares were `top / classes`
+    shares: Mapping[int, NDArray[np.float64]]  # size of the ensembles to `[k]`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
-    """All numbers of updates from one kind of network to another, or to its own.
+    """All numbers of updates from one kind of network to another, or to its own."""
 
-    Attributes:
-        label: of the two rows.
-        norms: of displacements, against normal ones.
-        updates: error and negative flip rates, per size.
-        ranks: size to `[C]`, negative flips by the rank of their wrong class.
-        top: shares of the top K classes.
-    """
-
-    label: str
-    norms: Norms
-    updates: UpdatesBySize
+    label: str  # of the two rows
+    norms: Norms  # of displacements, against normal ones
+    updates: UpdatesBySize  # error and negative flip rates, per size
+    # size to `[C]`, negative flips by the rank of their wrong class
     ranks: Mapping[int, NDArray[np.int64]]
-    top: TopShares
+    top: TopShares  # shares of the top K classes
 
 
 def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
@@ -341,40 +304,26 @@ def updates_of_mixture(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureSpace:
-    """Features of rows that were trained to be compatible with one reference.
+    """Features of rows that were trained to be compatible with one reference."""
 
-    Attributes:
-        reference: label of the row that is the reference.
-        one_reference: whether all replicas had the same reference.
-        ids: `[N]` of all test examples.
-        features: row to `[R, N, D]`, D at least that of the reference.
-        kernel: `[D_ref, C]` of the reference's last layer.
-        bias: `[C]`.
-    """
-
-    reference: str
-    one_reference: bool
-    ids: NDArray
+    reference: str  # label of the row that is the reference
+    one_reference: bool  # whether all replicas had the same reference
+    ids: NDArray  # `[N]` of all test examples
+    # row to `[R, N, D]`, D at least that of the reference
     features: Mapping[str, NDArray]
-    kernel: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    kernel: NDArray[np.float64]  # `[D_ref, C]` of the reference's last layer
+    bias: NDArray[np.float64]  # `[C]`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureNumbers:
-    """What is told of features.
+    """What is told of features."""
 
-    Attributes:
-        reference: label of the row that is the reference.
-        one_reference: whether all replicas had the same reference.
-        norms: of the old row with itself, and with the new one.
-        agreement: label of a row to how close averaged features come to averaged
-            logits, with all its networks.
-    """
-
-    reference: str
-    one_reference: bool
-    norms: tuple[Norms, ...]
+    reference: str  # label of the row that is the reference
+    one_reference: bool  # whether all replicas had the same reference
+    norms: tuple[Norms, ...]  # of the old row with itself, and with the new one
+    # label of a row to how close averaged features come to averaged logits, with all
+    # its networks
     agreement: Mapping[str, FeatureAgreement]
 
 

@@ -25,29 +25,17 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Spread:
-    """How much the members of a row differ on one kind of images, run by run.
+    """How much the members of a row differ on one kind of images, run by run."""
 
-    Attributes:
-        edges: `[bins + 1]` of the least confidence among members.
-        counts: `[R, bins]`, examples.
-        bin_mean_kl: `[R, bins]`, nats; nan in an empty bin.
-        quartiles: `[R, 5, bins]`, nats.
-        mean_kl: `[R]`, nats.
-        box: `[R, 5]`, the 5th, 25th, 50th, 75th and 95th percentile, nats.
-        accuracy: `[R]`, of the mean of the members' probabilities.
-        runs: numbers of the R replicas.
-        step: eta and tau of the perturbation; empty without one.
-    """
-
-    edges: np.ndarray
-    counts: np.ndarray
-    bin_mean_kl: np.ndarray
-    quartiles: np.ndarray
-    mean_kl: np.ndarray
-    box: np.ndarray
-    accuracy: np.ndarray
-    runs: tuple[str, ...]
-    step: Mapping[str, float]
+    edges: np.ndarray  # `[bins + 1]` of the least confidence among members
+    counts: np.ndarray  # `[R, bins]`, examples
+    bin_mean_kl: np.ndarray  # `[R, bins]`, nats; nan in an empty bin
+    quartiles: np.ndarray  # `[R, 5, bins]`, nats
+    mean_kl: np.ndarray  # `[R]`, nats
+    box: np.ndarray  # `[R, 5]`, the 5th, 25th, 50th, 75th and 95th percentile, nats
+    accuracy: np.ndarray  # `[R]`, of the mean of the members' probabilities
+    runs: tuple[str, ...]  # numbers of the R replicas
+    step: Mapping[str, float]  # eta and tau of the perturbation; empty without one
 
     @property
     def by_bin(self) -> np.ndarray:

@@ -33,17 +33,11 @@ MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReferenceCurve:
-    """Calibrated NLL of deep ensembles by their size.
+    """Calibrated NLL of deep ensembles by their size."""
 
-    Attributes:
-        name: row whose members they are.
-        label: name for people.
-        nll: `[R, M]` of 1 to M members, the mean over subsets of a size.
-    """
-
-    name: str
-    label: str
-    nll: np.ndarray
+    name: str  # row whose members they are
+    label: str  # name for people
+    nll: np.ndarray  # `[R, M]` of 1 to M members, the mean over subsets of a size
 
     @property
     def mean(self) -> np.ndarray:

@@ -26,15 +26,10 @@ FILE = "examples.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """Inputs to show.
+    """Inputs to show."""
 
-    Attributes:
-        ids: `[K]`, as in the predictions.
-        images: `[K, H, W, C]` uint8, with one channel or three.
-    """
-
-    ids: np.ndarray
-    images: np.ndarray
+    ids: np.ndarray  # `[K]`, as in the predictions
+    images: np.ndarray  # `[K, H, W, C]` uint8, with one channel or three
 
     def find(self, identity) -> np.ndarray | None:
         """The image `[H, W, C]` of an example, or None if it was not kept."""

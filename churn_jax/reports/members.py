@@ -117,26 +117,16 @@ def load_members(path: str | os.PathLike) -> Members:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Agreement:
-    """How much the members of each run differ, as `metrics.member_diversity` says it.
+    """How much the members of each run differ, as `metrics.member_diversity` says it."""
 
-    Attributes:
-        members: M.
-        examples: that were looked at.
-        total: examples of the split.
-        mean_kl: `[R]` mean KL divergence of ordered pairs of members, nats.
-        disagreement: `[R]` share of examples that two members predict differently,
-            averaged over pairs.
-        member_accuracy: `[R]` mean accuracy of the members alone.
-        ensemble_accuracy: `[R]` accuracy of their mean probability.
-    """
-
-    members: int
-    examples: int
-    total: int
-    mean_kl: np.ndarray
+    members: int  # M
+    examples: int  # that were looked at
+    total: int  # examples of the split
+    mean_kl: np.ndarray  # `[R]` mean KL divergence of ordered pairs of members, nats
+    # `[R]` share of examples that two members predict differently, averaged over pairs
     disagreement: np.ndarray
-    member_accuracy: np.ndarray
-    ensemble_accuracy: np.ndarray
+    member_accuracy: np.ndarray  # `[R]` mean accuracy of the members alone
+    ensemble_accuracy: np.ndarray  # `[R]` accuracy of their mean probability
 
     def of_runs(self, runs: Sequence[int]) -> "Agreement":
         """Of some runs alone."""

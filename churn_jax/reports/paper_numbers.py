@@ -45,39 +45,27 @@ ABSENT = "–"
 
 @dataclasses.dataclass(frozen=True)
 class PaperRow:
-    """One row: what is printed and what was measured.
+    """One row: what is printed and what was measured."""
 
-    Attributes:
-        name: of the method.
-        label: for people.
-        paper: metric to what is printed; may be empty.
-        measured: metric to what was measured; empty for a row that only the paper has.
-    """
-
-    name: str
-    label: str
-    paper: dict[str, Published]
+    name: str  # of the method
+    label: str  # for people
+    paper: dict[str, Published]  # metric to what is printed; may be empty
+    # metric to what was measured; empty for a row that only the paper has
     measured: dict[str, Estimate]
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperNumbers:
-    """The comparison.
+    """The comparison."""
 
-    Attributes:
-        table: the published one.
-        metrics: every quantity that the paper prints and that is measured.
-        rows: those of the study, then those that only the paper has.
-        notes: why cells are doubtful, or what they are derived from, each once; cells
-            refer to them from 1.
-        caption: what is compared with what.
-    """
-
-    table: PublishedTable
+    table: PublishedTable  # the published one
+    # every quantity that the paper prints and that is measured
     metrics: tuple[Quantity, ...]
-    rows: tuple[PaperRow, ...]
+    rows: tuple[PaperRow, ...]  # those of the study, then those that only the paper has
+    # why cells are doubtful, or what they are derived from, each once; cells refer to
+    # them from 1
     notes: tuple[str, ...]
-    caption: str
+    caption: str  # what is compared with what
 
     def paper_cell(self, row: PaperRow, metric: str) -> str:
         """`5.72 ± 0.18`, with `doubtful [1]` or `derived [1]` behind it."""

@@ -24,24 +24,16 @@ _AT_ACCURACY = "-at-accuracy"
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What was picked on one axis.
+    """What was picked on one axis."""
 
-    Attributes:
-        axis: name of the axis.
-        criterion: one of `CRITERIA`.
-        point: name of the chosen point; None where none could be.
-        value: of the coefficient there.
-        within: names of the other points that are within one standard error of the
-            chosen one, paired by seed: the data do not tell them apart from it.
-        reason: why there is no choice, or which points were no candidates.
-    """
-
-    axis: str
-    criterion: str
-    point: str | None
-    value: float | None
+    axis: str  # name of the axis
+    criterion: str  # one of `CRITERIA`
+    point: str | None  # name of the chosen point; None where none could be
+    value: float | None  # of the coefficient there
+    # names of the other points that are within one standard error of the chosen one,
+    # paired by seed: the data do not tell them apart from it
     within: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = ""  # why there is no choice, or which points were no candidates
 
 
 def choose(

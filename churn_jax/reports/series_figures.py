@@ -33,17 +33,11 @@ FEWEST = 3  # points that make a curve
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """Rows that are one method with several values of one setting.
+    """Rows that are one method with several values of one setting."""
 
-    Attributes:
-        label: what their labels have in common.
-        values: of the setting, ascending.
-        rows: one per value.
-    """
-
-    label: str
-    values: tuple[float, ...]
-    rows: tuple[Row, ...]
+    label: str  # what their labels have in common
+    values: tuple[float, ...]  # of the setting, ascending
+    rows: tuple[Row, ...]  # one per value
 
 
 def series_of(report: Report, setting: str) -> tuple[Series, ...]:

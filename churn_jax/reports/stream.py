@@ -30,21 +30,16 @@ UNFINISHED = "it has not finished"
 
 @dataclasses.dataclass(frozen=True)
 class StreamRow:
-    """One finished row.
+    """One finished row."""
 
-    Attributes:
-        info: what `study.json` says about it.
-        numbers: `stream`, and `holdout` where one was held out, to what was measured.
-        changes: the same parts against the baseline; empty for the baseline.
-        curve: one entry per stretch of the stream, with the stream's `totals`.
-        examples: that counted, after the warm-up.
-    """
-
-    info: RowRecord
+    info: RowRecord  # what `study.json` says about it
+    # `stream`, and `holdout` where one was held out, to what was measured
     numbers: Mapping[str, StreamNumbers]
+    # the same parts against the baseline; empty for the baseline
     changes: Mapping[str, StreamChange]
+    # one entry per stretch of the stream, with the stream's `totals`
     curve: tuple[Mapping[str, Any], ...]
-    examples: int
+    examples: int  # that counted, after the warm-up
 
     @property
     def penalty(self) -> str:

@@ -45,18 +45,14 @@ UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 
 @dataclasses.dataclass(frozen=True)
 class StreamNumbers:
-    """Scores of one row over one part of a stream.
+    """Scores of one row over one part of a stream."""
 
-    Attributes:
-        runs: numbers of the replicas that finished, ascending.
-        per_run: name in `LOSSES` to `[A]`, one number per finished replica.
-        whole: name in `DIFFERENCES` to the value over all finished replicas.
-        without: the same names to `[A]` values that leave one of them out.
-    """
-
-    runs: tuple[int, ...]
+    runs: tuple[int, ...]  # numbers of the replicas that finished, ascending
+    # name in `LOSSES` to `[A]`, one number per finished replica
     per_run: Mapping[str, np.ndarray]
+    # name in `DIFFERENCES` to the value over all finished replicas
     whole: Mapping[str, float]
+    # the same names to `[A]` values that leave one of them out
     without: Mapping[str, np.ndarray]
 
     @classmethod
@@ -115,15 +111,10 @@ def _scalar(totals: Mapping[str, Any], name: str) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A number of a row against the baseline's.
+    """A number of a row against the baseline's."""
 
-    Attributes:
-        absolute: row minus baseline.
-        relative: the same as a share of the baseline's.
-    """
-
-    absolute: Difference
-    relative: Difference
+    absolute: Difference  # row minus baseline
+    relative: Difference  # the same as a share of the baseline's
 
     @property
     def p(self) -> float:
@@ -137,15 +128,11 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class StreamChange:
-    """A row against the baseline, run by run.
+    """A row against the baseline, run by run."""
 
-    Attributes:
-        changes: names of `LOSSES` and `DIFFERENCES` to their `Change`.
-        p_holm: of the relative prediction difference, Holm-adjusted over the rows.
-    """
-
+    # names of `LOSSES` and `DIFFERENCES` to their `Change`
     changes: Mapping[str, Change]
-    p_holm: float
+    p_holm: float  # of the relative prediction difference, Holm-adjusted over the rows
 
 
 def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:

@@ -108,23 +108,15 @@ TOP = (0.01, 0.05, 0.10)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AmbiguousInput:
-    """One test input the baseline's runs disagree about.
+    """One test input the baseline's runs disagree about."""
 
-    Attributes:
-        identity: its id.
-        label: its class id.
-        votes: `(class, runs)` of the baseline, most votes first.
-        ambiguity: share of pairs of the baseline's runs that differ.
-        best: the same under the best method; NaN without one.
-        image: `[H, W, C]` uint8, or None where none was kept.
-    """
-
-    identity: str
-    label: int
+    identity: str  # its id
+    label: int  # its class id
+    # `(class, runs)` of the baseline, most votes first
     votes: tuple[tuple[int, int], ...]
-    ambiguity: float
-    best: float
-    image: np.ndarray | None
+    ambiguity: float  # share of pairs of the baseline's runs that differ
+    best: float  # the same under the best method; NaN without one
+    image: np.ndarray | None  # `[H, W, C]` uint8, or None where none was kept
 
 
 def best_row(report: Report) -> Row | None:

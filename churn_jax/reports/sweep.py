@@ -24,27 +24,18 @@ SPLITS = ("validation", "test")
 
 @dataclasses.dataclass(frozen=True)
 class PointResult:
-    """One point of the grid: its setting and its numbers over all seeds.
+    """One point of the grid: its setting and its numbers over all seeds."""
 
-    Attributes:
-        name: folder under `points/`.
-        axis: name of its axis; empty for a baseline that is on none.
-        value: of the coefficient; None likewise.
-        label: of its method.
-        validation: numbers on the validation split; None where there are none.
-        test: numbers on the test split, which no choice looks at.
-        missing: why there are no numbers; empty where there are.
-        is_baseline: whether it trains as the baseline does, perhaps besides another
-            point that is the baseline.
-    """
-
-    name: str
-    axis: str
-    value: float | None
-    label: str
+    name: str  # folder under `points/`
+    axis: str  # name of its axis; empty for a baseline that is on none
+    value: float | None  # of the coefficient; None likewise
+    label: str  # of its method
+    # numbers on the validation split; None where there are none
     validation: MethodSummary | None
-    test: MethodSummary | None
-    missing: str = ""
+    test: MethodSummary | None  # numbers on the test split, which no choice looks at
+    missing: str = ""  # why there are no numbers; empty where there are
+    # whether it trains as the baseline does, perhaps besides another point that is the
+    # baseline
     is_baseline: bool = False
 
     def on(self, split: str) -> MethodSummary | None:
@@ -54,23 +45,16 @@ class PointResult:
 
 @dataclasses.dataclass(frozen=True)
 class AxisResult:
-    """One swept coefficient.
+    """One swept coefficient."""
 
-    Attributes:
-        name: of the axis.
-        label: of its method, for people.
-        field: the coefficient.
-        fixed: other coefficients of the method and what they were held at.
-        points: smallest value first; the baseline among them if it is on this axis.
-        choice: what the criterion picks.
-    """
-
-    name: str
-    label: str
-    field: str
+    name: str  # of the axis
+    label: str  # of its method, for people
+    field: str  # the coefficient
+    # other coefficients of the method and what they were held at
     fixed: Mapping[str, float]
+    # smallest value first; the baseline among them if it is on this axis
     points: tuple[PointResult, ...]
-    choice: Choice
+    choice: Choice  # what the criterion picks
 
     @property
     def title(self) -> str:
