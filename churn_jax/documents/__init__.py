@@ -32,7 +32,13 @@ from churn_jax.documents.blocks import (
     bullets,
     plain,
 )
-from churn_jax.documents.data import csv_text, json_text, plain_values, write_files
+from churn_jax.documents.data import (
+    csv_text,
+    json_text,
+    plain_values,
+    table_files,
+    write_files,
+)
 from churn_jax.documents.html import html_fragment, html_page
 from churn_jax.documents.markdown import markdown
 from churn_jax.documents.terminal import plain_text, print_document
@@ -71,5 +77,6 @@ __all__ = [
     "plain_text",
     "plain_values",
     "print_document",
+    "table_files",
     "write_files",
 ]

@@ -172,7 +172,7 @@ class Table:
         rows: cells, as `Cell` or as text; the first is the head of its row.
         title: above it.
         caption: what its numbers are.
-        kind: class of the page: `"main"`, `"plain"`, `"words"`, `"beside"`,
+        kind: class of the page: `"main"`, `"plain"`, `"words"`, `"paper"`,
             `"compare"`; one with `compare` has no frame in a terminal.
         sortable: whether a reader of the page can sort it.
     """

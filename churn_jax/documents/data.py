@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from churn_jax.documents.blocks import Records
+from churn_jax.documents.blocks import Document, Records
+from churn_jax.documents.html import html_page
+from churn_jax.documents.markdown import markdown
 
-__all__ = ["csv_text", "json_text", "plain_values", "write_files"]
+__all__ = ["csv_text", "json_text", "plain_values", "table_files", "write_files"]
 
 
 def csv_text(records: Records) -> str:
@@ -86,6 +88,22 @@ def plain_values(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def table_files(document: Document) -> dict[str, str]:
+    """The files of a report whose data are `Records`, by name.
+
+    Args:
+        document: the report.
+
+    Returns:
+        Texts of `table.md`, `table.csv` and `report.html`, for `write_files`.
+    """
+    return {
+        "table.md": markdown(document),
+        "table.csv": csv_text(document.data),
+        "report.html": html_page(document),
+    }
 
 
 def write_files(folder, contents: Mapping[str, str | bytes]) -> dict[str, Path]:

@@ -21,12 +21,16 @@ __all__ = [
     "INK",
     "LONGEST_LABEL",
     "MARKERS",
+    "bars_by_row",
     "colour",
     "dash",
     "drawing",
     "element",
     "error_bar",
+    "error_line",
+    "face",
     "legend",
+    "level",
     "line_style",
     "marker",
     "picture",
@@ -46,6 +50,7 @@ COLOURS = (
 )
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "///", "...", "xxx")
 INK = "#010203"  # stands for currentColor until the SVG is written
 LONGEST_LABEL = 28
 
@@ -66,13 +71,7 @@ def dash(i: int) -> str:
 
 
 def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict:
-    """How the line of the method at place `i` looks, for `plot`.
-
-    Args:
-        i: its place.
-        label: what the legend says; None is no entry.
-        size: of its marks; None is Matplotlib's.
-    """
+    """How the line of the method at place `i` looks; a size of None is Matplotlib's."""
     style: dict = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
     if size is not None:
         style["markersize"] = size
@@ -95,23 +94,24 @@ def error_bar(stderr: float):
     return stderr if math.isfinite(stderr) else None
 
 
-def point(
-    axes,
-    i: int,
-    x: tuple[float, float],
-    y: tuple[float, float],
-    label: str,
-    shape: int | None = None,
-) -> None:
-    """Draws the method at place `i` as one point with error bars.
+def error_line(axes, i: int, x, y, stderr, label: str, **style) -> None:
+    """The line of the method at place `i` with bars; an error that is NaN has none."""
+    errors = [error_bar(error) or 0.0 for error in stderr]
+    style = {"capsize": 3, "linewidth": 1.5} | style
+    axes.errorbar(x, y, yerr=errors, **line_style(i, label, size=None), **style)
 
-    Args:
-        axes: of Matplotlib.
-        i: its place.
-        x: the number across and its standard error.
-        y: the number up and its standard error.
-        label: what the legend says.
-        shape: place that its marker is of, if that is another one.
+
+def level(axes, y: float, stderr: float, *, alpha: float, **style) -> None:
+    """A line across with a band of one standard error to each side."""
+    half = error_bar(stderr) or 0.0
+    axes.axhspan(y - half, y + half, color=style["color"], alpha=alpha, linewidth=0)
+    axes.axhline(y, **style)
+
+
+def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
+    """The method at place `i` as one point; `x`, `y` are numbers with their errors.
+
+    Its marker is that of the place `shape`, if that is another one.
     """
     axes.errorbar(
         x[0],
@@ -125,6 +125,26 @@ def point(
         alpha=0.85,
         label=short_label(label),
     )
+
+
+def face(i: int) -> dict:
+    """How the bars and boxes of the method at place `i` look."""
+    style = {"edgecolor": INK, "linewidth": 0.8, "alpha": 0.8}
+    return style | {"facecolor": colour(i), "hatch": HATCHES[i % len(HATCHES)]}
+
+
+def bars_by_row(axes, rows, kinds) -> None:
+    """Horizontal bars: for each kind, the number of every row and its error, or NaN."""
+    height = 0.8 / len(kinds)
+    for k, (kind, (values, errors)) in enumerate(kinds.items()):
+        places = [row + (k - (len(kinds) - 1) / 2) * height for row in range(len(rows))]
+        known = [value if math.isfinite(value) else 0.0 for value in values]
+        style = face(k) | {"height": 0.9 * height, "capsize": 2, "ecolor": INK}
+        bars = [error_bar(error) or 0.0 for error in errors]
+        axes.barh(places, known, xerr=bars, label=kind, **style)
+    axes.set_yticks(range(len(rows)), [short_label(row) for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
 
 
 def legend(figure, axes, columns: int = 2) -> None:
@@ -189,25 +209,11 @@ def _inline(svg: str, description: str) -> str:
 
 
 def picture(
-    figure,
-    done,
-    *,
-    name: str,
-    title: str,
-    caption: str,
-    words: str = "",
-    dpi: int = 120,
+    figure, done, *, name: str, title: str, caption: str, words: str = "", dpi=120
 ) -> Figure:
-    """A figure of `drawing` as SVG for the page and as PNG for a file.
+    """A figure of `drawing` as SVG for the page and as PNG for a file called `name`.
 
-    Args:
-        figure: of Matplotlib.
-        done: what `drawing` gave with it.
-        name: of the file, without ending.
-        title: above it.
-        caption: below it.
-        words: what it shows, where the title does not say it.
-        dpi: of the PNG.
+    `words` say what it shows, where the title does not.
     """
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
@@ -217,14 +223,9 @@ def picture(
 
 
 def element(tag: str, *inside: str, text: str = "", **attributes) -> str:
-    """An element of an SVG that no plotting library draws.
+    """An element of an SVG that no plotting library draws; its text is escaped here.
 
-    Args:
-        tag: its name.
-        inside: elements, from this function.
-        text: its words, which are escaped here.
-        attributes: by name, `stroke_width` for `stroke-width`; a float has one
-            decimal, None is left out.
+    `stroke_width` is `stroke-width`, a float has one decimal, None is left out.
 
     Example:
         >>> element("g", element("text", text="a<b"), x=1.25, class_="bar")

@@ -18,11 +18,13 @@ __all__ = [
     "millions",
     "number",
     "of_set",
+    "p_text",
     "p_value",
     "percent",
     "rate",
     "signed",
     "times",
+    "with_error",
 ]
 
 ABSENT = "–"
@@ -45,7 +47,12 @@ def number(estimate: Estimate) -> str:
 
 def of_set(estimate: Estimate) -> str:
     """`0.0777 ± 0.0012`, the standard error: a set of runs has no spread of its own."""
-    return _plus_minus(estimate.mean, estimate.stderr, 4)
+    return with_error(estimate, 4)
+
+
+def with_error(estimate: Estimate, digits: int) -> str:
+    """`0.078 ± 0.001`: the mean and its standard error."""
+    return _plus_minus(estimate.mean, estimate.stderr, digits)
 
 
 def equivalent(estimate: Estimate) -> str:
@@ -90,6 +97,11 @@ def p_value(p: float | None) -> str:
     if p is None or not math.isfinite(p):
         return ABSENT
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_text(p: float) -> str:
+    """`p = 0.021`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:

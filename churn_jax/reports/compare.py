@@ -12,9 +12,17 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
+from churn_jax.reports.cells import p_text
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["FEWEST_RUNS", "Comparison", "compare_with_baseline", "effect", "paired"]
+__all__ = [
+    "FEWEST_RUNS",
+    "SIGNIFICANT",
+    "Comparison",
+    "compare_with_baseline",
+    "effect",
+    "paired",
+]
 
 SIGNIFICANT = 0.05
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
@@ -152,7 +160,7 @@ def _verdict(
 ) -> str:
     if (sign := effect(difference, p)) is None:
         return f"too few runs to test {what} ({difference.runs} in common)"
-    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    said = p_text(p)
     scale, unit = (100, " points") if points else (1, "")
     digits = 4 if not points else 1 if 100 * difference.stderr >= 0.1 else 2
     error = f"{scale * difference.stderr:.{digits}f}"

@@ -9,9 +9,11 @@ from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribut
 from churn_jax.analysis.jacobians import SimilarityROC
 from churn_jax.documents.plotting import (
     INK,
+    bars_by_row,
     colour,
     dash,
     drawing,
+    face,
     legend,
     line_style,
     short_label,
@@ -28,15 +30,9 @@ __all__ = [
     "roc_curves",
 ]
 
-HATCHES = ("", "///", "...", "xxx")
 FEWEST = 10  # examples of all runs in a bin that is drawn
 SMALLEST = 1e-4  # nats; what is below is as good as nothing
-FACE = {"edgecolor": INK, "linewidth": 0.8, "alpha": 0.8}
 LINE = {"color": INK, "linewidth": 0.8}
-
-
-def _face(i: int) -> dict:
-    return {**FACE, "facecolor": colour(i), "hatch": HATCHES[i % len(HATCHES)]}
 
 
 def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
@@ -56,11 +52,8 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
                 middle[enough], found.by_bin[enough], label=short_label(label), **style
             )
             below.plot(middle, 100 * found.shares, **style)
-        above.set_yscale("log")
-        above.set_ylabel("Mean pairwise KL, nats")
-        below.set_ylabel("Examples %")
-        below.set_ylim(bottom=0)
-        below.set_xlim(0, 1)
+        above.set(yscale="log", ylabel="Mean pairwise KL, nats")
+        below.set(ylabel="Examples %", ylim=(0, None), xlim=(0, 1))
         below.set_xlabel("Least top probability among members")
         _plain_log(above.yaxis)
         legend(figure, above)
@@ -92,9 +85,8 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
             width = 0.7 * (found.edges[1] - found.edges[0])
             _draw(panels[i], cuts, middle, width, [0] * len(cuts), vertical=True)
             panels[i].set_title(short_label(label), fontsize=9)
-            panels[i].set_yscale("log")
+            panels[i].set(yscale="log", xlim=(0, 1))
             low += cuts[:, 1].tolist()  # whiskers of near agreement go down for ever
-            panels[i].set_xlim(0, 1)
             panels[i].set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
             _plain_log(panels[i].yaxis)
         for i in range(len(spreads) - columns, len(spreads)):
@@ -148,7 +140,7 @@ def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: b
         capprops=LINE,
     )
     for patch, i in zip(drawn["boxes"], faces, strict=True):
-        patch.set(**_face(i))
+        patch.set(**face(i))
 
 
 def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str:
@@ -176,8 +168,7 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
             )
         axes.set_xlabel(f"Share of {short_label(scratch)} at or above")
         axes.set_ylabel("Share of the distilled row at or above")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1.01)
+        axes.set(xlim=(0, 1), ylim=(0, 1.01))
         legend(figure, axes)
         return done("ROC curves of Jacobian similarity against a row from scratch")
 
@@ -186,28 +177,15 @@ def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) 
     """Bars per row and kind with standard deviations over runs ([diversity] Fig. 4)."""
     if not found:
         return ""
-    kinds = list(dict.fromkeys(kind for row in found.values() for kind in row))
-    places = np.arange(len(found))
-    height = 0.8 / len(kinds)
+    bars = {}
+    for kind in dict.fromkeys(kind for row in found.values() for kind in row):
+        values = [row.get(kind, np.array([np.nan])) for row in found.values()]
+        spread = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
+        bars[kind] = [np.mean(v) for v in values], spread
     with drawing(5.4, 1.4 + 0.6 * len(found)) as (figure, done):
         axes = figure.add_subplot()
-        for k, kind in enumerate(kinds):
-            values = [row.get(kind, np.array([np.nan])) for row in found.values()]
-            spread = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
-            axes.barh(
-                places + (k - (len(kinds) - 1) / 2) * height,
-                [np.mean(v) for v in values],
-                height=0.9 * height,
-                xerr=np.nan_to_num(spread),
-                ecolor=INK,
-                capsize=2,
-                label=kind,
-                **_face(k),
-            )
-        axes.set_yticks(places, [short_label(label) for label in found])
-        axes.invert_yaxis()
+        bars_by_row(axes, list(found), bars)
         axes.set_xlabel(axis)
-        axes.set_xlim(left=0)
         legend(figure, axes)
         return done(what)
 
@@ -269,8 +247,7 @@ def entropy_histograms(
                 )
         for axes, title in zip(panels, ("own test images", foreign), strict=True):
             axes.set_title(short_label(title), fontsize=10)
-            axes.set_xlabel("Entropy, nats")
-            axes.set_xlim(0, edges[-1])
+            axes.set(xlabel="Entropy, nats", xlim=(0, edges[-1]))
         panels[0].set_ylabel("Predictions %")
         legend(figure, panels[0], columns=3)
         return done(
@@ -315,7 +292,7 @@ def corruption_boxes(
             axes.set_xticks(range(len(severities)), map(str, severities))
         panels[-1].set_xlabel("Severity")
         for i, label in enumerate(methods):  # boxes have no entry of their own
-            panels[0].bar(np.nan, 0, label=short_label(label), **_face(i))
+            panels[0].bar(np.nan, 0, label=short_label(label), **face(i))
         legend(figure, panels[0], columns=3)
         names = " and ".join(AXES[quantity][0] for quantity in quantities)
         return done(f"{names} on corrupted test images, by severity and method")

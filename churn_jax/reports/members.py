@@ -117,7 +117,7 @@ def load_members(path: str | os.PathLike) -> Members:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Agreement:
-    """How much the members of each run differ, as `metrics.member_diversity` says it."""
+    """How much the members of each run differ (`metrics.member_diversity`)."""
 
     members: int  # M
     examples: int  # that were looked at

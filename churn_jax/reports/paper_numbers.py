@@ -25,6 +25,7 @@ from churn_jax.documents import (
     Text,
 )
 from churn_jax.reports.artefacts import Study
+from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.factors import training
 from churn_jax.reports.published import Published, PublishedTable, published_keys, table
@@ -35,12 +36,11 @@ __all__ = [
     "PaperNumbers",
     "PaperRow",
     "assemble",
+    "paper_caption",
     "paper_numbers",
     "paper_section",
     "published_table",
 ]
-
-ABSENT = "–"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,6 @@ class PaperRow:
 class PaperNumbers:
     """The comparison."""
 
-    table: PublishedTable  # the published one
     # every quantity that the paper prints and that is measured
     metrics: tuple[Quantity, ...]
     rows: tuple[PaperRow, ...]  # those of the study, then those that only the paper has
@@ -118,7 +117,8 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
         for row in report.rows
     ]
     infos = [row.info for row in report.rows if row.info.name in found.rows]
-    return assemble(report, found, metrics, rows, infos)
+    caption = paper_caption(report.study, found, metrics, infos)
+    return assemble(report.study, found, metrics, rows, caption)
 
 
 def published_table(study: Study) -> PublishedTable | None:
@@ -155,20 +155,20 @@ def _departures(study: Study, found: PublishedTable, infos: Sequence[RowRecord])
 
 
 def assemble(
-    report: Report,
+    study: Study,
     found: PublishedTable,
     metrics: tuple[Quantity, ...],
     rows: Sequence[PaperRow],
-    infos: Sequence[RowRecord],
+    caption: str,
 ) -> PaperNumbers:
-    """Measured rows, then those that only the paper has, with notes and caption."""
+    """Measured rows, then those that only the paper has, with the notes of both."""
     measured = {row.name for row in rows}
-    planned = {info.name: info.label for info in report.study.methods}
+    planned = {info.name: info.label for info in study.methods}
     rows = [*rows]
     rows += [
         PaperRow(name, planned.get(name) or _unplanned(name), dict(paper), {})
         for name, paper in found.rows.items()
-        if name not in {*measured, *report.study.unselected}
+        if name not in {*measured, *study.unselected}
         and any(q.name in paper for q in metrics)
     ]
     notes = dict.fromkeys(
@@ -177,17 +177,26 @@ def assemble(
         for q in metrics
         if q.name in row.paper and row.paper[q.name].mark
     )
-    ours = report.study.record.data.name
+    return PaperNumbers(metrics, tuple(rows), tuple(notes), caption)
+
+
+def paper_caption(
+    study: Study,
+    found: PublishedTable,
+    metrics: tuple[Quantity, ...],
+    infos: Sequence[RowRecord],
+) -> str:
+    """What is compared with what, and in what the settings of `infos` differ."""
+    ours = study.record.data.name
     spread = any(n.std is not None for row in found.rows.values() for n in row.values())
     runs = f"over {found.runs} runs" if found.runs else "over runs it does not count"
-    caption = (
-        f"{_departures(report.study, found, infos)}"
+    return (
+        f"{_departures(study, found, infos)}"
         f"Paper: {found.citation}, {_where(found, metrics)}, {found.title}, "
         f"{'mean ± standard deviation ' if spread else ''}{runs}. "
         f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "
         "context, not targets."
     )
-    return PaperNumbers(found, metrics, tuple(rows), tuple(notes), caption)
 
 
 def _unplanned(name: str) -> str:
@@ -205,11 +214,15 @@ def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
     return ", ".join(sources)
 
 
-def paper_section(found: PaperNumbers, first: str = "Method") -> Section:
+def paper_section(
+    found: PaperNumbers,
+    first: str = "Method",
+    sides: Sequence[str] = ("paper", "measured"),
+) -> Section:
     """The section for any comparison; `first` heads the column of the rows."""
     columns = [Column(first)]
     for metric in found.metrics:
-        columns += [Column(who, group=metric.heading) for who in ("paper", "measured")]
+        columns += [Column(side, group=metric.heading) for side in sides]
     rows = []
     for row in found.rows:
         cells: list[Cell | str] = [row.label]
@@ -222,5 +235,5 @@ def paper_section(found: PaperNumbers, first: str = "Method") -> Section:
             cells.append(found.measured_cell(row, metric.name))
         rows.append(cells)
     notes = Rows([Text(note) for note in found.explained], ordered=True, kind="soft")
-    table = Table(columns, rows, caption=found.caption, kind="beside")
+    table = Table(columns, rows, caption=found.caption, kind="paper")
     return Section("Beside the paper", [Only((HTML, MARKDOWN), [table, notes])])

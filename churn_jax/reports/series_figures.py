@@ -11,9 +11,9 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.documents.plotting import (
     INK,
     drawing,
-    error_bar,
+    error_line,
     legend,
-    line_style,
+    level,
     short_label,
 )
 from churn_jax.reports.quantities import QUANTITIES, Quantity
@@ -87,84 +87,59 @@ def against_strength(report: Report) -> str:
         for i in [sum(value <= 0 for value in one.values)]  # no logarithm
     ]
     found = [one for one in found if len(one.values) >= FEWEST]
-    label, shown = "Strength λ, log scale", (report.headline, QUANTITIES["accuracy"])
-    return _drawn(found, shown, label, _words(shown, label), level=report.baseline)
+    label = "Strength λ, log scale"
+    return _drawn(found, report.headline, label, baseline=report.baseline)
 
 
 def against_members(report: Report) -> str:
     """By the number of networks of an ensemble; empty text without three numbers."""
-    shown, label = (report.headline, QUANTITIES["accuracy"]), "Networks per ensemble, J"
     found = series_of(report, "members")
-    return _drawn(found, shown, label, _words(shown, label), scale="linear")
-
-
-def _words(shown: Sequence[Quantity], label: str) -> str:
-    what = label.partition(",")[0].lower()
-    return f"{shown[0].heading.removesuffix(' %')} and accuracy by {what}"
+    return _drawn(found, report.headline, "Networks per ensemble, J", scale="linear")
 
 
 def _drawn(
     series: Sequence[Series],
-    shown: Sequence[Quantity],
-    label: str,
-    words: str,
+    about: Quantity,
+    across: str,
     *,
     scale: str = "log",
-    level: Row | None = None,
+    baseline: Row | None = None,
     ticks: str = "{:g}",
     rotation: float = 0,
 ) -> str:
-    """A panel per quantity; `level` is a row that is drawn as a line across them."""
+    """A quantity above accuracy, with the baseline as a line across."""
     if not series:
         return ""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     with drawing(5.4, 4.8) as (figure, done):
-        panels = figure.subplots(len(shown), 1, sharex=True)
-        for axes, quantity in zip(panels, shown, strict=True):
-            if level is not None:
-                _across(axes, level, quantity)
+        panels = figure.subplots(2, 1, sharex=True)
+        for axes, quantity in zip(panels, (about, QUANTITIES["accuracy"]), strict=True):
+            if baseline is not None:
+                (mean,), (error,) = _scaled(quantity, [baseline])
+                style = {"linewidth": 1.0, "linestyle": ":", "color": INK}
+                label = short_label(baseline.info.label)
+                level(axes, mean, error, alpha=0.12, label=label, **style)
             for i, one in enumerate(series):
                 mean, stderr = _scaled(quantity, one.rows)
-                axes.errorbar(
-                    one.values,
-                    mean,
-                    yerr=stderr,
-                    **line_style(i, one.label, size=None),
-                    capsize=3,
-                    linewidth=1.5,
-                )
+                error_line(axes, i, one.values, mean, stderr, one.label)
             axes.set_ylabel(quantity.heading)
         axes = panels[-1]
-        axes.set_xscale(scale)
-        axes.set_xticks(sorted({value for one in series for value in one.values}))
+        values = sorted({value for one in series for value in one.values})
+        axes.set(xscale=scale, xticks=values, xlabel=across)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: ticks.format(x)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.tick_params(axis="x", rotation=rotation)
-        axes.set_xlabel(label)
         legend(figure, panels[0])
-        return done(words)
+        what = about.heading.removesuffix(" %")
+        return done(f"{what} and accuracy by {across.partition(',')[0].lower()}")
 
 
 def _scaled(quantity: Quantity, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
-    """Means and standard errors as shown; 0 where an error is unknown."""
+    """Means and standard errors as shown."""
     estimates = [getattr(row.summary, quantity.name) for row in rows]
-    mean = quantity.scale * np.array([e.mean for e in estimates])
-    errors = [quantity.scale * (error_bar(e.stderr) or 0.0) for e in estimates]
-    return mean, np.array(errors)
-
-
-def _across(axes, row: Row, quantity: Quantity) -> None:
-    """A row's number as a line with one standard error on either side."""
-    (mean,), (error,) = _scaled(quantity, [row])
-    axes.axhline(
-        mean,
-        color=INK,
-        linewidth=1.0,
-        linestyle=":",
-        label=short_label(row.info.label),
-    )
-    axes.axhspan(mean - error, mean + error, color=INK, alpha=0.12, linewidth=0)
+    found = quantity.scale * np.array([(e.mean, e.stderr) for e in estimates])
+    return found[:, 0], found[:, 1]
 
 
 # What a label says about a size: ", 1,000 examples", "(n = 500)", a last ", 500".
@@ -194,11 +169,6 @@ def size_series(report: Report) -> tuple[Series, ...]:
 
 def churn_against_training_size(report: Report) -> str:
     """Churn and accuracy by training-set size; empty text for a single size."""
-    return _drawn(
-        size_series(report),
-        (QUANTITIES["churn"], QUANTITIES["accuracy"]),
-        "Training examples, log scale",
-        "Churn and accuracy against the number of training examples",
-        ticks="{:,.0f}",
-        rotation=30,
-    )
+    across = "Training examples, log scale"
+    style = {"ticks": "{:,.0f}", "rotation": 30}
+    return _drawn(size_series(report), QUANTITIES["churn"], across, **style)

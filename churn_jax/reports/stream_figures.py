@@ -9,7 +9,6 @@ from churn_jax.documents.plotting import (
     colour,
     dash,
     drawing,
-    error_bar,
     legend,
     line_style,
     marker,
@@ -45,8 +44,8 @@ def trade_off(report: StreamReport) -> str:
             axes.errorbar(
                 [p[1] for p in members],
                 [p[3] for p in members],
-                xerr=_bars([p[2] for p in members]),
-                yerr=_bars([p[4] for p in members]),
+                xerr=np.nan_to_num([p[2] for p in members]),
+                yerr=np.nan_to_num([p[4] for p in members]),
                 color=colour(scales.index(s)),
                 marker=marker(kinds.index(kind)),
                 linestyle=dash(kinds.index(kind)) if len(members) > 1 else "none",
@@ -58,17 +57,10 @@ def trade_off(report: StreamReport) -> str:
             )
             for row, x, _, y, _ in members:
                 if row.strength:
-                    axes.annotate(
-                        f"{row.strength:.2g}",
-                        (x, y),
-                        xytext=(5, 4),
-                        textcoords="offset points",
-                        fontsize=8,
-                        color=INK,
-                    )
+                    style = {"textcoords": "offset points", "fontsize": 8, "color": INK}
+                    axes.annotate(f"{row.strength:.2g}", (x, y), xytext=(5, 4), **style)
         axes.set_xlabel("Log loss change %   (less is better)")
-        axes.set_ylabel("Δʳ₁   (less is better)")
-        axes.margins(0.12)
+        axes.set(ylabel="Δʳ₁   (less is better)", xmargin=0.12, ymargin=0.12)
         legend(figure, axes)
         return done("Relative prediction difference against the change of log loss")
 
@@ -83,10 +75,6 @@ def _point(row: StreamRow, report: StreamReport) -> tuple[float, float, float, f
     change: Change = row.changes["stream"].changes["log_loss"]
     x, error = change.relative.difference, change.relative.stderr
     return 100 * x, 100 * error, estimate.mean, estimate.stderr
-
-
-def _bars(errors: list[float]) -> np.ndarray:
-    return np.array([error_bar(e) or 0.0 for e in errors])
 
 
 def along_the_stream(report: StreamReport) -> str:

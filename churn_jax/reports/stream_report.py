@@ -34,16 +34,24 @@ from churn_jax.documents import (
     Terms,
     Text,
     bullets,
-    csv_text,
-    html_page,
-    markdown,
     print_document,
+    table_files,
     write_files,
 )
 from churn_jax.reports import stream_figures as figures
-from churn_jax.reports.cells import ABSENT, difference_fields, signed
+from churn_jax.reports.cells import (
+    ABSENT,
+    difference_fields,
+    of_set,
+    p_text,
+    signed,
+    with_error,
+)
+from churn_jax.reports.compare import FEWEST_RUNS, SIGNIFICANT
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.published import Published, PublishedTable, published_keys, table
+from churn_jax.reports.paper_numbers import PaperRow, assemble, paper_section
+from churn_jax.reports.published import PublishedTable, published_keys, table
+from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import check_readable
 from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.reports.stream import StreamReport, StreamRow, collect_stream
@@ -57,8 +65,6 @@ __all__ = [
     "write_stream",
 ]
 
-SIGNIFICANT = 0.05
-FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 WIDE = 150  # columns of a terminal that shows the whole table
 PART_TITLES = {
     "stream": "Progressive validation: every example scored before it was learned",
@@ -94,12 +100,19 @@ GLOSSARY = (
         "embeddings' initial values.",
     ),
 )
+
+
+def _change_cell(estimate: Estimate) -> str:
+    """`-1.234`, times 100."""
+    known = math.isfinite(estimate.mean)
+    return f"{100 * estimate.mean:+.3f}" if known else ABSENT
+
+
 PUBLISHED = (
-    ("log_loss_change", "Log loss change %"),
-    ("rank_loss_change", "Rank loss change %"),
-    ("positive_prediction_difference", "Δʳ₁"),
+    Quantity("log_loss_change", "Log loss change %", _change_cell),
+    Quantity("rank_loss_change", "Rank loss change %", _change_cell),
+    Quantity("positive_prediction_difference", "Δʳ₁", of_set),
 )
-CHANGES = {"log_loss_change": "log_loss", "rank_loss_change": "rank_loss"}
 
 
 def write_stream(folder) -> StreamReport:
@@ -121,12 +134,7 @@ def write_stream(folder) -> StreamReport:
     """
     report = collect_stream(folder)
     check_readable(report)
-    document = stream_document(report)
-    contents = {
-        "table.md": markdown(document),
-        "table.csv": csv_text(document.data),
-        "report.html": html_page(document),
-    }
+    contents = table_files(stream_document(report))
     report.files.update(write_files(report.study.folder, contents))
     return report
 
@@ -271,17 +279,8 @@ def _with_interval(difference: Difference) -> str:
     return f"{text} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
-def _significant(estimate: Estimate, digits: int) -> str:
-    """The value and its standard error."""
-    if not math.isfinite(estimate.mean):
-        return ABSENT
-    if not math.isfinite(estimate.stderr):
-        return f"{estimate.mean:.{digits}f}"
-    return f"{estimate.mean:.{digits}f} ± {estimate.stderr:.{digits}f}"
-
-
 def _number(name: str, digits: int) -> Callable[[StreamRow, str], str]:
-    return lambda row, part: _significant(row.numbers[part].estimate(name), digits)
+    return lambda row, part: with_error(row.numbers[part].estimate(name), digits)
 
 
 def _change(
@@ -350,7 +349,7 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
         if loss.runs < FEWEST_RUNS:
             return f"too few runs to test Δʳ₁ ({loss.runs} in common)"
         return "Δʳ₁ is of other runs than the baseline's, so it is not tested"
-    said = "p < 0.001" if found.p_holm < 0.001 else f"p = {found.p_holm:.3f}"
+    said = p_text(found.p_holm)
     low, high = interval(pd.relative)
     spread = f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
     if not math.isfinite(pd.relative.difference):
@@ -425,55 +424,34 @@ def stream_paper_section(report: StreamReport) -> Section | None:
     if report.study.published not in published_keys():
         return None
     found = table(report.study.published)
-    metrics = [m for m in PUBLISHED if any(m[0] in row for row in found.rows.values())]
-    notes: dict[str, int] = {}
-    measured = {row.info.name: row for row in report.rows}
-    planned = {info.name: info.label for info in report.study.methods}
-    rows = []
-    for name in dict.fromkeys([*measured, *found.rows]):
-        printed, row = found.rows.get(name, {}), measured.get(name)
-        label = planned.get(name) or f"{name.replace('_', ' ')} (paper only)"
-        cells = [label]
-        for metric, _ in metrics:
-            cells.append(_paper_cell(metric, printed.get(metric), notes))
-            cells.append(_measured_cell(metric, row, name == report.study.baseline))
-        rows.append(tuple(cells))
-    heads = ["Row"]
-    heads += [f"{title}, {who}" for _, title in metrics for who in ("paper", "ours")]
-    doubts = Rows(
-        [Text(f"Doubtful: {note}.") for note in notes], ordered=True, kind="soft"
-    )
-    shown = Table(heads, rows, caption=_published_caption(found))
-    return Section("Beside the paper", [Only((HTML, MARKDOWN), [shown, doubts])])
+    printed = {name for row in found.rows.values() for name in row}
+    metrics = tuple(quantity for quantity in PUBLISHED if quantity.name in printed)
+    rows = [
+        PaperRow(
+            name=row.info.name,
+            label=row.info.label,
+            paper=dict(found.rows.get(row.info.name, {})),
+            measured=_measured(row, row.info.name == report.study.baseline),
+        )
+        for row in report.rows
+    ]
+    caption = _published_caption(found)
+    numbers = assemble(report.study, found, metrics, rows, caption)
+    return paper_section(numbers, "Row", ("paper", "ours"))
 
 
-def _paper_cell(metric: str, number: Published | None, notes: dict[str, int]) -> str:
-    if number is None:
-        return ABSENT
-    text = _written(metric, number.mean)
-    if number.doubtful:
-        place = notes.setdefault(number.note, len(notes) + 1)
-        text += f" doubtful [{place}]"
-    return text
-
-
-def _measured_cell(metric: str, row: StreamRow | None, baseline: bool) -> str:
-    if row is None:
-        return ABSENT
-    if metric not in CHANGES:
-        return _written(metric, row.numbers["stream"].whole["relative_pd"])
-    if baseline:
-        return _written(metric, 0.0)
-    if "stream" not in row.changes:
-        return ABSENT
-    change = row.changes["stream"].changes[CHANGES[metric]].relative.difference
-    return _written(metric, change)
-
-
-def _written(metric: str, value: float) -> str:
-    if not math.isfinite(value):
-        return ABSENT
-    return f"{100 * value:+.3f}" if metric in CHANGES else f"{value:.4f}"
+def _measured(row: StreamRow, baseline: bool) -> dict[str, Estimate]:
+    """Numbers over the stream by the names of `PUBLISHED`."""
+    found = {
+        "positive_prediction_difference": row.numbers["stream"].whole["relative_pd"]
+    }
+    for name in ("log_loss", "rank_loss"):
+        if baseline:
+            found[f"{name}_change"] = 0.0
+        elif "stream" in row.changes:
+            change = row.changes["stream"].changes[name].relative
+            found[f"{name}_change"] = change.difference
+    return {name: Estimate(value, math.nan, math.nan) for name, value in found.items()}
 
 
 def _published_caption(found: PublishedTable) -> str:

@@ -6,8 +6,8 @@ How they look is in `churn_jax.documents.plotting`.
 import numpy as np
 
 from churn_jax.documents.plotting import (
-    COLOURS,
     INK,
+    bars_by_row,
     colour,
     dash,
     drawing,
@@ -53,8 +53,7 @@ def accuracy_against_churn(report: Report) -> str:
             if np.isfinite(x[0]):
                 y = _scaled(row.summary.accuracy, 100)
                 point(axes, i, x, y, row.info.label)
-        axes.set_xlabel(f"{about.heading}   (less is better)")
-        axes.set_ylabel("Accuracy %")
+        axes.set(xlabel=f"{about.heading}   (less is better)", ylabel="Accuracy %")
         axes.margins(0.15)
         legend(figure, axes)
         what = about.heading.removesuffix(" %")
@@ -73,13 +72,9 @@ def pairwise_churn(report: Report) -> str:
     with drawing(5.4, 4.6) as (figure, done):
         axes = figure.add_subplot()
         finite = churn[np.isfinite(churn)]
-        image = axes.imshow(
-            100 * churn,
-            cmap="cividis",
-            interpolation="none",
-            vmin=100 * finite.min() if finite.size else 0,
-            vmax=100 * finite.max() if finite.size else 1,
-        )
+        low, high = (finite.min(), finite.max()) if finite.size else (0, 0.01)
+        scale = {"vmin": 100 * low, "vmax": 100 * high, "cmap": "cividis"}
+        image = axes.imshow(100 * churn, interpolation="none", **scale)
         for edge in edges[1:-1] - 0.5:
             axes.axhline(edge, color="white", linewidth=1.5)
             axes.axvline(edge, color="white", linewidth=1.5)
@@ -95,31 +90,18 @@ def pairwise_churn(report: Report) -> str:
 
 def churn_by_correctness(report: Report) -> str:
     """Churn on the examples one of two runs gets right, and on those it gets wrong."""
-    labels = [short_label(row.info.label) for row in report.rows]
-    places = np.arange(len(labels))
+    bars = {}
+    for name, label in (
+        ("churn_correct", "on right examples"),
+        ("churn_incorrect", "on wrong"),
+    ):
+        found = [getattr(row.summary, name) for row in report.rows]
+        bars[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
+    labels = [row.info.label for row in report.rows]
     with drawing(5.4, 1.5 + 0.45 * len(labels)) as (figure, done):
         axes = figure.add_subplot()
-        for k, (name, label) in enumerate(
-            (("churn_correct", "on right examples"), ("churn_incorrect", "on wrong"))
-        ):
-            estimates = [getattr(row.summary, name) for row in report.rows]
-            mean = 100 * np.array([e.mean for e in estimates])
-            axes.barh(
-                places + 0.2 * (2 * k - 1),
-                np.nan_to_num(mean),
-                height=0.38,
-                xerr=np.nan_to_num([100 * e.std for e in estimates]),
-                color=COLOURS[k],
-                hatch=("", "///")[k],
-                edgecolor="white",
-                ecolor=INK,
-                capsize=2,
-                label=label,
-            )
-        axes.set_yticks(places, labels)
-        axes.invert_yaxis()
+        bars_by_row(axes, labels, bars)
         axes.set_xlabel("Churn %")
-        axes.set_xlim(left=0)
         legend(figure, axes)
         return done("Churn on right and on wrong examples, by method")
 
@@ -141,11 +123,9 @@ def confidence_histogram(report: Report) -> str:
                 label=short_label(row.info.label),
             )
         axes.set_xlabel("Prediction confidence (top minus second probability)")
-        axes.set_ylabel("Examples %, log scale")
-        axes.set_yscale("log")
+        axes.set(ylabel="Examples %, log scale", yscale="log", xlim=(0, 1))
         for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
-        axes.set_xlim(0, 1)
         legend(figure, axes)
         return done("Histogram of prediction confidence, by method")
 
@@ -164,10 +144,8 @@ def reliability_diagram(report: Report) -> str:
                 **line_style(i, row.info.label, size=4),
                 linewidth=1.5,
             )
-        axes.set_xlabel("Top probability")
-        axes.set_ylabel("Accuracy")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1.02)
+        axes.set(xlabel="Top probability", ylabel="Accuracy")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
         legend(figure, axes)
         return done("Reliability diagram: accuracy against top probability, by method")
 
@@ -195,15 +173,9 @@ def training_curves(report: Report) -> str:
                 if (curve := _curve(row, name)) is None:
                     continue
                 x, mean = curve
-                axes.plot(
-                    x,
-                    scale * mean,
-                    color=colour(i),
-                    linestyle=dash(i),
-                    marker="." if len(x) < 3 else None,
-                    linewidth=1.5,
-                    label=short_label(row.info.label),
-                )
+                style = line_style(i, row.info.label, size=None)
+                style |= {"linewidth": 1.5, "marker": "." if len(x) < 3 else None}
+                axes.plot(x, scale * mean, **style)
             axes.set_ylabel(title)
         panels[-1].set_xlabel("Epoch" if _has_epochs(report) else "Step")
         legend(figure, panels[0])
@@ -266,20 +238,14 @@ def on_reference_curve(report: Report) -> str:
         spread = np.nan_to_num(curve.std)
         low, high = curve.mean - spread, curve.mean + spread
         axes.fill_between(sizes, low, high, color=INK, alpha=0.12, linewidth=0)
-        axes.plot(
-            sizes,
-            curve.mean,
-            color=INK,
-            linewidth=1.5,
-            marker=".",
-            label=f"Deep ensembles of {short_label(curve.label)}",
-        )
+        label = f"Deep ensembles of {short_label(curve.label)}"
+        style = {"color": INK, "linewidth": 1.5, "marker": "."}
+        axes.plot(sizes, curve.mean, label=label, **style)
         for i, row in rows:
             nll = row.summary.calibrated_nll.mean
             axes.axhline(nll, color=colour(i), linewidth=0.8, linestyle=":", zorder=0)
             _point(axes, i, row, row.summary.dee)
-        axes.set_xlabel("Members of a deep ensemble")
-        axes.set_ylabel(LESS)
+        axes.set(xlabel="Members of a deep ensemble", ylabel=LESS)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(0.08)
         legend(figure, axes)
@@ -311,22 +277,21 @@ def _against(report: Report, across: str, label: str, scale: float) -> str:
             _point(axes, i, row, getattr(row.summary, across), scale)
         if across == "parameters":
             axes.set_xscale("log")
-            axes.set_xticks(_apart([scale * value for value in values]))
+            axes.set_xticks(_spaced([scale * value for value in values]))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}"))
             axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel(label)
-        axes.set_ylabel(LESS)
+        axes.set(xlabel=label, ylabel=LESS)
         axes.margins(0.15)
         legend(figure, axes)
         what = QUANTITIES[across].heading.lower()
         return done(f"Calibrated NLL against {what} of every method")
 
 
-def _apart(values: list[float]) -> list[float]:
+def _spaced(values: list[float]) -> list[float]:
     """Values whose labels do not overlap on a logarithmic axis.
 
     Example:
-        >>> _apart([0.46, 1.84, 0.461])
+        >>> _spaced([0.46, 1.84, 0.461])
         [0.46, 1.84]
     """
     kept: list[float] = []

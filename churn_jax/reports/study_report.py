@@ -38,6 +38,7 @@ from churn_jax.documents import (
     html_page,
     markdown,
     print_document,
+    table_files,
     write_files,
 )
 from churn_jax.reports import series_figures, study_figures
@@ -200,12 +201,7 @@ def write(run_dir) -> Report:
     """
     report = collect(run_dir)
     check_readable(report)
-    document = study_document(report)
-    contents = {
-        "table.md": markdown(document),
-        "table.csv": csv_text(document.data),
-        "report.html": html_page(document),
-    }
+    contents = table_files(study_document(report))
     if report.updates is not None:
         contents["updates.md"] = updates_markdown(report)
         contents["updates.csv"] = updates_csv(report)

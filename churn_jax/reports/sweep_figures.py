@@ -13,7 +13,9 @@ from churn_jax.documents.plotting import (
     colour,
     dash,
     drawing,
+    error_line,
     legend,
+    level,
     line_style,
     picture,
     short_label,
@@ -29,12 +31,10 @@ PANELS = (
     ("churn", "Churn %", 100),
     ("confidence", "Confidence", 1),
 )
-NAMES = {"validation": "Validation", "test": "Test"}
 LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
 DPI = 200
-BROKEN = (
-    0.9  # of the best accuracy: points below it, or with stopped runs, set no scale
-)
+# Of the best accuracy: points below it, or with stopped runs, set no scale.
+BROKEN = 0.9
 
 
 def sweep_figures(result: SweepResult) -> tuple[Figure, ...]:
@@ -87,8 +87,8 @@ def _any(axis: AxisResult) -> bool:
     return any(p.validation is not None for p in axis.points)
 
 
-def _estimate(point: PointResult, split: str, quantity: str) -> Estimate | None:
-    summary = point.on(split)
+def _estimate(point: PointResult | None, split: str, quantity: str) -> Estimate | None:
+    summary = None if point is None else point.on(split)
     found = None if summary is None else getattr(summary, quantity)
     return found if found is not None and np.isfinite(found.mean) else None
 
@@ -136,17 +136,19 @@ def _curves(figure, result: SweepResult, axis: AxisResult, broken) -> str:
     points = [p for p in axis.points if p.value or not log]
     for axes, (quantity, title, scale) in zip(panels.flat, PANELS, strict=True):
         for i, split in enumerate(SPLITS):
-            _band(axes, result.baseline, split, quantity, scale, i)
+            if band := _estimate(result.baseline, split, quantity):
+                style = {"color": colour(i), "linestyle": dash(i)}
+                mean, stderr = scale * band.mean, scale * band.stderr
+                level(axes, mean, stderr, alpha=0.18, linewidth=0.8, **style)
             drawn = [(p.value, _estimate(p, split, quantity)) for p in points]
             drawn = [(value, e) for value, e in drawn if e is not None]
-            axes.errorbar(
-                [value for value, _ in drawn],
-                [scale * e.mean for _, e in drawn],
-                yerr=[scale * np.nan_to_num(e.stderr) for _, e in drawn],
-                **line_style(i, NAMES[split], size=4.5),
-                linewidth=1.5,
-                capsize=2.5,
+            mean, stderr = (
+                [scale * getattr(e, name) for _, e in drawn]
+                for name in ("mean", "stderr")
             )
+            at = [value for value, _ in drawn]
+            style = {"markersize": 4.5, "capsize": 2.5}
+            error_line(axes, i, at, mean, stderr, split.capitalize(), **style)
         if axis.choice.value is not None:
             axes.axvline(axis.choice.value, color=INK, linewidth=1.0, linestyle=":")
         axes.set_title(title, fontsize=10)
@@ -159,16 +161,6 @@ def _curves(figure, result: SweepResult, axis: AxisResult, broken) -> str:
         axes.set_xlabel(short_label(axis.field))
     legend(figure, panels[0, 0])
     return f"Entropy, accuracy, churn and confidence against {axis.title}"
-
-
-def _band(axes, baseline, split: str, quantity: str, scale: float, i: int) -> None:
-    """The baseline, one standard error to each side."""
-    found = None if baseline is None else _estimate(baseline, split, quantity)
-    if found is None:
-        return
-    mean, half = scale * found.mean, scale * np.nan_to_num(found.stderr)
-    axes.axhspan(mean - half, mean + half, color=colour(i), alpha=0.18, linewidth=0)
-    axes.axhline(mean, color=colour(i), linewidth=0.8, linestyle=dash(i), alpha=0.7)
 
 
 def _log_scale(axes, values: list[float]) -> None:
@@ -194,24 +186,11 @@ def _trade_off(figure, result: SweepResult, shown, split: str, broken) -> str:
         drawn = [(p, c, a) for p, c, a in drawn if c is not None and a is not None]
         if not drawn:
             continue
-        x = [100 * churn.mean for _, churn, _ in drawn]
-        y = [100 * accuracy.mean for *_, accuracy in drawn]
-        axes.errorbar(
-            x,
-            y,
-            xerr=[100 * np.nan_to_num(churn.stderr) for _, churn, _ in drawn],
-            yerr=[100 * np.nan_to_num(accuracy.stderr) for *_, accuracy in drawn],
-            fmt="none",
-            color=colour(i),
-            linewidth=0.8,
-            alpha=0.4,
-        )
-        axes.plot(
-            x,
-            y,
-            **line_style(i, axis.title, size=6),
-            linewidth=1.5,
-        )
+        x, y = ([100 * found[k].mean for found in drawn] for k in (1, 2))
+        bars = (np.nan_to_num([100 * e[k].stderr for e in drawn]) for k in (1, 2))
+        style = {"fmt": "none", "color": colour(i), "linewidth": 0.8, "alpha": 0.4}
+        axes.errorbar(x, y, **dict(zip(("xerr", "yerr"), bars, strict=True)), **style)
+        axes.plot(x, y, **line_style(i, axis.title, size=6), linewidth=1.5)
         for (point, *_), left, up in zip(drawn, x, y, strict=True):
             axes.annotate(
                 f"{point.value:g}",
@@ -224,23 +203,20 @@ def _trade_off(figure, result: SweepResult, shown, split: str, broken) -> str:
             )
             if point.name == axis.choice.point:
                 axes.plot(left, up, "o", ms=13, mfc="none", mec=INK, mew=1.2)
-    if result.baseline is not None:
-        churn = _estimate(result.baseline, split, "churn")
-        accuracy = _estimate(result.baseline, split, "accuracy")
-        if churn is not None and accuracy is not None:
-            axes.errorbar(
-                100 * churn.mean,
-                100 * accuracy.mean,
-                xerr=100 * np.nan_to_num(churn.stderr),
-                yerr=100 * np.nan_to_num(accuracy.stderr),
-                fmt="*",
-                color=INK,
-                markersize=13,
-                elinewidth=0.6,
-                label="Baseline",
-            )
-    axes.set_xlabel("Churn %   (less is better)")
-    axes.set_ylabel("Accuracy %")
+    churn, accuracy = (
+        _estimate(result.baseline, split, name) for name in ("churn", "accuracy")
+    )
+    if churn is not None and accuracy is not None:
+        style = {"fmt": "*", "color": INK, "markersize": 13, "elinewidth": 0.6}
+        axes.errorbar(
+            100 * churn.mean,
+            100 * accuracy.mean,
+            xerr=100 * np.nan_to_num(churn.stderr),
+            yerr=100 * np.nan_to_num(accuracy.stderr),
+            label="Baseline",
+            **style,
+        )
+    axes.set(xlabel="Churn %   (less is better)", ylabel="Accuracy %")
     axes.margins(0.1)
     framed = [p for axis in shown for p in axis.points]
     framed += [result.baseline] if result.baseline else []

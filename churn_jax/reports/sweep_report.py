@@ -20,10 +20,8 @@ from churn_jax.documents import (
     Table,
     Text,
     bullets,
-    csv_text,
-    html_page,
-    markdown,
     print_document,
+    table_files,
     write_files,
 )
 from churn_jax.reports.cells import difference_fields, estimate_fields
@@ -77,12 +75,7 @@ def write_sweep(folder) -> SweepResult:
     """
     result = collect_sweep(folder)
     figures = sweep_figures(result)
-    document = sweep_document(result, figures)
-    contents = {
-        "table.md": markdown(document),
-        "table.csv": csv_text(document.data),
-        "report.html": html_page(document),
-    }
+    contents = table_files(sweep_document(result, figures))
     pictures = {f"{figure.name}.png": figure.png for figure in figures}
     result.files.update(write_files(result.folder, contents | pictures))
     return result

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import textwrap
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from churn_jax.documents.plotting import (
     COLOURS,
     INK,
     drawing,
-    error_bar,
+    error_line,
     legend,
     line_style,
     point,
@@ -55,14 +54,9 @@ def errors_against_flips(updates: Updates) -> str:
             # A ninth update has the first one's colour, so it needs another shape.
             point(axes, i, x, y, result.label, shape=i + i // len(COLOURS))
         axes.set_xlabel("Error rate of the new model %   (less is better)")
-        axes.set_ylabel("NFR %   (less is better)")
-        axes.margins(0.15)
+        axes.set(ylabel="NFR %   (less is better)", xmargin=0.15, ymargin=0.15)
         legend(figure, axes)
         return done("New error rate against negative flip rate of every update")
-
-
-def _bar(estimate: Estimate):
-    return error_bar(100 * estimate.stderr)
 
 
 def rank_histogram(updates: Updates) -> str:
@@ -134,15 +128,13 @@ def against_setting(updates: Updates) -> str:
             for i, curve in enumerate(chosen):
                 _line(upper, curve, "negative_flip_rate", i, curve.label or "NFR")
                 beginning = f"{curve.label}: " if len(chosen) > 1 else ""
-                for k, (rate, which) in enumerate(
-                    (("old_error", "old"), ("new_error", "new"))
-                ):
+                for k, which in enumerate(("old", "new")):
+                    rate = f"{which}_error"
                     _line(lower, curve, rate, 2 * i + k, f"{beginning}{which}")
             ticks = sorted({value for curve in chosen for value in curve.values})
             for axes, text in ((upper, "NFR %"), (lower, "ER %")):
-                axes.set_ylabel(text)
+                axes.set(ylabel=text, ymargin=0.15)
                 axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-                axes.margins(y=0.15)
                 axes.legend(fontsize=8, ncols=2)
             lower.set_xlabel(_SYMBOLS[name])
         return done(
@@ -151,15 +143,9 @@ def against_setting(updates: Updates) -> str:
 
 
 def _line(axes, curve: Curve, name: str, i: int, label: str) -> None:
-    estimates: Sequence[Estimate] = [getattr(r.first, name) for r in curve.results]
-    axes.errorbar(
-        curve.values,
-        [100 * e.mean for e in estimates],
-        yerr=[_bar(e) or 0.0 for e in estimates],
-        **line_style(i, label, size=None),
-        capsize=3,
-        linewidth=1.5,
-    )
+    found = [getattr(result.first, name) for result in curve.results]
+    mean, stderr = [100 * e.mean for e in found], [100 * e.stderr for e in found]
+    error_line(axes, i, curve.values, mean, stderr, label)
 
 
 MOST_CHAINS = 12
@@ -224,25 +210,18 @@ def _draw(axes, updates: Updates, chain: Chain, height: float) -> None:
         axes.text(place, height, text + error, ha="center", va="center", fontsize=8)
     for i, old in enumerate(chain.versions):
         for j in range(i + 1, len(chain.versions)):
-            far, new = j - i, chain.versions[j]
-            flips = _flips(updates, old, new)
-            bend = 0.0 if far == 1 else -0.22 / far
-            axes.annotate(
-                "",
-                (j - 0.3 if far == 1 else j - 0.05, height + (far > 1) * 0.2),
-                (i + 0.3 if far == 1 else i + 0.05, height + (far > 1) * 0.2),
-                arrowprops={
-                    "arrowstyle": "->",
-                    "color": INK,
-                    "linewidth": 1.0,
-                    "linestyle": "-" if far == 1 else ":",
-                    "connectionstyle": f"arc3,rad={bend}",
-                },
+            far = j - i
+            room, up, bend, line = (
+                (0.3, 0.0, 0.0, "-") if far == 1 else (0.05, 0.2, -0.22 / far, ":")
             )
+            arrow = {"arrowstyle": "->", "connectionstyle": f"arc3,rad={bend}"}
+            arrow |= {"color": INK, "linewidth": 1.0, "linestyle": line}
+            ends = (j - room, height + up), (i + room, height + up)
+            axes.annotate("", *ends, arrowprops=arrow)
             lift = 0.05 if far == 1 else 0.2 + 0.11 * far
-            axes.text(
-                (i + j) / 2, height + lift, flips, ha="center", va="bottom", fontsize=8
-            )
+            flips = _flips(updates, old, chain.versions[j])
+            where = (i + j) / 2, height + lift
+            axes.text(*where, flips, ha="center", va="bottom", fontsize=8)
 
 
 def _errors(updates: Updates) -> dict[str, Estimate]:

@@ -26,6 +26,7 @@ from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
     assemble,
+    paper_caption,
     paper_section,
     published_table,
 )
@@ -288,4 +289,5 @@ def paper_updates(report: Report) -> PaperNumbers | None:
         measured = {q.name: getattr(result.first, q.name) for q in metrics}
         rows.append(PaperRow(name, label, paper, measured))
     infos = [row.info for row in report.rows if row.info.name in versions]
-    return assemble(report, found, metrics, rows, infos)
+    caption = paper_caption(report.study, found, metrics, infos)
+    return assemble(report.study, found, metrics, rows, caption)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from churn_jax.documents import csv_text, html_page
+from churn_jax.documents import Cell, csv_text, html_page
 from churn_jax.reports import is_stream, print_stream, write_stream
 from churn_jax.reports.stream import collect_stream
 from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams, interval
@@ -180,9 +180,11 @@ def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
     (blocks,) = stream_paper_section(collect_stream(tmp_path)).blocks
     table, notes = blocks.blocks
     cells = {row[0]: row[1:] for row in table.rows}
-    assert cells["No AD"][:4] == ("+0.000", "+0.000", "+0.000", "+0.000")
+    assert cells["No AD"][:4] == ["+0.000"] * 4
     assert cells["No AD"][4] == "0.0650"
-    assert cells["covariance 1 s1"][0] == "-0.018 doubtful [1]"
+    assert cells["covariance 1 s1"][0] == Cell(
+        "-0.018", mark="doubtful [1]", tone="doubt"
+    )
     assert cells["correlation 5 s10"][0] == "+4.660"
     assert "sign" in notes.items[0].text
 
