@@ -1,5 +1,8 @@
 """Every notebook in `colabs/` is free of outputs, can be read, and runs."""
 
+import ast
+import importlib
+import inspect
 import json
 import re
 from pathlib import Path
@@ -82,6 +85,27 @@ def test_it_installs_first_unless_it_is_there_and_prints_versions(path):
     assert "version(" in install and "print(" in install
     if path.stem != "compare_versions":  # which needs no JAX
         assert "print(jax.devices())" in install
+
+
+@each_notebook
+def test_the_names_that_it_uses_are_there(path):
+    """Whether cells run is seen by the slow tests."""
+    cells = (re.sub("^( *)%.*", r"\1pass", c, flags=re.M) for c in code_of(read(path)))
+    nodes = list(ast.walk(ast.parse("\n".join(cells))))
+    modules = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("churn_jax"):
+            package = importlib.import_module(node.module)
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if not hasattr(package, alias.name):
+                    importlib.import_module(name)
+                if inspect.ismodule(getattr(package, alias.name)):
+                    modules[alias.asname or alias.name] = getattr(package, alias.name)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            assert module is None or hasattr(module, node.attr), ast.unparse(node)
 
 
 def preset_of(notebook):
