@@ -24,7 +24,7 @@ def pair_of(old, new, labels=None, **fields):
     """
     kinds = ["logits" if np.ndim(side) == 3 else "classes" for side in (old, new)]
     sides = [
-        Side(name, kind, np.asarray(values))
+        Side(name, kind, np.asarray(values), runs=tuple(range(len(values))))
         for name, kind, values in zip(("old", "new"), kinds, (old, new), strict=True)
     ]
     classes = max(side.classes for side in sides)

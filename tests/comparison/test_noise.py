@@ -102,24 +102,24 @@ def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
     assert solves(excess(x, 4), of_examples, normal, of_runs, 1, found.p / 2)
 
 
-@pytest.mark.parametrize("churn_is, examples", [(0.03, 897), (0.1, 300), (0.3, 100)])
-def test_equal_versions_of_few_counts_are_not_told_apart(churn_is, examples):
+def test_equal_versions_of_few_counts_are_not_told_apart():
     """The remainders of counts are often 0 exactly; p is not, where nothing changed."""
     rng = np.random.default_rng(0)
-    wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
-    for R in (2, 3):
-        found = []
-        for _ in range(200):
-            runs = (rng.random((2 * R, examples)) < wrong).astype(np.int32)
-            scanned = Scanned(ScannedSide(runs[:R]), ScannedSide(runs[R:]))
+    found = []
+    for churn_is, examples in ((0.03, 897), (0.1, 300), (0.3, 100)):
+        wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
+        for _ in range(80):
+            runs = (rng.random((6, examples)) < wrong).astype(np.int32)
+            scanned = Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:]))
             found.append(noise_test(scanned).p)
-        if R == 2:  # three ways to deal four runs: no test of 5 % exists
-            assert np.all(np.isnan(found))
-        assert np.mean(np.array(found) < 0.05) <= 0.10  # 5 % and three standard errors
+        # There are three ways to deal four runs: no test of 5 % exists.
+        two = Scanned(ScannedSide(runs[:2]), ScannedSide(runs[3:5]))
+        assert np.isnan(noise_test(two).p)
+    assert np.mean(np.array(found) < 0.05) <= 0.10  # 5 % and three standard errors
 
 
 def test_an_update_that_doubles_churn_is_found():
-    found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(20)]
+    found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(8)]
     assert max(found) < 0.05
 
 
@@ -136,3 +136,29 @@ def test_too_few_examples_or_runs_have_no_p():
     assert np.isnan(few.p) and np.isfinite(few.excess.value)
     scanned = sides(0, 3, 1, 2.0)
     assert np.isnan(noise_test(scanned).p)
+
+
+def test_noise_by_hand():
+    old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
+    new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    found = noise_test(Scanned(ScannedSide(old), ScannedSide(new)))
+    assert found.within_old.value == pytest.approx((1 + 2 + 1) / 3 / 4)
+    assert found.within_new.value == pytest.approx(2 / 4)
+    assert found.expected.value == pytest.approx((1 / 3 + 1 / 2) / 2)
+    between = (2 + 4 + 3 + 3 + 4 + 2) / 6 / 4
+    assert found.excess.value == pytest.approx(between - (1 / 3 + 1 / 2) / 2)
+    assert np.isnan(found.p)  # four examples
+
+
+def test_noise_needs_several_runs():
+    one, three = np.zeros((1, 6), int), np.eye(3, 6, dtype=int)
+    one, three = ScannedSide(one), ScannedSide(three)
+    assert noise_test(Scanned(one, one)) is None
+    found = noise_test(Scanned(three, one))
+    assert np.isnan(found.within_new.value) and np.isnan(found.p)
+    assert found.expected == found.within_old
+    few = noise_test(Scanned(ScannedSide(three.predicted[:2]), one))
+    assert np.isnan(few.p) and np.isfinite(few.excess.value)
+    same = noise_test(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
+    assert same.excess.value == 0.0
+    assert same.excess.low < 0 < same.excess.high

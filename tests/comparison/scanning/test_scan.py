@@ -1,17 +1,17 @@
-"""The pass over the scores, beside float64 NumPy and the metrics of the package."""
+"""The pass over the scores next to float64 NumPy, in any order of the files."""
 
+import dataclasses
 import importlib
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import metrics
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.comparison.pair import Pair, Side
-from churn_jax.comparison.scanning import row_reader
-from churn_jax.comparison.scanning.scan import scan
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.sides import read_side
+from churn_jax.comparison.scanning.scan import in_file_order, scan
 from churn_jax.predictions import PredictionsError
 from tests import reference_metrics as reference
 
@@ -102,30 +102,6 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     apart = np.abs(ratios[0][:, None] - ratios[1][None]).sum(-1) / 2
     assert_close(found.surrogate, apart)
     assert_close(found.displacement, reference_displacement(old, new, kinds))
-
-
-def test_numbers_are_those_of_the_metrics():
-    old, new = scores(0, (1, 200, 5)), scores(1, (1, 200, 5))
-    labels = np.random.default_rng(2).integers(0, 5, 200)
-    found = scan(pair_of(old, new, labels=labels))
-    a, b = jnp.asarray(old[0]), jnp.asarray(new[0])
-    was, now = found.old.predicted[0], found.new.predicted[0]
-    assert_close(np.mean(was != now), metrics.churn(a, b))
-    assert_close(found.surrogate.mean(), metrics.surrogate_churn(a, b))
-    rates = metrics.flip_rates(old_logits=a, new_logits=b, labels=labels)
-    negative = np.mean((was == labels) & (now != labels))
-    assert_close(negative, rates.negative_flip_rate)
-    for side, logits in ((found.old, a), (found.new, b)):
-        nll = metrics.negative_log_likelihood(logits, labels)
-        assert_close(-side.label_log_prob.mean(), nll)
-        assert_close(side.brier.mean(), metrics.brier_score(logits, labels))
-        right, sure = side.predicted[0] == labels, side.confidence[0]
-        bins = np.ceil(sure * 15).astype(int)
-        ece = sum(
-            abs(right[bins == m].mean() - sure[bins == m].mean()) * np.mean(bins == m)
-            for m in np.unique(bins)
-        )
-        assert_close(ece, metrics.expected_calibration_error(logits, labels))
 
 
 def test_a_case_worked_out_by_hand():
@@ -269,61 +245,7 @@ def test_bfloat16_and_whole_numbers_are_read():
     assert_close(found.new.confidence, reference.softmax(np.round(values)).max(-1))
 
 
-def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)  # let go after every block
-    monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 5000)
-    old, new = scores(0, (1, 400, 9), dtype=np.float16), scores(1, (1, 400, 9))
-    mapped = []
-    for name, values in (("old", old[0]), ("new", new[0])):
-        np.save(tmp_path / f"{name}.npy", values)
-        mapped.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r")[None])
-    rows = np.random.default_rng(0).permutation(400)
-    a = scan(pair_of(old, new, old_rows=rows))
-    b = scan(pair_of(*mapped, old_rows=rows))
-    assert np.array_equal(a.old.predicted, b.old.predicted)
-    assert np.array_equal(a.displacement, b.displacement)
-    assert np.array_equal(mapped[0], old)
-
-
-def resident(path):
-    """Bytes of a mapped file that are in this process's memory."""
-    own, total = False, 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.split()[0]:
-            own = line.endswith(str(path))
-        elif own and line.startswith("Rss:"):
-            total += 1024 * int(line.split()[1])
-    return total
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
-def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1 << 20)
-    path = tmp_path / "scores.npy"
-    np.lib.format.open_memmap(path, "w+", np.float16, (16_000, 1000))[:] = 0
-    mapped = np.load(path, mmap_mode="r")
-    float(mapped.max())
-    assert resident(path) > 30e6  # what a pass leaves that does not care
-    scan(pair_of(mapped[None], mapped[None]))
-    assert resident(path) < 8e6
-
-
-def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
-    np.save(tmp_path / "old.npy", scores(0)[0])
-    private = np.load(tmp_path / "old.npy", mmap_mode="c")
-    private[:, 3] = 99.0
-    found = [scan(pair_of(private[None], scores(1))) for _ in range(2)]
-    assert all(np.all(each.old.predicted == 3) for each in found)
-
-
-def test_without_labels_there_are_no_scores_of_labels():
-    found = scan(pair_of(scores(0), scores(1)))
-    assert found.old.brier is None and found.old.label_log_prob is None
-    assert found.old.confidence is not None
-
-
-def test_predicted_classes_beside_scores():
+def test_predicted_classes_next_to_scores():
     new = scores(1)
     classes = np.argmax(scores(0), -1)
     old = Side("old", "classes", classes)
@@ -403,3 +325,59 @@ def test_predicted_classes_that_do_not_exist():
     side = Side("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
     with pytest.raises(PredictionsError, match=r"2 of 4 .* from 0 to 1, .* 1, 2"):
         scan(Pair(side, side, np.arange(4), 2))
+
+
+N, C, R = 30, 4, 2
+
+
+def _pair(rng, old_order, new_order):
+    logits = np.random.default_rng(1).normal(size=(2, R, N, C)).astype(np.float32)
+    labels = np.arange(N) % C
+    sides = [
+        read_side({"logits": z[:, order], "labels": labels[order], "ids": order}, name)
+        for z, order, name in zip(logits, (old_order, new_order), ("old", "new"))
+    ]
+    return join(*sides, on_missing="intersect")
+
+
+@pytest.mark.parametrize("case", ["same", "different", "one", "part"])
+def test_the_order_of_reading_changes_nothing(case, rng):
+    order = rng.permutation(N)
+    orders = {
+        "same": (order, order),
+        "different": (order, rng.permutation(N)),
+        "one": (order, np.arange(N)),
+        "part": (order[3:], order[:-4]),
+    }
+    pair = _pair(rng, *orders[case])
+    moved, place = in_file_order(pair)
+    if case == "same":
+        assert moved.old_rows is None
+        assert moved.new_rows is None
+    np.testing.assert_array_equal(moved.ids[place], pair.ids)
+    np.testing.assert_array_equal(moved.labels[place], pair.labels)
+    sorted_sides = {
+        name: dataclasses.replace(
+            side,
+            values=side.values if rows is None else side.values[:, rows],
+            ids=pair.ids,
+        )
+        for name, side, rows in (
+            ("old", pair.old, pair.old_rows),
+            ("new", pair.new, pair.new_rows),
+        )
+    }
+    plain = dataclasses.replace(pair, **sorted_sides, old_rows=None, new_rows=None)
+    got, want = scan(pair), scan(plain)
+    for name in ("surrogate", "displacement"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
+    for side in ("old", "new"):
+        for name in ("predicted", "confidence", "label_log_prob", "brier"):
+            found = getattr(getattr(got, side), name)
+            np.testing.assert_array_equal(found, getattr(getattr(want, side), name))
+
+
+def test_rows_in_order_stay_as_they_are(rng):
+    for order in (np.arange(N), np.arange(3, N)):
+        pair = _pair(rng, order, rng.permutation(N))
+        assert in_file_order(pair) == (pair, None)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from churn_jax import metrics
-from churn_jax.analysis.significance import holm, mcnemar_exact
+from churn_jax.analysis.significance import mcnemar_exact
 from churn_jax.comparison.groups import group_intervals
 from churn_jax.comparison.intervals import intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
@@ -257,7 +257,7 @@ def test_mcnemar_is_of_every_pair_of_runs():
 
 
 # statsmodels 0.15.0:
-# mcnemar([[50, b], [c, 30]], exact=True).pvalue; multipletests(p, method="holm")[1]
+# mcnemar([[50, b], [c, 30]], exact=True).pvalue
 MCNEMAR = {
     (0, 0): 1.0,
     (1, 6): 0.125,
@@ -270,24 +270,17 @@ MCNEMAR = {
 }
 
 
-@pytest.mark.parametrize("counts", MCNEMAR)
-def test_mcnemar_equals_statsmodels(counts):
-    negative, positive = counts
-    old = np.r_[np.zeros(negative, int), np.ones(positive, int), 0, 1]
-    new = np.r_[np.ones(negative, int), np.zeros(positive, int), 0, 1]
-    found = mcnemar_test(classes(old, new), np.zeros(len(old), int))
-    assert found.p == pytest.approx(MCNEMAR[counts], rel=1e-9)
-
-
-def test_holm_equals_statsmodels():
-    found = holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.03, 1.0, 0.0004])
-    expected = [0.06, 0.15, 0.15, 0.035, 0.4, 0.15, 1.0, 0.0032]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+def test_mcnemar_equals_statsmodels():
+    for (negative, positive), p in MCNEMAR.items():
+        old = np.r_[np.zeros(negative, int), np.ones(positive, int), 0, 1]
+        new = np.r_[np.ones(negative, int), np.zeros(positive, int), 0, 1]
+        found = mcnemar_test(classes(old, new), np.zeros(len(old), int))
+        assert found.p == pytest.approx(p, rel=1e-9)
 
 
 def test_tiny_comparisons_have_ends_in_order_or_none(rng):
     """One to eight examples, runs that are equal, classes without a prediction."""
-    for seed in range(60):
+    for seed in range(30):
         N, C, A, B = rng.integers([1, 1, 1, 1], [9, 4, 4, 4])
         labels = rng.integers(C + 1, size=N)
         old, new = (rng.integers(C, size=(R, N), dtype=np.int32) for R in (A, B))
