@@ -67,17 +67,11 @@ def test_heads_divide_the_members_among_networks():
     assert sizes == [1, 2, 8]
 
 
-def test_members_that_heads_do_not_divide_are_an_error_that_names_the_row():
-    three = dataclasses.replace(BE, sharing=Sharing(heads=3))
-    with pytest.raises(ValueError, match=r"row: 4 members .* networks of 3 \(sharing"):
-        row().groups(three, 10)
-
-
 def test_networks_that_cannot_be_are_said_before_anything_is_trained(tmp_path):
     out = tmp_path / "run"
     three = dataclasses.replace(BE, sharing=Sharing(heads=3))
     study = dataclasses.replace(preset("dm-digits:tiny"), model=three)
-    with pytest.raises(ValueError, match=r"scratch: 4 members .* networks of 3"):
+    with pytest.raises(ValueError, match=r"scratch: 4 members .* networks of 3 \(sh"):
         run_study(study, out)
     assert not out.exists()
 
@@ -132,9 +126,6 @@ def test_a_checkpoint_knows_the_network_by_every_option(sharing, name):
 def test_bad_sharing_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(sharing=Sharing(**options)).build(10, 4)
-
-
-def test_a_network_without_layers_of_its_own_cannot_share():
     with pytest.raises(ValueError, match=r"'resnet_v2_8' .*layers"):
         ModelConfig("resnet_v2_8", sharing=Sharing()).build(10, 4)
 

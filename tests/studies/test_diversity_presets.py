@@ -68,41 +68,28 @@ def test_learning_rate_rises_stays_and_falls_as_the_released_one():
 
 
 @every_study
-def test_students_follow_as_many_teachers_as_they_have_members(name):
-    config = preset(name)
-    for spec in config.methods:
-        if not isinstance(spec.method, OneToOneDistillation):
-            continue
-        teacher = config.spec(spec.teacher)
-        extra = spec.method.external_teachers
-        assert teacher.method.members == spec.method.members + extra
-        assert isinstance(teacher.method, ERM) and teacher.separate
-        assert spec.method.deploy == teacher.method.deploy == "mean_probs"
-
-
-@every_study
-def test_distillation_has_the_papers_weight_and_the_sets_temperature(name):
+def test_rows_share_weights_and_learn_as_in_the_paper(name):
     config = preset(name)
     wide = config.data.name in ("cifar100", "tiny_imagenet")
     for spec in config.methods:
-        method = spec.method
-        if isinstance(method, OneToOneDistillation) and "_tau" not in spec.name:
+        method, group = spec.method, spec.groups(config.model, 10)[0]
+        student = isinstance(method, OneToOneDistillation)
+        shares = student or spec.name == "scratch"
+        assert (group.network.heads > 1) == shares != spec.separate
+        assert group.members == method.members
+        if shares:  # one network, whose objective is a mean over its members
+            assert group.size == 1
+            assert getattr(method, "over_members", "mean") == "mean"
+        if student:  # as many teachers as it has members
+            teacher = config.spec(spec.teacher)
+            taught = method.members + method.external_teachers
+            assert teacher.method.members == taught and teacher.separate
+            assert isinstance(teacher.method, ERM)
+            assert method.deploy == teacher.method.deploy == "mean_probs"
+        if student and "_tau" not in spec.name:
             assert (method.alpha, method.temperature) == (0.9, 1.0 if wide else 4.0)
         if "cifar" in name and "small" not in name and spec.name in STUDENTS[1:]:
             assert method.step_size == 1 / 255 and method.pixel_range == (0.0, 1.0)
-
-
-@every_study
-def test_only_students_of_many_members_share_weights(name):
-    config = preset(name)
-    for spec in config.methods:
-        group = spec.groups(config.model, 10)[0]
-        shares = isinstance(spec.method, OneToOneDistillation) or spec.name == "scratch"
-        assert (group.network.heads > 1) == shares != spec.separate
-        assert group.members == spec.method.members
-        if shares:  # one network, whose objective is a mean over its members
-            assert group.size == 1
-            assert getattr(spec.method, "over_members", "mean") == "mean"
 
 
 def networks(name, *rows):

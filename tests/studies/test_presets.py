@@ -23,27 +23,18 @@ every_preset = pytest.mark.parametrize("name", PRESETS)
 def test_tiny_form_is_two_replicas_and_two_epochs_of_the_same_study(name):
     whole, small = preset(name), preset(f"{name}:tiny")
     assert small == tiny(whole)
-    assert {
-        (c.replicas, c.epochs) for c in (s.config(small.train) for s in small.methods)
-    } == {(2, 2)}
-    assert [(s.name, s.method) for s in small.methods] == [
-        (s.name, s.method) for s in whole.methods
-    ]
+    trains = [spec.config(small.train) for spec in small.methods]
+    assert {(train.replicas, train.epochs) for train in trains} == {(2, 2)}
+    rows = [[(spec.name, spec.method) for spec in c.methods] for c in (small, whole)]
+    assert rows[0] == rows[1]
     # Everything else that is trained with is the study's: seeds, optimiser, images.
     for field in ("optimizer", "seeds", "augmentation", "sample"):
         assert getattr(small.train, field) == getattr(whole.train, field)
-
-
-def test_tiny_form_of_the_digits_keeps_data_and_network():
-    whole, small = preset("digits"), preset("digits:tiny")
-    assert (small.model, small.data) == (whole.model, whole.data)
-
-
-@every_preset
-def test_tiny_form_has_two_updates_in_every_epoch(name):
-    small = preset(f"{name}:tiny")
-    whole = small.data.train_size or 500  # the digits keep their own
-    examples = {s.train_size or whole for s in small.methods}
+    if name == "digits":
+        assert (small.model, small.data) == (whole.model, whole.data)
+    # At least one update in every epoch.
+    size = small.data.train_size or 500  # the digits keep their own
+    examples = {spec.train_size or size for spec in small.methods}
     assert max(examples) <= 500 and small.data.validation <= 600
     assert min(examples) >= small.train.batch_size
 
@@ -107,43 +98,33 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
 def test_cifar_recipe_is_the_papers():
     train = preset("cifar10").train
     assert (train.epochs, train.batch_size, train.replicas) == (450, 1024, 10)
-    updates = 47
-    schedule = make_schedule(
-        train.optimizer, steps_per_epoch=updates, total_steps=450 * updates
-    )
-    at = {e: float(schedule(e * updates)) for e in (0, 15, 199, 200, 299, 300, 400)}
-    np.testing.assert_allclose(
-        list(at.values()), [0, 1, 1, 0.1, 0.1, 0.01, 0.001], rtol=1e-5
-    )
     assert train.optimizer.learning_rate == 1.0 and train.optimizer.nesterov
+    schedule = make_schedule(train.optimizer, steps_per_epoch=47, total_steps=450 * 47)
+    found = [float(schedule(47 * e)) for e in (0, 15, 199, 200, 299, 300, 400)]
+    np.testing.assert_allclose(found, [0, 1, 1, 0.1, 0.1, 0.01, 0.001], rtol=1e-5)
     assert preset("cifar10").model.name == "resnet56"
 
 
-def test_imagenet_recipe_is_the_papers():
+def test_imagenet_and_anti_distillation_recipes_are_the_papers():
     config = preset("imagenet")
-    optimizer = config.train.optimizer
-    assert (config.train.epochs, config.train.batch_size) == (90, 1024)
+    train, optimizer = config.train, config.train.optimizer
+    assert (train.epochs, train.batch_size) == (90, 1024)
     assert (optimizer.learning_rate, optimizer.nesterov) == (0.8, False)
     assert (optimizer.warmup_epochs, optimizer.step_epochs) == (5, (30, 60, 80))
     for name in ("entropy", "uniform_skl", "codistill_skl_entropy"):
         assert config.spec(name).method.top_k == 10
-
-
-def test_anti_distillation_recipe_is_the_papers():
     config = preset("ad-table1")
     train, optimizer = config.train, config.train.optimizer
     assert (train.epochs, train.replicas) == (150, 20)
     assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
     assert (optimizer.adagrad_accumulator, optimizer.schedule) == (0.1, "constant")
-    assert optimizer.weight_decay == 0.0
+    assert optimizer.weight_decay == 0.0 and config.data.train_size is None
     assert (config.model.features, config.model.init) == ((1200, 1200), "uniform")
-    assert config.data.train_size is None
     for name in ("ad-table1", "ad-mnist"):
-        rows = preset(name).methods
-        strengths = [s.method.strength for s in rows[1:]]
+        methods = [spec.method for spec in preset(name).methods]
+        strengths = [method.strength for method in methods[1:]]
         assert strengths[-6:] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
-        assert {s.method.members for s in rows} == {2}
-        assert {s.method.deploy for s in rows} == {"mean_probs"}
+        assert {(m.members, m.deploy) for m in methods} == {(2, "mean_probs")}
     for size in (2, 4, 6, 8):
         with_penalty = preset("ad-table2").spec(f"ad_{size}").method
         assert (with_penalty.members, with_penalty.strength) == (size, 0.5)

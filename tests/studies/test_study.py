@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import shutil
 import threading
 
 import numpy as np
 import pytest
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.predictions import PredictionsError, load_predictions
@@ -18,10 +20,12 @@ from churn_jax.studies import (
     StudyError,
     run_study,
 )
-from churn_jax.studies.folder import read_study
+from churn_jax.studies.folder import StudyFolder, read_study
+from churn_jax.studies.inputs import load_inputs
 from churn_jax.training.run import Interrupted
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
+ROWS = ("baseline", "entropy")
 
 
 def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
@@ -44,6 +48,16 @@ def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
             MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
         ),
     )
+
+
+def changed(name, **options):
+    """The small study with another row of that name."""
+    config = small_study()
+    rows = (
+        dataclasses.replace(spec, **options) if spec.name == name else spec
+        for spec in config.methods
+    )
+    return dataclasses.replace(config, methods=tuple(rows))
 
 
 class Watched:
@@ -79,72 +93,48 @@ def recorded(out):
     return [m["name"] for m in json.loads((out / "study.json").read_text())["methods"]]
 
 
-def test_the_folder_holds_what_the_reports_read(tmp_path):
-    Watched(small_study(), tmp_path, "baseline")
-    record = json.loads((tmp_path / "study.json").read_text())
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, quick_to_compile):
+    """The folder of a launch of two rows; read only."""
+    out = tmp_path_factory.mktemp("study")
+    assert Watched(small_study(), out, *ROWS).trained == list(ROWS)
+    return out
+
+
+@pytest.fixture
+def out(trained, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(trained, tmp_path / "out")
+
+
+def test_the_folder_holds_what_the_reports_read(trained):
+    record = json.loads((trained / "study.json").read_text())
     assert record["config"]["train"]["batch_size"] == 16
     assert record["launch"]["versions"]["jax"] and record["launch"]["hardware"]
-    assert recorded(tmp_path) == record["selected"] == ["baseline"]
-    row = read_study(tmp_path).row("baseline")
+    assert recorded(trained) == record["selected"] == list(ROWS)
+    row = read_study(trained).row("baseline")
     assert row.spec == small_study().spec("baseline")
     assert row.coefficients == {}  # no neutral member_share
-    predictions = load_predictions(tmp_path / "methods/baseline/predictions.npz")
-    assert predictions.logits.shape[0] == 2 and predictions.logits.shape[2] == 10
-    assert predictions.meta["fingerprint"] == record["data"]["fingerprint"]
-    lines = (tmp_path / "methods/baseline/metrics.jsonl").read_text().splitlines()
-    assert len(lines) == 2
-    assert not list(tmp_path.rglob("*.tmp"))
+    folder = trained / "methods/baseline"
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    test = load_predictions(folder / "predictions.npz")
+    held = load_predictions(folder / "predictions-validation.npz")
+    assert held.logits.shape == (2, 40, 10) and test.logits.shape[::2] == (2, 10)
+    assert (held.meta["split"], test.meta["split"]) == ("validation", "test")
+    assert not set(held.ids) & set(test.ids)
+    assert test.meta["fingerprint"] == record["data"]["fingerprint"]
+    assert not list(trained.rglob("*.tmp"))
 
 
-def test_a_second_launch_trains_only_what_is_not_there(tmp_path):
-    assert Watched(small_study(), tmp_path, "baseline").trained == ["baseline"]
-    before = files(tmp_path)
-    again = Watched(small_study(), tmp_path, "baseline")
-    assert (again.trained, again.kept, again.notes) == ([], ["baseline"], [])
-    more = Watched(small_study(), tmp_path, "baseline", "entropy")
-    assert (more.trained, more.kept) == (["entropy"], ["baseline"])
-    assert before.items() <= files(tmp_path).items()
-    assert recorded(tmp_path) == ["baseline", "entropy"]
-
-
-@pytest.mark.slow
-def test_a_students_teacher_comes_first_and_alone_changes_nothing(tmp_path):
-    first = Watched(small_study(), tmp_path / "a", "student")
-    assert first.trained == ["pair", "student"]
-    # Trained in two launches, the student has a restored teacher.
-    Watched(small_study(), tmp_path / "b", "pair")
-    second = Watched(small_study(), tmp_path / "b", "student")
-    assert (second.kept, second.trained) == (["pair"], ["student"])
-    np.testing.assert_array_equal(
-        logits(tmp_path / "a", "student"), logits(tmp_path / "b", "student")
-    )
-
-
-def test_a_changed_coefficient_trains_that_method_again_and_keeps_the_old(tmp_path):
-    Watched(small_study(), tmp_path, "baseline", "entropy")
-    before = files(tmp_path)
-    changed = Watched(small_study(entropy=0.5), tmp_path, "baseline", "entropy")
-    assert (changed.trained, changed.kept) == (["entropy"], ["baseline"])
-    (note,) = changed.notes
-    assert "entropy is trained again" in note
-    assert str(tmp_path / "methods" / "entropy.before") in note
-    after = files(tmp_path)
-    baseline, old, new = (
-        f"methods/{n}/predictions.npz"
-        for n in ("baseline", "entropy.before", "entropy")
-    )
-    assert after[baseline] == before[baseline]
-    assert after[old] == before[new] != after[new]
-    alone = tmp_path.with_name(tmp_path.name + "-alone")
-    Watched(small_study(entropy=0.5), alone, "entropy")
-    np.testing.assert_array_equal(logits(alone, "entropy"), logits(tmp_path, "entropy"))
-
-
-def test_an_interrupted_method_with_another_coefficient_starts_again(tmp_path):
-    with pytest.raises(Interrupted):
-        run_study(small_study(), tmp_path, only=("entropy",), stop=StopSecond())
-    launch = Watched(small_study(entropy=0.5), tmp_path, "entropy")
-    assert launch.trained == ["entropy"] and len(launch.notes) == 1
+def test_a_launch_that_changes_no_result_trains_nothing(out):
+    before, config = files(out), small_study()
+    train = dataclasses.replace(config.train, mapping="unroll", eval_batch_size=7)
+    shown = {"published": "reproducibility/table2/cifar10", "columns": ("accuracy",)}
+    for options in ({}, {"train": train}, shown):
+        again = Watched(dataclasses.replace(config, **options), out, *ROWS)
+        assert (again.trained, again.kept, again.notes) == ([], list(ROWS), [])
+    assert read_study(out).config.published == shown["published"]
+    assert files(out) == before
 
 
 class StopSecond:
@@ -157,38 +147,87 @@ class StopSecond:
         return self.looks > 1
 
 
-@pytest.mark.slow
-def test_a_teacher_trained_otherwise_trains_its_student_again(tmp_path):
-    Watched(small_study(), tmp_path, "student")
-    config = small_study()
-    pair = dataclasses.replace(config.methods[2], train=(("seeds.init", "fixed"),))
-    config = dataclasses.replace(
-        config, methods=(*config.methods[:2], pair, config.methods[3])
+def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
+    out, tmp_path
+):
+    before, config = files(out), small_study(entropy=0.5)
+    fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
+    baseline = config.spec("baseline")
+    rows = (
+        *(config.spec(name) for name in ROWS),
+        dataclasses.replace(baseline, name="same", train=fixed),
+        dataclasses.replace(baseline, name="few", train_size=32),
     )
-    launch = Watched(config, tmp_path, "student")
-    assert launch.trained == ["pair", "student"]
-    assert (tmp_path / "methods/student.before/predictions.npz").is_file()
-    alone = tmp_path.with_name(tmp_path.name + "-alone")
-    Watched(config, alone, "student")
-    np.testing.assert_array_equal(logits(tmp_path, "student"), logits(alone, "student"))
+    config = dataclasses.replace(config, methods=rows)
+    launch = Watched(config, out)
+    assert launch.trained == ["entropy", "same", "few"]
+    assert launch.kept == ["baseline"]
+    (note,) = launch.notes
+    assert "entropy is trained again" in note and "its settings changed" in note
+    assert str(out / "methods" / "entropy.before") in note
+    after = files(out)
+    old, new, base = (
+        f"methods/{name}/predictions.npz"
+        for name in ("entropy.before", "entropy", "baseline")
+    )
+    assert after[old] == before[new] != after[new] and after[base] == before[base]
+    assert recorded(out) == [spec.name for spec in rows]
+    assert read_study(out).row("same").spec == rows[2]
+    np.testing.assert_array_equal(*logits(out, "same"))
+    assert not np.array_equal(*logits(out, "baseline"))
+    # A row of fewer examples is the study of so many.
+    Watched(small_study(train_size=32), tmp_path / "few", "baseline")
+    np.testing.assert_array_equal(
+        logits(tmp_path / "few", "baseline"), logits(out, "few")
+    )
+    # What was interrupted with another coefficient starts again.
+    alone = tmp_path / "alone"
+    with pytest.raises(Interrupted):
+        run_study(small_study(), alone, only=("entropy",), stop=StopSecond())
+    again = Watched(small_study(entropy=0.5), alone, "entropy")
+    assert again.trained == ["entropy"] and len(again.notes) == 1
+    np.testing.assert_array_equal(logits(alone, "entropy"), logits(out, "entropy"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": ModelConfig("mlp", features=(9,))},
+        {"train": (("seeds.init", "fixed"),)},
+        {"train_size": 48},
+        {"method": ERM(members=2)},
+    ],
+)
+def test_a_row_is_no_longer_finished_when_its_settings_change(trained, options):
+    config = small_study()
+    dataset = load_inputs(config.data, config.data.train_size).dataset
+    folder = StudyFolder(trained, changed("baseline", **options), dataset, "")
+    assert not folder.finished(folder.config.spec("baseline"))
+    assert folder.finished(folder.config.spec("entropy"))
 
 
 @pytest.mark.slow
-def test_a_changed_teacher_trains_its_student_again(tmp_path):
-    Watched(small_study(), tmp_path, "student")
-    before = logits(tmp_path, "student")
-    config = small_study()
-    pair = dataclasses.replace(
-        config.methods[2], method=ERM(members=2, deploy="mean_logits")
-    )
-    config = dataclasses.replace(
-        config, methods=(*config.methods[:2], pair, config.methods[3])
-    )
-    launch = Watched(config, tmp_path, "student")
+@pytest.mark.parametrize(
+    ("options", "notes"),
+    [
+        ({"train": (("seeds.init", "fixed"),)}, 1),
+        ({"method": ERM(members=2, deploy="mean_logits")}, 2),
+    ],
+)
+def test_a_changed_teacher_trains_its_student_again(tmp_path, options, notes):
+    # Trained in two launches, the student has a restored teacher.
+    assert Watched(small_study(), tmp_path / "a", "pair").trained == ["pair"]
+    second = Watched(small_study(), tmp_path / "a", "student")
+    assert (second.kept, second.trained) == (["pair"], ["student"])
+    config = changed("pair", **options)
+    launch = Watched(config, tmp_path / "a", "student")
     assert launch.trained == ["pair", "student"]
-    assert len(launch.notes) == 2
-    assert (tmp_path / "methods/student.before/predictions.npz").is_file()
-    assert logits(tmp_path, "student").shape == before.shape
+    assert (tmp_path / "a/methods/student.before/predictions.npz").is_file()
+    for name, study in (("student", config), ("student.before", small_study())):
+        alone = tmp_path / name
+        assert Watched(study, alone, "student").trained == ["pair", "student"]
+        found = logits(tmp_path / "a", name)
+        np.testing.assert_array_equal(found, logits(alone, "student"))
 
 
 @pytest.mark.parametrize(
@@ -199,113 +238,57 @@ def test_a_changed_teacher_trains_its_student_again(tmp_path):
         ({"train_size": 48}, "other data"),
     ],
 )
-def test_a_changed_setting_is_refused_naming_the_difference(tmp_path, options, words):
-    Watched(small_study(), tmp_path, "baseline")
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+def test_a_changed_setting_is_refused_naming_the_difference(trained, options, words):
+    before = {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
     with pytest.raises(StudyError, match=words) as error:
-        run_study(small_study(**options), tmp_path, only=("baseline",))
-    assert str(tmp_path) in str(error.value) and "--fresh" in str(error.value)
-    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-
-
-def test_where_and_how_fast_it_runs_may_change(tmp_path):
-    Watched(small_study(), tmp_path, "baseline")
-    config = small_study()
-    train = dataclasses.replace(config.train, mapping="unroll", eval_batch_size=7)
-    launch = Watched(dataclasses.replace(config, train=train), tmp_path, "baseline")
-    assert launch.kept == ["baseline"]
+        run_study(small_study(**options), trained, only=("baseline",))
+    assert str(trained) in str(error.value) and "--fresh" in str(error.value)
+    assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
 
 
 def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
-    wrong = small_study()
-    wrong = dataclasses.replace(
-        wrong, train=dataclasses.replace(wrong.train, batch_size=1000)
-    )
+    wrong = replaced(small_study(), [("train.batch_size", 1000)])
     with pytest.raises(ValueError, match="batch_size 1000"):
         run_study(wrong, tmp_path, only=("baseline",))
-    assert Watched(small_study(), tmp_path, "baseline").trained == ["baseline"]
+    many = changed("baseline", train_size=65)
+    with pytest.raises(StudyError, match=r"wants 65 training examples; .* has 64"):
+        run_study(many, tmp_path, only=("baseline",))
+    stop = threading.Event()
+    stop.set()
+    for epochs in (2, 3):  # the first of these leaves a record without rows
+        with pytest.raises(Interrupted):
+            run_study(small_study(epochs=epochs), tmp_path, stop=stop)
 
 
-def test_damaged_predictions_are_named_and_not_overwritten(tmp_path):
-    Watched(small_study(), tmp_path, "baseline")
-    path = tmp_path / "methods/baseline/predictions.npz"
-    path.write_bytes(path.read_bytes()[:-500])
-    damaged = path.read_bytes()
+def test_predictions_that_are_damaged_are_named_and_lost_ones_made_again(out):
+    path = out / "methods/baseline/predictions.npz"
+    before = path.read_bytes()
+    path.write_bytes(before[:-500])
     with pytest.raises(PredictionsError, match=r"predictions\.npz"):
-        run_study(small_study(), tmp_path, only=("baseline",))
-    assert path.read_bytes() == damaged
+        run_study(small_study(), out, only=("baseline",))
+    assert path.read_bytes() == before[:-500]
+    path.unlink()
+    progress = []
+    run_study(small_study(), out, only=("baseline",), on_progress=progress.append)
+    assert progress == [] and path.read_bytes() == before
 
 
-def with_rows(*rows, **train):
-    """The small study with rows of the baseline that train otherwise."""
-    config = small_study()
-    baseline = config.methods[0]
-    methods = [baseline]
-    for name, options in rows:
-        methods.append(dataclasses.replace(baseline, name=name, **options))
-    return dataclasses.replace(
-        config,
-        methods=tuple(methods),
-        train=dataclasses.replace(config.train, **train),
-    )
-
-
-def test_rows_train_as_they_say_and_again_when_that_changes(tmp_path):
-    same = ("same", {"train": (("seeds.init", "fixed"), ("seeds.order", "fixed"))})
-    Watched(with_rows(same), tmp_path)
-    runs = logits(tmp_path, "same")
-    np.testing.assert_array_equal(runs[0], runs[1])
-    assert not np.array_equal(*logits(tmp_path, "baseline"))
-    entries = json.loads((tmp_path / "study.json").read_text())["methods"]
-    found = [m["spec"]["train"] for m in entries]
-    assert found == [[], [list(c) for c in same[1]["train"]]]
-    assert Watched(with_rows(same), tmp_path).trained == []
-    half = ("same", {"train": (("seeds.init", "fixed"),)})
-    again = Watched(with_rows(half), tmp_path)
-    assert (again.trained, again.kept) == (["same"], ["baseline"])
-    assert "same is trained again" in again.notes[0]
-    np.testing.assert_array_equal(logits(tmp_path, "same.before"), runs)
-    assert not np.array_equal(*logits(tmp_path, "same"))
-
-
-def test_a_row_of_fewer_examples_is_the_study_of_so_many(tmp_path):
-    small = ("small", {"train_size": 32})
-    Watched(with_rows(small), tmp_path / "rows", "small")
-    Watched(small_study(train_size=32), tmp_path / "alone", "baseline")
-    np.testing.assert_array_equal(
-        logits(tmp_path / "rows", "small"), logits(tmp_path / "alone", "baseline")
-    )
-    (entry,) = json.loads((tmp_path / "rows/study.json").read_text())["methods"]
-    assert entry["spec"]["train_size"] == 32
-    other = Watched(
-        with_rows(("small", {"train_size": 48})), tmp_path / "rows", "small"
-    )
-    assert other.trained == ["small"] and len(other.notes) == 1
-    with pytest.raises(
-        StudyError, match=r"small wants 65 training examples; .* has 64"
-    ):
-        run_study(with_rows(("small", {"train_size": 65})), tmp_path / "more")
-
-
-def test_averaged_weights_are_a_row_of_the_same_training(tmp_path):
-    config = with_rows(ema_decay=0.5)
-    Watched(config, tmp_path)
+def test_averaged_weights_are_a_row_of_the_same_training(trained, tmp_path):
+    config = replaced(small_study(), [("train.ema_decay", 0.5)])
+    Watched(config, tmp_path, "baseline")
     assert recorded(tmp_path) == ["baseline", "baseline_ema"]
     own, averaged = json.loads((tmp_path / "study.json").read_text())["methods"]
     assert averaged["label"] == "Baseline, EMA weights" and averaged["of"] == "baseline"
     assert averaged["training_cost"] == own["training_cost"] == 1.0
     assert own["seconds"] > 0 and averaged["seconds"] is None
-    raw = logits(tmp_path, "baseline")
-    smooth = logits(tmp_path, "baseline_ema")
+    raw, smooth = logits(tmp_path, "baseline"), logits(tmp_path, "baseline_ema")
     assert raw.shape == smooth.shape and not np.array_equal(raw, smooth)
     assert not (tmp_path / "methods/baseline_ema/checkpoints").exists()
-    plain = tmp_path.with_name(tmp_path.name + "-plain")
-    Watched(with_rows(), plain)
-    np.testing.assert_array_equal(logits(plain, "baseline"), raw)
+    np.testing.assert_array_equal(logits(trained, "baseline"), raw)
     # Lost, they are made again from the checkpoint, without training.
     (tmp_path / "methods/baseline_ema/predictions.npz").unlink()
     progress = []
-    run_study(config, tmp_path, on_progress=progress.append)
+    run_study(config, tmp_path, only=("baseline",), on_progress=progress.append)
     assert progress == []
     np.testing.assert_array_equal(logits(tmp_path, "baseline_ema"), smooth)
 
@@ -325,69 +308,19 @@ def test_a_stopped_run_does_not_choose_the_examples_that_are_kept(
     np.testing.assert_array_equal(kept, [found.logits[:1]])
 
 
-def test_validation_predictions_are_kept_for_choices(tmp_path):
-    Watched(small_study(), tmp_path, "baseline")
-    folder = tmp_path / "methods/baseline"
-    held = load_predictions(folder / "predictions-validation.npz")
-    test = load_predictions(folder / "predictions.npz")
-    assert held.logits.shape == (2, 40, 10)
-    assert (held.meta["split"], test.meta["split"]) == ("validation", "test")
-    assert not set(held.ids) & set(test.ids)
-
-
-def test_the_record_names_the_published_numbers(tmp_path):
-    key = "reproducibility/table2/cifar10"
-    config = dataclasses.replace(small_study(), published=key)
-    Watched(config, tmp_path, "baseline")
-    record = json.loads((tmp_path / "study.json").read_text())
-    assert record["config"]["published"] == key
-    Watched(small_study(), tmp_path, "baseline")  # what is compared may change
-
-
-def test_a_row_is_trained_again_when_its_network_changes(tmp_path):
-    config = small_study()
-    Watched(config, tmp_path, "baseline")
-    spec = dataclasses.replace(
-        config.spec("baseline"), model=ModelConfig("mlp", features=(9,))
-    )
-    other = dataclasses.replace(config, methods=(spec,))
-    again = Watched(other, tmp_path, "baseline")
-    assert any("its settings changed" in note for note in again.notes)
-    record = json.loads((tmp_path / "study.json").read_text())
-    assert record["methods"][0]["spec"]["model"]["features"] == [9]
-    # Columns are shown, not computed: they may be others.
-    shown = dataclasses.replace(other, columns=("accuracy",))
-    assert not Watched(shown, tmp_path, "baseline").notes
-
-
-def test_lost_predictions_are_made_again_from_the_checkpoint(tmp_path):
-    Watched(small_study(), tmp_path, "baseline")
-    path = tmp_path / "methods/baseline/predictions.npz"
-    before = logits(tmp_path, "baseline")
-    path.unlink()
-    progress = []
-    run_study(small_study(), tmp_path, only=("baseline",), on_progress=progress.append)
-    assert progress == []
-    np.testing.assert_array_equal(logits(tmp_path, "baseline"), before)
-
-
-def test_a_stop_between_methods_starts_no_other(tmp_path):
+def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
     stop = threading.Event()
 
     def at_the_last_epoch(progress):
         if progress.epoch == progress.epochs:
             stop.set()
 
+    options = {"only": ROWS, "on_progress": at_the_last_epoch, "stop": stop}
     with pytest.raises(Interrupted, match="stopped before entropy"):
-        run_study(
-            small_study(),
-            tmp_path,
-            only=("baseline", "entropy"),
-            on_progress=at_the_last_epoch,
-            stop=stop,
-        )
+        run_study(small_study(), tmp_path, **options)
     assert recorded(tmp_path) == ["baseline"]
     assert not (tmp_path / "methods/entropy").exists()
+    assert files(tmp_path).items() <= files(trained).items()
 
 
 @pytest.mark.slow
