@@ -88,7 +88,8 @@ def checkpoints(out):
 def whole(tmp_path_factory, compilation_cache):
     """Predictions of the long study when nobody disturbs it."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    assert main([*_LONG, "--out", str(out)]) == 0
+    seldom = ["--train.checkpoint-every-seconds", "1000"]
+    assert main([*_LONG, *seldom, "--out", str(out)]) == 0
     return logits(out)
 
 

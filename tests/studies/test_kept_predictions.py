@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import churn_jax
 from churn_jax import reports
@@ -19,8 +20,14 @@ from churn_jax.prediction_shards import (
     read_shards,
     stored,
 )
+from churn_jax.predictions import load_predictions
 from churn_jax.reports import examples
-from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION
+from churn_jax.reports.members import (
+    DIAGNOSTICS,
+    MEMBERS,
+    MEMBERS_VALIDATION,
+    load_members,
+)
 from churn_jax.studies import (
     EvaluationConfig,
     MethodSpec,
@@ -58,9 +65,11 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    """The study in shards, read only."""
-    out = tmp_path_factory.mktemp("shards") / "study"
+def shards(files, tmp_path_factory):
+    """The study in shards, predicted again from its checkpoints; read only."""
+    out = shutil.copytree(files, tmp_path_factory.mktemp("shards") / "study")
+    for path in out.rglob("predictions*.npz"):
+        path.unlink()
     Watched(study("shards"), out, *ROWS)
     return out
 
@@ -71,6 +80,27 @@ def forms(out, row="baseline"):
 
 FILES = ["predictions-validation.npz", "predictions.npz"]
 SHARDS = ["predictions", "predictions-validation"]
+
+
+def test_a_pair_is_kept_with_its_members_and_a_network_is_not(files, tmp_path):
+    folder = files / "methods" / "pair"
+    for part in ("", "-validation"):
+        deployed = load_predictions(folder / f"predictions{part}.npz")
+        kept = load_members(folder / f"members{part}.npz")
+        assert kept.logits.shape[:2] == (2, 2)
+        np.testing.assert_array_equal(kept.ids, deployed.ids)
+        np.testing.assert_array_equal(kept.labels, deployed.labels)
+        probs = softmax(kept.logits.astype(np.float64), axis=-1).mean(axis=1)
+        np.testing.assert_allclose(deployed.logits, np.log(probs), 1e-5, 1e-5)
+        assert not np.array_equal(kept.logits[:, 0], kept.logits[:, 1])
+    assert not (folder / DIAGNOSTICS).exists() and not list(files.rglob("*.tmp"))
+    assert not (files / "methods" / "baseline" / MEMBERS).exists()
+    # Finished without them is finished.
+    out = shutil.copytree(files, tmp_path / "study")
+    for path in out.rglob("members*.npz"):
+        path.unlink()
+    assert Watched(study(), out, *ROWS).kept == list(ROWS)
+    assert not list(out.rglob("members*.npz"))
 
 
 def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):

@@ -140,6 +140,7 @@ def test_all_examples_train_and_the_recipe_is_told(
     record = json.loads((out / "study.json").read_text())
     title = record["config"]["title"]
     assert title == "Churn on own.npz with MLP"
+    assert record["data"]["title"] == "own.npz"
     assert (record["data"]["train"], record["data"]["validation"]) == (216, 24)
     said = " ".join(capsys.readouterr().out.split())
     page = (out / "report.html").read_text()

@@ -3,57 +3,16 @@
 import types
 
 import numpy as np
-import pytest
-from scipy.special import log_softmax, logsumexp
 
 from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM
-from churn_jax.predictions import load_predictions
-from churn_jax.reports.members import DIAGNOSTICS, load_agreement, load_members
+from churn_jax.reports.members import DIAGNOSTICS, load_agreement
 from churn_jax.studies import predictions as module
-from churn_jax.studies import run_study
 from churn_jax.studies.predictions import (
     _keep_members,
     deploys_a_mean,
     predict_split_of,
 )
-from tests.studies.test_study import small_study
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
-def mean_of(members):
-    """`[R, M, N, C]` to the log of the members' mean probabilities."""
-    whole = log_softmax(members.astype(np.float64), axis=-1)
-    return logsumexp(whole, axis=1) - np.log(members.shape[1])
-
-
-def test_a_pair_is_kept_with_its_members_and_a_network_is_not(tmp_path):
-    run_study(small_study(epochs=1), tmp_path, only=("pair",))
-    folder = tmp_path / "methods" / "pair"
-    for part in ("", "-validation"):
-        deployed = load_predictions(folder / f"predictions{part}.npz")
-        kept = load_members(folder / f"members{part}.npz")
-        assert kept.logits.shape[:2] == (2, 2)
-        np.testing.assert_array_equal(kept.ids, deployed.ids)
-        np.testing.assert_array_equal(kept.labels, deployed.labels)
-        np.testing.assert_allclose(
-            deployed.logits, mean_of(kept.logits), rtol=1e-5, atol=1e-5
-        )
-        assert not np.array_equal(kept.logits[:, 0], kept.logits[:, 1])
-    assert not (folder / DIAGNOSTICS).exists()
-    assert not list(tmp_path.rglob("*.tmp"))
-    # Finished without them, as before they were kept, is finished.
-    for path in folder.glob("members*.npz"):
-        path.unlink()
-    started = []
-    run_study(
-        small_study(epochs=1),
-        tmp_path,
-        only=("pair",),
-        on_start=lambda spec, finished: started.append(finished),
-    )
-    assert started == [True] and not list(folder.glob("members*.npz"))
 
 
 def test_only_means_of_several_members_are_looked_into():

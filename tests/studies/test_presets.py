@@ -39,7 +39,20 @@ def test_tiny_form_is_two_replicas_and_two_epochs_of_the_same_study(name):
     assert min(examples) >= small.train.batch_size
 
 
-@every_preset
+def _full_forms():
+    """A preset of every network, data and schedule: others build the same."""
+    seen = {}
+    for name in PRESETS:
+        config = preset(name)
+        row = config.spec(config.baseline)
+        parts = (config.data.name, row.model or config.model, row.models)
+        optimizer = row.config(config.train).optimizer
+        rule = (optimizer.schedule, optimizer.warmup_epochs, optimizer.step_epochs)
+        seen.setdefault(repr((*parts, row.method.members, rule)), name)
+    return seen.values()
+
+
+@pytest.mark.parametrize("name", _full_forms())
 def test_full_form_builds_its_network_and_schedule(name):
     """Builds the full network at its real size, without computing anything."""
     config = preset(name)
@@ -281,16 +294,10 @@ def trained_methods(quick_to_compile):
     return train_method
 
 
-def _methods_of_digits():
-    """The preset's first method, the others marked slow: each compiles for seconds."""
-    for i, spec in enumerate(preset("digits").methods):
-        marks = [pytest.mark.slow] if i else []
-        yield pytest.param("digits", spec.name, marks=marks, id=spec.name)
-
-
-@pytest.mark.parametrize(("name", "method"), list(_methods_of_digits()))
-def test_method_of_the_tiny_form_takes_two_epochs(name, method, trained_methods):
-    config, dataset = shrunk(preset(f"{name}:tiny"))
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [spec.name for spec in preset("digits").methods])
+def test_method_of_the_tiny_form_takes_two_epochs(method, trained_methods):
+    config, dataset = shrunk(preset("digits:tiny"))
     trained = trained_methods(config, dataset, config.spec(method))
     assert not trained.stopped
     np.testing.assert_array_equal(trained.last.step, [4])

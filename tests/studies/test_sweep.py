@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import threading
 
 import numpy as np
@@ -174,27 +175,26 @@ class TestSweep:
         assert result.choice("skl.beta").value == 0.4
         assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
 
-    def test_the_same_folder_keeps_what_is_there_and_takes_more_in(self, tmp_path):
-        first = run_sweep(SMALL, [axis_of("entropy.alpha=0.1")], tmp_path, seeds=2)
-        before = logits_of(tmp_path, "entropy.alpha=0.1")
-        started = []
-        axes = [axis_of("entropy.alpha=0.1,0.3")]
+    def test_the_same_folder_keeps_what_is_there_and_takes_more_in(
+        self, swept, tmp_path
+    ):
+        first, started = swept[1], []
+        out = shutil.copytree(swept[0], tmp_path / "out")
         again = run_sweep(
             SMALL,
-            axes,
-            tmp_path,
-            seeds=2,
+            [axis_of("skl.beta=0.4,1")],
+            out,
+            seeds=3,
             points_per_program=1,
             on_start=lambda program, finished: started.append(
                 ([p.value for p in program.points], finished)
             ),
         )
-        assert started == [([0.0, 0.1], True), ([0.3], False)]
-        np.testing.assert_array_equal(before, logits_of(tmp_path, "entropy.alpha=0.1"))
+        assert started == [([0.0, 0.4], True), ([1.0], False)]
+        before, after = (logits_of(path, "skl.beta=0.4") for path in (swept[0], out))
+        np.testing.assert_array_equal(before, after)
         values = [[p.value for p in r.axes[0].points] for r in (first, again)]
-        assert values == [[0.0, 0.1], [0.0, 0.1, 0.3]]
-        with pytest.raises(StudyError, match="seeds: 2 there, 3 here"):
-            run_sweep(SMALL, axes, tmp_path, seeds=3)
+        assert values == [[0.0, 0.4], [0.0, 0.4, 1.0]]
 
     def test_a_folder_does_not_mix_settings(self, swept):
         """Else one report compares points of other lengths and other seeds."""
@@ -281,7 +281,3 @@ class TestSweep:
         record = json.loads((tmp_path / "sweep.json").read_text())
         last = next(p for p in record["points"] if p["axis"] == second.name)
         assert last["spec"]["method"]["beta"] == beta
-
-    def test_selection_needs_a_coefficient(self, tmp_path):
-        with pytest.raises(StudyError, match="neither beta nor alpha"):
-            run_selection(SMALL, "pair", tmp_path)
