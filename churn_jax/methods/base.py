@@ -28,6 +28,7 @@ __all__ = [
     "DEPLOYMENTS",
     "MEMBER_SAMPLES",
     "METHODS",
+    "Deployment",
     "Method",
     "Passes",
     "Ramp",
@@ -232,8 +233,15 @@ class Method:
         return 1.0 if self.deploy == "member" else float(self.members)
 
 
+class Deployment(NamedTuple):
+    """What `deploy` reads of a method; equal for methods that deploy alike."""
+
+    deploy: str
+    deployed_member: int
+
+
 def deploy(
-    method: Method, logits: Logits, log_weights: jax.Array | None = None
+    method: Method | Deployment, logits: Logits, log_weights: jax.Array | None = None
 ) -> Logits:
     """The deployed prediction of a replica, `[M, ..., C]` to `[..., C]`.
 

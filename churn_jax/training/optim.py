@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 
+# Equal schedules are one object, so that programs can be compared.
+@functools.lru_cache(maxsize=64)
 def make_schedule(
     config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
 ) -> Callable[[ArrayLike], ArrayLike]:

@@ -20,6 +20,7 @@ from churn_jax.data.splits import Split
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
+from churn_jax.methods.base import Deployment
 from churn_jax.prediction_shards import ShardWriter, write_index, write_order
 from churn_jax.predictions import PredictionsError
 from churn_jax.training.feed import Stream
@@ -70,7 +71,12 @@ def make_predict(
         `predict(params, model_state, images, indices) -> logits [R, B, C]`, float32;
         `indices [B]` are rows of `images`.
     """
+    how = Deployment(method.deploy, method.deployed_member)
+    return _make_predict(program, how, every_member, streamed)
 
+
+@functools.lru_cache(maxsize=16)
+def _make_predict(program: Program, how: Deployment, every_member, streamed):
     def local(params, model_state, images, indices):
         x = jnp.take(images, indices, axis=0, mode="clip")
         x = shaped_examples(x, program.example_shape)
@@ -89,7 +95,7 @@ def make_predict(
             )
             if every_member:
                 return outputs.logits.astype(jnp.float32)
-            return deploy(method, outputs.logits, outputs.gate)
+            return deploy(how, outputs.logits, outputs.gate)
 
         together = program.mapping == "vmap" or program.at_once > 1
         mapping = "vmap" if together else "unroll"

@@ -17,6 +17,7 @@ from churn_jax.ensembles import Group, mapping
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.training.state import without_weights
 from churn_jax.training.teachers import TeacherProgram, teacher_program
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ _LONGEST_CALL = 64
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A run's structure; what differs between replicas is in `ReplicaInputs`."""
+    """A run's structure; what differs between replicas is in `ReplicaInputs`.
+
+    Runs of equal structure have equal programs, and share what is compiled of them.
+    """
 
     groups: tuple[Group, ...]  # the committee of one replica
     optimizer: OptimizerConfig
@@ -267,11 +271,15 @@ def make_program(
         updates=steps_per_epoch * config.epochs,
     )
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
+    # Rates are data, see `Coefficients`.
+    optimizer = dataclasses.replace(
+        config.optimizer, learning_rate=0.0, weight_decay=0.0
+    )
     program = Program(
-        groups=run.groups,
-        optimizer=config.optimizer,
+        groups=without_weights(run.groups),
+        optimizer=optimizer,
         schedule=make_schedule(
-            config.optimizer,
+            optimizer,
             steps_per_epoch=steps_per_epoch,
             total_steps=steps_per_epoch * config.epochs,
         ),
@@ -291,7 +299,7 @@ def make_program(
         teacher=None
         if teacher_groups is None
         else teacher_program(
-            taught_by,
+            without_weights(taught_by),
             config.mesh.member,
             mapped.teachers,
             old=len(old_groups),

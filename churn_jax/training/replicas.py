@@ -1,6 +1,7 @@
 """The step of all replicas: mapped over those of a device, sharded, and compiled."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -18,6 +19,9 @@ from churn_jax.training.teachers import one_by_one
 __all__ = ["make_step", "term_names"]
 
 
+# Sessions of equal programs, such as rows of a study, share what is compiled; it is
+# kept for the last few.
+@functools.lru_cache(maxsize=8)
 def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool = True):
     """Compiles the step of `program`.
 
@@ -52,24 +56,29 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
 def term_names(program: Program, state, inputs, taught, images, labels):
     """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
     # The loss is traced without compiling it; the arguments may be shapes only.
-    seen = []
+    arguments = (state, inputs, taught, images, labels)
+    return tuple(sorted(jax.eval_shape(_probe(program), *arguments)))
+
+
+@functools.lru_cache(maxsize=8)
+def _probe(program: Program):
+    """One replica's terms by name, to be traced; only the names mean anything."""
 
     def probe(state, inputs, taught, *data):
         inputs, data = _own_batches(program, inputs, data)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
         out, _, _ = loss_and_gradients(program, one, given, variables, data)
-        seen.append(tuple(sorted(out.terms)))
-        return out.loss[None]
+        return {name: out.loss[None] for name in out.terms}
 
-    sharded = jax.shard_map(
-        probe,
-        mesh=program.mesh,
-        in_specs=_specs(program),
-        out_specs=P(REPLICA),
-        check_vma=True,
+    return jax.jit(
+        jax.shard_map(
+            probe,
+            mesh=program.mesh,
+            in_specs=_specs(program),
+            out_specs=P(REPLICA),
+            check_vma=True,
+        )
     )
-    jax.eval_shape(sharded, state, inputs, taught, images, labels)
-    return seen[0]
 
 
 def _specs(program: Program) -> tuple:

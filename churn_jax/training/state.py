@@ -38,6 +38,7 @@ __all__ = [
     "small_fields",
     "stopped_term",
     "term_means",
+    "without_weights",
 ]
 
 
@@ -210,32 +211,56 @@ def init_variables(
     teacher); methods that are compared share stream 0. See `scale_inputs` for
     `input_scale`, one number or one per replica.
     """
-    sharding = NamedSharding(mesh, slots)
-    numbers = jnp.asarray(replicas)
-    scale = _per_replica(input_scale, len(replicas), "input_scale")
-    scaled = bool(np.any(scale != 1.0))
-
     # Arguments and not constants of the program: see `StartingFrom`.
     given = [
         g.network.init.weights if isinstance(g.network.init, StartingFrom) else {}
         for g in groups
     ]
+    scale = _per_replica(input_scale, len(replicas), "input_scale")
+    draw = _draw(
+        without_weights(groups),
+        seeds,
+        tuple(replicas),
+        stream,
+        None if np.all(scale == 1.0) else tuple(scale.tolist()),
+        NamedSharding(mesh, slots),
+    )
+    return draw(given, example)
 
-    def build(given):
-        root = seeds.keys("init", numbers)
+
+def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """The groups with networks that draw all layers: a program holds no weights."""
+
+    def drawn(group: Group) -> Group:
+        network = group.network
+        if not isinstance(network.init, StartingFrom):
+            return group
+        network = dataclasses.replace(network, init=network.init.draw)
+        return Group(network, group.size, group.gate)
+
+    return tuple(map(drawn, groups))
+
+
+# Rows of a study start alike, so they have this program in common.
+@functools.lru_cache(maxsize=8)
+def _draw(groups, seeds, replicas, stream, scale, sharding):
+    """`init_variables` compiled; its arguments are given weights and an example."""
+
+    def one(group: Group, weights: PyTree):
+        if not weights:
+            return group.network.init
+        return functools.partial(StartingFrom(group.network.init, {}), weights=weights)
+
+    def draw(given, example):
+        root = seeds.keys("init", jnp.asarray(replicas))
         root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
         variables, first = [], 0
         for group, weights in zip(groups, given):
-            index = jnp.arange(first, first + group.size)
-            fold = jax.vmap(
-                jax.vmap(jax.random.fold_in, (None, 0)), (0, None)
-            )  # [R], [S] -> [R, S]
-            one = group.network.init
-            if weights:
-                one = functools.partial(one, weights=weights)
-            init = jax.vmap(jax.vmap(one, (0, None)), (0, None))
-            drawn = init(fold(root, index), example)
-            if scaled and not group.gate:
+            keys = fold(root, jnp.arange(first, first + group.size))  # [R, S]
+            init = jax.vmap(jax.vmap(one(group, weights), (0, None)), (0, None))
+            drawn = init(keys, example)
+            if scale is not None and not group.gate:
                 params = scale_inputs(group.network, drawn["params"], scale)
                 drawn = {**drawn, "params": params}
             variables.append(drawn)
@@ -246,7 +271,7 @@ def init_variables(
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
         )
 
-    return jax.jit(build, out_shardings=sharding)(given)
+    return jax.jit(draw, out_shardings=sharding)
 
 
 def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
@@ -300,18 +325,9 @@ def init_state(
     model_state = tuple(
         {k: x for k, x in v.items() if k != "params"} for v in variables
     )
-    optimizer = make_optimizer(
-        program.optimizer,
-        program.schedule,
-        learning_rate=jnp.float32(0.0),
-        weight_decay=jnp.float32(0.0),
-    )
-
-    def init_optimizer(params):
-        return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
-
-    slots = NamedSharding(mesh, program.slots)
-    opt_state = jax.jit(init_optimizer, out_shardings=slots)(params)
+    opt_state = _init_optimizer(
+        program.optimizer, program.schedule, NamedSharding(mesh, program.slots)
+    )(params)
     fields = place(
         {
             "step": np.zeros(replicas, np.int32),
@@ -337,6 +353,17 @@ def init_state(
         ema=jax.tree.map(jnp.copy, weights) if program.ema_decay else (),
         **fields,
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _init_optimizer(config, schedule, sharding):
+    zero = jnp.float32(0.0)
+    optimizer = make_optimizer(config, schedule, learning_rate=zero, weight_decay=zero)
+
+    def init_optimizer(params):
+        return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
+
+    return jax.jit(init_optimizer, out_shardings=sharding)
 
 
 def init_best(state: TrainState, mesh) -> BestState:
