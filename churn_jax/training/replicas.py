@@ -13,7 +13,12 @@ from churn_jax.methods import LossOutput
 from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import TrainState
-from churn_jax.training.step import loss_and_gradients, update
+from churn_jax.training.step import (
+    loss_and_gradients,
+    loss_function,
+    networks,
+    update,
+)
 from churn_jax.training.teachers import one_by_one
 
 __all__ = ["make_step", "term_names"]
@@ -67,8 +72,9 @@ def _probe(program: Program):
     def probe(state, inputs, taught, *data):
         inputs, data = _own_batches(program, inputs, data)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
-        out, _, _ = loss_and_gradients(program, one, given, variables, data)
-        return {name: out.loss[None] for name in out.terms}
+        loss = loss_function(program, one, given, variables, data)
+        value, out = loss(networks(program, one.params))
+        return {name: value[None] for name in out.terms}
 
     return jax.jit(
         jax.shard_map(

@@ -7,6 +7,7 @@ in their own way and share the rest (`progressive.step`).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -33,6 +34,8 @@ __all__ = [
     "count_bad",
     "draw",
     "loss_and_gradients",
+    "loss_function",
+    "networks",
     "sample_weights",
     "select",
     "update",
@@ -148,10 +151,10 @@ def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
     return None
 
 
-def loss_and_gradients(
+def loss_function(
     program: Program, state: TrainState, inputs: ReplicaInputs, taught: PyTree, data
-) -> tuple[LossOutput, tuple[PyTree, ...], jax.Array]:
-    """The loss of the next batch, the gradients, and whether those are finite.
+):
+    """`loss(params) -> (value, LossOutput)` of the next batch.
 
     `taught` are the variables of the teachers, or `()`; see `Program.feed` for `data`.
     """
@@ -159,7 +162,7 @@ def loss_and_gradients(
     batch = _batch(program, state, inputs, draws, data)
     teacher = _teacher(program, state, taught, batch)
     method = inputs.coefficients.method
-    model_state = _networks(program, state.model_state)
+    model_state = networks(program, state.model_state)
     forward = _forward(program, draws.dropout)
 
     def loss(params):
@@ -174,19 +177,30 @@ def loss_and_gradients(
             step=state.step,
             key=draws.loss,
         )
-        return out.loss, out
+        memory = check_memory(method, state.memory, out.memory)
+        return out.loss, dataclasses.replace(out, memory=memory)
 
-    params = _networks(program, state.params)
+    return loss
+
+
+def loss_and_gradients(
+    program: Program, state: TrainState, inputs: ReplicaInputs, taught: PyTree, data
+) -> tuple[LossOutput, tuple[PyTree, ...], jax.Array]:
+    """The loss of the next batch, the gradients, and whether those are finite.
+
+    Arguments are those of `loss_function`.
+    """
+    loss = loss_function(program, state, inputs, taught, data)
+    params = networks(program, state.params)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
     finite = jax.lax.psum(count_bad(gradients), MEMBER) == 0
     left = _stacked([_without_params(s) for s in out.model_state])
     left = jax.tree.map(_equal_on_shards, left)
-    memory = check_memory(method, state.memory, out.memory)
-    return LossOutput(out.loss, dict(out.terms), left, memory), gradients, finite
+    return LossOutput(out.loss, dict(out.terms), left, out.memory), gradients, finite
 
 
-def _networks(program: Program, tree: PyTree) -> list[PyTree]:
+def networks(program: Program, tree: PyTree) -> list[PyTree]:
     """Stacked groups, or lists of trees where the networks are unrolled."""
     # Unstacked before differentiation, so that no gradient passes through a slice.
     local = [g.size // program.member_devices for g in program.groups]

@@ -6,9 +6,11 @@ import sys
 import textwrap
 
 import jax
+import numpy as np
 import pytest
 
-from churn_jax.configuration.training import MeshShape
+from churn_jax.configuration.training import OptimizerConfig
+from churn_jax.ensembles import starting_from
 from churn_jax.methods import ERM, Codistillation
 from tests.training import tiny
 
@@ -49,15 +51,25 @@ def test_the_step_is_compiled_once(mapped, mapping):
     assert names == []  # no step, no data order, nothing
 
 
-def test_a_sharded_step_is_compiled_once():
-    run = tiny.make_run(ERM(members=2), mesh=MeshShape(2, 2, 2))
-    stepper = tiny.stepper(run)
+def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
+    def run(rate, value):
+        given = {"params": {"kernel": np.full((64, tiny.CLASSES), value, np.float32)}}
+        return tiny.make_run(
+            ERM(),
+            network=starting_from(tiny.LINEAR, given, name="given"),
+            replicas=2,
+            optimizer=OptimizerConfig(learning_rate=rate),
+        )
+
+    first = tiny.stepper(run(0.1, 0.0))
+    first.advance(1)
     with tiny.compilations() as names:
-        epoch(stepper, 0)
-    assert len([n for n in names if "steps" in n]) == 1
-    with tiny.compilations() as names:
-        epoch(stepper, 1)
+        other = tiny.stepper(run(0.2, 1.0))
+        kernel = other.now().params[0]["kernel"]
+        other.advance(1)
     assert names == []
+    assert other.step is first.step
+    np.testing.assert_array_equal(kernel, 1.0)
 
 
 @pytest.mark.parametrize("mapping", ["unroll", "loop"])

@@ -105,7 +105,8 @@ def test_replicas_called_two_at_a_time_train_like_all_at_once():
     program = dataclasses.replace(ours.session.program, mapping="loop", at_once=2)
     assert chunk_count(program, 4) == 2
     step = make_step(program, steps_per_call=2)
-    theirs = tiny.stepper(run, step=step)
+    theirs = tiny.stepper(run)
+    theirs.step = step
     theirs.states, theirs.teachers = split(theirs.states[0], 2), [(), ()]
     ours, theirs = ours.advance(4), theirs.advance(2)
     assert theirs.alive.tolist() == [True, False, True, True]

@@ -12,7 +12,7 @@ from flax import struct
 from churn_jax import data, losses
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.methods import ERM, LossOutput, Method
+from churn_jax.methods import LossOutput, Method
 from churn_jax.methods.batch import forward
 from churn_jax.methods.fields import coefficient, static
 from churn_jax.training.loop import train
@@ -68,12 +68,11 @@ MESH = {
     "mesh": MeshShape(1, 2, 2),
     "network": dataclasses.replace(tiny.LINEAR, has_convolutions=True),
 }
-WAYS = {"vmap": {}, "mesh": MESH, "loop": {"mapping": "loop"}}
 
 
 @functools.cache
 def history(way="vmap"):
-    stepper = tiny.stepper(a_run(**WAYS[way]))
+    stepper = tiny.stepper(a_run(**(MESH if way == "mesh" else {})))
     return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(6))]
 
 
@@ -94,22 +93,20 @@ def test_every_update_is_given_what_the_last_one_left():
     assert np.ptp(states[1].memory["frequency"], axis=0).max() > 1e-3
 
 
-@pytest.mark.parametrize("way", ["mesh", pytest.param("loop", marks=pytest.mark.slow)])
-def test_meshes_and_mappings_remember_the_same(way):
-    one, (stepper, other) = history()[1], history(way)
+def test_a_mesh_remembers_the_same():
+    one, (stepper, other) = history()[1], history("mesh")
     for a, b in zip(one, other, strict=True):
         assert tiny.largest_difference(a.memory, b.memory) < 1e-6
         assert tiny.largest_difference(a.params, b.params) < 1e-5
-    if way == "mesh":
-        memory = stepper.states[0].memory["frequency"]
-        assert len(memory.sharding.device_set) == 4
-        assert memory.is_fully_replicated  # one replica axis, two members, two shares
+    memory = stepper.states[0].memory["frequency"]
+    assert len(memory.sharding.device_set) == 4
+    assert memory.is_fully_replicated  # one replica axis, two members, two shares
 
 
 def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
     rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
-    run, (healthy, states) = a_run(optimizer=rates, **MESH), history("mesh")
-    stepper = tiny.stepper(run, step=healthy.step)
+    run, (_, states) = a_run(optimizer=rates, **MESH), history("mesh")
+    stepper = tiny.stepper(run)
     early, late = stepper.advance(3), stepper.advance(3)
     assert late.alive.tolist() == [True, False]
     stopped = late.stopped_step[1]
@@ -123,7 +120,7 @@ def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
 def test_a_memory_that_is_not_finite_stops_the_replica_by_name():
     """A finite loss, finite gradients, and a next update that would be spoilt."""
     run = a_run(Remembers(members=2, infinite_at=np.float32([-1, 2])))
-    stepper = tiny.stepper(run, step=history()[0].step)
+    stepper = tiny.stepper(run)
     state = stepper.advance(4)
     assert state.alive.tolist() == [True, False]
     assert state.stopped_step.tolist() == [-1, 2]
@@ -148,10 +145,6 @@ def test_a_memory_of_another_form_is_refused(spoil, message):
     inputs = dataclasses.replace(inputs, coefficients=coefficients)
     with pytest.raises(ValueError, match=message):
         term_names(session.program, state, inputs, (), session.images, session.labels)
-
-
-def test_methods_without_a_memory_have_none():
-    assert ERM().init_memory(5) == ()
 
 
 @pytest.mark.slow

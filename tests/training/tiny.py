@@ -201,12 +201,12 @@ class Stepper:
         return fetch(join(self.states))
 
 
-def stepper(run: Run, *, taught_by=None, donate: bool = True, step=None) -> Stepper:
-    """Sets a run up; `step` takes over the compiled step of an equal program."""
+def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
+    """Sets a run up; equal programs share the compiled step."""
     session = session_of(run, taught_by=taught_by)
     chunks = chunk_count(session.program, run.config.replicas)
     teachers = split(session.teacher, chunks) if taught_by else [()] * chunks
-    step = step or make_step(session.program, donate=donate)
+    step = make_step(session.program, donate=donate)
     return Stepper(run, session, step, split(session.state, chunks), teachers)
 
 

@@ -144,9 +144,13 @@ def _counted(model: ClickModel) -> tuple[Group, ...]:
 def make_program(run: StreamRun, devices: Sequence[Any] | None = None) -> StreamProgram:
     """The program of a run; the same one for runs that differ only in coefficients."""
     config = run.config
+    # Rates are data, see `Coefficients`.
+    optimizer = dataclasses.replace(
+        config.optimizer, learning_rate=0.0, weight_decay=0.0
+    )
     return _program(
         run.model,
-        config.optimizer,
+        optimizer,
         config.batch_size,
         config.window,
         config.warm_windows,
