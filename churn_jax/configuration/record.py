@@ -102,7 +102,7 @@ class RowRecord:
         name: folder under `methods/`.
         label: name for people.
         spec: what was trained.
-        tutors: the rows that it learned or started from, and theirs, as trained.
+        dependencies: the rows that it learned or started from, and theirs, as trained.
         trained: False for a row that the study only plans.
         weights: which of the trained weights predict: `config`, those that the
             configuration deploys, or `ema`, their moving average.
@@ -118,7 +118,7 @@ class RowRecord:
     name: str
     label: str
     spec: MethodSpec
-    tutors: tuple[MethodSpec, ...] = ()
+    dependencies: tuple[MethodSpec, ...] = ()
     trained: bool = True
     weights: str = "config"
     of: str = ""
@@ -172,12 +172,12 @@ class StreamRowRecord(RowRecord):
 
     Attributes:
         spec: what was trained.
-        tutors: empty; nothing teaches a click model.
+        dependencies: empty; nothing teaches a click model.
         examples: in the stream.
     """
 
     spec: StreamSpec  # pyrefly: ignore[bad-override]
-    tutors: tuple[StreamSpec, ...] = ()  # pyrefly: ignore[bad-override]
+    dependencies: tuple[StreamSpec, ...] = ()  # pyrefly: ignore[bad-override]
     examples: int | None = None
 
 
@@ -280,7 +280,7 @@ class PointRecord:
         value: of the coefficient; None for such a baseline.
         is_baseline: whether it is trained as the baseline is.
         spec: the row with the coefficient set.
-        tutors: the rows that it learns or starts from, and theirs.
+        dependencies: the rows that it learns or starts from, and theirs.
         data: fingerprint of the examples that it is trained on.
         networks: names of its networks.
     """
@@ -290,7 +290,7 @@ class PointRecord:
     value: float | None
     spec: MethodSpec
     is_baseline: bool = False
-    tutors: tuple[MethodSpec, ...] = ()
+    dependencies: tuple[MethodSpec, ...] = ()
     data: str = ""
     networks: tuple[str, ...] = ()
 

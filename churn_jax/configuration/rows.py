@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from churn_jax import ensembles, models
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
 from churn_jax.registry import did_you_mean
 
 __all__ = [
     "MethodSpec",
+    "RowSettings",
+    "StudyRows",
     "Teaching",
     "averaged_name",
-    "named",
-    "row_settings",
-    "with_coefficient",
 ]
 
-Study = TypeVar("Study")
 T = TypeVar("T")
+
+
+class RowSettings:
+    """What every row of a study can do; it has a `name` and changes, `train`."""
+
+    def config(self: Any, train: T) -> T:
+        """How this row is trained: the study's `train` with the row's changes.
+
+        Raises:
+            ValueError: a path is unknown, or a value cannot be; the message names the
+                row.
+
+        Example:
+            >>> from churn_jax.configuration import TrainConfig
+            >>> from churn_jax.methods import ERM
+            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
+            >>> spec.config(TrainConfig()).seeds.init
+            'fixed'
+        """
+        try:
+            return replaced(train, self.train)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+
+class StudyRows:
+    """What every study can do; it has rows, `methods`, each with a `name`."""
+
+    ROW: ClassVar = "method"  # what messages call a row
+
+    def spec(self: Any, name: str) -> Any:
+        """The row called `name`.
+
+        Raises:
+            ValueError: there is none; the message has the closest names.
+        """
+        for row in self.methods:
+            if row.name == name:
+                return row
+        names = [row.name for row in self.methods]
+        raise ValueError(
+            f"unknown {self.ROW} {name!r}; known: {', '.join(names)}"
+            f"{did_you_mean(name, names)}"
+        )
+
+    def with_coefficient(self: T, path: str, value: float) -> T:
+        """Sets `row.coefficient`, for example `codistill_skl.beta`.
+
+        Raises:
+            ValueError: no such row, or it has no such coefficient.
+        """
+        study: Any = self
+        name, _, field = path.partition(".")
+        spec = study.spec(name)
+        known = [
+            f.name
+            for f in dataclasses.fields(spec.method)
+            if f.metadata.get("pytree_node", True)
+            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
+        ]
+        if field not in known:
+            raise ValueError(
+                f"{name} has no coefficient {field!r}; it has: "
+                f"{', '.join(known) or 'none'}"
+            )
+        method = dataclasses.replace(spec.method, **{field: float(value)})
+        changed = dataclasses.replace(spec, method=method)
+        rows = tuple(changed if row is spec else row for row in study.methods)
+        return dataclasses.replace(study, methods=rows)
+
+    def check_names(self: Any) -> list[str]:
+        """The rows' names, which must differ."""
+        names = [row.name for row in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two {self.ROW}s have one name: {', '.join(names)}")
+        return names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +143,7 @@ class Teaching:
 
 
 @dataclasses.dataclass(frozen=True)
-class MethodSpec:
+class MethodSpec(RowSettings):
     """One row of the study's table.
 
     Attributes:
@@ -172,26 +245,11 @@ class MethodSpec:
         return bool(self.teacher or self.teaching.old or self.teaching.logits)
 
     @property
-    def tutors(self) -> tuple[str, ...]:
+    def dependencies(self) -> tuple[str, ...]:
         """Names of all rows that must be trained before this one."""
         teacher = () if self.teacher is None else (self.teacher,)
         start = (self.start,) if self.start else ()
         return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
-
-    def config(self, train: TrainConfig) -> TrainConfig:
-        """How this row is trained: the study's `train` with the row's changes.
-
-        Raises:
-            ValueError: a path is unknown, or a value cannot be; the message names the
-                row.
-
-        Example:
-            >>> from churn_jax.methods import ERM
-            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
-            >>> spec.config(TrainConfig()).seeds.init
-            'fixed'
-        """
-        return row_settings(self.name, train, self.train)
 
     def groups(
         self, model: ModelConfig, num_classes: int
@@ -249,62 +307,3 @@ def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
 def averaged_name(name: str) -> str:
     """Of the row that shows a method's averaged weights (`TrainConfig.ema_decay`)."""
     return f"{name}_ema"
-
-
-def row_settings(name: str, config: T, changes: tuple[tuple[str, Any], ...]) -> T:
-    """The study's settings with those of the row called `name` in their place."""
-    try:
-        return replaced(config, changes)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def named(rows: tuple, name: str, what: str) -> Any:
-    """The row called `name`.
-
-    Args:
-        rows: each has a `name`.
-        name: the one wanted.
-        what: a row is called in the message, `method` or `row`.
-
-    Raises:
-        ValueError: there is none; the message has the closest names.
-    """
-    for row in rows:
-        if row.name == name:
-            return row
-    names = [row.name for row in rows]
-    hint = did_you_mean(name, names)
-    raise ValueError(f"unknown {what} {name!r}; known: {', '.join(names)}{hint}")
-
-
-def with_coefficient(study: Study, path: str, value: float) -> Study:
-    """The study with another value of `row.coefficient`, e.g. `codistill_skl.beta`.
-
-    Args:
-        study: a dataclass with `methods`, rows that have a `method`, and `spec(name)`.
-        path: name of the row, a dot, field of its method.
-        value: of the coefficient.
-
-    Raises:
-        ValueError: no such row, or it has no such coefficient.
-    """
-    config: Any = study
-    name, _, field = path.partition(".")
-    spec = config.spec(name)
-    known = [
-        f.name
-        for f in dataclasses.fields(spec.method)
-        if f.metadata.get("pytree_node", True)
-        and not dataclasses.is_dataclass(getattr(spec.method, f.name))
-    ]
-    if field not in known:
-        raise ValueError(
-            f"{name} has no coefficient {field!r}; it has: {', '.join(known) or 'none'}"
-        )
-    changes: dict[str, Any] = {field: float(value)}
-    changed = dataclasses.replace(
-        spec, method=dataclasses.replace(spec.method, **changes)
-    )
-    methods = tuple(changed if s is spec else s for s in config.methods)
-    return dataclasses.replace(config, methods=methods)

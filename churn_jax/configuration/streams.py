@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from churn_jax import models
-from churn_jax.configuration.rows import named, row_settings, with_coefficient
+from churn_jax.configuration.rows import RowSettings, StudyRows
 from churn_jax.configuration.training import (
     MeshShape,
     OptimizerConfig,
@@ -227,7 +227,7 @@ class TowerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamSpec:
+class StreamSpec(RowSettings):
     """One row of the study's table.
 
     Attributes:
@@ -247,24 +247,9 @@ class StreamSpec:
     train: tuple[tuple[str, Any], ...] = ()
     model: TowerConfig | None = None
 
-    def config(self, train: StreamConfig) -> StreamConfig:
-        """How this row is trained: the study's `train` with the row's changes.
-
-        Raises:
-            ValueError: a path is unknown, or a value cannot be; the message names the
-                row.
-
-        Example:
-            >>> from churn_jax.methods import ERM
-            >>> spec = StreamSpec("a", "A", ERM(), train=(("batch_size", 64),))
-            >>> spec.config(StreamConfig()).batch_size
-            64
-        """
-        return row_settings(self.name, train, self.train)
-
 
 @dataclasses.dataclass(frozen=True)
-class StreamStudyConfig:
+class StreamStudyConfig(StudyRows):
     """A whole stream study.
 
     Attributes:
@@ -294,11 +279,11 @@ class StreamStudyConfig:
     published: str = ""
     warm_share: float = 0.0
 
+    ROW: ClassVar = "row"
+
     def __post_init__(self):
         """Checks names and every row's training."""
-        names = [spec.name for spec in self.methods]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two rows have one name: {', '.join(names)}")
+        names = self.check_names()
         if self.baseline not in names:
             raise ValueError(
                 f"the baseline {self.baseline!r} is no row: {', '.join(names)}"
@@ -315,26 +300,10 @@ class StreamStudyConfig:
                     "compared run by run"
                 )
 
-    def spec(self, name: str) -> StreamSpec:
-        """The row called `name`.
-
-        Raises:
-            ValueError: there is none; the message has the closest names.
-        """
-        return named(self.methods, name, "row")
-
     def select(self, names: tuple[str, ...]) -> tuple[StreamSpec, ...]:
         """The named rows in the study's order; all if none is named."""
         wanted = {self.spec(name).name for name in names}
         return tuple(s for s in self.methods if not wanted or s.name in wanted)
-
-    def with_coefficient(self, path: str, value: float) -> "StreamStudyConfig":
-        """Sets `row.coefficient`, for example `correlation_1_s1.strength`.
-
-        Raises:
-            ValueError: no such row, or it has no such coefficient.
-        """
-        return with_coefficient(self, path, value)
 
 
 def differs(train: StreamConfig) -> str:

@@ -6,12 +6,7 @@ import dataclasses
 from pathlib import PurePath
 
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.rows import (
-    MethodSpec,
-    averaged_name,
-    named,
-    with_coefficient,
-)
+from churn_jax.configuration.rows import MethodSpec, StudyRows, averaged_name
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.methods.base import check_teacher
@@ -133,7 +128,7 @@ class Update:
 
 
 @dataclasses.dataclass(frozen=True)
-class StudyConfig:
+class StudyConfig(StudyRows):
     """A whole study.
 
     Attributes:
@@ -172,9 +167,7 @@ class StudyConfig:
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""
-        names = [spec.name for spec in self.methods]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two methods have one name: {', '.join(names)}")
+        names = self.check_names()
         for spec in self.methods:
             train = spec.config(self.train)
             if train.ema_decay and averaged_name(spec.name) in names:
@@ -197,7 +190,7 @@ class StudyConfig:
                 raise ValueError(
                     f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
                 )
-            self._check_tutors(spec, (spec.name,), names)
+            self._check_dependencies(spec, (spec.name,), names)
             if spec.method.needs_teacher and not spec.taught:
                 raise ValueError(f"{spec.name} needs the name of its teacher method")
         for update in self.updates:
@@ -208,11 +201,11 @@ class StudyConfig:
                         f"{', '.join(names)}"
                     )
 
-    def _check_tutors(
+    def _check_dependencies(
         self, spec: MethodSpec, seen: tuple[str, ...], names: list[str]
     ) -> None:
         """Refuses unknown rows, circles, and old models of several networks."""
-        for name in spec.tutors:
+        for name in spec.dependencies:
             if name in seen:
                 raise ValueError(
                     f"{seen[0]} would be taught by itself: {' <- '.join([*seen, name])}"
@@ -222,21 +215,21 @@ class StudyConfig:
                     f"{spec.name} is taught by {name!r}, which is not in the study: "
                     f"{', '.join(names)}"
                 )
-            tutor = self.spec(name)
+            other = self.spec(name)
             if name != spec.start:
-                check_teacher(tutor.method, spec.name)
-                if tutor.train_size != spec.train_size:
+                check_teacher(other.method, spec.name)
+                if other.train_size != spec.train_size:
                     raise ValueError(
                         f"{spec.name} (train_size {spec.train_size}) and {name} "
-                        f"({tutor.train_size}) normalise pixels otherwise, so one "
+                        f"({other.train_size}) normalise pixels otherwise, so one "
                         "cannot learn from the other; use class_share instead"
                     )
-            if name in spec.teaching.old and tutor.method.members != 1:
+            if name in spec.teaching.old and other.method.members != 1:
                 raise ValueError(
                     f"{spec.name}: an old model is one network; {name} deploys "
-                    f"{tutor.method.members}"
+                    f"{other.method.members}"
                 )
-            self._check_tutors(tutor, (*seen, name), names)
+            self._check_dependencies(other, (*seen, name), names)
         wanted = spec.teaching.members
         if spec.teacher is not None and wanted:
             there = self.spec(spec.teacher)
@@ -253,21 +246,13 @@ class StudyConfig:
                     f"one network; got {wanted}"
                 )
 
-    def spec(self, name: str) -> MethodSpec:
-        """The method called `name`.
-
-        Raises:
-            ValueError: there is none; the message has the closest names.
-        """
-        return named(self.methods, name, "method")
-
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods after those they learn from; all if none are named."""
         wanted = [self.spec(name) for name in names] or list(self.methods)
         ordered: list[MethodSpec] = []
 
         def add(spec: MethodSpec) -> None:
-            for name in spec.tutors:
+            for name in spec.dependencies:
                 add(self.spec(name))
             if spec not in ordered:
                 ordered.append(spec)
@@ -276,14 +261,6 @@ class StudyConfig:
             add(spec)
         return tuple(ordered)
 
-    def tutors(self, spec: MethodSpec) -> tuple[MethodSpec, ...]:
+    def dependencies(self, spec: MethodSpec) -> tuple[MethodSpec, ...]:
         """The rows that one learns or starts from, and theirs."""
-        return self.select(spec.tutors) if spec.tutors else ()
-
-    def with_coefficient(self, path: str, value: float) -> "StudyConfig":
-        """Sets `method.coefficient`, for example `codistill_skl.beta`.
-
-        Raises:
-            ValueError: no such method, or it has no such coefficient.
-        """
-        return with_coefficient(self, path, value)
+        return self.select(spec.dependencies) if spec.dependencies else ()

@@ -9,7 +9,7 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import StudyError, StudyInputs
-from churn_jax.studies.teachers import row_tutors
+from churn_jax.studies.teachers import row_teachers
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.session import restore
 
@@ -114,7 +114,7 @@ class FinishedStudy:
             row_run(self.config, spec, classes),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
-            teacher=row_tutors(self.config, spec, other, own.dataset, classes),
+            teacher=row_teachers(self.config, spec, other, own.dataset, classes),
             start=other(spec.start) if spec.start else None,
             mean=own.mean,
             std=own.std,

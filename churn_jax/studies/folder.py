@@ -202,15 +202,15 @@ class StudyFolder:
         """What is recorded of a trained row; None where there is none."""
         return self.record.row(name)
 
-    def tutors(self, spec: Any) -> tuple[Any, ...]:
+    def dependencies(self, spec: Any) -> tuple[Any, ...]:
         """The rows that one learns or starts from, and theirs."""
-        return self.config.tutors(spec)
+        return self.config.dependencies(spec)
 
     def outdated(self, spec: Any) -> bool:
         """Whether the row was trained before, but otherwise than it would be now."""
         if (row := self.row(spec.name)) is None:
             return False
-        there, here = (row.spec, *row.tutors), (spec, *self.tutors(spec))
+        there, here = (row.spec, *row.dependencies), (spec, *self.dependencies(spec))
         return bool(differences(without(to_json(there)), without(to_json(here))))
 
     def finished(self, spec: Any) -> bool:
@@ -274,7 +274,7 @@ def row_records(
         name=spec.name,
         label=spec.label,
         spec=spec,
-        tutors=config.tutors(spec),
+        dependencies=config.dependencies(spec),
         training_cost=cost,
         seconds=round(trained.seconds, 3),
         compile_seconds=round(trained.compile_seconds, 3),

@@ -219,7 +219,7 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     baseline, method = config.spec(config.baseline), spec.method
     if not baseline.method.is_plain or not method.is_plain:
         return False
-    if spec.models or spec.model != baseline.model or spec.tutors:
+    if spec.models or spec.model != baseline.model or spec.dependencies:
         return False
     if (spec.classes, spec.class_share) != (baseline.classes, baseline.class_share):
         return False

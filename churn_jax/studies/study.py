@@ -22,7 +22,7 @@ from churn_jax.studies.folder import (
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
-from churn_jax.studies.teachers import logits_of, row_tutors
+from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
@@ -151,10 +151,10 @@ def run_study(
                 runs[spec.name],
                 own.dataset,
                 directory=folder.method_dir(spec.name),
-                teacher=row_tutors(
-                    config, spec, tutor, own.dataset, dataset.num_classes
+                teacher=row_teachers(
+                    config, spec, before, own.dataset, dataset.num_classes
                 ),
-                start=tutor(spec.start) if spec.start else None,
+                start=before(spec.start) if spec.start else None,
                 mean=own.mean,
                 std=own.std,
                 on_progress=on_progress,
@@ -165,13 +165,13 @@ def run_study(
             )
             return folder.trained(spec, launch, on_note)
 
-        def tutor(name: str) -> Trained:
+        def before(name: str) -> Trained:
             if name not in trained:
                 trained[name] = trained_row(config.spec(name))
             return trained[name]
 
         teachers = {
-            n for spec in selected if not finished[spec.name] for n in spec.tutors
+            n for spec in selected if not finished[spec.name] for n in spec.dependencies
         }
         for spec in selected:
             # Several processes agree to stop inside the training loop, at its updates.

@@ -32,7 +32,7 @@ from churn_jax.studies.processes import (
     wait_for_all,
 )
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
-from churn_jax.studies.teachers import row_tutors
+from churn_jax.studies.teachers import row_teachers
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
@@ -186,7 +186,7 @@ class _Session:
             program.points,
             {
                 name: self._teacher(self.config.spec(name), on_note)
-                for name in spec.tutors
+                for name in spec.dependencies
             },
             on_progress,
             on_note,
@@ -196,29 +196,29 @@ class _Session:
     def _teacher(self, spec: MethodSpec, on_note) -> Trained:
         """The method that teaches, trained once with the sweep's seeds."""
         if spec.name not in self.teachers:
-            tutors = {
+            before = {
                 name: self._teacher(self.config.spec(name), on_note)
-                for name in spec.tutors
+                for name in spec.dependencies
             }
             on_note(f"{spec.label} is the teacher and is trained first")
             self.teachers[spec.name] = self._train(
                 self.folder.out / "teachers" / spec.name,
                 spec.name,
                 (Point(spec.name, "", None, spec),),
-                tutors,
+                before,
                 lambda progress: None,
                 on_note,
             )
         return self.teachers[spec.name]
 
-    def _train(self, directory, name, points, tutors, on_progress, on_note) -> Trained:
+    def _train(self, directory, name, points, before, on_progress, on_note) -> Trained:
         method, settings = stacked(self.config, points, self.seeds)
         spec, classes = points[0].spec, self.inputs.dataset.num_classes
         own = self.inputs.of(spec)
-        teacher = row_tutors(
-            self.config, spec, tutors.__getitem__, own.dataset, classes
+        teacher = row_teachers(
+            self.config, spec, before.__getitem__, own.dataset, classes
         )
-        start = tutors.get(spec.start)
+        start = before.get(spec.start)
         # Every point has the same teachers, and starts from the same weights.
         if teacher is not None:
             teacher = dataclasses.replace(teacher, repeats=len(points))

@@ -115,7 +115,7 @@ class SweepFolder:
             value=point.value,
             spec=spec,
             is_baseline=is_baseline(self.config, spec),
-            tutors=self.config.tutors(spec),
+            dependencies=self.config.dependencies(spec),
             data=fingerprint,
             networks=tuple(group.network.name for group in groups),
         )

@@ -1,4 +1,4 @@
-"""Whom a row of a study learns from, made of the rows that are trained."""
+"""The teachers of a study's row, made of the rows that are trained."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
 
-__all__ = ["logits_of", "row_tutors"]
+__all__ = ["logits_of", "row_teachers"]
 
 
-def row_tutors(
+def row_teachers(
     config: StudyConfig,
     spec: MethodSpec,
     trained: Callable[[str], Trained],
@@ -62,16 +62,16 @@ def row_tutors(
     temperatures = None
     if teaching.calibrated:
         temperatures = _temperatures(predictor, dataset, teaching.members)
-    tutors = Teachers(teacher, old, teaching.members, groups, temperatures)
+    teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
-        return tutors
+        return teachers
     members = _member_logits(predictor, dataset, "train", teaching.members)
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
     average = jax.jit(average_logits)
     cached = np.stack([np.asarray(average(jnp.asarray(run)))[None] for run in members])
-    return dataclasses.replace(tutors, cached=cached)
+    return dataclasses.replace(teachers, cached=cached)
 
 
 def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:

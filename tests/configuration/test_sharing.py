@@ -151,7 +151,7 @@ def test_separate_networks_are_another_row(tmp_path):
     assert folder.outdated(separate) and not folder.outdated(plain)
     # The same of a teacher.
     student = MethodSpec("s", "S", OneToOneDistillation(members=2), teacher="row")
-    folder.write(RowRecord("s", "S", student, tutors=(plain,)))
+    folder.write(RowRecord("s", "S", student, dependencies=(plain,)))
     for teacher in (plain, separate):
         folder.config = dataclasses.replace(config, methods=(teacher, student))
         assert folder.outdated(student) == teacher.separate

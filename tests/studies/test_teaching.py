@@ -25,7 +25,7 @@ from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_swee
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.teachers import row_tutors
+from churn_jax.studies.teachers import row_teachers
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -141,7 +141,7 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
         row("elodi"), teaching=Teaching(members=1, offline=True, calibrated=True)
     )
     pair = opened.restore(row("pair"))
-    made = row_tutors(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
     held_out = load_members(out / "methods/pair" / MEMBERS_VALIDATION)
     labels = opened.dataset.validation.labels
     expected = [[metrics.fit_temperature(run[0], labels)] for run in held_out.logits]
@@ -157,7 +157,7 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
 def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
     spec = dataclasses.replace(row("elodi"), teaching=Teaching(dtype="bfloat16"))
     pair = opened.restore(row("pair"))
-    made = row_tutors(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
     (group,), (variables,) = made.own_groups(), made.variables()
     images = opened.dataset.test.images[:3] / np.float32(16)
     one = jax.tree.map(lambda leaf: leaf[0, 0], variables)
@@ -170,7 +170,7 @@ def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
     assert made.identity()["taught_as"] == f"['{plain.network.name} in bfloat16']"
     # Logits that are computed once are computed in it too.
     cached = [
-        row_tutors(
+        row_teachers(
             STUDY,
             dataclasses.replace(spec, teaching=Teaching(offline=True, dtype=dtype)),
             {"pair": pair}.get,

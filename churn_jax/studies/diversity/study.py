@@ -60,7 +60,7 @@ class AnalysedStudy:
         """A short name of what rows were trained as, and of `extra` JSON values."""
         folder, config = self.study.folder, self.study.config
         parts: list[Any] = [
-            [to_json((spec, *config.tutors(spec))), folder.row(spec.name).seconds]
+            [to_json((spec, *config.dependencies(spec))), folder.row(spec.name).seconds]
             for spec in specs
         ]
         parts.append(extra)

@@ -48,7 +48,7 @@ class StreamFolder(StudyFolder):
         self._open(out, StreamRecord(config, known, launch_record(command)))
         self._count(*self.record.methods)
 
-    def tutors(self, spec: Any) -> tuple[Any, ...]:
+    def dependencies(self, spec: Any) -> tuple[Any, ...]:
         """None: nothing teaches a click model."""
         return ()
 
