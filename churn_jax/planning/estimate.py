@@ -14,6 +14,7 @@ from churn_jax.planning.chips import Slice
 from churn_jax.planning.hlo import Counted, collectives_of, cycles_of
 from churn_jax.planning.rules import Check, shard_bytes
 from churn_jax.planning.steps import Step
+from churn_jax.typing import PyTree
 
 __all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
 
@@ -60,11 +61,11 @@ class Plan:
         batch_size: of one replica, over all data shards.
         updates: that one call of the step makes.
         calls: of the step, one after another, until every replica has made them.
-        fits: whether the compiler found room for it and for `beside`.
+        fits: whether the compiler found room for it and for `other_memory`.
         refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
-        beside: the same, for what else is on the device while the step runs.
+        other_memory: the same, of what else is on the device while the step runs.
         flops: operations of one device per update, as the compiler counts them.
         useful: operations of all networks on all devices per update, as
             `churn_jax.studies.cost` counts them; 0 where it does not.
@@ -96,7 +97,7 @@ class Plan:
     refusal: str
     hbm: int
     memory: dict[str, int]
-    beside: dict[str, int]
+    other_memory: dict[str, int]
     flops: float = 0.0
     useful: float = 0.0
     bytes: float = 0.0
@@ -119,8 +120,8 @@ class Plan:
 
     @property
     def used(self) -> int:
-        """Bytes of one device, those of `beside` included."""
-        return sum(self.memory.values()) + sum(self.beside.values())
+        """Bytes of one device, `other_memory` included."""
+        return sum(self.memory.values()) + sum(self.other_memory.values())
 
     @property
     def step_seconds(self) -> float:
@@ -218,9 +219,14 @@ def _communication(
     return tuple(rows)
 
 
+def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
+    """One device's bytes of every tree."""
+    return {name: shard_bytes(tree) for name, tree in trees.items()}
+
+
 def _memory(step: Step, analysis: Any) -> dict[str, int]:
     """One device's bytes by category; the compiler pads arrays to its tiles."""
-    parts = {name: shard_bytes(tree) for name, tree in step.parts.items()}
+    parts = _sizes(step.parts)
     arguments = analysis.argument_size_in_bytes
     fresh = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
     return {
@@ -280,7 +286,7 @@ def estimate(
         "peak": chip.flops,
         "useful": useful,
         "versions": _versions(),
-        "beside": {name: shard_bytes(tree) for name, tree in step.beside.items()},
+        "other_memory": _sizes(step.others),
     }
     began = time.perf_counter()
     try:
@@ -289,7 +295,7 @@ def estimate(
         refusal = _no_room(str(error)) or _idle(str(error), part, step)
         if refusal is None:
             raise
-        needed = {name: shard_bytes(tree) for name, tree in step.parts.items()}
+        needed = _sizes(step.parts)
         return Plan(
             **common,
             fits=False,
@@ -303,7 +309,7 @@ def estimate(
     found = collectives_of(text, step.program.mesh, trips=step.open_turns)
     rows = _communication(found, mesh, part, step)
     memory = _memory(step, analysis)
-    used = sum(memory.values()) + sum(common["beside"].values())
+    used = sum(memory.values()) + sum(common["other_memory"].values())
     cost = compiled.cost_analysis() or {}
     each = cycles.total * step.calls / step.updates
     return Plan(

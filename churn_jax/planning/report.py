@@ -97,8 +97,8 @@ def plan_document(plan: Plan) -> Document:
 def _memory(plan: Plan) -> list[Block]:
     rows = [(name, size(count)) for name, count in plan.memory.items() if count]
     rows += [
-        (f"{name} (beside the step)", size(count))
-        for name, count in plan.beside.items()
+        (f"{name} (next to the step)", size(count))
+        for name, count in plan.other_memory.items()
         if count
     ]
     if plan.refusal:
@@ -131,7 +131,7 @@ def _speed(plan: Plan) -> Section:
     if plan.open_loops:
         turns = f"{plan.open_turns} times, those inside of them once"
         if plan.open_turns == 1:
-            turns = "once (a step is repeated only beside a replica that diverges)"
+            turns = "once (a step is repeated only if another replica diverges)"
         lines.append(
             f"loops of a length that the compiler does not know: {plan.open_loops}, "
             f"taken to turn {turns}"

@@ -48,7 +48,7 @@ class Step:
     jitted: Any
     arguments: tuple
     parts: dict[str, PyTree]  # by category, trees of the arguments' leaves
-    beside: dict[str, PyTree]  # by category, what else the devices hold meanwhile
+    others: dict[str, PyTree]  # by category, what else the devices hold meanwhile
     program: Any
     run: Any
     classes: int
@@ -201,7 +201,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
             *(state.sums, state.updates),
         ),
     }
-    beside: dict[str, PyTree] = {
+    others: dict[str, PyTree] = {
         "replicas that wait": waiting,
         "best weights so far": best,
     }
@@ -211,12 +211,12 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
             sizes.dtype,
             sharding=images.sharding,
         )
-        beside["validation set"] = every
+        others["validation set"] = every
     return Step(
         jitted=make_step(program, steps_per_call=updates),
         arguments=arguments,
         parts=parts,
-        beside=beside,
+        others=others,
         program=program,
         run=run,
         classes=sizes.classes,

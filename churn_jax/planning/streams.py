@@ -111,7 +111,7 @@ def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) ->
             "keys, coefficients": inputs,
         },
         # The next window is placed while this one is learned.
-        beside={
+        others={
             "next window": examples,
             "metrics of the whole stream": metrics,
             # Held between windows only, but the step needs little temporary memory.

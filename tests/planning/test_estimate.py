@@ -37,7 +37,7 @@ def made(**fields):
         "refusal": "",
         "hbm": 16 * 2**30,
         "memory": {"weights": 2**30, "temporary": 2**31},
-        "beside": {"best weights so far": 2**30},
+        "other_memory": {"best weights so far": 2**30},
         "flops": 1e9,
         "useful": 4e9,
         "bytes": 1e9,
@@ -169,7 +169,7 @@ class Compiled:
 
 
 def estimated(compiled, topology="v5e:1x2", data=2, calls=1):
-    """Of three updates a call, 100 weights on every device and 50 numbers beside."""
+    """Of three updates a call, 100 weights on every device and 50 other numbers."""
     mesh = jax.make_mesh(
         (1, 1, data),
         ("replica", "member", "data"),
@@ -187,7 +187,7 @@ def estimated(compiled, topology="v5e:1x2", data=2, calls=1):
         jitted=compiled,
         arguments=(),
         parts={"weights": numbers(100), "nothing": ()},
-        beside={"best weights": numbers(50)},
+        others={"best weights": numbers(50)},
         program=SimpleNamespace(mesh=mesh),
         run=run,
         classes=10,
@@ -213,7 +213,7 @@ def test_what_the_compiler_says_becomes_a_plan():
         "temporary": 5000,
         "program": 300,
     }
-    assert (plan.beside, plan.used) == ({"best weights": 200}, 6600)
+    assert (plan.other_memory, plan.used) == ({"best weights": 200}, 6600)
     # Three turns of 107, a branch of 50 and a copy of 1,000, of three updates.
     assert plan.cycles == 1371 / 3
     assert plan.compute_seconds == pytest.approx(457 / 1.5e9)

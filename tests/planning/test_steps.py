@@ -139,7 +139,7 @@ def test_nothing_is_allocated():
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
 
 
-def test_replicas_that_take_turns_are_planned_as_one_turn_beside_those_that_wait():
+def test_replicas_that_take_turns_are_planned_as_one_turn_next_to_those_that_wait():
     """Three of four wait, with weights and momentum of their own."""
     config = preset("digits")
     train = dataclasses.replace(config.train, replicas=4, mapping="loop")
@@ -151,8 +151,8 @@ def test_replicas_that_take_turns_are_planned_as_one_turn_beside_those_that_wait
     every, _, _, same, _ = together.arguments
     assert state.step.shape == (1,) and inputs.order.shape[0] == 1
     assert images == same
-    waiting = step.beside["replicas that wait"]
+    waiting = step.others["replicas that wait"]
     for one, all_ in zip(jax.tree.leaves(state), jax.tree.leaves(every), strict=True):
         assert (4, *one.shape[1:]) == all_.shape
     assert len(jax.tree.leaves(waiting)) == 3 * len(jax.tree.leaves((state, inputs)))
-    assert step.beside["best weights so far"] == together.beside["best weights so far"]
+    assert step.others["best weights so far"] == together.others["best weights so far"]
