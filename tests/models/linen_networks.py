@@ -1,4 +1,4 @@
-"""Variables for tiny batch-norm networks, and a training loss with its gradients."""
+"""Variables of tiny networks, drawn by NumPy, and what a program consists of."""
 
 import jax
 import jax.numpy as jnp
@@ -9,50 +9,39 @@ def images(*shape):
     return jnp.asarray(np.random.default_rng(3).normal(size=shape), jnp.float32)
 
 
-def drawn_variables(model, shape=(1, 8, 8, 3)):
-    """For images of a shape; drawn by NumPy, which compiles nothing.
+def drawn_variables(model, x, seed=0):
+    """For inputs such as `x`. Drawing by NumPy compiles nothing.
 
-    Kernels keep activations of order one; batch norm's parameters are off default.
+    Kernels keep activations of order one; nothing else is at its default, so that no
+    bias, scale or running statistic can be left out.
     """
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros(shape))
-    generator = np.random.default_rng(0)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), x)
+    generator = np.random.default_rng(seed)
 
     def draw(path, leaf):
         name = path[-1].key
-        start = float(name in ("scale", "var"))
-        if path[0].key == "batch_stats":
-            return jnp.full(leaf.shape, start)
-        spread = np.prod(leaf.shape[:-1]) ** -0.5 if name == "kernel" else 0.1
-        return jnp.asarray(start + spread * generator.normal(size=leaf.shape), "f4")
+        start = float(name in ("scale", "var") or name.startswith("fast"))
+        fan_in = np.prod(leaf.shape[:-1])
+        spread = {"kernel": fan_in**-0.5, "embedding": 1.0}.get(name, 0.1)
+        spread = 0.5 if name.startswith("fast") else spread
+        moved = generator.normal(size=leaf.shape)
+        moved = np.abs(moved) if name == "var" else moved
+        return jnp.asarray(start + spread * moved, jnp.float32)
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
-def evaluated(model, x):
-    """Variables with running statistics off default too, and what the model says."""
-    variables = drawn_variables(model, x.shape)
-    generator = np.random.default_rng(1)
-    if "batch_stats" in variables:
-        variables["batch_stats"] = jax.tree.map(
-            lambda leaf: leaf + jnp.asarray(generator.uniform(0, 1, leaf.shape), "f4"),
-            variables["batch_stats"],
-        )
-    return variables, jax.jit(model.apply)(variables, x)
+def equations(jaxpr):
+    """All of a program, those of the programs inside it included."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for given in equation.params.values():
+            for part in given if isinstance(given, tuple | list) else (given,):
+                if hasattr(getattr(part, "jaxpr", part), "eqns"):
+                    yield from equations(part)
 
 
-def loss_and_gradients(model):
-    """`(params, stats, images) -> ((loss, (logits, stats)), gradients)`."""
-
-    def loss(params, stats, images):
-        output, updated = model.apply(
-            {"params": params, "batch_stats": stats},
-            images,
-            train=True,
-            mutable=["batch_stats"],
-        )
-        total = jnp.sum(jnp.sin(output.logits))
-        if model.axis_name is not None:
-            total = jax.lax.psum(total, model.axis_name)
-        return total, (output.logits, updated["batch_stats"])
-
-    return jax.value_and_grad(loss, has_aux=True)
+def products(jaxpr):
+    """Its matrix products and convolutions."""
+    names = ("dot_general", "conv_general_dilated")
+    return [e for e in equations(jaxpr) if e.primitive.name in names]

@@ -83,7 +83,7 @@ def lenet5(params, images):
     x = average_pool(relu(x + params["conv2"]["bias"]))
     x = relu(dense(x.reshape(x.shape[0], -1), params["dense1"]))
     x = relu(dense(x, params["dense2"]))
-    return dense(x, params["head"])
+    return dense(x, params["head"]), x
 
 
 def batch_norm(x, params, mean=None, variance=None, epsilon=1e-5):
@@ -94,7 +94,7 @@ def batch_norm(x, params, mean=None, variance=None, epsilon=1e-5):
 
 
 def basic_block(params, x, *, stride):
-    """In train mode."""
+    """Of a CIFAR ResNet, in train mode."""
     y = convolution(x, params["conv1"]["kernel"], stride=stride, padding=1)
     y = relu(batch_norm(y, params["norm1"]))
     y = convolution(y, params["conv2"]["kernel"], padding=1)
@@ -104,9 +104,48 @@ def basic_block(params, x, *, stride):
     return relu(y + shortcut)
 
 
+def resnet(params, images):
+    """Logits and features of a CIFAR ResNet of eight layers, in train mode."""
+    x = convolution(images, params["stem"]["kernel"], padding=1)
+    x = relu(batch_norm(x, params["stem_norm"]))
+    for stage in (1, 2, 3):
+        x = basic_block(params[f"stage{stage}_block1"], x, stride=min(stage, 2))
+    x = x.mean((1, 2))
+    return dense(x, params["head"]), x
+
+
 def normalised(params, stats, x):
     """Batch norm with running moments, then ReLU."""
     return relu(batch_norm(x, params, stats["mean"], stats["var"]))
+
+
+def imagenet_block(params, stats, x, *, strides):
+    """After activation; `strides` are those of its two or three convolutions."""
+    y = x
+    for number, stride in enumerate(strides, start=1):
+        kernel, norm = params[f"conv{number}"]["kernel"], f"norm{number}"
+        y = convolution(y, kernel, stride=stride, padding=kernel.shape[0] // 2)
+        y = batch_norm(y, params[norm], stats[norm]["mean"], stats[norm]["var"])
+        y = relu(y) if number < len(strides) else y
+    if "shortcut" in params:
+        norm = stats["shortcut_norm"]
+        x = convolution(x, params["shortcut"]["kernel"], stride=max(strides))
+        x = batch_norm(x, params["shortcut_norm"], norm["mean"], norm["var"])
+    return relu(x + y)
+
+
+def imagenet_resnet(variables, images, strides):
+    """Logits and features in evaluation, of two stages of a block each."""
+    params, stats = variables["params"], variables["batch_stats"]
+    x = convolution(images, params["stem"]["kernel"], stride=2, padding=3)
+    x = max_pool(
+        normalised(params["stem_norm"], stats["stem_norm"], x), 3, stride=2, padding=1
+    )
+    for stage, own in enumerate(([1] * len(strides), strides), start=1):
+        name = f"stage{stage}_block1"
+        x = imagenet_block(params[name], stats[name], x, strides=own)
+    x = x.mean((1, 2))
+    return dense(x, params["head"]), x
 
 
 def densenet(variables, images, blocks):

@@ -4,23 +4,25 @@ import numpy as np
 import pytest
 
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
+from tests.models.linen_networks import images
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-IDS = np.array([[3, 10], [0, 13], [9, 12]])
 NUMERIC = np.array([[0.5, -1.0], [2.0, 0.0], [-0.3, 0.7]], np.float32)
 
 
 def build(**settings):
+    """A model, its network's output as a jitted function, drawn parameters, rows."""
     model = ClickModel(
         **{"sizes": (10, 4), "numeric": 2, "embedding_dim": 3, "features": (5,)}
         | settings
     )
-    table = init_table(model, jax.random.key(0))
-    rows = model.split_rows(table[IDS])
+    rows = model.split_rows(0.1 + images(3, 2, model.width))
     network = ClickNetwork(model)
-    variables = network.init(jax.random.key(1), rows, NUMERIC)
-    return model, network, variables, rows
+    shapes = jax.eval_shape(network.init, jax.random.key(1), rows, NUMERIC)
+    generator = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: generator.normal(size=leaf.shape).astype("f4"), shapes["params"]
+    )
+    return model, network, params, rows
 
 
 def in_numpy(model, params, rows):
@@ -54,11 +56,8 @@ def in_numpy(model, params, rows):
     ids=["own tables", "shared and wide", "fields of their own"],
 )
 def test_towers_equal_numpy(settings):
-    model, network, variables, rows = build(**settings)
-    # Linear weights start at zero; others say more.
-    params = jax.tree.map(lambda p: p + 0.1, variables["params"])
-    rows = rows + 0.1
-    out = network.apply({"params": params}, rows, NUMERIC)
+    model, network, params, rows = build(**settings)
+    out = jax.jit(network.apply)({"params": params}, rows, NUMERIC)
     scores, deep = in_numpy(model, params, rows)
     assert out.logits.shape == (3, 3, 2)
     assert out.features.shape == (3, 3, 5)
@@ -70,49 +69,51 @@ def test_towers_equal_numpy(settings):
         assert out.part is None
 
 
-def test_components_start_different_and_the_wide_part_at_zero():
-    model, network, variables, rows = build(wide=True)
-    kernels = variables["params"]["towers"]["dense1"]["kernel"]
-    assert len(np.unique(kernels[:, 0, 0])) == model.components
-    out = network.apply(variables, rows, NUMERIC)
-    np.testing.assert_array_equal(out.logits, out.part)
-    assert not np.any(variables["params"]["towers"]["dense1"]["bias"])
-
-
 def test_a_gate_starts_uniform_and_does_not_train_the_embeddings():
-    _, network, variables, rows = build(gate=True, shared_embeddings=True)
-    out = network.apply(variables, rows, NUMERIC)
-    np.testing.assert_allclose(out.gate, np.log(1 / 3), rtol=1e-6)
+    _, network, params, rows = build(gate=True, shared_embeddings=True)
 
-    def weight(variables, rows):
-        return jnp.sum(network.apply(variables, rows, NUMERIC).gate[0])
+    def weight(params, rows):
+        gate = network.apply({"params": params}, rows, NUMERIC).gate
+        return jnp.sum(gate[0]), gate
 
-    of_gate, of_rows = jax.grad(weight, argnums=(0, 1))(variables, rows)
-    assert np.any(of_gate["params"]["gate"]["kernel"])
-    assert not np.any(of_rows)
+    gradient = jax.jit(jax.grad(weight, argnums=(0, 1), has_aux=True))
+    params["gate"] = jax.tree.map(np.zeros_like, params["gate"])  # as it starts
+    (of_params, of_rows), gate = gradient(params, rows)
+    np.testing.assert_allclose(gate, np.log(1 / 3), rtol=1e-6)
+    assert np.any(of_params["gate"]["kernel"]) and not np.any(of_rows)
 
 
-def test_initial_variance_is_s_over_the_width():
-    model = ClickModel(sizes=(20_000,), embedding_dim=4, components=2, wide=True)
-    table = init_table(model, jax.random.key(0), 9.0)
+def test_variables_start_as_the_paper_says():
+    """Variance s / D and 1 / fan-in, components of their own, linear parts at zero."""
+    model = ClickModel((20_000,), 395, 4, (50,), components=2, wide=True, gate=True)
+    table = jax.jit(init_table, static_argnums=0)(model, jax.random.key(0), 9.0)
     assert table.shape == (20_000, 10)
-    split = model.split_rows(table[:, None])[:, :, 0]
+    split = np.asarray(model.split_rows(table[:, None])[:, :, 0])
     np.testing.assert_allclose(np.var(split[..., :4]), 9.0 / 4, rtol=0.02)
     assert np.abs(split[..., :4]).max() < 2.0 * 1.5 / 0.8796 + 1e-3
     assert not np.any(split[..., 4])
-    kernel = ClickNetwork(ClickModel((5,), 395, features=(50,), components=1)).init(
-        jax.random.key(0), jnp.zeros((1, 1, 1, 8)), jnp.zeros((1, 395))
-    )["params"]["towers"]["dense1"]["kernel"]
-    np.testing.assert_allclose(np.var(kernel), 1 / 403, rtol=0.05)
+    params = jax.jit(ClickNetwork(model).init)(
+        jax.random.key(0), jnp.zeros((2, 1, 1, 5)), jnp.zeros((1, 395))
+    )["params"]
+    towers = jax.tree.map(np.asarray, params["towers"])
+    kernels = towers["dense1"]["kernel"]
+    np.testing.assert_allclose(np.var(kernels), 1 / 399, rtol=0.05)
+    assert not np.array_equal(*kernels) and not np.any(towers["dense1"]["bias"])
+    assert not np.any(towers["wide"]["kernel"])
+    assert not np.any(params["gate"]["kernel"])
 
 
-def test_a_component_is_drawn_the_same_beside_others_and_beside_padding():
-    one = ClickModel(sizes=(6,), embedding_dim=2, components=1)
-    two = ClickModel(sizes=(6,), embedding_dim=2, components=2)
-    key = jax.random.key(3)
-    alone = init_table(one, key)
-    np.testing.assert_array_equal(init_table(two, key)[:, :2], alone)
-    np.testing.assert_array_equal(init_table(one, key, rows=8)[:6], alone)
+def test_a_component_is_drawn_the_same_next_to_others_and_to_padding():
+    one, two = (ClickModel((6,), embedding_dim=2, components=k) for k in (1, 2))
+    alone, both, padded = jax.jit(
+        lambda key: (
+            init_table(one, key),
+            init_table(two, key),
+            init_table(one, key, rows=8),
+        )
+    )(jax.random.key(3))
+    np.testing.assert_array_equal(both[:, :2], alone)
+    np.testing.assert_allclose(padded[:6], alone, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,6 @@ def test_bad_settings_are_named(settings, message):
 
 
 def test_rows_of_another_form_are_refused():
-    _, network, variables, rows = build()
+    _, network, params, rows = build()
     with pytest.raises(ValueError, match=r"rows and numeric must be .*\(2, 3, 2, 3\)"):
-        network.apply(variables, rows[:2], NUMERIC)
+        network.apply({"params": params}, rows[:2], NUMERIC)

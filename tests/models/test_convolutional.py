@@ -1,0 +1,243 @@
+"""The convolutional networks against NumPy; sizes, layouts, initial kernels."""
+
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax import models
+from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet
+from churn_jax.models.residual import max_pool
+from tests import reference_models
+from tests.models import numpy_networks
+from tests.models.linen_networks import drawn_variables, images, products
+
+
+def _of_params(reference):
+    return lambda variables, x: reference(variables["params"], x)
+
+
+_STAGES = {"num_classes": 3, "stages": (1, 1), "width": 2}
+# Network, shape of the images, NumPy's logits and features in evaluation. Golden
+# logits show basic blocks and `ResNetV2`, see test_public_networks.py.
+_NETWORKS = {
+    "lenet5 nhwc": (
+        LeNet5(10, layout="nhwc"),
+        (2, 13, 12, 2),
+        _of_params(numpy_networks.lenet5),
+    ),
+    "lenet5 banded": (
+        LeNet5(10, layout="banded"),
+        (2, 28, 28, 1),
+        _of_params(numpy_networks.lenet5),
+    ),
+    "resnet, 3x3": (
+        ImageNetResNet(**_STAGES),
+        (2, 17, 14, 3),
+        partial(numpy_networks.imagenet_resnet, strides=(1, 2, 1)),
+    ),
+    "resnet, 1x1": (
+        ImageNetResNet(stride_at="1x1", **_STAGES),
+        (2, 17, 14, 3),
+        partial(numpy_networks.imagenet_resnet, strides=(2, 1, 1)),
+    ),
+    "densenet": (
+        DenseNet(num_classes=3, blocks=(2, 1), growth=2, width=3),
+        (2, 12, 9, 2),
+        partial(numpy_networks.densenet, blocks=(2, 1)),
+    ),
+    "vgg": (
+        VGG(3, (2, 1), width=3, grid=3, hidden=5),
+        (2, 9, 13, 2),
+        partial(numpy_networks.vgg, stages=(2, 1), grid=3),
+    ),
+    "vgg, batch norm": (
+        VGG(3, (2, 1), width=3, grid=3, hidden=5, batch_norm=True),
+        (2, 9, 13, 2),
+        partial(numpy_networks.vgg, stages=(2, 1), grid=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _NETWORKS)
+def test_logits_and_features_are_those_of_numpy(name):
+    model, shape, reference = _NETWORKS[name]
+    x = images(*shape)
+    variables = drawn_variables(model, x)
+    output = jax.jit(model.apply)(variables, x)
+    expected = reference(*numpy_networks.in_float64((variables, x)))
+    for ours, theirs in zip(output, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statistics():
+    model, x = ResNet(depth=8, num_classes=3, widths=(2, 2, 3)), images(3, 8, 6, 3)
+    variables = drawn_variables(model, x)
+    before, params = variables["batch_stats"], variables["params"]
+
+    def train(model):
+        apply = partial(model.apply, train=True, mutable=["batch_stats"])
+        return jax.jit(apply)(variables, x)
+
+    output, moved = train(model)
+    expected = numpy_networks.resnet(*numpy_networks.in_float64((params, x)))
+    # Seven batch norms divide by deviations computed from float32 moments.
+    for ours, theirs in zip(output, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+    now = moved["batch_stats"]
+    changed = jax.tree.map(lambda a, b: bool((a != b).any()), now, before)
+    assert all(jax.tree.leaves(changed))
+    stem = numpy_networks.convolution(x, params["stem"]["kernel"], padding=1)
+    for name, moment in (("mean", np.mean), ("var", np.var)):
+        np.testing.assert_allclose(
+            now["stem_norm"][name],
+            0.9 * before["stem_norm"][name] + 0.1 * moment(stem, (0, 1, 2)),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+    # bfloat16 keeps 8 bits: different, but by a few per cent of order one.
+    low = train(model.clone(dtype=jnp.bfloat16))[0]
+    assert 0 < float(jnp.abs(low.logits - output.logits).max()) < 0.3
+    # In evaluation statistics stay and an example does not see the others.
+    evaluate = jax.jit(partial(model.apply, mutable=["batch_stats"]))
+    whole, same = evaluate(variables, x)
+    jax.tree.map(np.testing.assert_array_equal, same["batch_stats"], before)
+    other = evaluate(variables, x.at[1:].multiply(3.0))[0]
+    np.testing.assert_array_equal(whole.logits[:1], other.logits[:1])
+
+
+def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
+    model, x = models.WideResNet(depth=10, num_classes=3), images(3, 8, 6, 3)
+    variables = drawn_variables(model, x)
+    train = partial(model.apply, train=True, mutable=["batch_stats"])
+    output, _ = jax.jit(train)(variables, x)
+    expected = reference_models.wide_resnet(
+        *numpy_networks.in_float64((variables["params"], x)), blocks=1
+    )
+    np.testing.assert_allclose(output.logits, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_layouts_of_lenet5_agree_in_logits_and_gradients():
+    x = images(2, 12, 13, 1)
+    networks = [LeNet5(num_classes=10, layout=layout) for layout in ("nhwc", "banded")]
+    trees = [jax.eval_shape(m.init, jax.random.key(0), x) for m in networks]
+    assert trees[0] == trees[1]
+
+    def loss(model, variables, x):
+        logits = model.apply(variables, x, train=True).logits
+        return jnp.sum(jnp.sin(logits)), logits
+
+    both = jax.value_and_grad(loss, argnums=(1, 2), has_aux=True)
+    variables = drawn_variables(networks[0], x)
+    ours, theirs = jax.jit(lambda v, x: [both(m, v, x) for m in networks])(variables, x)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(
+            a, b, rtol=1e-5, atol=1e-5 * max(1.0, float(jnp.abs(a).max()))
+        ),
+        ours,
+        theirs,
+    )
+
+
+def test_auto_is_banded_on_cpu_and_nhwc_elsewhere(monkeypatch):
+    x, model = jnp.zeros((1, 28, 28, 1)), LeNet5(num_classes=10)
+    for platform, convolutions in (("cpu", 0), ("tpu", 2)):
+        monkeypatch.setattr(jax, "default_backend", lambda p=platform: p)
+        # A new function each time: jax remembers traces by function.
+        program = jax.make_jaxpr(lambda v: model.apply(v, x))(drawn_variables(model, x))
+        found = [e for e in products(program) if "conv" in e.primitive.name]
+        assert len(found) == convolutions
+
+
+def _outputs(model, size):
+    """Shape and dtype of what every module returns, traced only."""
+    seen = {}
+
+    def note(call, args, kwargs, context):
+        out = call(*args, **kwargs)
+        seen["/".join(context.module.path)] = out
+        return out
+
+    x = jnp.zeros((1, size, size, 3))
+    with nn.intercept_methods(note):
+        jax.eval_shape(model.init, jax.random.key(0), x)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "modules", "shapes"),
+    [
+        *(
+            (
+                models.create(name, num_classes=10),
+                224,
+                [f"stage{stage}_block1" for stage in (1, 2, 3, 4)],
+                [(56, 56, 256), (28, 28, 512), (14, 14, 1024), (7, 7, 2048)],
+            )
+            for name in ("resnet50", "resnet_v2_50")
+        ),
+        (
+            DenseNet(10, (1, 1, 1, 1)),
+            224,
+            ["transition1", "transition2", "transition3"],
+            [(28, 28, 48), (14, 14, 40), (7, 7, 36)],
+        ),
+        (VGG(10, (1,) * 5, width=4), 224, ["stage5"], [(7, 7, 32)]),
+        (
+            models.WideResNet(10, 3, widen=2),
+            64,
+            ["stage2_block1", "stage3_block1"],
+            [(32, 32, 64), (16, 16, 128)],
+        ),
+    ],
+)
+def test_stages_have_the_resolutions_of_the_papers(model, size, modules, shapes):
+    seen = _outputs(model, size)
+    assert [seen[name].shape[1:] for name in modules] == shapes
+
+
+@pytest.mark.parametrize(("blocks", "smallest"), [(1, 1), (2, 5), (4, 29)])
+def test_the_smallest_image_of_a_densenet_leaves_a_pixel(blocks, smallest):
+    model = DenseNet(num_classes=2, blocks=(1,) * blocks, growth=1, width=8)
+    assert _outputs(model, smallest)["norm"].shape[1:3] == (1, 1)
+    if smallest > 1:
+        with pytest.raises(ValueError, match=f"at least {smallest} x {smallest}"):
+            _outputs(model, smallest - 1)
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (1, 2), (3, 9), (14, 8)])
+def test_windows_of_any_image_are_averaged(shape):
+    x = images(1, *shape, 2)
+    np.testing.assert_allclose(
+        jax.jit(models.adaptive_average_pool, static_argnums=1)(x, 7),
+        numpy_networks.adaptive_average_pool(np.asarray(x, np.float64), 7),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+
+
+def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
+    members = images(3, 2, 7, 6, 4)
+
+    def total(x):
+        return jnp.sum(jnp.sin(max_pool(x)))
+
+    one = jax.value_and_grad(total)
+    together, apart = jax.jit(lambda x: (jax.vmap(one)(x), jax.lax.map(one, x)))(
+        members
+    )
+    close = partial(np.testing.assert_allclose, rtol=1e-5)
+    jax.tree.map(close, together, apart)
+
+
+def test_kernels_are_he_normal_by_fan_out():
+    init = jax.jit(models.BasicBlock(64, stride=2).init, static_argnums=2)
+    params = init(jax.random.key(0), jnp.zeros((1, 4, 4, 32)), False)["params"]
+    kernel = params["conv1"]["kernel"]  # 3 x 3 x 32 x 64
+    # 18,432 normal draws: the sample deviation is within 3 % (six sigma).
+    np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)
+    # Not truncated: a truncated normal of this variance ends at 2.27 deviations.
+    assert np.abs(kernel).max() > 3 * np.sqrt(2 / (9 * 64))

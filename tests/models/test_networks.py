@@ -1,0 +1,339 @@
+"""What all networks share: names, sizes, precision, remat, batch norm, dropout."""
+
+from functools import cache, partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from churn_jax import models
+from churn_jax.configuration.training import Seeds
+from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import from_linen
+from churn_jax.methods import ERM
+from churn_jax.studies import ModelConfig
+from churn_jax.training.identity import difference, identity
+from tests.models.linen_networks import drawn_variables, equations, images, products
+from tests.training import tiny
+
+_TINY = {
+    "mlp": partial(models.MLP, features=(12,)),
+    "lenet5": models.LeNet5,
+    "resnet": partial(models.ResNet, depth=8, widths=(4, 4, 6)),
+    "wide_resnet": partial(models.WideResNet, depth=10),
+    "imagenet_resnet": partial(models.ImageNetResNet, stages=(1,), width=4),
+    "resnet_v2": partial(models.ResNetV2, stages=(1,), width=4),
+    "densenet": partial(models.DenseNet, blocks=(1, 1), growth=4, width=8),
+    "vgg": partial(
+        models.VGG, stages=(1,), width=4, grid=2, hidden=12, batch_norm=True
+    ),
+    "swin": partial(models.Swin, stages=(1,), attention_heads=(2,), width=4, window=3),
+    "bert": partial(
+        models.Bert,
+        vocabulary_size=20,
+        positions=8,
+        depth=1,
+        width=8,
+        attention_heads=2,
+        hidden=12,
+    ),
+}
+every = pytest.mark.parametrize("name", _TINY)
+
+
+def _network(name, **fields):
+    return _TINY[name](num_classes=3, **fields)
+
+
+def _inputs(name):
+    return jnp.array([[3, 9, 4], [7, 0, 0]]) if name == "bert" else images(2, 12, 12, 3)
+
+
+@cache
+def _variables(name):
+    return drawn_variables(_network(name), _inputs(name))
+
+
+def _train(model):
+    return partial(
+        model.apply,
+        train=True,
+        mutable=["batch_stats"],
+        rngs={"dropout": jax.random.key(0)},
+    )
+
+
+def test_every_network_of_the_zoo_is_here():
+    kinds = {type(models.create(n, num_classes=2)) for n in models.available()}
+    assert kinds == {type(_network(name)) for name in _TINY}
+
+
+def _wide(widen):
+    """Of a WRN-28, by the formula."""
+    total, before = 9 * 3 * 16, 16
+    for width in (16 * widen, 32 * widen, 64 * widen):
+        shortcut = 0 if before == width else before * width
+        total += 9 * before * width + 7 * 9 * width**2 + shortcut
+        total += 2 * (before + 7 * width)
+        before = width
+    return total + 2 * before + 10 * before + 10
+
+
+# With 10 classes and 32 x 32 x 3 pixels; the public models with 1,000. Those that
+# golden logits are of are counted in test_public_networks.py.
+_PARAMETERS = {
+    # 75*6+6, 25*6*16+16, 576*120+120, 120*84+84, 84*10+10
+    "lenet5": 456 + 2416 + 69240 + 10164 + 850,
+    # conv stem 432; n = (depth - 2) / 6 blocks a stage; 3x3 kernels:
+    #   2n of 16*16*9, one of 16*32*9, 2n-1 of 32*32*9, one of 32*64*9, 2n-1 of 64*64*9
+    # batch norm: 2 * (16 * (2n + 1) + 32 * 2n + 64 * 2n); dense: 64*10 + 10
+    "resnet20": 432 + 13824 + 4608 + 46080 + 18432 + 184320 + 1376 + 650,
+    "resnet56": 432 + 41472 + 4608 + 156672 + 18432 + 626688 + 4064 + 650,
+    "wide_resnet28_1": _wide(1),
+    "wide_resnet28_10": 36_479_194,  # as published
+    "resnet101": 44_549_160,
+    "densenet121": 7_978_856,
+    "densenet161": 28_681_000,
+    "vgg13": 133_047_848,
+    "vgg13_bn": 133_053_736,
+    "swin_tiny": 28_288_354,
+    "bert_base": 109_482_240 + 769 * 1000,
+}
+_LARGE = ("resnet101", "densenet121", "densenet161")  # half a second to trace
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in _LARGE)) for n in _PARAMETERS],
+)
+def test_parameter_count(name):
+    small = name.startswith(("lenet", "resnet2", "resnet5", "wide"))
+    model = models.create(name, num_classes=10 if small else 1000)
+    x = jnp.zeros((1, 5), int) if name == "bert_base" else jnp.zeros((1, 32, 32, 3))
+    params = jax.eval_shape(model.init, jax.random.key(0), x)["params"]
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == _PARAMETERS[name]
+    assert _wide(10) == _PARAMETERS["wide_resnet28_10"]
+
+
+@every
+def test_bfloat16_and_remat_change_what_is_computed_but_no_parameter(name):
+    x, variables = _inputs(name), _variables(name)
+    recomputes = hasattr(_network(name), "remat")
+    assert recomputes == (name not in ("mlp", "lenet5"))
+    fields = {"remat": True} if recomputes else {}
+    model = _network(name, dtype=jnp.bfloat16, **fields)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), x)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), shapes) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), variables
+    )
+    program, (output, moved) = jax.make_jaxpr(_train(model), return_shape=True)(
+        variables, x
+    )
+    answers = jax.tree.leaves((output, moved))
+    assert {leaf.dtype for leaf in answers} == {jnp.dtype("float32")}
+    assert output.logits.shape == (2, 3) and output.features.shape[0] == 2
+    factors = [v.aval.dtype for e in products(program) for v in e.invars]
+    assert set(factors) == {jnp.dtype("bfloat16")}
+    # The primitive's name differs between versions of jax.
+    names = [e.primitive.name for e in equations(program)]
+    assert any("remat" in n or "checkpoint" in n for n in names) == recomputes
+
+
+@every
+def test_every_batch_norm_has_the_settings_of_the_network(name):
+    wanted = {"axis_name": "data"}
+    if hasattr(_network(name), "momentum"):
+        wanted |= {"momentum": 0.75, "epsilon": 0.1}
+    found = []
+
+    def note(call, args, kwargs, context):
+        if isinstance(context.module, nn.BatchNorm):
+            found.append({field: getattr(context.module, field) for field in wanted})
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(note):
+        model = _network(name, **wanted)
+        shapes = jax.eval_shape(model.init, jax.random.key(0), _inputs(name))
+    assert len(found) == len(jax.tree.leaves(shapes.get("batch_stats"))) / 2
+    assert all(one == wanted for one in found)
+
+
+def _loss_and_gradients(model):
+    def loss(params, stats, images):
+        output, updated = model.apply(
+            {"params": params, "batch_stats": stats},
+            images,
+            train=True,
+            mutable=["batch_stats"],
+        )
+        total = jnp.sum(jnp.sin(output.logits))
+        if model.axis_name is not None:
+            total = jax.lax.psum(total, model.axis_name)
+        return total, (output.logits, updated["batch_stats"])
+
+    return jax.value_and_grad(loss, has_aux=True)
+
+
+def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients():
+    x, variables = images(16, 8, 8, 3), _variables("resnet")
+    params, stats = variables["params"], variables["batch_stats"]
+    plain = _network("resnet")
+    (loss, (logits, moved)), gradients = jax.jit(_loss_and_gradients(plain))(
+        params, stats, x
+    )
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharded = partial(jax.shard_map, mesh=mesh)
+    together = sharded(
+        _loss_and_gradients(_network("resnet", axis_name="data", remat=True)),
+        in_specs=(P(), P(), P("data")),
+        out_specs=((P(), (P("data"), P())), P()),
+        check_vma=True,
+    )
+    (loss_8, (logits_8, moved_8)), gradients_8 = jax.jit(together)(params, stats, x)
+    np.testing.assert_allclose(loss_8, loss, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(logits_8, logits, rtol=1e-4, atol=1e-5)
+    # Sums over 1,024 pixels in another order, then seven batch norms.
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=5e-5)
+    jax.tree.map(close, moved_8, moved)
+    jax.tree.map(close, gradients_8, gradients)
+    # Not so without the axis name, or this test could not fail.
+    alone = sharded(
+        lambda v, x: _train(plain)(v, x)[0],
+        in_specs=(P(), P("data")),
+        out_specs=P("data"),
+    )
+    other = jax.jit(alone)(variables, x).logits
+    assert float(jnp.abs(other - logits).max()) > 0.1
+
+
+@every
+def test_every_network_draws_in_training_alone(name):
+    def draws(dropout, train):
+        apply = _network(name, dropout=dropout).apply
+        rngs = {"dropout": jax.random.key(0)}
+        mutable = ["batch_stats"] if train else False
+        program = jax.make_jaxpr(partial(apply, train=train, mutable=mutable))(
+            _variables(name), _inputs(name), rngs=rngs
+        )
+        return any("random_bits" in e.primitive.name for e in equations(program))
+
+    assert draws(0.5, True) and not draws(0.5, False) and not draws(0.0, True)
+    with pytest.raises(ValueError, match=r"at least 0 and below 1; got 1\.0"):
+        _network(name, dropout=1.0)
+
+
+# The other convolutional networks end in the same function as `resnet_v2`.
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "resnet_v2", "vgg", "swin", "bert"])
+def test_logits_are_the_head_of_the_features_and_training_drops_some(name):
+    network = from_linen(_network(name, dropout=0.5))
+    variables = _variables(name)
+
+    @jax.jit
+    def answers(variables, x):
+        def train(key):
+            return network.apply(variables, x, train=True, key=key)[0]
+
+        keys = jax.vmap(jax.random.key)(jnp.array([1, 1, 2]))
+        return network.apply(variables, x)[0], jax.vmap(train)(keys)
+
+    whole, dropped = answers(variables, _inputs(name))
+    dropped = [jax.tree.map(lambda leaf, k=k: leaf[k], dropped) for k in range(3)]
+    head = jax.tree.map(np.asarray, variables["params"]["head"])
+    for out in (whole, *dropped):
+        expected = np.asarray(out.features) @ head["kernel"] + head["bias"]
+        np.testing.assert_allclose(out.logits, expected, rtol=1e-5, atol=1e-5)
+    zeros = [np.asarray(out.features) == 0 for out in dropped]
+    assert np.array_equal(zeros[0], zeros[1]) and not np.array_equal(zeros[0], zeros[2])
+    # In evaluation only what ReLU holds back is zero.
+    assert zeros[0].mean() > (np.asarray(whole.features) == 0).mean()
+    with pytest.raises(Exception, match="dropout"):  # without a key
+        jax.eval_shape(partial(network.apply, train=True), variables, _inputs(name))
+
+
+def test_a_share_is_dropped_and_the_rest_grows():
+    model, x = models.MLP(features=(), num_classes=2, dropout=0.2), jnp.ones((40, 250))
+    rngs = {"dropout": jax.random.key(0)}
+    features = np.asarray(
+        model.apply(drawn_variables(model, x), x, train=True, rngs=rngs).features
+    )
+    assert set(np.unique(features)) == {np.float32(0), np.float32(1.25)}
+    # 10,000 draws: four deviations are 0.016.
+    assert abs((features == 0).mean() - 0.2) < 0.016
+
+
+def test_replicas_drop_differently_and_a_repeated_step_drops_the_same():
+    network = tiny.hashed(ModelConfig(features=(4,), dropout=0.5).build(tiny.CLASSES))
+    run = tiny.make_run(
+        ERM(),
+        network=network,
+        replicas=2,
+        augmentation=Augmentation(),
+        seeds=Seeds(3, init="fixed", order="fixed"),
+    )
+    training = tiny.stepper(run, donate=False)
+    first = training.now()
+    assert tiny.bitwise_equal(*(tiny.replica(first.params, r) for r in (0, 1)))
+    once = training.advance(1)
+    before = training.states
+    twice = training.advance(1)
+    assert tiny.largest_difference(*(tiny.replica(once.params, r) for r in (0, 1))) > 0
+    training.states = before
+    assert tiny.bitwise_equal(training.advance(1), twice)
+
+
+@pytest.mark.parametrize("name", models.available())
+def test_a_study_builds_every_network_with_its_options_in_the_name(name):
+    fields = {"remat": True} if name not in ("mlp", "lenet5") else {}
+    config = ModelConfig(name, dtype="bfloat16", dropout=0.1, **fields)
+    assert config.build(5).name == f"{name}-dropout0.1"
+
+
+@every
+def test_inputs_of_another_rank_or_dtype_are_refused(name):
+    model, x = _network(name), _inputs(name)
+    row = x[0] if name == "bert" else x[0, 0, 0]
+    with pytest.raises(ValueError, match=r"must be .*\[B, .*; got shape \(3,\)"):
+        jax.eval_shape(model.init, jax.random.key(0), row)
+    other, message = ("f4", "integer ids") if name == "bert" else ("u1", "normalised")
+    with pytest.raises(TypeError, match=f"{message}; got {np.dtype(other)}"):
+        jax.eval_shape(model.init, jax.random.key(0), x.astype(other))
+
+
+def test_dropout_is_part_of_a_studys_identity():
+    plain = ModelConfig(features=(4,))
+    dropping = ModelConfig(features=(4,), init="uniform", dropout=0.2)
+    assert plain.build(5).name == "mlp"
+    assert dropping.build(5).name == "mlp-uniform-dropout0.2"
+    assert "dropout" in difference(identity(plain), identity(dropping))
+    for share in (-0.1, 1.0):
+        with pytest.raises(ValueError, match=f"at least 0 and below 1; got {share}"):
+            ModelConfig(dropout=share).build(5)
+
+
+def test_fields_can_be_overridden():
+    assert models.create("resnet56", num_classes=2).depth == 56
+    model = models.create("resnet20", num_classes=2, widths=(4, 8, 8), remat=True)
+    assert (model.widths, model.remat) == ((4, 8, 8), True)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("resnet23", {}, "'resnet23'; did you mean 'resnet"),
+        ("gru", {}, r"'gru'\. Available: mlp, lenet5, resnet20"),
+        ("mlp", {"feature": (3,)}, r"no field 'feature'; .*'features'"),
+        ("lenet5", {"remat": True}, "'lenet5' has no field 'remat'"),
+        ("mlp", {"num_classes": 1}, "at least 2; got 1"),
+        (
+            "resnet18",
+            {"layers": models.BatchEnsemble(4)},
+            r"'resnet18' is made of plain.*: mlp, lenet5",
+        ),
+    ],
+)
+def test_a_network_that_cannot_be_made_is_refused(name, fields, message):
+    with pytest.raises(ValueError, match=message):
+        models.create(name, **({"num_classes": 10} | fields))
