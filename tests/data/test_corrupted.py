@@ -1,13 +1,11 @@
-"""Corrupted test sets: folders, TFDS sets and our own, which is taken and what is said.
-
-Folders and TFDS sets are miniatures of the real layouts.
-"""
+"""Corrupted test sets from folders and TFDS, in miniature, and our own."""
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from churn_jax.data import DataError, Split, corrupted_sets, load, prepare
+from churn_jax.data.corrupted import TFDS, CorruptedTfds
 from churn_jax.data.corruptions import CORRUPTIONS, corrupt_images
 
 COUNT = 7  # of the ten thousand test images
@@ -66,80 +64,63 @@ def folder(tmp_path, rng):
 
 
 def test_a_folder_gives_every_kind_and_severity(folder):
-    for given in (folder, folder.parent):
-        name = "cifar100" if given == folder else "tfds:cifar100:3.0.2"
+    labels = np.load(folder / "labels.npy")[:COUNT]
+    for name, given in (
+        ("cifar100", folder),
+        ("tfds:cifar100:3.0.2", folder.parent),
+    ):
         sets = corrupted_sets(name, manual_dir=given)
         assert (len(sets), sets.source) == (75, str(folder))
         found = list(sets)
         kinds = [(s.corruption, s.severity) for s in found]
         assert kinds == [(kind, s) for kind in CORRUPTIONS for s in range(1, 6)]
-        expected = [10 * k + s for k in range(15) for s in range(5)]
-        assert [s.images[0, 0, 0, 0] for s in found] == expected
-        assert all((s.images == s.images[0, 0, 0, 0]).all() for s in found)
-        assert found[3].images.shape == (COUNT, 4, 4, 3)
-        labels = np.load(folder / "labels.npy")[:COUNT]
-        for one in found:
+        for i, one in enumerate(found):
+            assert one.images.shape == (COUNT, 4, 4, 3)
+            assert (one.images == 10 * (i // 5) + i % 5).all()
             np.testing.assert_array_equal(one.labels, labels)
             assert one.labels.dtype == np.int32
         assert isinstance(found[0].images, np.memmap)
     few = corrupted_sets(
         "cifar100", manual_dir=folder, corruptions=["fog"], severities=[5], limit=2
     )
-    corruption, severity, images, labels = next(iter(few))
-    assert (len(few), corruption, severity, len(images), len(labels)) == (
-        *(1, "fog", 5),
-        *(2, 2),
-    )
+    ((corruption, severity, images, labels),) = few
+    assert (corruption, severity, len(images), len(labels)) == ("fog", 5, 2, 2)
 
 
-def _remove(folder):
-    (folder / "fog.npy").unlink()
-
-
-def _cut_off(folder):
-    path = folder / "snow.npy"
-    path.write_bytes(path.read_bytes()[:-50])
-
-
-def _empty(folder):
-    (folder / "labels.npy").write_bytes(b"")
-
-
-def _floats(folder):
-    np.save(folder / "frost.npy", np.zeros((5 * COUNT, 4, 4, 3)))
-
-
-def _fewer(folder):
-    np.save(folder / "contrast.npy", np.zeros((5 * COUNT - 5, 4, 4, 3), np.uint8))
-
-
-def _labels_of_four(folder):
-    np.save(folder / "labels.npy", np.zeros(4 * COUNT, int))
-
-
-def _labels_in_order(folder):
-    np.save(folder / "labels.npy", np.arange(5 * COUNT))
-
-
-def _labels_beyond(folder):
-    np.save(folder / "labels.npy", np.full(5 * COUNT, 100))
+ROWS = 5 * COUNT
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "content", "message"),
     [
-        (_remove, r"there is no file .*fog\.npy"),
-        (_cut_off, r"snow\.npy is no whole \.npy file"),
-        (_empty, r"labels\.npy is no whole \.npy file \(0 bytes\)"),
-        (_floats, r"frost\.npy must be uint8 \[35, H, W, C\].*float64 \(35, 4, 4, 3\)"),
-        (_fewer, r"contrast\.npy must be uint8 \[35, .*got uint8 \(30, 4, 4, 3\)"),
-        (_labels_of_four, r"labels\.npy must be \[5 n\].*got shape \(28,\)"),
-        (_labels_in_order, "must repeat the same labels for each of the five"),
-        (_labels_beyond, "has label 100, but cifar100 has 100 classes"),
+        ("fog", None, r"there is no file .*fog\.npy"),
+        ("snow", -50, r"snow\.npy is no whole \.npy file"),
+        ("labels", 0, r"labels\.npy is no whole \.npy file \(0 bytes\)"),
+        (
+            "frost",
+            np.zeros((ROWS, 4, 4, 3)),
+            r"frost\.npy must be uint8 \[35, H, W, C\].*float64 \(35, 4, 4, 3\)",
+        ),
+        (
+            "contrast",
+            np.zeros((ROWS - 5, 4, 4, 3), np.uint8),
+            r"contrast\.npy must be uint8 \[35, .*got uint8 \(30, 4, 4, 3\)",
+        ),
+        ("labels", np.zeros(4 * COUNT, int), r"must be \[5 n\].*got shape \(28,\)"),
+        ("labels", np.arange(ROWS), "repeat the same labels for each of the five"),
+        ("labels", np.full(ROWS, 100), "has label 100, but cifar100 has 100 classes"),
     ],
 )
-def test_a_damaged_folder_is_told_of_before_anything_is_read(folder, damage, message):
-    damage(folder)
+def test_a_damaged_folder_is_named_before_anything_is_read(
+    folder, name, content, message
+):
+    path = folder / f"{name}.npy"
+    if content is None:
+        path.unlink()
+    elif isinstance(content, int):
+        path.write_bytes(path.read_bytes()[:content])
+    else:
+        np.save(path, content)
     with pytest.raises(DataError, match=message) as caught:
         corrupted_sets("cifar100", manual_dir=folder)
     assert "\n" not in str(caught.value)
@@ -185,8 +166,6 @@ def test_prepared_tfds_sets_are_read(tmp_path, monkeypatch):
 
 
 def test_names_of_tfds_are_those_it_has():
-    from churn_jax.data.corrupted import TFDS, CorruptedTfds
-
     for name in TFDS.values():
         source = CorruptedTfds(name, None)
         configs = tfds.builder_cls(name).builder_configs
@@ -197,33 +176,23 @@ def test_names_of_tfds_are_those_it_has():
         } <= {*configs}
 
 
-def test_small_images_are_corrupted_by_ourselves_one_set_at_a_time(monkeypatch):
-    digits = load("digits")
-    sets = corrupted_sets("digits", test=digits.test, limit=20)
-    assert len(sets) == 75
-    assert sets.source == "churn_jax corruptions 1 on the test images of digits"
-    made = []
-    monkeypatch.setattr(
-        "churn_jax.data.corruptions.generated.Generated._made",
-        lambda self, *which: made.append(which) or self.test.images,
-    )
-    first = next(iter(sets))
-    assert made == [("gaussian_noise", 1)] and len(first.images) == 20
-
-
 def test_the_same_images_whether_kept_or_not(tmp_path, monkeypatch):
     test = load("digits").test.take(np.arange(30))
     options = {"corruptions": ["fog", "pixelate"], "severities": [2], "test": test}
-    anew = list(corrupted_sets("digits", **options))
+    made = corrupted_sets("digits", **options)
+    assert made.source == "churn_jax corruptions 1 on the test images of digits"
+    anew = list(made)
     expected = corrupt_images(test.images, test.ids, "fog", 2)
     np.testing.assert_array_equal(anew[0].images, expected)
     np.testing.assert_array_equal(anew[0].labels, test.labels)
 
     kept = corrupted_sets("digits", cache_dir=tmp_path, **options)
+    next(iter(kept))
+    assert [f.name for f in tmp_path.rglob("*.npy")] == ["fog_2.npy"]  # one at a time
     for a, b in zip(anew, kept, strict=True):
         np.testing.assert_array_equal(a.images, b.images)
-    files = sorted(tmp_path.rglob("*"))
-    assert [f.name for f in files if f.is_file()] == ["fog_2.npy", "pixelate_2.npy"]
+    files = sorted(tmp_path.rglob("*.npy"))
+    assert [f.name for f in files] == ["fog_2.npy", "pixelate_2.npy"]
     damaged = next(f for f in files if f.name == "fog_2.npy")
     damaged.write_bytes(damaged.read_bytes()[:-9])  # is made again
     np.testing.assert_array_equal(next(iter(kept)).images, expected)

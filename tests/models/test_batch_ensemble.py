@@ -346,13 +346,23 @@ def test_a_processor_is_spared_the_gradient_in_data_an_accelerator_small_kernels
         monkeypatch.setattr(jax, "default_backend", lambda p=platform: p)
 
         # A function of its own: JAX remembers what it has traced.
-        def gradient(p):
-            return jax.grad(lambda p: jnp.sum(layer.apply({"params": p}, x) ** 2))(p)
+        def gradient(some, p):
+            def loss(some):
+                return jnp.sum(layer.apply({"params": {**p, **some}}, x) ** 2)
 
-        assert len(products(jax.make_jaxpr(gradient)(params))) == expected
+            return jax.grad(loss)(some)
+
+        assert len(products(jax.make_jaxpr(gradient)(params, {}))) == expected
+
+        def both(p):
+            """In all parameters, and in each while the others are fixed."""
+            each = {name: gradient({name: p[name]}, p)[name] for name in p}
+            return gradient(p, {}), each
+
         with jax.default_matmul_precision("highest"):
-            found[platform] = jax.jit(gradient)(params)
+            found[platform] = jax.jit(both)(params)
     jax.tree.map(assert_close, found["cpu"], found["tpu"])
+    jax.tree.map(assert_close, *found["cpu"])
 
 
 def test_a_convolutional_step_touches_a_bounded_number_of_bytes():
