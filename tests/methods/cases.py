@@ -73,7 +73,7 @@ def teacher_of(method):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tutors:
+class KnownTeachers:
     """Answers `[T + O, B, C]` of a teacher's members and, after them, of old models."""
 
     answers: jax.Array
@@ -315,7 +315,7 @@ def loss_of(method, logits, batch, *, step=0, teacher=None):
     taught = method.needs_teacher or method.stale_steps
     teach = (lambda images: answers) if taught else None
     if has_old(method):
-        teach = Tutors(answers)
+        teach = KnownTeachers(answers)
     if isinstance(method, BayesianUpdate) and isinstance(batch.memory, tuple):
         batch = batch.replace(memory=jnp.asarray(COUNTS))
     return method.loss(

@@ -15,7 +15,7 @@ from churn_jax.ensembles import (
     from_linen,
     init_members,
 )
-from churn_jax.methods import ERM, AntiDistillation, Codistillation
+from churn_jax.methods import AntiDistillation
 from churn_jax.methods.anti_distillation import PENALTIES
 from tests import reference_losses as one
 from tests.methods.cases import CLASSES, EXAMPLES, batch_of, draw, labels_of
@@ -59,13 +59,6 @@ def test_every_penalty_is_the_one_of_its_name(penalty):
     np.testing.assert_allclose(
         term(method, {"logits": LOGITS}), expected, rtol=1e-5, atol=1e-7
     )
-
-
-def test_order_and_epsilon_reach_the_differences():
-    method = AntiDistillation(members=3, penalty="inverse_difference", order=1)
-    method = method.replace(epsilon=0.5)
-    expected = one.inverse_difference_penalty(LOGITS, order=1, epsilon=0.5)
-    np.testing.assert_allclose(term(method, {"logits": LOGITS}), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("point", ["logits", "probabilities", "part", "features"])
@@ -223,26 +216,8 @@ class WideAndDeep(nn.Module):
         return Outputs(wide + deep, part=deep)
 
 
-class Towers(nn.Module):
-    """One embedding of the input, shared by separate towers: K heads."""
-
-    heads: int = MEMBERS
-
-    @nn.compact
-    def __call__(self, x):
-        shared = nn.relu(nn.Dense(4, name="shared")(x))
-        Tower = nn.vmap(
-            nn.Dense,
-            variable_axes={"params": 0},
-            split_rngs={"params": True},
-            in_axes=None,
-            axis_size=self.heads,
-        )
-        return Tower(CLASSES, name="towers")(shared)
-
-
 class TestNetworks:
-    """Parts of components, and parts that components share."""
+    """Parts of components."""
 
     x = draw(4, EXAMPLES, 6).astype(np.float32)
 
@@ -276,21 +251,6 @@ class TestNetworks:
         np.testing.assert_array_equal(gradient["wide"]["kernel"], 0.0)
         hidden = np.abs(gradient["hidden"]["kernel"]).max(axis=(1, 2))
         assert np.all(hidden > 1e-4)
-
-    def test_towers_over_a_shared_embedding_are_one_network(self):
-        group = Group(from_linen(Towers(), heads=MEMBERS))
-        assert group.members == MEMBERS
-        method = AntiDistillation(members=MEMBERS)
-        value, gradient, outputs = self.penalty_gradient(group, method)
-        assert outputs.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
-        expected = one.correlation_penalty(outputs.logits)
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
-        # One network: the embedding is stored once and moves for all towers.
-        assert gradient["shared"]["kernel"].shape == (1, 6, 4)
-        assert np.abs(gradient["shared"]["kernel"]).max() > 1e-4
-        assert gradient["towers"]["kernel"].shape == (1, MEMBERS, 4, CLASSES)
-        towers = np.abs(gradient["towers"]["kernel"][0]).max(axis=(1, 2))
-        assert np.all(towers > 1e-4)
 
 
 @pytest.mark.parametrize("kind", ["input", "constant"])
@@ -349,9 +309,3 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
 def test_structure_is_checked(options, message):
     with pytest.raises(ValueError, match=message):
         AntiDistillation(**options)
-
-
-@pytest.mark.parametrize("method", [ERM, Codistillation])
-def test_methods_that_train_no_gate_cannot_deploy_one(method):
-    with pytest.raises(ValueError, match=f"{method.__name__} trains no gate"):
-        method(members=2, deploy="gate")

@@ -10,7 +10,7 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
-from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.methods import AntiDistillation
 from churn_jax.models import MLP, Gate
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import stopped_replicas
@@ -119,18 +119,6 @@ def test_a_sweep_over_lambda_is_one_program():
     late = states[-1].sums[:, column] - states[-2].sums[:, column]
     assert np.all(np.diff(late) < 0)  # the stronger, the less correlated
     assert late[-1] < 0.5 * late[0]
-
-
-@pytest.mark.slow
-def test_lambda_zero_trains_as_the_plain_ensemble_does():
-    _, states = swept()
-    seeds = Seeds(init="fixed", order="fixed", augment="fixed")
-    plain = tiny.stepper(
-        run_of(ERM(members=2, deploy="mean_probs"), seeds=seeds, replicas=1, epochs=8)
-    )
-    theirs = plain.advance(tiny.STEPS_PER_EPOCH)
-    ours = tiny.replica(states[0].params, 0)
-    assert tiny.largest_difference(ours, tiny.replica(theirs.params, 0)) < 1e-5
 
 
 def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():

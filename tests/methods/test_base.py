@@ -1,7 +1,5 @@
 """Batch, Ramp, deployment and the checks that every method shares."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,17 +24,13 @@ def test_masked_sum_and_mean_equal_those_of_the_filtered_rows(kind):
     np.testing.assert_array_equal(batch.mean(VALUES[0]), 2.5)
 
 
-def test_mean_of_a_batch_of_padding_is_zero():
-    batch = batch_of(np.zeros(4), np.zeros(4))
-    np.testing.assert_array_equal(batch.mean(VALUES), [0.0, 0.0])
-
-
 @pytest.mark.parametrize("junk", [np.nan, np.inf])
 def test_masked_values_have_zero_gradient_whatever_they_are(junk):
     batch = batch_of(np.zeros(4), np.array([1, 0, 1, 1]))
     values = VALUES.copy()
     values[:, 1] = junk
-    mean, gradient = jax.value_and_grad(lambda v: jnp.sum(batch.mean(v)))(values)
+    total = jax.jit(jax.value_and_grad(lambda v: jnp.sum(batch.mean(v))))
+    mean, gradient = total(values)
     np.testing.assert_allclose(mean, 13 / 3 + 19 / 3, rtol=1e-6)
     expected = np.tile(np.array([1, 0, 1, 1], np.float32) / np.float32(3), (2, 1))
     np.testing.assert_allclose(gradient, expected, rtol=1e-6)
@@ -83,8 +77,8 @@ def test_forward_hides_padding_on_both_sides_of_the_network(where):
         logits, _, _ = forward(network, weights, batch)
         return jnp.sum(batch.mean(jax.nn.logsumexp(logits, axis=-1)))
 
-    value, gradient = jax.value_and_grad(loss)(weights, images, mask)
-    clean = jax.value_and_grad(loss)(weights, images[:3], mask[:3])
+    value, gradient = jax.jit(jax.value_and_grad(loss))(weights, images, mask)
+    clean = jax.jit(jax.value_and_grad(loss))(weights, images[:3], mask[:3])
     np.testing.assert_allclose(value, clean[0], rtol=1e-6)
     np.testing.assert_allclose(gradient, clean[1], atol=1e-6)
 
@@ -126,18 +120,9 @@ def test_ramps_take_traced_steps_and_coefficients_per_replica(kind):
     values, steps = jnp.array([0.1, 0.2, 0.4]), jnp.array([0, 2, 9])
     ramp = Ramp(kind, jnp.array([2.0, 4.0, 8.0]))
     together = jax.jit(jax.vmap(lambda r, v, s: r(v, s)))(ramp, values, steps)
-    alone = [Ramp(kind, float(n))(v, s) for n, v, s in zip(ramp.steps, values, steps)]
+    one = jax.jit(lambda n, v, s: Ramp(kind, n)(v, s))
+    alone = [one(n, v, s) for n, v, s in zip([2.0, 4.0, 8.0], values, steps)]
     np.testing.assert_allclose(together, alone, rtol=1e-6)
-
-
-def test_ramp_length_is_a_leaf_and_kind_is_structure():
-    assert jax.tree.leaves(Ramp("linear", 7.0)) == [7.0]
-    assert jax.tree.structure(Ramp("linear")) != jax.tree.structure(Ramp("step"))
-
-
-def test_unknown_ramp_is_refused():
-    with pytest.raises(ValueError, match="constant, linear, step; got 'cosine'"):
-        Ramp("cosine")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +132,6 @@ def test_unknown_ramp_is_refused():
         ({"deploy": "vote"}, "member, mean_probs, mean_logits, gate; got 'vote'"),
         ({"deployed_member": 1}, "below members=1; got 1"),
         ({"members": 3, "deployed_member": -1}, "below members=3; got -1"),
-        ({"deployed_member": "all"}, "deployed_member must be a whole.*got 'all'"),
-        ({"members": 2, "deployed_member": 0.5}, "whole number; got 0.5"),
         ({"members": 2, "deployed_member": True}, "whole number; got True"),
         ({"members": "two"}, "members must be a whole number; got 'two'"),
         ({"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
@@ -162,11 +145,6 @@ def test_structure_is_checked(options, message):
 def test_traced_coefficients_are_not_looked_at():
     total = jax.jit(lambda b: Codistillation(beta=b).beta + 1.0)(jnp.float32(2.0))
     assert total == 3.0
-
-
-def test_methods_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ERM().members = 2
 
 
 def test_base_method_says_that_it_has_no_loss():

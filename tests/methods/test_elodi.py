@@ -3,7 +3,6 @@
 That it equals its equation for random logits is in `test_every_method.py`.
 """
 
-import dataclasses
 import functools
 
 import jax
@@ -12,16 +11,14 @@ import numpy as np
 import pytest
 
 from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.ensembles import Group, apply_committee, from_linen
 from churn_jax.methods import ELODI, EnsembleDistillation
-from churn_jax.models import create
 from tests import reference_losses as one
 from tests.methods.cases import (
     CLASSES,
     EXAMPLES,
     OLD,
     TEACHER,
-    Tutors,
+    KnownTeachers,
     batch_of,
     draw,
     known_logits,
@@ -44,7 +41,7 @@ def outcome(method, logits, answers, olds=0, labels=LABELS, mask=None):
             known_logits,
             {"params": logits},
             batch,
-            teacher=Tutors(answers, olds),
+            teacher=KnownTeachers(answers, olds),
             step=0,
             key=batch.keys[0],
         )
@@ -161,29 +158,6 @@ def test_what_the_student_does_not_know_is_not_asked_of_it():
     np.testing.assert_allclose(out.loss, expected, rtol=3e-6)
 
 
-def test_padding_that_is_not_finite_changes_nothing():
-    mask = np.array([1, 0, 1, 1, 0, 1, 1, 0], np.float32)
-    method = ELODI(top_k=2)
-    clean = outcome(method, LOGITS, BOTH, 2, mask=mask)
-    dirty = [x.copy() for x in (LOGITS, BOTH)]
-    for x, junk in zip(dirty, (np.inf, np.nan)):
-        x[:, mask == 0] = junk
-    found = outcome(method, *dirty, 2, mask=mask)
-    jax.tree.map(np.testing.assert_array_equal, found[:2], clean[:2])
-    rows = np.flatnonzero(mask)
-    np.testing.assert_allclose(
-        clean[0].terms["ldi_ensemble"], apart(MEAN, rows=rows, top_k=2), rtol=3e-6
-    )
-
-
-def test_bfloat16_networks_give_a_float32_loss():
-    half = [jnp.asarray(x, jnp.bfloat16) for x in (LOGITS, BOTH)]
-    out, gradient, _ = outcome(ELODI(), *half, 2)
-    assert out.loss.dtype == jnp.float32 and gradient.dtype == jnp.bfloat16
-    wide = [np.asarray(x.astype(jnp.float32)) for x in half]
-    np.testing.assert_allclose(out.loss, outcome(ELODI(), *wide, 2)[0].loss, rtol=2e-6)
-
-
 def test_who_teaches_costs_a_forward_pass_in_every_update():
     assert ELODI().passes == EnsembleDistillation().passes
     assert ELODI().passes.teachers == 1 and ELODI().inference_cost == 1.0
@@ -201,53 +175,3 @@ def test_who_teaches_costs_a_forward_pass_in_every_update():
 def test_structure_is_checked(options, message):
     with pytest.raises(ValueError, match=message):
         ELODI(**options)
-
-
-def test_somebody_must_teach():
-    with pytest.raises(ValueError, match="ELODI needs a teacher; none was given"):
-        ELODI().loss(None, {}, batch_of(LABELS), teacher=None, step=0, key=None)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
-def test_a_student_that_recomputes_its_activations_learns_the_same():
-    """Gradient checkpointing of a ResNet, with batch norm in training mode."""
-    network = from_linen(create("resnet8", num_classes=CLASSES))
-    images = jnp.asarray(draw(1, EXAMPLES, 8, 8, 3), jnp.float32)
-    shapes = jax.eval_shape(network.init, jax.random.key(0), images)
-    variables = jax.tree.map(
-        lambda x: np.abs(draw(x.size, 1, *x.shape, scale=0.2)).astype(x.dtype), shapes
-    )
-
-    def objective(params, remat):
-        module = create("resnet8", num_classes=CLASSES, remat=remat)
-        group = (Group(from_linen(module), 1),)
-
-        def apply(given, x, train=True, extras=()):
-            outputs, state = apply_committee(group, (given,), x, train=train)
-            return outputs, state[0]
-
-        batch = dataclasses.replace(batch_of(LABELS), images=images)
-        return (
-            ELODI(top_k=3)
-            .loss(
-                apply,
-                {**variables, "params": params},
-                batch,
-                teacher=Tutors(jnp.asarray(BOTH), 2),
-                step=0,
-                key=None,
-            )
-            .loss
-        )
-
-    found = [
-        jax.jit(jax.value_and_grad(functools.partial(objective, remat=remat)))(
-            variables["params"]
-        )
-        for remat in (False, True)
-    ]
-    # Fused otherwise, so equal up to rounding.
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *found
-    )

@@ -5,7 +5,7 @@ import pytest
 
 from churn_jax.methods import EnsembleDistillation
 from tests import reference_losses as reference
-from tests.methods.cases import batch_of, draw, labels_of, loss_of
+from tests.methods.cases import batch_of, draw, loss_of
 
 # Two teachers, one example: (0.9, 0.1) and (0.5, 0.5) average to (0.7, 0.3).
 TEACHERS = np.log(np.array([[[0.9, 0.1]], [[0.5, 0.5]]], np.float32))
@@ -28,14 +28,6 @@ def test_temperature_flattens_the_teacher_and_multiplies_by_its_square():
     np.testing.assert_allclose(
         out.loss, 4 * (np.log(2) + np.sum(p * np.log(p))), rtol=1e-5
     )
-
-
-def test_averaging_logits_is_another_teacher():
-    """The geometric mean of 0.9 and 0.5 against that of 0.1 and 0.5: 3 to 1."""
-    method = EnsembleDistillation(alpha=1.0, temperature=1.0, average="logits")
-    out = loss_of(method, UNIFORM, batch_of([0]), teacher=TEACHERS)
-    expected = np.log(2) + 0.75 * np.log(0.75) + 0.25 * np.log(0.25)
-    np.testing.assert_allclose(out.loss, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("average", ["probs", "logits"])
@@ -79,25 +71,3 @@ def test_temperature_square_keeps_the_gradient_when_tau_grows():
     limit = (gap - gap.mean(axis=-1, keepdims=True)) / 5 / 4  # the mean over B = 4
     # float32 leaves 1e-7 of logits / tau, which tau gives back: 1e-4.
     np.testing.assert_allclose(gradient, limit, atol=2e-3)
-
-
-def test_alpha_zero_is_the_labels_alone():
-    logits, labels = np.float32(draw(5, 1, 8, 5)), labels_of(5)
-    out = loss_of(EnsembleDistillation(alpha=0.0), logits, batch_of(labels))
-    np.testing.assert_array_equal(out.loss, out.terms["cross_entropy"])
-
-
-def test_missing_teacher_is_an_error():
-    with pytest.raises(ValueError, match="needs a teacher; none was given"):
-        EnsembleDistillation().loss(
-            lambda *_: None, {}, batch_of([0]), teacher=None, step=0, key=None
-        )
-
-
-def test_unknown_average_is_refused():
-    with pytest.raises(ValueError, match="probs, logits; got 'votes'"):
-        EnsembleDistillation(average="votes")
-
-
-def test_only_this_method_needs_a_teacher():
-    assert EnsembleDistillation.needs_teacher and EnsembleDistillation().needs_teacher

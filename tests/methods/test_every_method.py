@@ -29,7 +29,7 @@ from tests.methods.cases import (
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
-FEW = [CASES[i] for i in (1, 5, 9, 11, 12, 16, 22, 23, 25, 28)]
+FEW = [CASES[i] for i in (5, 9, 12, 16, 23, 24, 28)]
 few_cases = pytest.mark.parametrize("case", FEW, ids=lambda c: c.name)
 sweepable = pytest.mark.parametrize(
     "case",
@@ -45,7 +45,7 @@ VALID = np.flatnonzero(MASK)
 
 
 @every_case
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_loss_equals_the_equation_in_float64(case, seed):
     logits, labels = logits_of(case, seed), labels_of(seed)
     (loss, _), _ = evaluate(case, logits, labels)
@@ -53,15 +53,7 @@ def test_loss_equals_the_equation_in_float64(case, seed):
 
 
 @every_case
-def test_gradient_equals_a_float64_difference_of_the_equation(case):
-    logits, labels = logits_of(case, 3, scale=1.0), labels_of(3)
-    _, gradient = evaluate(case, logits, labels)
-    numeric = difference_quotient(case, logits, labels)
-    np.testing.assert_allclose(gradient, numeric, atol=2e-6)
-
-
-@every_case
-def test_masked_rows_change_neither_value_nor_gradient(case):
+def test_gradient_equals_a_float64_difference_and_masked_rows_change_nothing(case):
     logits, labels = logits_of(case, 4, scale=1.0), labels_of(4)
     (loss, _), gradient = evaluate(case, logits, labels, MASK)
     np.testing.assert_allclose(
@@ -73,7 +65,7 @@ def test_masked_rows_change_neither_value_nor_gradient(case):
 
 
 @every_case
-@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("junk", [np.nan, np.inf])
 def test_non_finite_padding_does_not_leak(case, junk):
     logits, labels = logits_of(case, 5), labels_of(5)
     clean = evaluate(case, logits, labels, MASK)
@@ -199,7 +191,33 @@ def test_every_public_method_is_in_the_table():
     assert public == {type(c.method) for c in CASES}
 
 
-@pytest.mark.parametrize("cls", sorted({type(c.method) for c in CASES}, key=str))
+METHODS = sorted({type(c.method) for c in CASES}, key=str)
+TAUGHT = [cls for cls in METHODS if cls.needs_teacher or cls.old_models]
+
+
+@pytest.mark.parametrize("cls", TAUGHT)
+def test_a_missing_teacher_is_named(cls):
+    missing = f"{cls.__name__} needs an? (old model|teacher)"
+    with pytest.raises(ValueError, match=missing):
+        cls().loss(lambda *_: None, {}, batch_of([0]), teacher=None, step=0, key=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((methods.EnsembleDistillation, "average", "votes"), "probs, logits"),
+        ((methods.MinimumEntropy, "kind", "gini"), "entropy, uniform_skl"),
+        ((methods.Ramp, "kind", "cosine"), "constant, linear, step"),
+        ((methods.ERM, "deploy", "gate"), "ERM trains no gate"),
+    ],
+)
+def test_unknown_structure_is_refused(options, message):
+    cls, name, value = options
+    with pytest.raises(ValueError, match=message):
+        cls(**{name: value})
+
+
+@pytest.mark.parametrize("cls", METHODS)
 def test_docstring_says_which_equation(cls):
     text = inspect.getdoc(cls)
     assert "References:" in text

@@ -28,7 +28,7 @@ from tests.methods.cases import (
     EXAMPLES,
     OLD,
     TEACHER,
-    Tutors,
+    KnownTeachers,
     batch_of,
     draw,
     known_logits,
@@ -40,7 +40,7 @@ LABELS = labels_of(0)
 MASK = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.float32)
 
 
-class Narrow(Tutors):
+class Narrow(KnownTeachers):
     """Old models that do not know the last class."""
 
     def classify(self, features):
@@ -49,7 +49,7 @@ class Narrow(Tutors):
 
 @functools.partial(jax.jit, static_argnames=("olds", "kind"))
 def outcome(
-    method, answers, olds, labels=LABELS, logits=LOGITS, memory=(), kind=Tutors
+    method, answers, olds, labels=LABELS, logits=LOGITS, memory=(), kind=KnownTeachers
 ):
     """`LossOutput` of a method that `answers`, the last `olds` of them old, teach."""
     batch = batch_of(labels, MASK).replace(memory=memory)
@@ -109,11 +109,6 @@ def test_examples_of_new_classes_leave_the_old_classifier_out(build):
     assert outcome(build(), OLD, 2, labels).loss > out.loss
 
 
-def test_old_models_are_not_run_where_only_their_last_layers_are_read():
-    assert [m().passes.teachers for m in (BackwardCompatible, RACT)] == [0, 0]
-    assert [m().passes.teachers for m in (FocalDistillation, BayesianUpdate)] == [1, 1]
-
-
 def test_confusions_are_counted_as_batches_pass():
     method = BayesianUpdate(olds=2)
     after = outcome(method, OLD, 2, memory=COUNTS[:3]).memory
@@ -133,7 +128,7 @@ def test_shards_count_the_global_batch():
             known_logits,
             {"params": logits},
             batch.replace(memory=jnp.asarray(COUNTS[:3])),
-            teacher=Tutors(old),
+            teacher=KnownTeachers(old),
             step=0,
             key=batch.keys[0],
         )
@@ -206,15 +201,9 @@ def test_who_teaches_is_checked(build):
         outcome(method, TEACHER, 0)
     with pytest.raises(ValueError, match=f"{name} learns from old models alone"):
         outcome(method, OLD, 1)
-    with pytest.raises(ValueError, match=f"{name} needs an old model"):
-        method.loss(None, {}, batch_of(LABELS), teacher=None, step=0, key=None)
 
 
 def test_what_is_missing_is_said():
-    with pytest.raises(ValueError, match="needs an old model or a teacher"):
-        FocalDistillation().loss(
-            None, {}, batch_of(LABELS), teacher=None, step=0, key=None
-        )
     with pytest.raises(ValueError, match="olds=1, but the row has 2 old models"):
         outcome(BayesianUpdate(), OLD, 2)
     with pytest.raises(ValueError, match="keeps the method's memory"):
@@ -225,7 +214,7 @@ def test_what_is_missing_is_said():
             lambda variables, images, extras: known_logits(variables, images),
             {"params": jnp.asarray(LOGITS)},
             batch,
-            teacher=Tutors(jnp.asarray(OLD)),
+            teacher=KnownTeachers(jnp.asarray(OLD)),
             step=0,
             key=batch.keys[0],
         )

@@ -15,14 +15,12 @@ from churn_jax import data
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import Stopped
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.ensembles import Group, from_linen
+from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, MinimumEntropy
-from churn_jax.models import ResNet
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.run import Interrupted, Run
-from churn_jax.training.session import plain_numbers
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference
@@ -174,23 +172,6 @@ def test_training_in_bfloat16_keeps_float32_weights_and_learns():
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trained.params))
 
 
-@pytest.mark.slow
-def test_rematerialisation_changes_memory_and_not_the_result():
-    """ResNet of depth 8, two updates."""
-    small = digits()
-    dataset = dataclasses.replace(
-        small, train=small.train.take(np.arange(16)), validation=small.validation
-    )
-    results = []
-    for remat in (False, True):
-        module = ResNet(depth=8, num_classes=10, remat=remat)
-        config = dataclasses.replace(CONFIG, replicas=1, epochs=2, batch_size=16)
-        run = Run("remat", ERM(), (Group(from_linen(module), 1),), config)
-        results.append(train(run, dataset))
-    for a, b in zip(*(jax.tree.leaves(r.params) for r in results), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-5)
-
-
 def test_method_that_needs_a_teacher_says_so():
     from churn_jax.methods import EnsembleDistillation
 
@@ -202,8 +183,8 @@ def test_students_of_a_replica_that_stopped_are_told_of():
     stopped = (Stopped(1, "loss", 30), Stopped(4, "gradient", 7))
     teacher = SimpleNamespace(run=SimpleNamespace(name="teachers"), stopped=stopped)
     old = SimpleNamespace(stopped=())
-    tutors = SimpleNamespace(trained=(teacher, old))
-    (sentence,) = stopped_teachers("kd", tutors, old)
+    teachers = SimpleNamespace(trained=(teacher, old))
+    (sentence,) = stopped_teachers("kd", teachers, old)
     assert sentence.startswith("kd: replica 1, 4 learns from a replica of teachers")
     assert stopped_teachers("kd", SimpleNamespace(trained=(old,))) == ()
     (sentence,) = stopped_teachers("tuned", None, teacher)
@@ -218,19 +199,6 @@ def test_batch_larger_than_the_training_set_is_an_error():
 def test_committee_must_have_the_methods_members():
     with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
         Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
-
-
-@pytest.mark.parametrize(
-    "value, static",
-    [
-        (0.5, 0.5),
-        (np.float32(0.5), 0.5),
-        ((0.5, 0.25), (0.5, 0.25)),
-        (np.array([0.5, 0.25], np.float32), (0.5, 0.25)),
-    ],
-)
-def test_channel_moments_may_be_numbers_or_arrays(value, static):
-    assert plain_numbers(value) == static
 
 
 @pytest.fixture

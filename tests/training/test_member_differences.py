@@ -54,9 +54,7 @@ def moved(rates=(), shape=(1, 1, 1), mapping="vmap"):
     ("shape", "mapping"),
     [
         ((1, 2, 1), "vmap"),
-        pytest.param((2, 1, 1), "vmap", marks=pytest.mark.slow),
-        pytest.param((1, 2, 2), "unroll", marks=pytest.mark.slow),
-        pytest.param((1, 1, 1), "loop", marks=pytest.mark.slow),
+        pytest.param((2, 2, 2), "unroll", marks=pytest.mark.slow),
     ],
 )
 def test_every_network_moves_at_its_own_rate(shape, mapping):
@@ -146,7 +144,7 @@ def test_inputs_that_cannot_be_scaled_are_named(network, scale, message):
         )
 
 
-@pytest.mark.parametrize("name", ["lenet5", "resnet8", "resnet18", "resnet_v2_8"])
+@pytest.mark.parametrize("name", ["lenet5", "resnet8"])
 def test_networks_of_the_zoo_name_the_layer_that_sees_the_image(name):
     network = from_linen(models.create(name, num_classes=3))
     image = jax.ShapeDtypeStruct((1, 32, 32, 7), jnp.float32)

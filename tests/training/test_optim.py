@@ -1,7 +1,5 @@
 """Optimisers and schedules against NumPy in float64, written from their formulas."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,10 +80,8 @@ CONFIGS = {
     "decoupled": OptimizerConfig(decay="decoupled"),
     "adam": OptimizerConfig(name="adam"),
     "adamw": OptimizerConfig(name="adam", decay="decoupled", decay_on="all"),
-    "adagrad": OptimizerConfig(name="adagrad", adagrad_accumulator=0.1),
-    "adagrad from 2": OptimizerConfig(name="adagrad", adagrad_accumulator=2.0),
-    "clipped": OptimizerConfig(clip_norm=1.0),
-    "hardly clipped": OptimizerConfig(clip_norm=3.0, decay_on="all"),
+    "adagrad": OptimizerConfig(name="adagrad", adagrad_accumulator=2.0),
+    "some clipped": OptimizerConfig(clip_norm=3.0, decay_on="all"),
 }
 
 
@@ -98,17 +94,6 @@ def test_updates_equal_the_formulas_in_float64(name):
     atol = 1e-5 if CONFIGS[name].name == "adam" else 1e-6
     for k in SHAPES:
         np.testing.assert_allclose(got[k], expected[k], rtol=1e-5, atol=atol)
-
-
-def test_l2_leaves_biases_and_batch_norm_alone_and_all_does_not():
-    still = [{k: np.zeros(s) for k, s in SHAPES.items()}] * STEPS
-    params = draw(0)
-    kernels = ours(CONFIGS["nesterov"], params, still)
-    everything = ours(CONFIGS["momentum"], params, still)
-    for k in ("bias", "scale"):
-        np.testing.assert_array_equal(kernels[k], np.float32(params[k]))
-        assert np.all(np.abs(everything[k]) < np.abs(params[k]))
-    assert np.all(np.abs(kernels["kernel"]) < np.abs(params["kernel"]))
 
 
 def test_learning_rate_and_decay_may_differ_between_replicas():
@@ -197,20 +182,10 @@ def test_fast_weights_never_decay_and_members_biases_are_no_kernels(decay, decay
     assert found == pytest.approx(expected)
 
 
-def test_an_optimizer_without_fast_weights_is_the_one_it_was():
-    params, gradients = draw(0), [draw(i + 1) for i in range(2)]
-    plain = ours(CONFIGS["nesterov"], params, gradients)
-    fast = ours(
-        dataclasses.replace(CONFIGS["nesterov"], fast_rate=0.5), params, gradients
-    )
-    for k in SHAPES:
-        np.testing.assert_array_equal(plain[k], fast[k])
-
-
 def factors(config, *, steps_per_epoch, epochs):
     total = steps_per_epoch * epochs
     schedule = make_schedule(config, steps_per_epoch=steps_per_epoch, total_steps=total)
-    return np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(total + 1)))
+    return np.asarray(jax.jit(schedule)(jnp.arange(total + 1)))
 
 
 def test_warm_up_and_steps_of_the_paper():
@@ -227,21 +202,18 @@ def test_warm_up_and_steps_of_the_paper():
     assert got[799] == 1.0 and got[800] < 0.11  # the first update of epoch 200
 
 
-def test_steps_inside_the_warm_up_all_count():
-    """Shrunk studies may have several milestones before the warm-up's end."""
+def test_milestones_in_the_warm_up_and_on_one_update_all_count():
+    """Shrunk studies have them."""
     config = OptimizerConfig(schedule="step", warmup_epochs=3, step_epochs=(1, 2))
     got = factors(config, steps_per_epoch=2, epochs=5)
     np.testing.assert_allclose(got[6:], 0.01, rtol=1e-5)
-
-
-def test_milestones_that_round_to_one_update_all_count():
     config = OptimizerConfig(schedule="step", step_epochs=(1.0, 1.1))
     got = factors(config, steps_per_epoch=2, epochs=3)
     np.testing.assert_allclose(got, [1, 1, 0.01, 0.01, 0.01, 0.01, 0.01], rtol=1e-5)
 
 
-@pytest.mark.parametrize("final", [0.0, 0.1])
-def test_cosine_falls_from_one_to_its_final_factor(final):
+def test_cosine_falls_from_one_to_its_final_factor():
+    final = 0.1
     config = OptimizerConfig(schedule="cosine", warmup_epochs=2, final_factor=final)
     got = factors(config, steps_per_epoch=5, epochs=10)
     share = np.clip((np.arange(51) - 10) / 40, 0, 1)
@@ -263,12 +235,6 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
     knots, heights = [0, 15, 300, 540, 600], [0.01, 1.0, 1.0, 0.01, 0.01]
     expected = np.interp(np.arange(601), knots, heights)
     np.testing.assert_allclose(got, expected, atol=1e-6)
-
-
-def test_constant_schedule_is_one():
-    np.testing.assert_array_equal(
-        factors(OptimizerConfig(), steps_per_epoch=2, epochs=2), np.ones(5)
-    )
 
 
 @pytest.mark.parametrize(

@@ -76,40 +76,30 @@ def predictions(
     return np.asarray(logits), scale
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 5, 13, 1000])
+@pytest.mark.parametrize("batch_size", [1, 5, 1000])
 def test_every_example_is_predicted_once_and_in_order(batch_size):
     logits, scale = predictions(batch_size)
     np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
-@pytest.mark.parametrize("batch_size", [3, 8, 11])
+@pytest.mark.parametrize("batch_size", [3, 11])
 def test_batches_are_padded_over_a_mesh(batch_size):
     """Four data shards: sizes are rounded to a multiple of four, nothing is lost."""
     logits, scale = predictions(batch_size, shape=MeshShape(replica=2, data=4))
     np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "unroll", "loop"])
+@pytest.mark.parametrize("mapping", ["vmap", "loop"])
 def test_every_member_has_an_axis_of_its_own(mapping):
     logits, scale = predictions(5, members=3, every_member=True, mapping=mapping)
     assert logits.shape == (2, 3, EXAMPLES, 2)
     np.testing.assert_array_equal(logits, scale[:, :, None, None] * IMAGES[None, None])
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        ERM(members=3, deployed_member=2),
-        Codistillation(members=3, deployed_member=1),
-        Codistillation(members=3, deployed_member=2, update="independent"),
-        Codistillation(members=3, deployed_member=2, member_sample="bootstrap"),
-    ],
-    ids=["plain", "joint", "independent", "twin"],
-)
-def test_the_deployed_member_is_predicted(method):
+def test_the_deployed_member_is_predicted():
+    method = Codistillation(members=3, deployed_member=1)
     logits, scale = predictions(6, members=3, method=method)
-    chosen = scale[:, method.deployed_member, None, None]
-    np.testing.assert_array_equal(logits, chosen * IMAGES[None])
+    np.testing.assert_array_equal(logits, scale[:, 1, None, None] * IMAGES[None])
 
 
 def test_members_on_two_devices_are_gathered_in_order():
@@ -156,7 +146,6 @@ def batches(shape, batch_size, mapping="vmap", replicas=4):
 @pytest.mark.parametrize(
     ("shape", "batch_size", "processes"),
     [
-        (MeshShape(), 4, 1),
         (MeshShape(data=8), 8, 2),
         (MeshShape(replica=2, member=2, data=2), 1, 4),
         (MeshShape(replica=4, data=2), 1000, 2),
