@@ -23,11 +23,6 @@ def test_batches_are_padded():
     assert convolved_bytes(convolve, IMAGES, KERNEL, lanes=5) == 5 * 36 * 16 * 4
 
 
-def test_half_the_bytes_in_half_the_precision():
-    low = (IMAGES.astype(jnp.bfloat16), KERNEL.astype(jnp.bfloat16))
-    assert convolved_bytes(convolve, *low) == 2 * 36 * 16 * 2
-
-
 def test_programs_inside_are_looked_at():
     def inside(images, kernel):
         again = jax.jit(jax.checkpoint(convolve))(images, kernel)

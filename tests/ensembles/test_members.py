@@ -3,16 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.ensembles import (
-    Group,
-    Outputs,
-    apply_committee,
-    apply_members,
-    from_linen,
-    init_members,
-    stack,
-    take_member,
-)
+from churn_jax import ensembles
+from churn_jax.ensembles import Group, Outputs, from_linen, stack, take_member
 from churn_jax.ensembles.mapping import (
     choose,
     map_slots,
@@ -22,6 +14,19 @@ from churn_jax.ensembles.mapping import (
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
+# Compiled as a whole: one by one, their operations take longer to compile than to run.
+init_members = jax.jit(ensembles.init_members, static_argnums=0)
+apply_members = jax.jit(
+    ensembles.apply_members, static_argnums=0, static_argnames=("mapping", "train")
+)
+apply_committee = jax.jit(
+    ensembles.apply_committee, static_argnums=0, static_argnames="train"
+)
+
+
+def alone(network, variables, member, x):
+    """What one member of stacked ones answers."""
+    return jax.jit(network.apply)(take_member(variables, member), x)[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +43,9 @@ def test_every_member_is_initialised_as_it_would_be_alone(x):
     keys = jax.random.split(jax.random.key(0), MEMBERS)
     stacked = init_members(PLAIN.init, keys, x)
     for m in range(MEMBERS):
-        alone, ours = PLAIN.init(keys[m], x), take_member(stacked, m)
+        theirs, ours = jax.jit(PLAIN.init)(keys[m], x), take_member(stacked, m)
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), alone, ours
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), theirs, ours
         )
     kernel = jax.tree.leaves(stacked["params"])[-1]
     assert np.all(np.std(kernel, axis=0) > 0)  # no two members are equal
@@ -78,11 +83,11 @@ def test_heads_are_flattened_network_by_network(x, mapping):
     assert outputs.logits.shape == (6, EXAMPLES, CLASSES)
     assert outputs.features.shape == (6, EXAMPLES, 4)
     for s in range(MEMBERS):
-        alone, _ = network.apply(take_member(variables, s), x)
+        one = alone(network, variables, s, x)
         for k in range(2):
             row = s * 2 + k
-            np.testing.assert_allclose(outputs.logits[row], alone.logits[k], atol=1e-6)
-            np.testing.assert_allclose(outputs.features[row], alone.features, atol=1e-6)
+            np.testing.assert_allclose(outputs.logits[row], one.logits[k], atol=1e-6)
+            np.testing.assert_allclose(outputs.features[row], one.features, atol=1e-6)
 
 
 def test_heads_with_features_of_their_own_keep_them(x):
@@ -105,18 +110,10 @@ def test_committee_concatenates_groups_in_order(x):
     assert outputs.logits.shape == (5, EXAMPLES, CLASSES)
     assert sum(g.members for g in groups) == 5
     assert outputs.features is None and len(states) == 3
-    first, _ = groups[0].network.apply(take_member(trees[0], 1), x)
-    last, _ = PLAIN.apply(take_member(trees[2], 0), x)
+    first = alone(groups[0].network, trees[0], 1, x)
+    last = alone(PLAIN, trees[2], 0, x)
     np.testing.assert_allclose(outputs.logits[1], first.logits, atol=1e-6)
     np.testing.assert_allclose(outputs.logits[4], last.logits, atol=1e-6)
-
-
-def test_committee_of_one_group_keeps_its_features(x):
-    heads = from_linen(Heads(2), heads=2)
-    outputs, _ = apply_committee(
-        (Group(heads, 1),), [made(heads, x, 1)], x, train=False
-    )
-    assert outputs.features.shape == (2, EXAMPLES, 4)
 
 
 @pytest.mark.parametrize("declared", [1, 3])
@@ -128,7 +125,7 @@ def test_heads_other_than_declared_are_an_error(x, declared):
 
 def test_every_member_drops_other_units_and_the_same_again(x):
     """Equal weights, so that only dropout tells the members apart."""
-    variables = stack([DROPPED.init(jax.random.key(0), x)] * 2)
+    variables = stack([jax.jit(DROPPED.init)(jax.random.key(0), x)] * 2)
     groups, trees = (Group(DROPPED, 2), Group(DROPPED, 2)), [variables, variables]
 
     def run(seed):
@@ -162,46 +159,31 @@ def test_map_slots_is_a_loop_over_slots(mapping, count):
     np.testing.assert_array_equal(got["out"], np.asarray(a) * np.asarray(b)[:, None])
 
 
+LONG = {"parameters": 85_000, "updates": 10_000}
+
+
 @pytest.mark.parametrize(
-    ("mapping", "convolutional", "backend", "chosen"),
+    ("backend", "convolutional", "options", "chosen"),
     [
-        ("auto", True, "cpu", "loop"),
-        ("auto", False, "cpu", "vmap"),
-        ("auto", True, "tpu", "vmap"),
-        ("auto", True, "gpu", "vmap"),
-        ("unroll", True, "cpu", "unroll"),
-        ("vmap", True, "cpu", "vmap"),
+        ("cpu", True, {}, "loop"),
+        ("cpu", False, {}, "vmap"),
+        ("cpu", False, {**LONG, "slots": 10}, "unroll"),
+        ("cpu", False, {**LONG, "slots": 10, "updates": 240}, "vmap"),
+        ("cpu", False, {**LONG, "slots": 20}, "vmap"),
+        ("cpu", False, {**LONG, "slots": 10, "parameters": 270_000}, "loop"),
+        ("tpu", False, {**LONG, "slots": 10}, "vmap"),
+        ("gpu", True, {}, "vmap"),
+        ("tpu", True, {"split": True}, "loop"),
     ],
 )
-def test_mapping_is_chosen_by_network_and_backend(
-    mapping, convolutional, backend, chosen
+def test_mapping_is_chosen_by_network_length_and_backend(
+    backend, convolutional, options, chosen
 ):
-    assert choose(mapping, convolutional=convolutional, backend=backend) == chosen
-
-
-@pytest.mark.parametrize(
-    "slots, parameters, updates, chosen",
-    [
-        (10, 85_000, 10_000, "unroll"),
-        (10, 85_000, 240, "vmap"),
-        (20, 85_000, 10_000, "vmap"),
-        (10, 270_000, 10_000, "loop"),
-    ],
-)
-def test_dense_networks_on_cpu_go_by_size_and_length(
-    slots, parameters, updates, chosen
-):
-    sizes = {"slots": slots, "parameters": parameters, "updates": updates}
-    assert choose("auto", convolutional=False, backend="cpu", **sizes) == chosen
-    assert choose("auto", convolutional=False, backend="tpu", **sizes) == "vmap"
-
-
-@pytest.mark.parametrize(
-    ("backend", "split", "chosen"),
-    [("tpu", False, "vmap"), ("tpu", True, "loop"), ("cpu", True, "loop")],
-)
-def test_what_is_not_vmapped_at_once_is_looped_over(backend, split, chosen):
-    assert choose("auto", convolutional=True, backend=backend, split=split) == chosen
+    options = {**options, "convolutional": convolutional, "backend": backend}
+    assert choose("auto", **options) == chosen
+    assert choose("unroll", **options) == "unroll"
+    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
+        choose("pmap", **options)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +202,6 @@ def test_as_many_are_vmapped_as_fast_memory_takes(
     count, activations, backend, expected
 ):
     assert vmapped_at_once(count, activations * 2**20, backend) == expected
-
-
-def test_unknown_mapping_is_refused():
-    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
-        choose("pmap", convolutional=False)
 
 
 def test_group_needs_a_network():

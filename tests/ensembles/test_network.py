@@ -51,37 +51,6 @@ def test_linen_output_with_logits_and_features_is_taken_as_it_is(x):
     assert network.name == "small" and not network.with_convolutions_from({})
 
 
-@pytest.mark.parametrize("kind", ["linen", "nnx"])
-def test_batch_statistics_move_in_training_only(kind, x, nnx_network):
-    network = DROPPED if kind == "linen" else nnx_network
-    variables = network.init(KEY, x)
-    before = {k: v for k, v in variables.items() if k != "params"}
-    _, quiet = network.apply(variables, x, train=False)
-    equal(quiet, before)
-    _, once = network.apply(variables, x, train=True, key=KEY)
-    _, twice = network.apply({**variables, **once}, x, train=True, key=KEY)
-    assert jax.tree.structure(once) == jax.tree.structure(before)
-    for a, b, c in zip(*map(jax.tree.leaves, (before, once, twice)), strict=True):
-        assert np.max(np.abs(b - a)) > 1e-3
-        # An exponential moving average goes on in the same direction, more slowly.
-        assert np.all(np.abs(c - b) < np.abs(b - a) + 1e-6)
-
-
-@pytest.mark.parametrize("kind", ["linen", "nnx"])
-def test_dropout_follows_the_key_and_is_off_in_evaluation(kind, x, nnx_network):
-    network = DROPPED if kind == "linen" else nnx_network
-    variables = network.init(KEY, x)
-
-    def logits(seed, train=True):
-        key = jax.random.key(seed)
-        return network.apply(variables, x, train=train, key=key)[0].logits
-
-    equal(logits(1), logits(1))
-    assert np.max(np.abs(logits(1) - logits(2))) > 1e-3
-    equal(logits(1, train=False), logits(2, train=False))
-    assert np.max(np.abs(logits(1) - logits(1, train=False))) > 1e-3
-
-
 def test_nnx_does_what_the_module_itself_does(x):
     """Without dropout, so that the module's own random stream does not matter."""
 
@@ -137,23 +106,6 @@ def test_nnx_template_is_not_touched(x):
     equal(network.apply(variables, x)[0], first)
 
 
-def test_nnx_maps_over_members_and_takes_gradients(x, nnx_network):
-    variables = jax.vmap(nnx_network.init, (0, None))(jax.random.split(KEY, 2), x)
-
-    def loss(params, state, key):
-        outputs, _ = nnx_network.apply(
-            {"params": params, "state": state}, x, train=True, key=key
-        )
-        return jnp.sum(outputs.logits**2)
-
-    keys = jax.random.split(jax.random.key(1), 2)
-    gradients = jax.jit(jax.vmap(jax.grad(loss)))(
-        variables["params"], variables["state"], keys
-    )
-    assert jax.tree.structure(gradients) == jax.tree.structure(variables["params"])
-    assert np.all(np.std(gradients["hidden"]["kernel"], axis=0) > 0)
-
-
 class Recorder(nn.Module):
     """Says which axis name and mode it was called with."""
 
@@ -194,15 +146,6 @@ def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), sharded, whole
     )
-
-
-def test_plain_function_has_no_state(x):
-    network = affine(INPUTS)
-    variables = network.init(KEY, x)
-    outputs, state = network.apply(variables, x, train=True, key=KEY, axis_name="data")
-    expected = x @ variables["params"]["kernel"]
-    np.testing.assert_allclose(outputs.logits, expected, atol=1e-6)
-    assert state == {} and network.name == "affine"
 
 
 def test_plain_function_may_return_outputs(x):
