@@ -1,4 +1,4 @@
-"""A folder of versions: joined, compared with one another, step by step."""
+"""A folder of versions: found, joined, compared with one another, step by step."""
 
 import dataclasses
 import json
@@ -13,6 +13,7 @@ from churn_jax.cli import main
 from churn_jax.comparison import versions as module
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.gates import Gate
+from churn_jax.comparison.version_files import find_versions, natural_order
 from churn_jax.comparison.versions import compare_versions
 from churn_jax.predictions import Predictions, PredictionsError, save_predictions
 
@@ -20,48 +21,129 @@ EXAMPLES, CLASSES = 60, 4
 QUICK = {"resamples": 100, "regressions": 3}
 
 
-@pytest.fixture
+def touch(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+def test_numbers_in_names_sort_as_numbers(tmp_path):
+    folder = touch(tmp_path, "v10.csv", "v2.npz", "v1.parquet", "v3.csv.gz", "v4.npy")
+    found = find_versions(folder)
+    assert found.names == ("v1", "v2", "v3", "v4", "v10")
+    assert [path.name for path in found.paths][:2] == ["v1.parquet", "v2.npz"]
+    assert found.notes == ()
+    assert sorted(["b", "A", "a"], key=natural_order) == ["A", "a", "b"]
+
+
+def test_files_about_all_versions_are_none(tmp_path):
+    about = {"labels": "labels.npy", "ids": "ids.csv", "slices": "slices.parquet"}
+    others = ("notes.txt", ".hidden.csv", "truth.csv")
+    folder = touch(tmp_path, "a.csv", "b.csv", *about.values(), *others)
+    found = find_versions(folder, used=[tmp_path / "truth.csv"])
+    assert found.names == ("a", "b")
+    assert {name: path.name for name, path in found.beside.items()} == about
+
+
+def test_a_folder_for_each_version(tmp_path):
+    touch(tmp_path, "v2/predictions.npz", "v1/predictions.parquet", "logs/a.csv")
+    touch(tmp_path, "v2/predictions-validation.npz", "v3.npy")
+    found = find_versions(tmp_path)
+    assert found.names == ("v1", "v2", "v3")
+    assert found.paths[1] == tmp_path / "v2" / "predictions.npz"
+
+
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        ({"methods": [{"name": n} for n in ("z", "a", "unfinished", "b")]}, "zab"),
+        ([], "abz"),
+        (None, "abz"),
+        ({"methods": [1]}, "abz"),
+    ],
+)
+def test_a_study_has_the_order_of_its_rows(tmp_path, record, names):
+    touch(tmp_path, *(f"methods/{row}/predictions.npz" for row in ("b", "a", "z")))
+    touch(tmp_path, "examples.npz")
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert find_versions(tmp_path).names == tuple(names)
+    (tmp_path / "study.json").write_text("{")
+    assert find_versions(tmp_path).names == ("a", "b", "z")
+
+
+def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
+    touch(tmp_path, "a.csv", "b.csv", "c.csv")
+    found = find_versions(tmp_path, order=["c", "a"])
+    assert found.names == ("c", "a")
+    assert found.notes == ("Left out, since the order does not name them: 'b'.",)
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "message"),
+    [
+        ((), None, "none found"),
+        (("a.csv",), None, "only 'a' found"),
+        (("a.csv", "b.csv"), ["a"], "only 'a' found"),
+        (("a.csv", "a.npz"), None, "both called 'a'"),
+        (("a.csv", "a/predictions.npz"), None, "both called 'a'"),
+        (("labels.csv", "labels.npy", "a.csv"), None, "both called 'labels'"),
+        (("a/predictions.npz", "a/predictions.csv"), None, "only one can be"),
+        (("a/predictions.npz", "a/predictions/index.json"), None, "only one can be"),
+        (("a.csv", "b.csv"), ["a", "x"], "1 of the 2 versions .* 'x'; it has 'a', 'b'"),
+        (("a.csv", "b.csv"), ["a", "b", "a"], "names 'a' more than once"),
+    ],
+)
+def test_what_cannot_be_told_is_one_sentence(tmp_path, names, order, message):
+    with pytest.raises(PredictionsError, match=message):
+        find_versions(touch(tmp_path, *names), order)
+    with pytest.raises(PredictionsError, match="x: the folder of versions does not"):
+        find_versions(tmp_path / "x")
+    with pytest.raises(PredictionsError, match="x: the folder of versions is a file"):
+        find_versions(touch(tmp_path, "x") / "x")
+
+
+@pytest.fixture(scope="module")
 def made():
     """Ids, labels, and logits of four versions, the later the better."""
     draw = np.random.default_rng(0)
     labels = draw.integers(0, CLASSES, EXAMPLES)
-    hard = draw.normal(size=(EXAMPLES, CLASSES))
-    logits = [
-        hard
-        + 0.7 * draw.normal(size=(EXAMPLES, CLASSES))
-        + (1 + v) * 0.4 * np.eye(CLASSES)[labels]
-        for v in range(4)
-    ]
-    return np.arange(EXAMPLES) * 3 + 100, labels, np.array(logits, np.float32)
+    noise = 0.7 * draw.normal(size=(4, EXAMPLES, CLASSES))
+    better = 0.4 * np.arange(1, 5)[:, None, None] * np.eye(CLASSES)[labels]
+    logits = draw.normal(size=(EXAMPLES, CLASSES)) + noise + better
+    return np.arange(EXAMPLES) * 3 + 100, labels, logits.astype(np.float32)
 
 
-def rows_of(ids, labels, logits, rows):
-    scores = {f"logit_{c}": logits[rows, c] for c in range(logits.shape[1])}
-    return pa.table({"id": ids[rows], "label": labels[rows], **scores})
-
-
-def write(folder, made, rows=(None,) * 4):
+def write(folder, made, rows=(slice(None),) * 4):
     """v1.npz, v2.csv, v3.parquet and v10.npz, each in the order of its `rows`."""
     ids, labels, logits = made
-    rows = [np.arange(EXAMPLES) if r is None else r for r in rows]
     folder.mkdir(exist_ok=True)
-    first, last = rows[0], rows[3]
-    np.savez(
-        folder / "v1.npz", ids=ids[first], labels=labels[first], logits=logits[0][first]
-    )
-    pyarrow.csv.write_csv(rows_of(ids, labels, logits[1], rows[1]), folder / "v2.csv")
-    pyarrow.parquet.write_table(
-        rows_of(ids, labels, logits[2], rows[2]), folder / "v3.parquet"
-    )
-    np.savez(
-        folder / "v10.npz", ids=ids[last], labels=labels[last], logits=logits[3][last]
-    )
+    names = ("v1.npz", "v2.csv", "v3.parquet", "v10.npz")
+    for name, scores, of in zip(names, logits, rows, strict=True):
+        columns = {f"logit_{c}": scores[of, c] for c in range(CLASSES)}
+        table = pa.table({"id": ids[of], "label": labels[of], **columns})
+        if name.endswith(".csv"):
+            pyarrow.csv.write_csv(table, folder / name)
+        elif name.endswith(".parquet"):
+            pyarrow.parquet.write_table(table, folder / name)
+        else:
+            np.savez(folder / name, ids=ids[of], labels=labels[of], logits=scores[of])
     return folder
 
 
-def test_every_version_is_compared_with_every_other(tmp_path, made):
+@pytest.fixture(scope="module")
+def folder(made, tmp_path_factory):
+    return write(tmp_path_factory.mktemp("versions"), made)
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return compare_versions(folder, **QUICK)
+
+
+def test_every_version_is_compared_with_every_other(found, made):
     _, labels, logits = made
-    found = compare_versions(write(tmp_path, made), **QUICK)
     assert found.names == ("v1", "v2", "v3", "v10")
     assert found.examples == EXAMPLES
     predicted = logits.argmax(-1)
@@ -78,43 +160,38 @@ def test_every_version_is_compared_with_every_other(tmp_path, made):
         rate = found.relative_negative_flip_rate[i, i + 1]
         assert step["churn"].value == pytest.approx(found.churn[i, i + 1])
         assert step["relative_negative_flip_rate"].value == pytest.approx(rate)
-    for name, matrix in (
-        ("churn", found.churn),
-        ("negative_flip_rate", found.negative_flip_rate),
-    ):
+    for name in ("churn", "negative_flip_rate"):
+        matrix = getattr(found, name)
         added = sum(matrix[i, i + 1] for i in range(3))
         assert found.step_sum(name) == pytest.approx(added)
         assert added >= matrix[0, 3]
 
 
-def test_a_step_is_what_compare_finds_of_the_two_files(tmp_path, made):
-    folder = write(tmp_path, made)
-    step = compare_versions(folder, **QUICK).steps[1]
+def test_a_step_is_what_compare_finds_of_the_two_files(found, folder):
+    step = found.steps[1]
     alone = compare(folder / "v2.csv", folder / "v3.parquet", **QUICK)
     assert (step.old.name, alone.old.name) == ("v2", "v2.csv")
     versions = {"old": step.old, "new": step.new, "notes": step.notes}
     assert dataclasses.replace(alone, **versions).to_dict() == step.to_dict()
 
 
-def test_the_order_of_rows_changes_nothing(tmp_path, made):
-    draw = np.random.default_rng(1)
-    whole = compare_versions(write(tmp_path / "a", made), **QUICK).to_dict()
-    for version in range(4):
-        rows = [None] * 4
-        rows[version] = draw.permutation(EXAMPLES)
-        folder = write(tmp_path / f"b{version}", made, rows)
-        assert compare_versions(folder, **QUICK).to_dict() == whole
+@pytest.mark.parametrize("version", range(4))
+def test_the_order_of_rows_changes_nothing(found, tmp_path, made, version, rng):
+    rows = [slice(None)] * 4
+    rows[version] = rng.permutation(EXAMPLES)
+    again = compare_versions(write(tmp_path / "moved", made, rows), **QUICK)
+    assert again.to_dict() == found.to_dict()
 
 
 def test_examples_that_some_version_lacks_are_left_out_knowingly(tmp_path, made):
     _, labels, logits = made
-    keep = np.arange(EXAMPLES)
-    rows = (keep, np.delete(keep, [3]), np.delete(keep, [7, 8])[::-1], keep)
+    every = np.arange(EXAMPLES)
+    rows = (every, np.delete(every, [3]), np.delete(every, [7, 8])[::-1], every)
     folder = write(tmp_path, made, rows)
     with pytest.raises(PredictionsError, match=r"103|109"):
         compare_versions(folder, **QUICK)
     found = compare_versions(folder, on_missing="intersect", **QUICK)
-    both = np.delete(keep, [3, 7, 8])
+    both = np.delete(every, [3, 7, 8])
     predicted = logits[:, both].argmax(-1)
     assert found.examples == len(both)
     assert {step.examples for step in (*found.steps, found.whole)} == {len(both)}
@@ -122,8 +199,7 @@ def test_examples_that_some_version_lacks_are_left_out_knowingly(tmp_path, made)
         assert found.accuracy[i].value == np.mean(predicted[i] == labels[both])
         for j in range(i):
             churn = np.mean(predicted[i] != predicted[j])
-            assert found.churn[i, j] == pytest.approx(churn)
-            assert found.churn[j, i] == pytest.approx(churn)
+            assert found.churn[i, j] == found.churn[j, i] == pytest.approx(churn)
 
 
 def test_rows_without_ids_and_files_about_all_versions(tmp_path, made):
@@ -182,21 +258,13 @@ def test_classes_are_matched_by_name_over_all_versions(tmp_path):
     """v2 has the classes in another order, and v3 knows one more than v2."""
     names = (["ant", "bee"], ["bee", "ant"], ["bee", "cat", "ant"], ["cat", "bee"])
     said = ("ant bee bee", "ant ant bee", "ant cat bee", "bee cat cat")
-    for v, (classes, words) in enumerate(zip(names, said, strict=True), start=1):
-        table = pa.table(
-            {
-                "id": [1, 2, 3],
-                "label": ["ant", "bee", "bee"],
-                **{
-                    f"logit_{name}": [float(w == name) for w in words.split()]
-                    for name in classes
-                },
-            }
-        )
-        pyarrow.csv.write_csv(table, tmp_path / f"v{v}.csv")
+    words = [text.split() for text in said]
+    for v, (classes, of) in enumerate(zip(names, words, strict=True), start=1):
+        scores = {f"logit_{n}": [float(word == n) for word in of] for n in classes}
+        table = {"id": [1, 2, 3], "label": ["ant", "bee", "bee"], **scores}
+        pyarrow.csv.write_csv(pa.table(table), tmp_path / f"v{v}.csv")
     found = compare_versions(tmp_path, **QUICK)
     assert [3 * a.value for a in found.accuracy] == pytest.approx([3, 2, 2, 0])
-    words = [text.split() for text in said]
     for i in range(4):
         for j in range(4):
             differ = sum(a != b for a, b in zip(words[i], words[j], strict=True))
@@ -204,18 +272,15 @@ def test_classes_are_matched_by_name_over_all_versions(tmp_path):
             np.testing.assert_allclose(found.churn[i, j], expected)
 
 
-def test_scores_beyond_the_memory_wait_on_the_disk(tmp_path, made, monkeypatch):
-    folder = write(tmp_path, made)
-    expected = compare_versions(folder, **QUICK).to_dict()
+def test_scores_beyond_the_memory_wait_on_the_disk(folder, found, monkeypatch):
     monkeypatch.setattr(module, "_IN_MEMORY", 0)
-    assert compare_versions(folder, **QUICK).to_dict() == expected
+    assert compare_versions(folder, **QUICK).to_dict() == found.to_dict()
 
 
-def test_runs_of_a_study_are_versions_in_the_order_of_its_rows(tmp_path, made):
+def test_runs_of_a_study_are_versions(tmp_path, made):
     ids, labels, logits = made
     for row, runs in (("new", logits[2:]), ("base", logits[:2])):
         path = tmp_path / "methods" / row / "predictions.npz"
-        path.parent.mkdir(parents=True)
         save_predictions(path, Predictions(ids, labels, runs))
     rows = [{"name": name} for name in ("base", "new")]
     (tmp_path / "study.json").write_text(json.dumps({"methods": rows}))
@@ -227,8 +292,7 @@ def test_runs_of_a_study_are_versions_in_the_order_of_its_rows(tmp_path, made):
     assert "Retraining the same version alone changes" in str(found)
 
 
-def test_gates_are_judged_in_every_update(tmp_path, made):
-    folder = write(tmp_path, made)
+def test_gates_are_judged_in_every_update(folder):
     assert compare_versions(folder, gates=[Gate("churn", 1.0)], **QUICK).passed
     found = compare_versions(folder, gates=[Gate("churn", 0.0)], **QUICK)
     assert not found.passed
@@ -239,30 +303,23 @@ def test_gates_are_judged_in_every_update(tmp_path, made):
     assert text.endswith(end)
 
 
-@pytest.mark.parametrize("class_map", [{0: 1}, "map.json"])
-def test_a_class_map_between_two_is_refused(tmp_path, made, class_map):
-    with pytest.raises(ValueError, match="one version to one other"):
-        compare_versions(write(tmp_path, made), class_map=class_map)
-
-
-def test_labels_that_disagree_between_versions_are_refused(tmp_path, made):
+def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
     ids, labels, logits = made
-    folder = write(tmp_path, made)
-    np.savez(folder / "v10.npz", ids=ids, labels=(labels + 1) % 4, logits=logits[3])
-    with pytest.raises(PredictionsError, match="label"):
-        compare_versions(folder, **QUICK)
-
-
-def test_versions_without_a_common_example_are_refused(tmp_path, made):
-    ids, _, logits = made
+    for class_map in ({0: 1}, "map.json"):
+        with pytest.raises(ValueError, match="one version to one other"):
+            compare_versions(folder, class_map=class_map)
     for v, rows in enumerate((slice(0, 30), slice(20, 50), slice(40, 60))):
         np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
     with pytest.raises(PredictionsError, match="no example that all versions have"):
         compare_versions(tmp_path, on_missing="intersect", **QUICK)
+    for v in range(3):
+        others = {"labels": (labels + v) % 4, "logits": logits[v]}
+        np.savez(tmp_path / f"v{v}.npz", ids=ids, **others)
+    with pytest.raises(PredictionsError, match="label"):
+        compare_versions(tmp_path, **QUICK)
 
 
-def test_the_command_compares_a_folder(tmp_path, made, capsys):
-    folder = write(tmp_path / "versions", made)
+def test_the_command_compares_a_folder(tmp_path, folder, capsys):
     words = ["compare", str(folder), "--resamples", "100"]
     files = [tmp_path / f"report.{name}" for name in ("html", "json", "markdown")]
     options = [word for p in files for word in (f"--{p.suffix[1:]}", str(p))]
@@ -270,9 +327,8 @@ def test_the_command_compares_a_folder(tmp_path, made, capsys):
     assert "v1 -> v10" in capsys.readouterr().out
     assert all(path.stat().st_size for path in files)
     assert main([*words, "--max-churn", "0", "--order", "v10", "v2"]) == 1
-    assert "Left out, since the order does not name them: 'v1', 'v3'." in (
-        " ".join(capsys.readouterr().out.split())
-    )
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Left out, since the order does not name them: 'v1', 'v3'." in printed
     assert main([*words, "--class-map", "map.csv"]) == 2
     assert "one version to one other" in capsys.readouterr().err
     assert main(["compare", str(tmp_path / "methods")]) == 2
@@ -281,8 +337,7 @@ def test_the_command_compares_a_folder(tmp_path, made, capsys):
 def test_columns_have_any_name_in_a_folder_too(tmp_path, made, capsys):
     ids, labels, logits = made
     for name, scores in zip("ab", logits, strict=False):
-        said = scores.argmax(-1)
-        table = pa.table({"key": ids, "truth": labels, "guess": said})
+        table = pa.table({"key": ids, "truth": labels, "guess": scores.argmax(-1)})
         pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
     options = ["--id-column", "key", "--label-column", "truth"]
     options += ["--prediction-column", "guess"]
