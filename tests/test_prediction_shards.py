@@ -74,16 +74,9 @@ def test_rows_are_picked_as_from_one_array(rng):
             part = rows[1, start:stop]
             np.testing.assert_array_equal(part, whole[1, start:stop])
     assert np.shares_memory(rows[1, 7:12], whole)
-    for picked in (
-        [3],
-        [16, 0, 5, 5],
-        [],
-        [-1, -17],
-        np.arange(17) > 9,
-        slice(1, 16, 4),
-    ):
-        of = np.asarray(picked, int) if isinstance(picked, list) else picked
-        np.testing.assert_array_equal(rows[2, of], whole[2, of])
+    picks = [np.array(rows, int) for rows in ([3], [16, 0, 5, 5], [], [-1, -17])]
+    for picked in (*picks, np.arange(17) > 9, slice(1, 16, 4)):
+        np.testing.assert_array_equal(rows[2, picked], whole[2, picked])
     assert np.shares_memory(rows[1, np.arange(8, 12)], whole)
     np.testing.assert_array_equal(rows[1, np.arange(8, 12)], whole[1, 8:12])
     np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
@@ -123,15 +116,8 @@ def test_shards_compare_as_one_file_does(rng, tmp_path, shards):
 def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path):
     ids, labels, logits = _drawn(rng, runs=3)
     logits[1] = np.nan
-    folder = _write(
-        tmp_path,
-        ids,
-        labels,
-        logits,
-        [np.arange(N)],
-        meta={"stopped": [{"replica": 1}]},
-    )
-    side = read_side(folder)
+    meta = {"stopped": [{"replica": 1}]}
+    side = read_side(_write(tmp_path, ids, labels, logits, [np.arange(N)], meta=meta))
     assert side.runs == (0, 2)
     assert isinstance(side.values, ShardedRows)
     np.testing.assert_array_equal(side.values, logits[[0, 2]])
@@ -171,87 +157,96 @@ def test_the_shards_of_one_version_are_no_folder_of_versions(written):
         compare_versions(written)
 
 
+def _name(part, shard):
+    return f"{part}-{shard:05d}-of-00002.npy"
+
+
 @pytest.fixture
 def written(rng, tmp_path):
     folder = tmp_path / "p"
     return _write(folder, *_drawn(rng), np.array_split(np.arange(N), 2))
 
 
-def _name(part, shard):
-    return f"{part}-{shard:05d}-of-00002.npy"
+def _index(**fields):
+    def change(folder):
+        index = json.loads((folder / INDEX).read_text())
+        (folder / INDEX).write_text(json.dumps({**index, **fields}))
+
+    return change
 
 
-def _damage(folder, what):
-    index = json.loads((folder / INDEX).read_text())
-    logits = folder / _name("logits", 1)
-    if what == "no index":
-        (folder / INDEX).unlink()
-    elif what == "missing":
-        logits.unlink()
-    elif what == "truncated":
-        logits.write_bytes(logits.read_bytes()[:-5])
-    elif what == "header":
-        logits.write_bytes(b"\x93NUMPY\x01\x00")
-    elif what == "classes":
-        np.save(logits, np.zeros((R, 11, C + 1), np.float32))
-    elif what == "runs":
-        np.save(logits, np.zeros((1, 11, C), np.float32))
-    elif what == "dtype":
-        np.save(logits, np.zeros((R, 11, C), np.float16))
-    elif what == "float64":
-        np.save(logits, np.zeros((R, 11, C)))
-    elif what == "ids":
-        np.save(folder / _name("ids", 1), np.arange(3))
-    elif what == "text ids":
-        np.save(folder / _name("ids", 1), np.array([f"a{i}" for i in range(11)]))
-    elif what == "twice":
-        np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
-    elif what == "labels":
-        np.save(folder / _name("labels", 1), np.full(11, -1))
-    elif what == "json":
-        (folder / INDEX).write_text("{")
-    elif what == "other json":
-        (folder / INDEX).write_text("[1]")
-    else:
-        name, value = what
-        (folder / INDEX).write_text(json.dumps({**index, name: value}))
+def _shard(part, array):
+    return lambda folder: np.save(folder / _name(part, 1), array)
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("no index", "no index.json, so these predictions are not there or not fin"),
-        ("missing", r"shard 1 of 2: is missing \(logits-00001-of-00002.npy\)"),
-        ("truncated", "logits-.* needs 352 bytes and 347 are there; the file is trunc"),
-        ("header", "shard 1 of 2: logits-00001-of-00002.npy is damaged"),
-        ("classes", "shard 1 of 2: classes 5, but classes 4 in shard 0"),
-        ("runs", "shard 1 of 2: runs 1, but runs 2 in shard 0"),
-        ("dtype", "shard 1 of 2: logits in float16, but logits in float32 in shard 0"),
-        ("float64", r"bfloat16; got float64 of shape \(2, 11, 4\)"),
-        ("ids", "shard 1 of 2: it has 3 ids, 11 labels and logits of 11 examples"),
-        ("text ids", "shard 1 of 2: ids are <U3, but int64 in shard 0"),
-        ("twice", r"11 ids occur more than once, for example .*in shard 0 and 1"),
-        ("labels", "shard 1 of 2: labels must be at least 0; 11 are negative"),
-        ("json", "index.json is damaged"),
-        ("other json", "index.json is not one of prediction shards"),
-        (("format", "x"), "index.json is not one of prediction shards"),
-        (("version", 2), "has version 2; this release reads version 1"),
-        (("shards", 3), "shard 0 of 3: is missing"),
-        (("shards", 0), "one shard at least; got 0"),
-        (("shards", "2"), "shards in index.json must be int; got '2'"),
-        (("meta", []), "meta in index.json must be dict"),
-        (("examples", 22), "says examples 22, the shards have 23; they are of two"),
-    ],
-)
-def test_what_cannot_be_read_is_said_in_one_sentence(written, what, message):
-    _damage(written, what)
-    with pytest.raises(PredictionsError, match=message) as error:
-        read_shards(written)
-    assert str(error.value).startswith(f"{written}: ")
-    assert str(error.value).count(str(written)) == 1
-    if what != "no index":  # then the folder is none of shards
+def _bytes(name, change):
+    def write(folder):
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return write
+
+
+def _twice(folder):
+    np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
+
+
+LOGITS = _name("logits", 1)
+DAMAGED = {
+    "no index.json, so these predictions are not there or not fin": (
+        lambda d: (d / INDEX).unlink()
+    ),
+    r"shard 1 of 2: is missing \(logits-00001-of-00002.npy\)": (
+        lambda d: (d / LOGITS).unlink()
+    ),
+    "logits-.* needs 352 bytes and 347 are there; the file is trunc": _bytes(
+        LOGITS, lambda content: content[:-5]
+    ),
+    "shard 1 of 2: logits-00001-of-00002.npy is damaged": _bytes(
+        LOGITS, lambda content: b"\x93NUMPY\x01\x00"
+    ),
+    "shard 1 of 2: classes 5, but classes 4 in shard 0": _shard(
+        "logits", np.zeros((R, 11, C + 1), np.float32)
+    ),
+    "shard 1 of 2: runs 1, but runs 2 in shard 0": _shard(
+        "logits", np.zeros((1, 11, C), np.float32)
+    ),
+    "shard 1 of 2: logits in float16, but logits in float32 in shard 0": _shard(
+        "logits", np.zeros((R, 11, C), np.float16)
+    ),
+    r"bfloat16; got float64 of shape \(2, 11, 4\)": _shard(
+        "logits", np.zeros((R, 11, C))
+    ),
+    "shard 1 of 2: it has 3 ids, 11 labels and logits of 11 examples": _shard(
+        "ids", np.arange(3)
+    ),
+    "shard 1 of 2: ids are <U3, but int64 in shard 0": _shard(
+        "ids", np.array([f"a{i}" for i in range(11)])
+    ),
+    r"11 ids occur more than once, for example .*in shard 0 and 1": _twice,
+    "shard 1 of 2: labels must be at least 0; 11 are negative": _shard(
+        "labels", np.full(11, -1)
+    ),
+    "index.json is damaged": _bytes(INDEX, lambda content: b"{"),
+    "index.json is not one of prediction shards": _bytes(INDEX, lambda content: b"[1]"),
+    "json is not one of prediction shards": _index(format="x"),
+    "has version 2; this release reads version 1": _index(version=2),
+    "shard 0 of 3: is missing": _index(shards=3),
+    "one shard at least; got 0": _index(shards=0),
+    "shards in index.json must be int; got '2'": _index(shards="2"),
+    "meta in index.json must be dict": _index(meta=[]),
+    "says examples 22, the shards have 23; they are of two": _index(examples=22),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGED)
+def test_what_cannot_be_read_is_said_in_one_sentence(written, message):
+    DAMAGED[message](written)
+    for read in (read_shards, read_side):
+        if not (written / INDEX).exists() and read is read_side:
+            continue  # then the folder is none of shards
         with pytest.raises(PredictionsError, match=message) as error:
-            read_side(written)
+            read(written)
+        assert str(error.value).startswith(f"{written}: ")
         assert str(error.value).count(str(written)) == 1
 
 
@@ -338,23 +333,17 @@ def test_logits_are_real_numbers(tmp_path, values):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_index_needs_every_shard(written):
-    (written / _name("labels", 0)).unlink()
-    with pytest.raises(PredictionsError, match="shard 0 of 2: is missing"):
-        write_index(written, 2)
-
-
-def test_facts_that_are_no_json_are_refused(written):
+def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
     with pytest.raises(PredictionsError, match="meta must be JSON-ready"):
         write_index(written, 2, {"a": object()})
-
-
-def test_shards_that_are_written_again_have_no_index_until_all_are_there(rng, written):
     ids, labels, logits = _drawn(rng)
     with ShardWriter(written, 0, 2, ids[:12], labels[:12], R, C) as writer:
         writer.write(logits[:, :12])
-    with pytest.raises(PredictionsError, match="not finished"):
+    with pytest.raises(PredictionsError, match="not finished"):  # written again
         read_shards(written)
+    (written / _name("labels", 1)).unlink()
+    with pytest.raises(PredictionsError, match="shard 1 of 2: is missing"):
+        write_index(written, 2)
 
 
 def test_a_killed_writer_leaves_no_shard(tmp_path):

@@ -156,6 +156,8 @@ def test_every_version_is_compared_with_every_other(found, made):
                 assert found.churn[i, j] == pytest.approx(churn.mean())
                 assert found.negative_flip_rate[i, j] == pytest.approx(flips.mean())
     assert found.whole["churn"].value == pytest.approx(found.churn[0, 3])
+    gain = right[3].mean() - right[0].mean()
+    assert found.whole["accuracy_gain"].value == pytest.approx(gain)
     for i, step in enumerate(found.steps):
         rate = found.relative_negative_flip_rate[i, i + 1]
         assert step["churn"].value == pytest.approx(found.churn[i, i + 1])

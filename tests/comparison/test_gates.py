@@ -1,4 +1,4 @@
-"""Conditions on an update, judged on numbers given by hand."""
+"""Gates: judged on numbers given by hand, and checked before they are judged."""
 
 import math
 
@@ -38,6 +38,10 @@ REGIONS = (
     group("region", "west", examples=5, nfr=0.2),
     group("age", "old", nfr=0.06),
 )
+
+
+def nfr(*limit, **about):
+    return Gate("negative_flip_rate", *limit, **about)
 
 
 def outcome(gate, others=(), groups=REGIONS, noise=None):
@@ -98,40 +102,31 @@ def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():
 
 
 def test_each_value_of_a_column_is_judged_and_the_worst_is_measured():
-    found = outcome(Gate("negative_flip_rate", 0.03, grouping="region"))
+    found = outcome(nfr(0.03, grouping="region"))
     assert not found.passed
     assert (found.measured, found.where) == (0.2, "region west")
-    assert (
-        "not in 2 of 3: region west 20" in found.line
-        and ", region north 4" in found.line
-    )
-    assert "south" not in found.line
-    found = outcome(Gate("negative_flip_rate", 0.2, grouping="region"))
+    assert "not in 2 of 3: region west 20" in found.line
+    assert ", region north 4" in found.line and "south" not in found.line
+    found = outcome(nfr(0.2, grouping="region"))
     assert found.passed and found.where == ""
-    assert (
-        "in each region: at worst 20" in found.line and ", in region west" in found.line
-    )
+    assert "in each region: at worst 20" in found.line
+    assert ", in region west" in found.line
 
 
 def test_small_groups_are_said_to_be_not_judged():
-    gate = Gate("negative_flip_rate", 0.05, grouping="region", min_examples=30)
-    found = outcome(gate)
+    found = outcome(nfr(0.05, grouping="region", min_examples=30))
     assert found.passed and found.measured == 0.04
     assert found.line.endswith("; 1 of 3 not judged, fewer than 30 examples")
-    found = outcome(
-        Gate("negative_flip_rate", 0.05, grouping="region", min_examples=101)
-    )
+    found = outcome(nfr(0.05, grouping="region", min_examples=101))
     assert not found.passed and "no group to judge; 3 of 3 not judged" in found.line
-    named = Gate(
-        "negative_flip_rate", 0.3, grouping="region", group="west", min_examples=30
-    )
-    assert outcome(named).passed  # who is named is judged
+    named = nfr(0.3, grouping="region", group="west", min_examples=30)
+    assert outcome(named).passed  # a group that is named is judged
 
 
 def test_every_slice_means_every_column_and_no_class():
-    found = outcome(Gate("negative_flip_rate", 0.05, grouping="*"))
+    found = outcome(nfr(0.05, grouping="*"))
     assert "not in 2 of 4: region west" in found.line and "age old" in found.line
-    found = outcome(Gate("negative_flip_rate", 0.3, grouping="class"))
+    found = outcome(nfr(0.3, grouping="class"))
     assert (found.where, found.measured) == ("class 0", 0.5)
 
 
@@ -142,14 +137,13 @@ def test_long_lists_of_failing_groups_are_cut():
     assert len(line) < 250
 
 
-def test_what_is_about_less_takes_the_place_of_what_is_about_more():
-    each = Gate("negative_flip_rate", 0.05, grouping="*")
-    column = Gate("negative_flip_rate", 0.05, grouping="age")
-    west = Gate("negative_flip_rate", 0.25, grouping="region", group="west")
+def test_a_narrow_gate_takes_the_place_of_a_broad_one():
+    each, column = nfr(0.05, grouping="*"), nfr(0.05, grouping="age")
+    west = nfr(0.25, grouping="region", group="west")
     assert outcome(each, [west]).where == "age old"
     assert outcome(each, [west, column]).passed
     assert outcome(west, [each]).passed
-    other_side = Gate("negative_flip_rate", 0.0, "min", grouping="region", group="west")
+    other_side = nfr(0.0, "min", grouping="region", group="west")
     other_number = Gate("churn", 0.5, grouping="region", group="west")
     assert outcome(each, [other_side, other_number]).where == "region west"
 
@@ -177,12 +171,8 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
     file = [Gate("churn", 0.1), Gate("churn", 0.2, grouping="*")]
     over = [Gate("churn", 0.3, on="bound"), Gate("churn", 0.1, "min")]
     assert combined(file, over) == (file[1], *over)
-
-
-def test_of_two_gates_about_the_same_in_one_file_none_is_dropped():
-    strict, loose = Gate("churn", 0.05), Gate("churn", 0.08, on="bound")
-    assert combined([strict, loose], []) == (strict, loose)
-    assert combined([], [strict, loose]) == (strict, loose)
+    two = (Gate("churn", 0.05), Gate("churn", 0.08, on="bound"))  # in one file
+    assert combined(two, []) == combined([], two) == two
 
 
 @pytest.mark.parametrize(
@@ -192,10 +182,7 @@ def test_of_two_gates_about_the_same_in_one_file_none_is_dropped():
         ({"quantity": "kappa", "grouping": "class"}, "of classes and slices"),
         ({"limit": 5}, 'between 0 and 1, got 5; write 0.05 or "5%" for 5 %'),
         ({"limit": -0.1}, "churn must lie between 0 and 1, got -0.1"),
-        (
-            {"quantity": "accuracy_gain", "limit": -5},
-            "accuracy_gain must lie between -1 and 1, got -5",
-        ),
+        ({"quantity": "accuracy_gain", "limit": -5}, "between -1 and 1, got -5"),
         ({"limit": math.nan}, "must be finite"),
         ({"limit": "0.1"}, "must be a number"),
         ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
@@ -209,7 +196,7 @@ def test_of_two_gates_about_the_same_in_one_file_none_is_dropped():
     ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(fields, message):
-    with pytest.raises(GateError, match="(?s)" + ".*") as caught:
+    with pytest.raises(GateError) as caught:
         Gate(**({"quantity": "churn", "limit": 0.1} | fields))
     assert message in str(caught.value)
 
@@ -221,37 +208,26 @@ def pair(labels=True, scores=True, runs=1, slices=None):
     return Pair(side, side, np.arange(4), 3, labels=known, slices=slices or {})
 
 
-REGION = {"region": np.array(["north", "south", "north", ""])}
+def of(grouping, group=""):
+    return Gate("churn", 0.1, grouping=grouping, group=group)
+
+
+NORTH = np.array(["north", "south", "north", ""])
+SLICED = pair(runs=2, slices={"region": NORTH})
 
 
 @pytest.mark.parametrize(
     ("gate", "on", "message"),
     [
         (Gate("accuracy_gain", 0, "min"), pair(labels=False), "there are no labels"),
-        (Gate("churn", 0.1, grouping="class"), pair(labels=False), "no labels"),
+        (of("class"), pair(labels=False), "no labels"),
         (Gate("nll_new", 1), pair(scores=False), "a has predicted classes only"),
         (Gate("excess_churn", 0.1), pair(), "both versions have one run"),
-        (Gate("churn", 0.1, grouping="*"), pair(), "there are no slices"),
-        (
-            Gate("churn", 0.1, grouping="regions"),
-            pair(slices=REGION),
-            "no column of the slices 'regions'; did you mean region?",
-        ),
-        (
-            Gate("churn", 0.1, grouping="region", group="east"),
-            pair(slices=REGION),
-            "no value of region 'east'",
-        ),
-        (
-            Gate("churn", 0.1, grouping="class", group="2"),
-            pair(),
-            "no class with examples '2'; there are 0, 1",
-        ),
-        (
-            Gate("churn", 0.1, grouping="class"),
-            pair(slices={"class": REGION["region"]}),
-            'a column of the slices is called "class"',
-        ),
+        (of("*"), pair(), "there are no slices"),
+        (of("regions"), SLICED, "no column of the slices 'regions'; did you mean reg"),
+        (of("region", "east"), SLICED, "no value of region 'east'"),
+        (of("class", "2"), pair(), "no class with examples '2'; there are 0, 1"),
+        (of("class"), pair(slices={"class": NORTH}), 'of the slices is called "class"'),
     ],
 )
 def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message):
@@ -262,13 +238,6 @@ def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message
 
 
 def test_what_the_predictions_can_answer_is_fine():
-    gates = [
-        Gate("churn", 0.1, grouping="region", group="north"),
-        Gate("churn", 0.1, grouping="region", group="(none)"),
-        Gate("churn", 0.1, grouping="*"),
-        Gate("churn", 0.1, grouping="class", group="1"),
-        Gate("nll_change", 0.1),
-        Gate("excess_churn", 0.1),
-    ]
-    check_gates(gates, pair(runs=2, slices=REGION))
+    gates = [of("region", "north"), of("region", "(none)"), of("*"), of("class", "1")]
+    check_gates([*gates, Gate("nll_change", 0.1), Gate("excess_churn", 0.1)], SLICED)
     check_gates([Gate("churn", 0.1)], pair(labels=False, scores=False))
