@@ -52,17 +52,12 @@ def test_a_name_that_is_no_slice_is_said(name, said):
 
 
 @pytest.mark.parametrize("name", CHIPS)
-def test_the_clock_is_peak_arithmetic_over_the_units_multiplications(name):
+def test_a_chips_public_figures_fit_each_other(name):
     """Units of 128 x 128, of which a v6e's are counted as four, two by two."""
     chip = CHIPS[name]
     units = {"v4": 4, "v5e": 4, "v5p": 8, "v6e": 16}[name]
     assert 2 * units * 128**2 * chip.clock == pytest.approx(chip.flops, rel=0.01)
-
-
-@pytest.mark.parametrize("name", CHIPS)
-def test_a_program_may_use_nearly_all_of_the_memory(name):
-    chip = CHIPS[name]
-    assert 0.95 * chip.hbm < chip.room <= chip.hbm
+    assert 0.95 * chip.hbm < chip.room <= chip.hbm  # which a program may use
 
 
 def test_without_libtpu_it_is_said_how_to_install_it(monkeypatch):
@@ -80,28 +75,15 @@ def test_a_slice_worked_by_hand():
     assert images == pytest.approx(200)
     need = input_need(images, 4, chips_per_host=2, file_bytes=1000, image_bytes=10)
     assert need == (2, 100, 100_000, 1000)
-
-
-def test_two_devices_of_a_chip_train_together():
-    """A v4 chip has two, each with half of its peak."""
-    v4, v5e = CHIPS["v4"], CHIPS["v5e"]
-    ratio = images_per_second(v4, 8, flops=1e9) / images_per_second(v5e, 8, flops=1e9)
-    assert ratio == pytest.approx(275 / 197)
-
-
-@pytest.mark.parametrize("chips_per_host", [1, 4, 8, 256])
-def test_all_hosts_together_read_every_image(chips_per_host):
-    need = input_need(1e6, 256, chips_per_host=chips_per_host)
-    assert need.hosts * need.images == pytest.approx(1e6)
-    assert need.hosts * need.file_bytes == pytest.approx(1e6 * 110e3)
-
-
-def test_half_a_host_is_one():
+    # A v4 chip has two devices, each with half of its peak.
+    v4, v5e = (images_per_second(CHIPS[n], 8, flops=1e9) for n in ("v4", "v5e"))
+    assert v4 / v5e == pytest.approx(275 / 197)
     assert input_need(100.0, 4, chips_per_host=8).hosts == 1
-
-
-@pytest.mark.parametrize("change", [{"chips": 0}, {"images": -1.0}, {"file_bytes": 0}])
-def test_nothing_is_refused(change):
-    given: dict[str, Any] = {"images": 1.0, "chips": 1, **change}
-    with pytest.raises(ValueError, match="must be positive; got"):
-        input_need(**given)
+    for chips_per_host in (1, 4, 8, 256):  # all hosts together read every image
+        need = input_need(1e6, 256, chips_per_host=chips_per_host)
+        assert need.hosts * need.images == pytest.approx(1e6)
+        assert need.hosts * need.file_bytes == pytest.approx(1e6 * 110e3)
+    for change in ({"chips": 0}, {"images": -1.0}, {"file_bytes": 0}):
+        given: dict[str, Any] = {"images": 1.0, "chips": 1, **change}
+        with pytest.raises(ValueError, match="must be positive; got"):
+            input_need(**given)

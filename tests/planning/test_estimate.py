@@ -1,6 +1,5 @@
 """What follows from a plan's numbers."""
 
-import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.planning import CHIPS, Check, Communication, Plan, Slice
-from churn_jax.planning.estimate import _no_room, estimate, ring_seconds
+from churn_jax.planning.estimate import estimate, ring_seconds
 from churn_jax.planning.report import plan_text
 from churn_jax.planning.steps import Step
 from tests.planning.test_hlo import PROGRAM
@@ -62,23 +61,13 @@ def test_a_step_takes_the_sum_or_at_best_the_longer_part():
     assert plan.rate == pytest.approx(10 * 100 / 0.010)
     # 4e9 useful operations in 10 ms of two devices of 2e12 per second.
     assert plan.utilisation == pytest.approx(4e9 / (0.010 * 2 * 2e12))
-    assert plan.used == 2**32
-    assert plan.devices == 2
-
-
-def test_without_a_count_of_useful_operations_the_compilers_is_taken():
+    # Where they are not known, those that the compiler counts on each device.
     assert made(useful=0.0).utilisation == pytest.approx(2e9 / (0.010 * 4e12))
-
-
-def test_a_plan_that_was_refused_has_no_speed():
-    plan = made(fits=False, compute_seconds=0.0, communication_seconds=0.0)
-    assert (plan.rate, plan.utilisation) == (0.0, 0.0)
-
-
-def test_one_broken_rule_fails_the_plan():
+    assert (plan.used, plan.devices) == (2**32, 2)
+    refused = made(fits=False, compute_seconds=0.0, communication_seconds=0.0)
+    assert (refused.rate, refused.utilisation) == (0.0, 0.0)
     broken = Check("the state is updated in place", False, "")
-    assert made().passed
-    assert not dataclasses.replace(made(), checks=(*made().checks, broken)).passed
+    assert plan.passed and not made(checks=(*plan.checks, broken)).passed
 
 
 def test_a_plan_is_json_with_what_follows_from_it():
@@ -88,47 +77,28 @@ def test_a_plan_is_json_with_what_follows_from_it():
 
 
 @pytest.mark.parametrize(
-    ("kind", "yielded", "seconds"),
+    ("kind", "yielded", "devices", "dims", "seconds"),
     [
         # 4 devices, links of 1 GB/s, two of them: 2 x 3/4 of 8 MB, and 4 hops.
-        ("all-reduce", 8_000_000, 12e6 / 2e9 + 4e-6),
-        ("all-gather", 8_000_000, 6e6 / 2e9 + 2e-6),
+        ("all-reduce", 8_000_000, 4, 1, 12e6 / 2e9 + 4e-6),
+        ("all-gather", 8_000_000, 4, 1, 6e6 / 2e9 + 2e-6),
         # A device is left with a quarter of what was reduced.
-        ("reduce-scatter", 2_000_000, 6e6 / 2e9 + 2e-6),
+        ("reduce-scatter", 2_000_000, 4, 1, 6e6 / 2e9 + 2e-6),
+        ("collective-permute", 8_000_000, 4, 1, 8e6 / 1e9 + 2e-6),  # one link
+        # 16 devices of 1 MB each: a message passes 4 chips on average, either way.
+        ("all-to-all", 1_000_000, 16, 1, 16e6 / 4 / 2e9 + 8e-6),
+        # A ring of two is no ring: what leaves a device takes the one link it has.
+        ("all-reduce", 8_000_000, 2, 1, 2 * (4e6 / 1e9 + 1e-6)),
+        ("all-gather", 8_000_000, 2, 1, 4e6 / 1e9 + 1e-6),
+        ("all-reduce", 10**9, 1, 1, 0.0),
+        # 256 chips: half of two rings of 16, there and back, instead of one of 256.
+        ("all-reduce", 0, 256, 1, 256e-6),
+        ("all-reduce", 0, 256, 2, 32e-6),
     ],
 )
-def test_a_ring_by_hand(kind, yielded, seconds):
-    assert ring_seconds(kind, yielded, 4, 1e9) == pytest.approx(seconds)
-
-
-def test_devices_that_fill_a_grid_pass_it_along_its_sides():
-    """256 chips: half of two rings of 16, there and back, instead of one of 256."""
-    assert ring_seconds("all-reduce", 0, 256, 1e9) == pytest.approx(256e-6)
-    assert ring_seconds("all-reduce", 0, 256, 1e9, dims=2) == pytest.approx(32e-6)
-
-
-@pytest.mark.parametrize("kind", ["all-reduce", "all-gather"])
-def test_two_devices_have_one_link_between_them(kind):
-    """A ring of two is no ring: what leaves a device takes the one link it has."""
-    turns = 2 if kind == "all-reduce" else 1
-    found = ring_seconds(kind, 8_000_000, 2, 1e9)
-    assert found == pytest.approx(turns * (4e6 / 1e9 + 1e-6))
-
-
-def test_an_exchange_of_all_with_all_passes_a_quarter_of_the_ring():
-    """16 devices of 1 MB each: a message passes 4 chips on average, either way."""
-    found = ring_seconds("all-to-all", 1_000_000, 16, 1e9)
-    assert found == pytest.approx(16e6 / 4 / 2e9 + 8e-6)
-
-
-def test_a_permutation_takes_one_link():
-    assert ring_seconds("collective-permute", 8_000_000, 4, 1e9) == pytest.approx(
-        8e6 / 1e9 + 2e-6
-    )
-
-
-def test_one_device_moves_nothing():
-    assert ring_seconds("all-reduce", 10**9, 1, 1e9) == 0.0
+def test_a_ring_by_hand(kind, yielded, devices, dims, seconds):
+    found = ring_seconds(kind, yielded, devices, 1e9, dims)
+    assert found == pytest.approx(seconds)
 
 
 def test_a_reduction_is_a_scatter_and_a_gather():
@@ -241,15 +211,11 @@ def test_replicas_that_take_turns_cost_every_turn():
     assert "replicas take turns on a device, 2 at a time" in plan_text(two)
 
 
-def test_results_of_their_own_are_no_reuse():
+def test_results_of_their_own_are_no_reuse_and_the_last_byte_fits():
     """Half of a state in place has more bytes, with padding, than all of it."""
     assert estimated(Compiled(results=600 + 4096)).checks[0].seen == "600"
     assert estimated(Compiled(results=600 + 4097)).checks[0].seen == "0"
-
-
-def test_a_step_fits_up_to_the_last_byte_that_a_program_may_use():
-    others = 400 + 600 + 100 + 300 + 200
-    room = CHIPS["v5e"].room
+    room, others = CHIPS["v5e"].room, 400 + 600 + 100 + 300 + 200
     assert room == 15.75 * 2**30
     assert estimated(Compiled(temporary=room - others)).fits
     assert not estimated(Compiled(temporary=room - others + 1)).fits
@@ -265,7 +231,11 @@ def test_eight_devices_of_a_grid_of_two_by_four_pass_along_both_sides():
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
-        ("RESOURCE_EXHAUSTED: Used 31.50G of 15.75G hbm.", "takes 31.5 GiB per device"),
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 31.50G of "
+            "15.75G hbm. Exceeded hbm capacity by 15.75G.",
+            "finds no room: the step takes 31.5 GiB per device of the 15.8 that it may",
+        ),
         (
             "INTERNAL: device assignment should include all slice devices",
             "a mesh of all 4 devices of such a slice, and this one has 2",
@@ -276,20 +246,5 @@ def test_what_the_compiler_refuses_is_a_plan_that_does_not_fit(refusal, said):
     plan = estimated(Compiled(refusal=refusal), "v5e:2x2")
     assert said in plan.refusal
     assert (plan.fits, plan.rate, plan.memory) == (False, 0.0, {"weights": 400})
-
-
-def test_another_error_of_the_compiler_is_an_error():
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: other"):
         estimated(Compiled(refusal="INTERNAL: other"))
-
-
-def test_the_compilers_complaint_about_memory_becomes_a_sentence():
-    said = (
-        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in "
-        "memory space hbm. Used 31.50G of 15.75G hbm. Exceeded hbm capacity by 15.75G."
-    )
-    assert _no_room(said) == (
-        "the compiler finds no room: the step takes 31.5 GiB per device of the 15.8 "
-        "that it may use"
-    )
-    assert _no_room("INTERNAL: something else") is None

@@ -105,32 +105,33 @@ def test_collectives_inside_of_loops_are_counted_every_time():
     ]
 
 
-def test_an_outermost_loop_of_unknown_length_turns_as_often_as_is_said():
-    """Its condition compares with a number that is not in the text."""
-    text = PROGRAM.replace("constant(3)", "copy(%w)")
-    assert cycles_of(text, trips=5).total == 5 * 107 + 1050
-    # The repetition inside of it is still taken to turn once.
-    assert cycles_of(text, trips=5).open_loops == 2
+CALL = "  %v.9 = f32[8] while(%y), condition=%scan_condition, body=%scan_body\n"
 
 
-def test_a_length_that_the_compiler_states_is_taken():
-    text = PROGRAM.replace(
-        "body=%scan_body",
-        'body=%scan_body, backend_config={"known_trip_count":{"n":"4"}}',
-    )
-    assert cycles_of(text).total == 4 * 107 + 1050
-
-
-def test_a_loop_of_which_two_turns_were_made_one_turns_half_as_often():
-    text = PROGRAM.replace("%one = s32[] constant(1)", "%one = s32[] constant(2)")
-    assert cycles_of(text).total == 2 * 107 + 1050
-
-
-def test_a_branch_is_as_dear_as_what_it_calls():
-    """The cheap branch of 5 cycles now calls three turns of 107 as well."""
-    call = "  %v.9 = f32[8] while(%y), condition=%scan_condition, body=%scan_body\n"
-    text = PROGRAM.replace("  ROOT %g.1", f"{call}  ROOT %g.1")
-    assert cycles_of(text).total == 3 * 107 + (3 * 107 + 5) + 1000
+@pytest.mark.parametrize(
+    ("before", "after", "trips", "total"),
+    [
+        # The outermost loop's length is not in the text: it turns as often as is said.
+        ("constant(3)", "copy(%w)", 5, 5 * 107 + 1050),
+        # A length that the compiler states is taken.
+        (
+            "body=%scan_body",
+            'body=%scan_body, backend_config={"known_trip_count":{"n":"4"}}',
+            1,
+            4 * 107 + 1050,
+        ),
+        # Two turns were made one, so there are half as many.
+        ("%one = s32[] constant(1)", "%one = s32[] constant(2)", 1, 2 * 107 + 1050),
+        # A branch of 5 cycles that calls three turns of 107 is the dearer one.
+        ("  ROOT %g.1", f"{CALL}  ROOT %g.1", 1, 3 * 107 + (3 * 107 + 5) + 1000),
+    ],
+    ids=["unknown", "stated", "unrolled", "branch"],
+)
+def test_a_loop_turns_as_often_as_is_known(before, after, trips, total):
+    found = cycles_of(PROGRAM.replace(before, after), trips=trips)
+    assert found.total == total
+    if trips > 1:  # the repetition inside of it is still taken to turn once
+        assert found.open_loops == 2
 
 
 def test_collectives_of_every_branch_are_there():
@@ -169,10 +170,10 @@ def test_a_text_that_is_no_program_is_refused():
         cycles_of("nothing")
 
 
-def beside(number, chain="0"):
+def fusion(number, chain="0"):
     """A fusion in which a gather goes on while something is computed."""
     return f"""
-%beside.{number} (u: f32[8]) -> f32[16] {{
+%fusion.{number} (u: f32[8]) -> f32[16] {{
   %u = f32[8] parameter(0)
   ROOT %gather.{number} = f32[16] all-gather(%u), replica_groups={{{{0,1}}}}, \
 frontend_attributes={{chain_id="{chain}"}}, metadata={{op_name="logits"}}
@@ -180,14 +181,14 @@ frontend_attributes={{chain_id="{chain}"}}, metadata={{op_name="logits"}}
 """
 
 
-def test_a_collective_beside_arithmetic_is_counted_once_per_chain():
+def test_a_collective_that_overlaps_arithmetic_is_counted_once_per_chain():
     """Three fusions of one chain and one of another are two gathers."""
     calls = "".join(
-        f"  %g.{n} = f32[16] fusion(%x), kind=kLoop, calls=%beside.{n}\n"
+        f"  %g.{n} = f32[16] fusion(%x), kind=kLoop, calls=%fusion.{n}\n"
         for n in (1, 2, 3, 4)
     )
-    text = PROGRAM.replace("ENTRY", f"{beside(1)}{beside(2)}{beside(3)}ENTRY")
-    text = text.replace("ENTRY", f"{beside(4, chain='1')}ENTRY")
+    text = PROGRAM.replace("ENTRY", f"{fusion(1)}{fusion(2)}{fusion(3)}ENTRY")
+    text = text.replace("ENTRY", f"{fusion(4, chain='1')}ENTRY")
     text = text.replace("  %zero = s32[]", f"{calls}  %zero = s32[]")
     gathers = [
         c.collective.bytes

@@ -36,33 +36,21 @@ def test_the_meshes_of_ten_pairs_on_four_devices_by_hand():
 
 def test_replicas_are_spread_first_then_members_then_the_batch():
     eight = dataclasses.replace(PAIR, replicas=8)
-    best = [one.mesh for one in ranked(eight, CHIPS["v5e"], 16)]
-    assert mesh_name(best[0]) == "replica=8,member=2,data=1"
-    assert mesh_name(best[-1]) == "replica=1,member=1,data=16"
-
-
-def test_a_mesh_that_leaves_half_of_the_slice_idle_is_none():
-    """Ten replicas on 16 chips: 10 are more than half, 5 are not."""
+    best = [mesh_name(one.mesh) for one in ranked(eight, CHIPS["v5e"], 16)]
+    assert best[0] == "replica=8,member=2,data=1"
+    assert best[-1] == "replica=1,member=1,data=16"
+    # Of ten replicas on 16 chips, 10 use more than half of the slice, 5 do not.
     single = dataclasses.replace(PAIR, slots=(1,), batch=1)
-    found = [mesh.replica for mesh in candidates(single, 16)]
-    assert found == [10]
+    assert [mesh.replica for mesh in candidates(single, 16)] == [10]
 
 
 def test_a_students_own_work_is_not_shared_out_among_its_teachers_devices():
-    config = preset("dm-digits")
-    spec = config.spec("ods")
-    load = row_load(
-        config, spec, 10, flops=1e9, shape=example_of((8, 8, 1), tokens=False)
+    config, shape = preset("dm-digits"), example_of((8, 8, 1), tokens=False)
+    load, alone = (
+        row_load(config, config.spec(name), 10, flops=1e9, shape=shape)
+        for name in ("ods", "teachers")
     )
-    assert load.slots == (4,)
-    assert 0 < load.divided < 1
-    alone = row_load(
-        config,
-        config.spec("teachers"),
-        10,
-        flops=1e9,
-        shape=example_of((8, 8, 1), tokens=False),
-    )
+    assert load.slots == (4,) and 0 < load.divided < 1
     assert (alone.slots, alone.divided) == ((4,), 1.0)
 
 

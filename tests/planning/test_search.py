@@ -60,16 +60,16 @@ def test_the_fastest_of_the_meshes_that_fit_is_recommended_with_its_reasons():
 
 def test_where_the_first_ones_do_not_fit_others_are_tried():
     likely = [one.mesh for one in likely_meshes(DIGITS, "codistill_skl", SLICE)]
-    found = find(
-        DIGITS,
-        "codistill_skl",
-        SLICE,
-        many=1,
-        plan=fake(fits=lambda mesh: mesh != likely[0]),
-    )
-    assert len(found.plans) == 2
-    assert found.best is found.plans[1]
+    plan = fake(fits=lambda mesh: mesh != likely[0])
+    found = find(DIGITS, "codistill_skl", SLICE, many=1, plan=plan)
+    assert len(found.plans) == 2 and found.best is found.plans[1]
     assert "1 of 2 meshes do not fit" in found.why
+    # Where none fits, what may help is said.
+    found = find(DIGITS, "baseline", SLICE, plan=fake(fits=lambda mesh: False))
+    assert found.best is None
+    assert "meshes fits (the compiler finds no room: 20 GiB of 15)" in found.why
+    assert "take more chips, fewer replicas or a smaller batch" in found.why
+    assert "|   no |" in comparison(found.plans)
 
 
 def test_where_all_devices_must_take_part_meshes_with_idle_ones_are_left_out():
@@ -91,14 +91,6 @@ def test_where_all_devices_must_take_part_meshes_with_idle_ones_are_left_out():
     )
     assert tried == [(20, 1, 3), (32, 2, 3), (32, 3, 3)]
     assert found.best is not None and found.best.devices == 32
-
-
-def test_where_none_fits_it_is_said_what_may_help():
-    found = find(DIGITS, "baseline", SLICE, plan=fake(fits=lambda mesh: False))
-    assert found.best is None
-    assert "meshes fits (the compiler finds no room: 20 GiB of 15)" in found.why
-    assert "take more chips, fewer replicas or a smaller batch" in found.why
-    assert "|   no |" in comparison(found.plans)
 
 
 def test_idle_devices_are_named():
@@ -126,16 +118,13 @@ def test_a_study_grows_with_its_slice(grow, replicas, batch):
     )
     with pytest.raises(ValueError, match="one of replicas, batch; got 'both'"):
         grown(DIGITS, "both", 4)
-
-
-def test_replicas_that_are_numbered_are_numbered_anew():
     train = dataclasses.replace(DIGITS.train, replicas=2, seed_numbers=(5, 7))
-    config = dataclasses.replace(DIGITS, train=train)
-    assert grown(config, "replicas", 2).train.seed_numbers == ()
-    assert grown(config, "batch", 2).train.seed_numbers == (5, 7)
+    numbered = dataclasses.replace(DIGITS, train=train)  # numbers are made anew
+    kept = () if grow == "replicas" else (5, 7)
+    assert grown(numbered, grow, 2).train.seed_numbers == kept
 
 
-def test_efficiency_is_beside_the_smallest_slice_and_per_doubling():
+def test_efficiency_is_relative_to_the_smallest_slice_and_per_doubling():
     """1 ms alone; with 1, 3 ms of communication: half, and a quarter of the speed."""
     slices = [Slice.parse(f"v5e:{grid}") for grid in ("1x1", "2x2", "4x4")]
     late = {1: 0.0, 4: 1e-3, 16: 3e-3}
@@ -153,12 +142,9 @@ def test_efficiency_is_beside_the_smallest_slice_and_per_doubling():
     svg = scaling_svg({"more replicas": points})
     assert svg.startswith("<svg")
     assert "estimated efficiency (%)" in svg
-
-
-def test_a_size_that_does_not_fit_ends_the_scaling_with_a_sentence():
-    slices = [Slice.parse("v5e:1x1"), SLICE]
+    plan = fake(fits=lambda mesh: mesh.size == 1)
     with pytest.raises(ValueError, match="v5e:2x2: the compiler finds no room"):
-        scaling(DIGITS, "baseline", slices, plan=fake(fits=lambda m: m.size == 1))
+        scaling(DIGITS, "baseline", slices, plan=plan)
 
 
 def test_a_plan_is_told_with_its_limits():

@@ -8,7 +8,7 @@ import pytest
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.steps import study_step, taught_by
 from churn_jax.planning.streams import stream_step
-from churn_jax.studies import ModelConfig, preset
+from churn_jax.studies import preset
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.streams import stream_preset
@@ -48,6 +48,8 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
     )
     real = (session.state, session.inputs(0), (), session.images, session.labels)
     assert form(step.arguments) == form(real)
+    leaves = jax.tree.leaves(step.arguments)  # none of them is allocated
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
     assert step.updates == session.steps_per_call
     assert step.program.mapping == session.program.mapping
 
@@ -127,16 +129,6 @@ def test_what_does_not_fit_is_said(changes, said):
     config = dataclasses.replace(config, train=train)
     with pytest.raises(ValueError, match=said):
         study_step(config, "codistill_skl", jax.devices())
-
-
-@pytest.mark.slow
-def test_nothing_is_allocated():
-    """A whole study's arguments are shapes; CIFAR-10 is not on this machine."""
-    config = on_mesh(preset("cifar10"), 2, 2, 2)
-    config = dataclasses.replace(config, model=ModelConfig("resnet8"))
-    step = study_step(config, "codistill_skl", jax.devices())
-    leaves = jax.tree.leaves(step.arguments)
-    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
 
 
 def test_replicas_that_take_turns_are_planned_as_one_turn_next_to_those_that_wait():
