@@ -5,13 +5,12 @@ import jax
 import numpy as np
 import pytest
 
-from churn_jax import data
+from churn_jax.configuration.codec import replaced
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published, table
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import PRESETS, preset, tiny
-from churn_jax.training.loop import train
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
@@ -174,6 +173,12 @@ def test_the_wide_network_has_the_ensembles_number_of_weights():
     assert config.spec("wide").method.members == 1
 
 
+def trains(name):
+    """How every row of a preset is trained, by its name."""
+    config = preset(name)
+    return {spec.name: spec.config(config.train) for spec in config.methods}
+
+
 def test_co_distill_ce_of_the_papers_tables_is_anils():
     for name in ("cifar10", "imagenet", "svhn", "mnist"):
         method = preset(name).spec("codistill_ce").method
@@ -183,30 +188,26 @@ def test_co_distill_ce_of_the_papers_tables_is_anils():
 
 
 def test_table_1_is_the_full_factorial_and_table_6_half_of_it():
-    def cells(name, *factors):
-        config = preset(name)
-        seeds = [s.config(config.train).seeds for s in config.methods]
-        return [tuple(getattr(s, f) for f in factors) for s in seeds]
+    def cells(name):
+        seeds = [train.seeds for train in trains(name).values()]
+        return [(s.init, s.order, s.augment) for s in seeds]
 
+    levels = ("varied", "fixed")
+    full = {(i, o, a) for i in levels for o in levels for a in ("varied", "off")}
     for name in ("table1", "table1-mnist"):
-        found = cells(name, "init", "order", "augment")
+        found = cells(name)
         assert found[0] == ("varied",) * 3
-        levels = ("varied", "fixed")
-        assert sorted(found) == sorted(
-            (i, o, a) for i in levels for o in levels for a in ("varied", "off")
-        )
+        assert len(found) == 8 and set(found) == full
     for name in ("table6", "table6-mnist"):
-        found = cells(name, "init", "order", "augment")
+        found = cells(name)
         assert found[0] == ("varied",) * 3
         assert all(order == augment for _, order, augment in found)
         assert len(set(found)) == 4 and ("fixed",) * 3 in found
 
 
 def test_table_3_has_every_row_with_and_without_decay():
-    config = preset("table3-cifar10")
-    decays = {
-        s.name: s.config(config.train).optimizer.weight_decay for s in config.methods
-    }
+    found = trains("table3-cifar10")
+    decays = {name: train.optimizer.weight_decay for name, train in found.items()}
     without = {name for name in decays if name.endswith("_wd0")}
     assert {decays[name] for name in without} == {0.0}
     assert {decays[name.removesuffix("_wd0")] for name in without} == {1e-4}
@@ -215,44 +216,41 @@ def test_table_3_has_every_row_with_and_without_decay():
 
 def test_design_claims_cover_every_sensible_combination():
     config = preset("claims-mnist")
+    methods = {spec.name: spec.method for spec in config.methods}
     peers = {
-        (s.method.divergence, s.method.update, s.method.beta_ramp.kind)
-        for s in config.methods
-        if s.name != "baseline" and s.name != "baseline_init"
+        (method.divergence, method.update, method.beta_ramp.kind)
+        for name, method in methods.items()
+        if name not in ("baseline", "baseline_init")
     }
     assert len(peers) == 3 * 2 * 3 + 3
     assert ("joint_cross_entropy", "independent", "linear") not in peers
-    proposal = config.spec("codistill_skl").method
+    proposal = methods["codistill_skl"]
     assert (proposal.divergence, proposal.update) == ("skl", "joint")
     assert proposal.beta_ramp.kind == "linear"
-    same = config.spec("codistill_skl_init")
-    assert same.method == proposal and same.config(config.train).seeds.init == "fixed"
+    assert methods["codistill_skl_init"] == proposal
+    assert trains("claims-mnist")["codistill_skl_init"].seeds.init == "fixed"
     for count in (3, 4):  # the pull on a peer is that of a pair
-        method = config.spec(f"codistill_skl_{count}").method
+        method = methods[f"codistill_skl_{count}"]
         assert method.members == count
         assert method.beta * (count - 1) == pytest.approx(proposal.beta)
 
 
 def test_cross_sample_rows_resample_once():
-    config = preset("cross-sample-mnist")
-    for spec in config.methods:
-        train = spec.config(config.train)
+    for name, train in trains("cross-sample-mnist").items():
+        method = preset("cross-sample-mnist").spec(name).method
         assert train.seeds.sample == "varied"
-        own = spec.method.member_sample == "bootstrap"
-        assert (train.sample == "bootstrap") != own
+        assert (train.sample == "bootstrap") != (method.member_sample == "bootstrap")
 
 
 def test_training_sizes_get_equal_updates():
-    config = preset("train-size-mnist")
-    updates = {
-        s.name: s.config(config.train).epochs * (s.train_size / config.train.batch_size)
-        for s in config.methods
-    }
+    config, found = preset("train-size-mnist"), trains("train-size-mnist")
+    batch = config.train.batch_size
+    updates = [found[s.name].epochs * s.train_size / batch for s in config.methods]
     assert len(updates) == 10
-    assert max(updates.values()) == pytest.approx(min(updates.values()), rel=0.02)
-    alike, whole = config.spec(config.baseline), preset("mnist")
-    assert alike.config(config.train) == whole.train
-    assert alike.train_size == whole.data.train_size
+    assert max(updates) == pytest.approx(min(updates), rel=0.02)
+    whole = preset("mnist")
+    assert found[config.baseline] == whole.train
+    assert config.spec(config.baseline).train_size == whole.data.train_size
 
 
 @every_preset
@@ -266,43 +264,6 @@ def test_preset_has_its_baseline_and_every_teacher(name):
         assert spec.label and spec.equation.startswith("[")
         if spec.teacher is not None:
             assert order.index(spec.teacher) < order.index(spec.name)
-
-
-def shrunk(config):
-    """The preset's tiny form with the fewest examples that its batch allows."""
-    dataset = data.load(config.data.name, validation=20, train_size=128)
-    train_config = dataclasses.replace(config.train, batch_size=64, replicas=1)
-    return dataclasses.replace(config, train=train_config), dataset
-
-
-@pytest.fixture(scope="module")
-def trained_methods(quick_to_compile):
-    """Trains a method, after its teacher; each once, whoever asks."""
-    done = {}
-
-    def train_method(config, dataset, spec):
-        if (config.name, spec.name) not in done:
-            teacher = None
-            if spec.teacher is not None:
-                teacher = train_method(config, dataset, config.spec(spec.teacher))
-            stream = 0 if spec.teacher is None else 1
-            groups = spec.groups(config.model, dataset.num_classes)
-            run = Run(spec.name, spec.method, groups, config.train, stream=stream)
-            done[config.name, spec.name] = train(run, dataset, teacher=teacher)
-        return done[config.name, spec.name]
-
-    return train_method
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [spec.name for spec in preset("digits").methods])
-def test_method_of_the_tiny_form_takes_two_epochs(method, trained_methods):
-    config, dataset = shrunk(preset("digits:tiny"))
-    trained = trained_methods(config, dataset, config.spec(method))
-    assert not trained.stopped
-    np.testing.assert_array_equal(trained.last.step, [4])
-    logits = trained.predict(dataset.test.images[:7])
-    assert logits.shape == (1, 7, dataset.num_classes) and np.all(np.isfinite(logits))
 
 
 @pytest.fixture(scope="module")
@@ -335,16 +296,11 @@ def two_updates(config, images, out, *names):
     grey = config.model.name in ("lenet5", "mlp")
     kind = "grey" if grey else "coloured"
     kind = "texts" if config.model.name in _OF_TEXTS else kind
-    config = dataclasses.replace(
-        config,
-        data=dataclasses.replace(
-            config.data,
-            name=str(images / f"{kind}.npz"),
-            vocabulary=None,
-            sequence_length=8,
-        ),
-        train=dataclasses.replace(config.train, epochs=1),
-    )
+    own = [("data.vocabulary", None), ("data.sequence_length", 8), ("train.epochs", 1)]
+    if config.data.name != "digits":
+        own.append(("data.name", str(images / f"{kind}.npz")))
+    config = replaced(config, own)
+    names = names or (config.baseline,)
     run_study(config, out, only=names)
     for name in names:
         folder = out / "methods" / name
@@ -352,44 +308,27 @@ def two_updates(config, images, out, *names):
         examples = config.spec(name).train_size or config.data.train_size
         assert json.loads(line)["step"] == examples // config.train.batch_size
         predictions = load_predictions(folder / "predictions.npz")
-        assert predictions.logits.shape == (2, 20, 10)
+        assert predictions.logits.shape[::2] == (2, 10)
+        assert np.all(np.isfinite(predictions.logits))
         assert not predictions.meta["stopped"]
 
 
-def _baselines():
-    """Presets but the digits; of the third paper's, one with each kind of layers.
-
-    Data are noise here: of baselines that are trained alike, the first.
-    """
-    seen = set()
-    for name in PRESETS:
-        config = preset(f"{name}:tiny")
-        if name[:3] == "dm-":
-            if name in ("dm-fashion", "dm-cifar10-be4", "dm-mimo"):
-                yield name
-        elif config.data.name != "digits":
-            spec = config.spec(config.baseline)
-            row = dataclasses.replace(
-                spec,
-                name="",
-                label="",
-                equation="",
-                train=tuple(c for c in spec.train if c[0] != "seeds.base"),
-                model=spec.model or config.model,
-            )
-            training = dataclasses.replace(config.train, epochs=1)
-            alike = repr((row, training, config.data.train_size))
-            if alike not in seen:
-                yield name
-            seen.add(alike)
+def with_an_mlp(config):
+    return replaced(config, [("model.name", "mlp"), ("model.features", (8,))])
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", list(_baselines()))
-def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
-    config = preset(f"{name}:tiny")
-    two_updates(config, images, tmp_path, config.baseline)
+# Data are noise here: of baselines that are trained alike, the first.
+_BASELINES = """mnist cross-sample-mnist train-size-mnist svhn cifar10 imagenet ad-mnist
+    ad-table1 dm-fashion dm-cifar10-be4 dm-mimo elodi-fashion elodi-wide elodi-offline
+    elodi-chain elodi-ag-news elodi-table1 elodi-table2 elodi-table4""".split()
+
+
+def test_the_baselines_below_have_every_network():
+    networks = [
+        {preset(f"{name}:tiny").model.name for name in names}
+        for names in (PRESETS, ("digits", *_BASELINES))
+    ]
+    assert networks[0] == networks[1]
 
 
 @pytest.mark.slow
@@ -397,6 +336,8 @@ def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
+        *((name, ()) for name in _BASELINES),
+        ("digits", [spec.name for spec in preset("digits").methods]),
         ("table1-mnist", ["off_init_order"]),
         ("train-size-mnist", ["baseline_8000"]),
         ("claims-mnist", ["l1_independent_linear"]),
@@ -408,14 +349,9 @@ def test_baseline_of_the_tiny_form_takes_two_updates(name, images, tmp_path):
 )
 def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
     config = preset(f"{name}:tiny")
-    if config.model.name == "lenet5":  # the baseline has shown that it fits
+    if rows and config.model.name == "lenet5":  # the baseline has shown that it fits
         config = with_an_mlp(config)
     two_updates(config, images, tmp_path, *rows)
-
-
-def with_an_mlp(config):
-    model = dataclasses.replace(config.model, name="mlp", features=(8,))
-    return dataclasses.replace(config, model=model)
 
 
 @pytest.mark.usefixtures("quick_to_compile")
