@@ -18,8 +18,6 @@ from churn_jax.cli import main
 from churn_jax.command.compare import Arguments
 from churn_jax.command.options import read_options
 from churn_jax.comparison.gate_file import read_gates
-from churn_jax.data.digits import load_digits
-from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.testing import assert_compatible
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"
@@ -82,20 +80,12 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
         ("--max-churn 20%", 0, "PASS churn at most 20 %: 20"),
         ("--max-churn 0.19", 1, "FAIL churn at most 19 %: 20"),
         ("--max-churn .2 --on bound", 1, "FAIL upper end of churn at most 20 %"),
-        ("--max-nfr 10%", 0, "PASS negative flip rate at most 10 %"),
-        ("--max-nfr 9%", 1, "FAIL negative flip rate at most 9 %"),
         # 0.1 / (0.85 x 0.2) = 0.59
         ("--max-relative-nfr 0.6", 0, "PASS relative negative flip rate at most 0.6"),
-        ("--max-relative-nfr 0.5", 1, "FAIL relative negative flip rate"),
         ("--min-accuracy-gain -5%", 0, "PASS accuracy gain at least -5 points"),
-        ("--min-accuracy-gain -0.04", 1, "FAIL accuracy gain at least -4 points"),
         ("--min-accuracy-gain=0", 1, "FAIL accuracy gain at least 0 points"),
-        ("--slices S --max-slice-churn 0.4", 0, "PASS churn at most 40 % in each"),
         ("--slices S --max-slice-nfr 0.1", 1, "not in 1 of 2: region north 20"),
-        ("--slices S --min-slice-accuracy-gain -.1", 0, "at worst -10"),
-        ("--max-class-nfr 0.1", 1, "not in 2 of 4: class "),
         ("--max-class-churn 0.5 --min-examples 6", 1, "no group to judge; 4 of 4"),
-        ("--min-class-accuracy-gain -1", 0, "PASS accuracy gain at least -100 points"),
         ("--max-churn 1 --max-nfr 0", 1, "1 of 2 gates does not hold"),
     ],
 )
@@ -107,7 +97,7 @@ def test_the_exit_code_says_whether_all_gates_hold(files, capsys, words, code, l
     assert line in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_file_beside_itself_is_told_of(files, capsys):
+def test_a_file_compared_with_itself_is_noted(files, capsys):
     old = str(files / "old.npy")
     assert main(["compare", old, old, *FEW]) == 0
     assert "Note: Old and new are the same file." in capsys.readouterr().out
@@ -136,21 +126,16 @@ def test_options_replace_what_the_gate_file_says(files, capsys):
         ("--max-churn 5x", "--max-churn must be a number such as 0.02 or 2%; got '5x'"),
         ("--max-churn", "Missing value for argument '--max-churn'"),
         ("--on upper", "invalid choice 'upper' for argument '--on'"),
-        ("--kind scores", "invalid choice 'scores' for argument '--kind'"),
-        ("--level 95", "level must lie between 0 and 1; got 95"),
         ("--resamples 10", "resamples must be at least 100; got 10"),
         ("--max-slice-nfr 1%", "there are no slices"),
         ("--max-excess-churn 1%", "both versions have one run"),
-        ("--seed -1", "seed must be at least 0; got -1"),
         ("--html .", "--html: . is a folder; name a file"),
         ("--json /dev/null", "--json: /dev/null is no ordinary file; name a file"),
         ("--on bound", "--on is for limits given as options"),
         ("--min-examples 9", "--min-examples is for limits given as options"),
-        ("--max-churn 1% --min-examples 0", "must be at least 1; got 0"),
         ("--gates gone.toml", "gone.toml: the gate file does not exist"),
         ("--slices gone.csv", "gone.csv"),
         ("--order a b", "--order is for a folder of versions"),
-        ("third.npy", "third.npy"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(files, capsys, words, message):
@@ -228,22 +213,6 @@ def probabilities_of(folder):
     return labels, *(s[rows] for s, rows in zip(scores, order))
 
 
-def test_an_archive_of_classes_alone_is_compared_with_probabilities(digits, tmp_path):
-    labels, before, after = probabilities_of(digits)
-    ids = np.sort(load_digits()["test"].ids)
-    archive = tmp_path / "new.npz"
-    np.savez(
-        archive, ids=ids[::-1], predictions=after.argmax(-1)[::-1], labels=labels[::-1]
-    )
-    report = tmp_path / "report.json"
-    words = [str(digits / "old.csv"), str(archive), *FEW, "--json", str(report)]
-    assert main(["compare", *words]) == 0
-    found = json.loads(report.read_text())["quantities"]
-    changed = before.argmax(-1) != after.argmax(-1)
-    assert found["churn"]["value"] == pytest.approx(changed.mean())
-    assert "nll_old" in found and "nll_new" not in found
-
-
 def commands(text):
     """The `churn-jax compare` commands in a text."""
     found = re.findall(r"^ *churn-jax compare ((?:.*\\\n)*.*)", text, re.MULTILINE)
@@ -293,24 +262,6 @@ def test_the_example_of_a_test_passes_and_can_fail(digits, monkeypatch):
         example()  # the other way round
 
 
-def test_churn_beyond_that_of_retraining_has_a_gate(tmp_path, rng, capsys):
-    labels = np.arange(300) % 3
-    for name in ("old", "new", "worse"):
-        strength = 1.0 if name == "worse" else 4.0
-        logits = strength * np.eye(3)[labels] + rng.normal(0, 1, (4, 300, 3))
-        ids = np.arange(300)
-        save_predictions(tmp_path / f"{name}.npz", Predictions(ids, labels, logits))
-
-    def gated(name):
-        sides = [str(tmp_path / f"{side}.npz") for side in ("old", name)]
-        return main(["compare", *sides, *FEW, "--max-excess-churn", "5%"])
-
-    assert gated("new") == 0
-    assert "PASS  excess churn at most +5 points: " in capsys.readouterr().out
-    assert gated("worse") == 1
-    assert "FAIL  excess churn at most +5 points: " in capsys.readouterr().out
-
-
 def test_columns_kinds_and_class_maps_are_options(tmp_path, capsys):
     (tmp_path / "old.csv").write_text(
         "key,truth,answer\n7,cat,cat\n8,dog,cat\n9,dog,dog\n"
@@ -355,17 +306,11 @@ def test_a_folder_of_versions_is_compared(files, capsys):
 def test_the_command_starts_without_jax(files):
     script = "import sys; from churn_jax.cli import main; code = main(sys.argv[1:])"
     script += "; assert 'jax' not in sys.modules; sys.exit(code)"
-    words = [
-        "compare",
-        "old.npy",
-        "new.npy",
-        "--labels",
-        "labels.npy",
-        "--max-nfr",
-        "0",
-    ]
+    words = (
+        "compare old.npy new.npy --labels labels.npy --max-nfr 0 --slices slices.csv"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script, *words, "--slices", "slices.csv"],
+        [sys.executable, "-c", script, *words.split()],
         cwd=files,
         capture_output=True,
         text=True,

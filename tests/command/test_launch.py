@@ -16,10 +16,6 @@ SLURM = {
 }
 
 
-def nobody():
-    return None
-
-
 @pytest.mark.parametrize(
     ("environment", "cluster"),
     [
@@ -85,25 +81,27 @@ def test_without_chips_nobody_is_asked(monkeypatch, tmp_path):
     assert launch._several_tpu_hosts() is False
 
 
-def test_one_process_joins_nobody():
-    assert _arguments(Launch(), nobody) is None
-
-
-def test_a_cluster_tells_everything():
-    assert _arguments(Launch(), lambda: "SLURM") == {}
-    assert _arguments(Launch(coordinator="auto"), nobody) == {}
-    assert _arguments(Launch(coordinator="none"), lambda: "SLURM") is None
-
-
-def test_flags_tell_everything():
-    assert _arguments(Launch("[::1]:65535", 1, 0), nobody) is not None
-    given = _arguments(Launch("host:1", 2, 1), lambda: "SLURM")
-    assert given == {
-        "coordinator_address": "host:1",
-        "num_processes": 2,
-        "process_id": 1,
-        "cluster_detection_method": "deactivate",
-    }
+@pytest.mark.parametrize(
+    ("given", "cluster", "arguments"),
+    [
+        (Launch(), None, None),
+        (Launch(), "SLURM", {}),
+        (Launch(coordinator="auto"), None, {}),
+        (Launch(coordinator="none"), "SLURM", None),
+        (
+            Launch("[::1]:65535", 2, 1),
+            "SLURM",
+            {
+                "coordinator_address": "[::1]:65535",
+                "num_processes": 2,
+                "process_id": 1,
+                "cluster_detection_method": "deactivate",
+            },
+        ),
+    ],
+)
+def test_flags_or_a_cluster_tell_everything(given, cluster, arguments):
+    assert _arguments(given, lambda: cluster) == arguments
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_flags_tell_everything():
 )
 def test_half_of_the_flags_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
-        _arguments(given, nobody)
+        _arguments(given, lambda: None)
 
 
 def test_an_error_of_the_only_process_is_an_error():

@@ -45,32 +45,25 @@ def test_rows_have_other_names_and_the_studys_replicas():
         dataclasses.replace(study, methods=(first, fewer))
 
 
-def test_a_row_can_train_otherwise_and_a_wrong_path_names_it():
-    spec = StreamSpec("slow", "S", ERM(), train=(("optimizer.learning_rate", 0.001),))
-    assert spec.config(StreamConfig()).optimizer.learning_rate == 0.001
-    wrong = StreamSpec("slow", "S", ERM(), train=(("optimiser.momentum", 0.1),))
-    with pytest.raises(ValueError, match=r"slow: .*did you mean optimizer"):
-        wrong.config(StreamConfig())
-
-
-def test_rows_are_selected_in_the_studys_order():
-    study = stream_preset("clicks")
-    names = ("correlation_0_02_s1", "baseline")
-    assert [s.name for s in study.select(names)] == ["baseline", "correlation_0_02_s1"]
+def test_rows_are_selected_in_the_studys_order_and_changed_by_paths():
+    study, row = stream_preset("clicks"), "correlation_0_02_s1"
+    chosen = study.select((row, "baseline"))
+    assert [spec.name for spec in chosen] == ["baseline", row]
     assert study.select(()) == study.methods
     with pytest.raises(ValueError, match="did you mean correlation_0_02_s1"):
         study.select(("corelation_0_02_s1",))
-
-
-def test_a_coefficient_is_set_by_its_path():
-    study = stream_preset("clicks").with_coefficient(
-        "correlation_0_02_s1.strength", 2.5
+    assert (
+        study.with_coefficient(f"{row}.strength", 2.5).spec(row).method.strength == 2.5
     )
-    assert study.spec("correlation_0_02_s1").method.strength == 2.5
     with pytest.raises(
         ValueError, match=r"no coefficient 'lambda'; it has: .*strength"
     ):
-        study.with_coefficient("correlation_0_02_s1.lambda", 1.0)
+        study.with_coefficient(f"{row}.lambda", 1.0)
+    own = StreamSpec("slow", "S", ERM(), train=(("optimizer.learning_rate", 0.001),))
+    assert own.config(StreamConfig()).optimizer.learning_rate == 0.001
+    wrong = StreamSpec("slow", "S", ERM(), train=(("optimiser.momentum", 0.1),))
+    with pytest.raises(ValueError, match=r"slow: .*did you mean optimizer"):
+        wrong.config(StreamConfig())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from scipy.special import softmax
 
 import churn_jax
 from churn_jax import reports
-from churn_jax.cli import main
 from churn_jax.comparison.version_files import find_versions
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.methods import EnsembleDistillation
@@ -210,16 +209,13 @@ def test_shards_of_any_size_can_teach(shards, monkeypatch):
     np.testing.assert_array_equal(whole[1, 0, 0], values[1, [row]][0])
 
 
-def test_the_form_is_a_setting_that_changes_no_numbers(capsys):
+def test_the_form_is_a_setting_that_changes_no_numbers():
     config = study("shards")
     assert from_json(StudyConfig, to_json(config)).evaluation == config.evaluation
     with pytest.raises(ValueError, match="must be one of auto, file, shards; got 'x'"):
         EvaluationConfig("x")
-    assert main(["study", "digits:tiny", "--evaluation.predictions", "parts"]) == 2
-    assert "evaluation.predictions" in capsys.readouterr().err
-    classes, examples_of_split = 21_841, 1_000_000
     for name in ("digits", "imagenet"):
-        replicas = preset(name).train.replicas
-        sharded = preset(name).evaluation.sharded
-        assert not sharded(replicas, 10_000, 1000)
-        assert sharded(replicas, examples_of_split, classes)
+        config = preset(name)
+        sharded = config.evaluation.sharded
+        assert not sharded(config.train.replicas, 10_000, 1000)
+        assert sharded(config.train.replicas, 1_000_000, 21_841)

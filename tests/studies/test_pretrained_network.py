@@ -84,6 +84,7 @@ def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
     module = models.create("bert_tiny", num_classes=5, vocabulary_size=_VOCABULARY)
     loaded = models.load_pretrained(folder, module)
     assert network.name == f"bert_tiny-pretrained_{loaded.fingerprint}"
+    assert network.init.weights is _model(folder).build(5).init.weights  # one copy
     mesh = make_mesh(MeshShape(replica=2), jax.devices()[:2])
     (variables,) = init_variables(
         (Group(network, 2),), Seeds(), (0, 1), jnp.ones((1, 2), jnp.int32), mesh
@@ -99,11 +100,6 @@ def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
         params,
         loaded.variables["params"],
     )
-
-
-def test_rows_share_one_copy_of_the_weights(folder):
-    inits = [_model(folder).build(_CLASSES).init for _ in range(2)]
-    assert inits[0].weights is inits[1].weights
 
 
 def test_a_folder_for_another_network_is_refused(folder):

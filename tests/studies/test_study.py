@@ -22,6 +22,7 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.training.run import Interrupted
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -244,6 +245,12 @@ def test_a_changed_setting_is_refused_naming_the_difference(trained, options, wo
         run_study(small_study(**options), trained, only=("baseline",))
     assert str(trained) in str(error.value) and "--fresh" in str(error.value)
     assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
+
+
+def test_one_process_always_agrees(tmp_path):
+    check_agreement({"a": object()})  # not even read
+    check_shared_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):

@@ -71,23 +71,21 @@ def test_rows_are_trained_once_and_kept(study, trained, tmp_path):
     assert record["config"]["model"]["features"] == [2]
 
 
-def test_only_the_named_rows_are_trained(study, trained, tmp_path):
-    run_stream_study(study, tmp_path, only=("correlation_0_02_s1",))
-    assert trained == ["correlation_0_02_s1"]
-
-
 def test_a_row_with_a_new_coefficient_is_set_aside_and_trained_again(
     study, trained, tmp_path
 ):
-    run_stream_study(study, tmp_path)
-    trained.clear()
-    notes = []
-    other = study.with_coefficient("correlation_0_02_s1.strength", 3.0)
-    run_stream_study(other, tmp_path, on_note=notes.append)
-    assert trained == ["correlation_0_02_s1"]
+    row, notes = "correlation_0_02_s1", []
+    run_stream_study(study, tmp_path, only=(row,))
+    assert trained == [row]
+    other = study.with_coefficient(f"{row}.strength", 3.0)
+    run_stream_study(other, tmp_path, only=(row,), on_note=notes.append)
+    assert trained == [row, row]
     assert "trained again, because its settings changed" in notes[0]
-    aside = tmp_path / "methods" / "correlation_0_02_s1.before"
-    assert (aside / "result.json").exists()
+    assert (tmp_path / "methods" / f"{row}.before" / "result.json").exists()
+    # A lost result is made again.
+    (tmp_path / "methods" / row / "result.json").unlink()
+    run_stream_study(other, tmp_path, only=(row,))
+    assert trained == [row] * 3
 
 
 def test_a_half_done_row_of_other_settings_is_set_aside(study, trained, tmp_path):
@@ -97,14 +95,6 @@ def test_a_half_done_row_of_other_settings_is_set_aside(study, trained, tmp_path
     notes = []
     run_stream_study(study, tmp_path, on_note=notes.append)
     assert "correlation_0_02_s1" in trained and len(notes) == 1
-
-
-def test_a_lost_result_is_made_again(study, trained, tmp_path):
-    run_stream_study(study, tmp_path)
-    trained.clear()
-    (tmp_path / "methods" / "baseline" / "result.json").unlink()
-    run_stream_study(study, tmp_path)
-    assert trained == ["baseline"]
 
 
 def test_another_study_in_the_folder_is_refused(study, trained, tmp_path):
@@ -131,22 +121,15 @@ def test_a_stop_ends_before_the_next_row(study, trained, tmp_path):
     assert trained == [s.name for s in study.methods]
 
 
-def test_a_warm_start_is_half_of_what_is_learned(trained, tmp_path):
-    study = stream_preset("clicks:warm:tiny")
-    run_stream_study(study, tmp_path)
-    record = json.loads((tmp_path / "study.json").read_text())
-    learned = open_stream(study.data).count()
-    assert record["config"]["train"]["warm_examples"] == learned // 2
-
-
-def test_the_longer_warm_start_counts(trained, tmp_path):
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.6])
+def test_a_warm_start_is_a_share_of_what_is_learned(trained, tmp_path, share):
+    """Or the study's own number of examples, if that is more."""
     plain = stream_preset("clicks:tiny")
     learned = open_stream(plain.data).count()
-    for share, warm in ((0.1, 64), (0.6, int(0.6 * learned))):
-        study = dataclasses.replace(plain, warm_share=share)
-        run_stream_study(study, tmp_path / str(share))
-        record = json.loads((tmp_path / str(share) / "study.json").read_text())
-        assert record["config"]["train"]["warm_examples"] == warm
+    run_stream_study(dataclasses.replace(plain, warm_share=share), tmp_path)
+    record = json.loads((tmp_path / "study.json").read_text())
+    warm = max(64, int(share * learned))
+    assert record["config"]["train"]["warm_examples"] == warm
 
 
 def test_a_warm_start_that_leaves_nothing_is_refused(trained, tmp_path):
@@ -189,13 +172,11 @@ def test_the_first_examples_are_those_of_the_whole_stream(start):
     np.testing.assert_array_equal(np.concatenate([*keys, []]), np.arange(start, 11))
     assert cut.fingerprint != whole.fingerprint and cut.count() == 11
 
-
-@pytest.mark.parametrize("examples", [7, 8])
-def test_what_comes_after_the_first_examples_is_not_read(examples):
-    class Broken:
+    class Broken:  # what comes after them is not read
         def windows(self, size, *, start=0, part="train"):
             yield from itertools.islice(synthetic_clicks(8).windows(size), 2)
             raise ValueError("row 9 is broken")
 
-    windows = list(FirstExamples(Broken(), examples).windows(4))
-    assert sum(w.mask.sum() for w in windows) == examples
+    for examples in (7, 8):
+        windows = list(FirstExamples(Broken(), examples).windows(4))
+        assert sum(w.mask.sum() for w in windows) == examples
