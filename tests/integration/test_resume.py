@@ -24,6 +24,7 @@ from churn_jax.methods import (
 )
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.identity import identity_of
 from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.writers import read_metrics
@@ -97,29 +98,26 @@ def assert_same_training(whole, resumed, whole_directory, resumed_directory, ima
     assert lines(whole_directory) == lines(resumed_directory) != []
 
 
-@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_stopped_at_the_end_of_epochs(digits, tmp_path, blocks_of, looks):
-    blocks_of(64)
-    run = make_run(Codistillation(beta=0.5))
-    whole = train(run, digits, directory=tmp_path / "whole")
-    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
-    # 64 updates in an epoch, one block: the loop looks once, after the evaluation.
-    assert stops
-    assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
-    )
+PAIR = Codistillation(beta=0.5)
 
 
-@pytest.mark.parametrize("looks", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_stopped_in_the_middle_of_an_epoch(digits, tmp_path, blocks_of, looks):
-    blocks_of(16)
-    run = make_run(Codistillation(beta=0.5), steps_per_call=8, epochs=2)
-    whole = train(run, digits, directory=tmp_path / "whole")
-    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", looks)
-    assert any(done % 64 for done in stops), stops
-    assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
-    )
+@pytest.fixture(scope="module")
+def whole(digits, compilation_cache, tmp_path_factory):
+    """Three epochs of 64 updates without an interruption, and their folder."""
+    folder = tmp_path_factory.mktemp("whole")
+    return train(make_run(PAIR), digits, directory=folder), folder
+
+
+@pytest.mark.parametrize(
+    ("updates", "looks"),
+    [(64, 1), pytest.param(16, 0, marks=pytest.mark.slow), (16, 5)],
+)
+def test_stopped_between_two_blocks(digits, tmp_path, blocks_of, whole, updates, looks):
+    """A block of 64 updates is an epoch: the loop looks after its evaluation."""
+    blocks_of(updates)
+    resumed, stops = with_interruptions(make_run(PAIR), digits, tmp_path, looks)
+    assert stops and any(done % 64 for done in stops) == (updates == 16), stops
+    assert_same_training(whole[0], resumed, whole[1], tmp_path, digits.test.images)
 
 
 def test_an_epochs_end_is_evaluated_before_the_interruption(
@@ -140,17 +138,6 @@ def test_a_stop_after_the_last_update_is_too_late_to_stop_anything(
     trained = train(run, digits, directory=tmp_path, stop=StopAfter(0))
     assert int(trained.last.step[0]) == 64
     assert [line["epoch"] for line in lines(tmp_path)] == [1]
-
-
-def test_a_finished_training_is_restored_without_an_update(digits, tmp_path):
-    run = make_run(ERM(), epochs=1)
-    first = train(run, digits, directory=tmp_path)
-    seen = []
-    again = train(run, digits, directory=tmp_path, on_progress=seen.append)
-    assert seen == []
-    assert_bitwise_equal(first.last, again.last)
-    assert_bitwise_equal(first.best, again.best)
-    assert again.seconds >= first.seconds
 
 
 @pytest.mark.slow
@@ -181,24 +168,30 @@ def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_pat
     sizes = {"epochs": 1, "batch_size": 32}
     student = make_run(EnsembleDistillation(), name="s", stream=1, **sizes)
 
-    def learn_from(method, **options):
-        teacher = make_run(method, name="teacher", **sizes, **options)
-        train(student, digits, directory=tmp_path, teacher=train(teacher, digits))
+    def taught(method, **options):
+        return make_run(method, name="teacher", **sizes, **options)
 
-    learn_from(ERM(members=2, deploy="mean_probs"))
-    with pytest.raises(OtherConfiguration, match=r"\(teacher\.method\.deploy: "):
-        learn_from(ERM(members=2, deploy="mean_logits"))
-    with pytest.raises(OtherConfiguration, match=r"\(teacher\.seeds\.order: varied"):
-        learn_from(ERM(members=2, deploy="mean_probs"), seeds=Seeds(order="fixed"))
+    first = taught(ERM(members=2, deploy="mean_probs"))
+    teacher = train(first, digits)
+    train(student, digits, directory=tmp_path, teacher=teacher)
+    for change, message in (
+        (taught(ERM(members=2, deploy="mean_logits")), r"\(teacher\.method\.deploy: "),
+        (
+            taught(first.method, seeds=Seeds(order="fixed")),
+            r"\(teacher\.seeds\.order: ",
+        ),
+    ):
+        other = dataclasses.replace(
+            teacher, run=change, identity=identity_of(change, digits.fingerprint, None)
+        )
+        with pytest.raises(OtherConfiguration, match=message):
+            train(student, digits, directory=tmp_path, teacher=other)
 
 
 def test_one_state_per_replica_resumes_too(digits, tmp_path, blocks_of):
     """The mapping `loop` keeps the replicas apart between checkpoints."""
     blocks_of(2)
-    run = make_run(Codistillation(beta=0.5), mapping="loop", batch_size=32, epochs=2)
-    run = dataclasses.replace(
-        run, config=dataclasses.replace(run.config, steps_per_call=2)
-    )
+    run = make_run(PAIR, mapping="loop", batch_size=32, epochs=2, steps_per_call=2)
     whole = train(run, digits, directory=tmp_path / "whole")
     assert whole.program.mapping == "loop"
     resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
@@ -277,7 +270,7 @@ _KILLED = """
 def killed_run(directory):
     """Three epochs of 64 updates with a checkpoint after each."""
     dataset = data.load("digits", train_size=128, validation=40)
-    run = make_run(Codistillation(beta=0.5), checkpoint_every_seconds=0.0)
+    run = make_run(PAIR, checkpoint_every_seconds=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "_FIRST_BLOCK", 64)
         patch.setattr(loop, "_next_block", lambda done, seconds: 64)
@@ -288,7 +281,7 @@ def killed_run(directory):
     "where", [pytest.param("create", marks=pytest.mark.slow), "finalize"]
 )
 def test_killed_in_the_middle_of_a_checkpoint_write(
-    digits, tmp_path, where, compilation_cache
+    digits, tmp_path, where, compilation_cache, whole
 ):
     killed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_KILLED), str(tmp_path / "m"), where],
@@ -306,25 +299,23 @@ def test_killed_in_the_middle_of_a_checkpoint_write(
     assert "64" in left and "128" not in left
     assert len(left) == (2 if where == "finalize" else 1), left
     assert [line["epoch"] for line in lines(tmp_path / "m")] == [1, 2]
-    whole = killed_run(tmp_path / "whole")
     resumed = killed_run(tmp_path / "m")
     assert resumed.notes == ()
     assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "m", digits.test.images
+        whole[0], resumed, whole[1], tmp_path / "m", digits.test.images
     )
 
 
-def test_a_truncated_checkpoint_is_said_and_the_one_before_used(digits, tmp_path):
-    whole = killed_run(tmp_path / "whole")
-    killed_run(tmp_path / "m")
-    newest = tmp_path / "m" / "checkpoints" / "192"
+def test_a_truncated_checkpoint_is_said_and_the_one_before_used(
+    digits, tmp_path, whole
+):
+    killed_run(tmp_path)
+    newest = tmp_path / "checkpoints" / "192"
     os.truncate(newest / "meta" / "metadata", 3)
     said = []
-    run = make_run(Codistillation(beta=0.5), checkpoint_every_seconds=0.0)
-    resumed = train(run, digits, directory=tmp_path / "m", on_note=said.append)
+    run = make_run(PAIR, checkpoint_every_seconds=0.0)
+    resumed = train(run, digits, directory=tmp_path, on_note=said.append)
     (sentence,) = said
     assert str(newest) in sentence
     assert "going on from the checkpoint before, update 128" in sentence
-    assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "m", digits.test.images
-    )
+    assert_same_training(whole[0], resumed, whole[1], tmp_path, digits.test.images)

@@ -93,11 +93,8 @@ def test_two_processes_give_the_table_of_one(alone, tmp_path, mesh):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh", ["replica=2", "data=2"])
-def test_two_processes_write_shards_and_the_table_is_that_of_one_file(
-    alone, tmp_path, mesh
-):
-    out = tmp_path / "study"
+def test_two_processes_write_shards_and_the_table_is_that_of_one_file(alone, tmp_path):
+    out, mesh = tmp_path / "study", "data=2"
     words = [*STUDY[:-2], "ensemble", "--evaluation.predictions", "shards"]
     together(words, out, mesh)
     assert_same_study(out, alone, methods=("ensemble",))
@@ -113,14 +110,6 @@ def test_two_processes_write_shards_and_the_table_is_that_of_one_file(
     finish([launch([*words[:-1], "file"], out)], out)
     assert_same_study(out, alone, methods=("ensemble",))
     assert not list(folder.glob("predictions*/*"))
-
-
-@pytest.mark.slow
-def test_four_processes_give_the_table_of_one(alone, tmp_path):
-    out = tmp_path / "study"
-    words = [*STUDY[:-2], "codistill_skl"]
-    together(words, out, "replica=2,data=2", count=4)
-    assert_same_study(out, alone, methods=("codistill_skl",))
 
 
 @pytest.mark.slow
