@@ -181,24 +181,19 @@ def _update(build, objective, terms, *, sweep, members=1, **structure):
 
 
 CASES = [
-    case("ERM M=1", ERM, reference.erm, ["cross_entropy"], members=1),
     case("ERM M=3", ERM, reference.erm, ["cross_entropy"], members=3),
     _minimum_entropy("entropy", None, members=2),
-    _minimum_entropy("entropy", 2),
-    _minimum_entropy("uniform_skl", None),
     _minimum_entropy("uniform_skl", 3),
     _codistillation("skl"),
     _codistillation("l1", 3),
     _codistillation("cross_entropy", 3),
     _codistillation("joint_cross_entropy", 3),
-    _codistillation("skl", 3, alpha=0.2),
     _codistillation("skl", alpha=0.2, kind="uniform_skl", top_k=2),
     _distillation("probs"),
     _distillation("logits", members=2),
     _codistillation("kl", 4),
     _codistillation("cross_entropy", update="independent", refresh_steps=5),
     _codistillation("skl", 3, alpha=0.2, update="independent"),
-    _codistillation("l1", 4, update="independent"),
     _anti_distillation("orthogonalized", 3, strength=0.05),
     _anti_distillation(
         "correlation",

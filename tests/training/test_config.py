@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
@@ -35,12 +33,6 @@ def test_bad_options_are_named(options, message):
 def test_seed_numbers_count_from_zero_unless_given():
     assert TrainConfig(replicas=3).numbers == (0, 1, 2)
     assert TrainConfig(replicas=3, seed_numbers=(7, 7, 9)).numbers == (7, 7, 9)
-
-
-def test_configuration_is_a_value():
-    assert TrainConfig(epochs=3) == dataclasses.replace(TrainConfig(), epochs=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        TrainConfig().epochs = 3
 
 
 @pytest.mark.parametrize("factor", ["init", "order", "sample"])

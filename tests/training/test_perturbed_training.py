@@ -76,16 +76,6 @@ def test_a_mesh_computes_what_one_device_computes(name):
 
 
 @pytest.mark.slow
-def test_an_unrolled_replica_computes_what_one_alone_computes():
-    _, first, last = trained("one of four")
-    _, other_first, other_last = trained("one of four", mapping="unroll")
-    assert tiny.largest_difference(gradient(other_first), gradient(first)) < 5e-6
-    for field in ("params", "model_state", "sums"):
-        ours, theirs = getattr(other_last, field), getattr(last, field)
-        assert tiny.largest_difference(ours, theirs) < 1e-5, field
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
 def test_the_direction_costs_one_image_between_members():
     """The drawn teacher's gradient; all else that members exchange is logits."""

