@@ -20,6 +20,7 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
+from churn_jax.documents import Document, Table, markdown
 from churn_jax.prediction_shards import TooLargeError, load_whole
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.artefacts import (
@@ -28,11 +29,11 @@ from churn_jax.reports.artefacts import (
     ReportError,
     read_study,
 )
-from churn_jax.reports.cells import number, of_set
+from churn_jax.reports.cells import number, of_set, signed
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
 from churn_jax.reports.summary import known_by_some
 
-__all__ = ["CalibratedRow", "calibrated_rows", "calibrated_table"]
+__all__ = ["CalibratedRow", "calibrated_document", "calibrated_rows"]
 
 QUANTITY = "prediction_difference"
 
@@ -128,25 +129,29 @@ def _compared(row: CalibratedRow, base: CalibratedRow | None, without):
     return dataclasses.replace(row, change=change)
 
 
-def calibrated_table(rows: Sequence[CalibratedRow]) -> str:
-    """The rows as a Markdown table; Delta_1 ± standard error, others ± deviation."""
-    head = ("Method", "Temperature", "NLL", "Δ₁ as deployed", "Δ₁ calibrated", "change")
-    lines = [f"| {' | '.join(head)} |", "| :-- | --: | --: | --: | --: | --: |"]
-    for row in rows:
-        change = "–"
-        if row.change is not None:
-            change = f"{row.change.difference:+.4f} ± {row.change.stderr:.4f}"
-            change = change.replace("-", "−")
-        cells = (
+def calibrated_document(rows: Sequence[CalibratedRow]) -> Document:
+    """The rows as a table; Delta_1 ± standard error, others ± deviation."""
+    heads = (
+        "Method",
+        "Temperature",
+        "NLL",
+        "Δ₁ as deployed",
+        "Δ₁ calibrated",
+        "change",
+    )
+    cells = [
+        (
             row.label,
             number(row.temperature),
             number(row.nll),
             of_set(row.before),
             of_set(row.after),
-            change,
+            signed(row.change, 1, 4).replace("-", "−"),
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for row in rows
+    ]
+    title = "Prediction differences at equal calibration"
+    return Document(title, blocks=[Table(heads, cells)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,7 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")
     arguments = parser.parse_args(argv)
     try:
-        print(calibrated_table(calibrated_rows(arguments.run)))
+        document = calibrated_document(calibrated_rows(arguments.run))
+        print(markdown(document), end="")
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,9 +1,14 @@
 """A study of three methods whose numbers are worked out by hand in `test_compare`."""
 
+import collections
+import dataclasses
+
 import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.documents import Figure
+from churn_jax.reports import sweep_figures
 from tests.reports.fake_study import logits_of, write_study
 
 LABELS = np.array([0] * 5 + [1] * 5)
@@ -28,17 +33,46 @@ def three_methods():
     }
 
 
+def two_methods():
+    return {name: three_methods()[name] for name in ("baseline", "steady")}
+
+
 def write_three(folder):
     stopped = {"halting": [{"replica": 2, "term": "cross_entropy", "step": 120}]}
     return write_study(folder, three_methods(), LABELS, stopped=stopped)
-
-
-@pytest.fixture
-def run_dir(tmp_path):
-    return write_three(tmp_path / "runs" / "fake")
 
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
     """Read only; written once for all tests."""
     return reports.write(write_three(tmp_path_factory.mktemp("runs") / "fake"))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages have empty figures: Matplotlib needs a second for those of a study."""
+
+    def draw(figure):
+        return dataclasses.replace(figure, svg="<svg></svg>" if figure.svg else "")
+
+    def picture(figure, done, *, name, title, caption, **_):
+        return Figure("<svg></svg>", title, caption, png=b"", name=name)
+
+    monkeypatch.setattr(Figure, "draw", draw)
+    monkeypatch.setattr(sweep_figures, "picture", picture)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What methods of Matplotlib's `Axes` are called with, by their names."""
+    from matplotlib.axes import Axes
+
+    calls = collections.defaultdict(list)
+    for name in ("plot", "errorbar", "axhline", "stairs", "bxp", "imshow"):
+
+        def keep(axes, *args, _name=name, _draw=getattr(Axes, name), **options):
+            calls[_name].append((args, options))
+            return _draw(axes, *args, **options)
+
+        monkeypatch.setattr(Axes, name, keep)
+    return calls

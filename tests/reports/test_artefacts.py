@@ -1,7 +1,5 @@
 """Reading what a study left behind, finished or not."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,14 +7,15 @@ from churn_jax.reports.artefacts import ReportError, read_history, read_study
 from tests.reports.fake_study import change_record, row_of, write_study
 
 
-def test_the_contract_is_read(run_dir):
-    study = read_study(run_dir)
+def test_the_contract_is_read(report):
+    folder = report.study.folder
+    study = read_study(folder)
     assert (study.name, study.baseline) == ("fake", "baseline")
     assert [m.name for m in study.methods] == ["baseline", "steady", "halting"]
     halting = study.methods[2]
     assert halting.stopped_replicas == (2,)
     assert halting.coefficients == {"beta": 0.2, "alpha": 0.0}
-    assert study.method_folder("steady") == run_dir / "methods" / "steady"
+    assert study.method_folder("steady") == folder / "methods" / "steady"
 
 
 def test_methods_that_are_planned_but_not_finished_are_listed_in_order(tmp_path):
@@ -48,7 +47,6 @@ def test_averaged_weights_come_after_the_rows_of_the_plan(tmp_path):
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "is no record of a study"),
-        ('{"methods": [{"name": "baseline"}]}', "is no record of a study"),
         ('{"kind": "study", "methods": []}', "another version .* lacks 'config'"),
     ],
 )
@@ -63,7 +61,6 @@ def test_a_folder_without_a_usable_study_is_refused(tmp_path, text, message):
     ("changes", "message"),
     [
         ({"methods": []}, "lists no methods"),
-        ({"methods": 7}, "methods must be a list; got 7"),
         ({"methods": ["erm"]}, r"methods\.0 must be an object; got 'erm'"),
         ({"methods": [row_of(0, "../x")]}, "cannot be the name of a row's folder"),
         ({"methods": [row_of(0, "a"), row_of(0, "a")]}, "a row is there twice: a, a"),
@@ -71,7 +68,6 @@ def test_a_folder_without_a_usable_study_is_refused(tmp_path, text, message):
         ({"methods": [row_of(0, "a", seconds="x")]}, "seconds must be a number"),
         ({"methods": [row_of(0, "a", more=1)]}, "has no setting 'more'"),
         ({"config": {"train": {"epochs": 0}}}, "epochs must be at least 1; got 0"),
-        ({"config": {"model": {"name": 3}}}, r"config\.model\.name must be a text"),
     ],
 )
 def test_a_damaged_record_is_told_with_what_is_wrong(tmp_path, changes, message):
@@ -83,44 +79,23 @@ def test_a_damaged_record_is_told_with_what_is_wrong(tmp_path, changes, message)
 
 def test_curves_of_runs_and_of_all_runs_together(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    rows = [
-        {"epoch": 1, "step": 10, "train": {"loss": [1.0, None]}},
-        {
-            "epoch": 2,
-            "step": 20,
-            "train": {"loss": [0.5, 0.7]},
-            "validation": {"churn": 0.07, "accuracy": [0.9, None]},
-        },
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)))
+    empty = read_history(path)
+    assert empty.steps.shape == (0,) and empty.series == {}
+    path.write_text(
+        '{"epoch": 1, "step": 10, "train": {"loss": [9.0, 9.0]}}\n'
+        '{"epoch": 1, "step": 10, "train": {"loss": [1.0, null]}}\n'  # resumed
+        '{"epoch": 2, "step": 20, "train": {"loss": [0.5, 0.7]}, '
+        '"validation": {"churn": 0.07, "accuracy": [0.9, null]}}\n'
+        "\n[]\n"
+        '{"step": 3, "train": {"lo'  # cut short
+    )
     history = read_history(path)
     np.testing.assert_array_equal(history.steps, [10, 20])
     np.testing.assert_array_equal(history.epochs, [1, 2])
-    np.testing.assert_array_equal(
-        history.series["train/loss"], [[1.0, np.nan], [0.5, 0.7]]
-    )
-    np.testing.assert_array_equal(
-        history.series["validation/churn"], [[np.nan], [0.07]]
-    )
-    np.testing.assert_array_equal(
-        history.series["validation/accuracy"], [[np.nan] * 2, [0.9, np.nan]]
-    )
-
-
-def test_a_cut_line_is_passed_over_and_a_resumed_step_counts_once(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(
-        '{"step": 1, "train": {"loss": [3.0]}}\n'
-        '{"step": 2, "train": {"loss": [9.0]}}\n'
-        '{"step": 2, "train": {"loss": [2.0]}}\n'
-        "\n[]\n"
-        '{"step": 3, "train": {"lo'
-    )
-    history = read_history(path)
-    np.testing.assert_array_equal(history.steps, [1, 2])
-    np.testing.assert_array_equal(history.series["train/loss"], [[3.0], [2.0]])
-
-
-def test_no_file_is_no_curve(tmp_path):
-    history = read_history(tmp_path / "metrics.jsonl")
-    assert history.steps.shape == (0,) and history.series == {}
+    nan = np.nan
+    for name, expected in {
+        "train/loss": [[1.0, nan], [0.5, 0.7]],
+        "validation/churn": [[nan], [0.07]],
+        "validation/accuracy": [[nan, nan], [0.9, nan]],
+    }.items():
+        np.testing.assert_array_equal(history.series[name], expected)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from churn_jax.documents import markdown
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.calibrated import calibrated_rows, calibrated_table, main
+from churn_jax.reports.calibrated import calibrated_document, calibrated_rows, main
 from tests.reports.fake_study import noisy_logits, write_study
 
 R, C = 4, 3
@@ -33,8 +34,9 @@ def run_dir(tmp_path_factory):
     return folder
 
 
-def test_half_the_logits_are_the_same_model_at_another_temperature(run_dir):
-    base, softer, _ = calibrated_rows(run_dir)
+def test_runs_are_compared_at_temperatures_of_their_own(run_dir, capsys):
+    rows = base, softer, wilder = calibrated_rows(run_dir)
+    # Half the logits are the same model at another temperature.
     np.testing.assert_allclose(
         softer.temperature.mean, base.temperature.mean / 2, rtol=1e-3
     )
@@ -43,19 +45,15 @@ def test_half_the_logits_are_the_same_model_at_another_temperature(run_dir):
     np.testing.assert_allclose(softer.nll.mean, base.nll.mean, rtol=1e-4)
     assert base.change is None
     assert abs(softer.change.difference) < 1e-3
-
-
-def test_runs_that_differ_more_still_do(run_dir):
-    base, _, wilder = calibrated_rows(run_dir)
+    # Runs that differ more still do.
     change = wilder.change
     assert change.difference == pytest.approx(wilder.after.mean - base.after.mean)
     assert change.difference > 5 * change.stderr > 0 and change.p < 0.01
 
-
-def test_the_table_is_printed(run_dir, capsys):
     assert main([str(run_dir)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == calibrated_table(calibrated_rows(run_dir)).splitlines()
+    text = capsys.readouterr().out
+    assert text == markdown(calibrated_document(rows))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 5 and lines[2].startswith("| Baseline | ")
 
 

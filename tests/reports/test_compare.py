@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from churn_jax import metrics
 from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.compare import Comparison, compare_with_baseline
@@ -13,7 +12,6 @@ from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 
-MODULE = "churn_jax.reports.estimates"
 TOP = np.exp(2) / (np.exp(2) + 2)  # probability of the predicted class at margin 2
 LOW = 1 / (np.exp(2) + 2)
 
@@ -30,33 +28,33 @@ def summaries():
 
 # Baseline, wrong examples (prediction): run 0 {9 (0)}, run 1 {0 (2), 1 (2)},
 # run 2 {0 (1), 9 (0)}. Pairs disagree on: 01 {0, 1, 9}, 02 {0}, 12 {0, 1, 9}.
+CHURN = np.array([0.7 / 3, np.sqrt(0.08 / 9), 0.4 / 3])
 BY_HAND = {
     "accuracy": (2.5 / 3, 0.1 / np.sqrt(3), 0.1 / 3),
-    "churn": (0.7 / 3, np.sqrt(0.08 / 9), 0.4 / 3),
-    "surrogate_churn": tuple(
-        (1 - np.exp(-2)) * x for x in (0.7 / 3, np.sqrt(0.08 / 9), 0.4 / 3)
-    ),
-    "l1": tuple(2 * (TOP - LOW) * x for x in (0.7 / 3, np.sqrt(0.08 / 9), 0.4 / 3)),
+    "churn": CHURN,
+    "surrogate_churn": (1 - np.exp(-2)) * CHURN,
+    "l1": 2 * (TOP - LOW) * CHURN,
     # 01: (2/9 + 1/8) / 2, 02: (1/9 + 0) / 2, 12: (1/8 + 1/8) / 2.
     "churn_correct": (17 / 144, None, None),
     # 01: (1 + 1) / 2, 02: (0 + 1/2) / 2, 12: (1 + 1) / 2.
     "churn_incorrect": (0.75, np.sqrt(0.125), 0.5),
     # 01: (0.2 + 0.1) / 2, 02: (0.1 + 0) / 2, 12: (0.1 + 0.1) / 2.
     "nfr": (0.1, np.sqrt(0.005 / 3), np.sqrt(2 / 3 * 0.005)),
-    "hamming_prediction_difference": (0.7 / 3, np.sqrt(0.08 / 9), 0.4 / 3),
+    "hamming_prediction_difference": CHURN,
     "confidence": (TOP - LOW, 0.0, 0.0),
     "nll": (-np.log(TOP) + 2 / 6, 2 * 0.1 / np.sqrt(3), 2 * 0.1 / 3),
     "ece": ((abs(0.9 - TOP) + 2 * abs(0.8 - TOP)) / 3, None, None),
 }
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_numbers_worked_out_by_hand(summaries, name):
-    estimate = getattr(summaries["baseline"], name)
-    got = (estimate.mean, estimate.std, estimate.stderr)
-    for value, expected in zip(got, BY_HAND[name], strict=True):
-        if expected is not None:
-            np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-7)
+def test_numbers_worked_out_by_hand(summaries):
+    for name, numbers in BY_HAND.items():
+        estimate = getattr(summaries["baseline"], name)
+        found = (estimate.mean, estimate.std, estimate.stderr)
+        for value, expected in zip(found, numbers, strict=True):
+            if expected is not None:
+                close = {"rtol": 2e-6, "atol": 1e-7, "err_msg": name}
+                np.testing.assert_allclose(value, expected, **close)
 
 
 @pytest.fixture(scope="module")
@@ -71,33 +69,34 @@ def summary(noisy):
     return summarize(noisy)
 
 
-def _asymmetric_by_definition(noisy, metric):
-    pairs = itertools.permutations(range(4), 2)
-    return np.mean([float(metric(noisy.logits[a], noisy.logits[b])) for a, b in pairs])
+def softmax(logits):
+    probs = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
+    return probs / probs.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "metric"),
-    [
-        ("churn", metrics.churn),
-        ("surrogate_churn", metrics.surrogate_churn),
-        ("l1", lambda a, b: metrics.l1_distance(a, b).mean()),
-        ("churn_correct", lambda a, b, y: metrics.churn_by_correctness(a, b, y)[0]),
-        ("churn_incorrect", lambda a, b, y: metrics.churn_by_correctness(a, b, y)[1]),
-        (
-            "nfr",
-            lambda a, b, y: metrics.negative_flip_rate(
-                old_logits=a, new_logits=b, labels=y
-            ),
-        ),
+# Of the logits of two runs and the labels; a surrogate of churn at alpha 1 is half the
+# L1 distance of probabilities that are divided by the largest.
+PAIR_LEVEL = {
+    "churn": lambda a, b, y: a.argmax(-1) != b.argmax(-1),
+    "surrogate_churn": lambda a, b, y: (
+        np.abs(np.exp(a - a.max(-1)[:, None]) - np.exp(b - b.max(-1)[:, None])).sum(-1)
+        / 2
+    ),
+    "l1": lambda a, b, y: np.abs(softmax(a) - softmax(b)).sum(-1),
+    "churn_correct": lambda a, b, y: (a.argmax(-1) != b.argmax(-1))[a.argmax(-1) == y],
+    "churn_incorrect": lambda a, b, y: (a.argmax(-1) != b.argmax(-1))[
+        a.argmax(-1) != y
     ],
-)
-def test_pair_numbers_are_means_over_all_ordered_pairs(noisy, summary, name, metric):
-    labels = noisy.labels.astype(np.int32)
-    takes_labels = name in ("churn_correct", "churn_incorrect", "nfr")
-    two = (lambda a, b: metric(a, b, labels)) if takes_labels else metric
-    expected = _asymmetric_by_definition(noisy, two)
-    np.testing.assert_allclose(getattr(summary, name).mean, expected, rtol=2e-6)
+    "nfr": lambda a, b, y: (a.argmax(-1) == y) & (b.argmax(-1) != y),
+}
+
+
+@pytest.mark.parametrize("name", PAIR_LEVEL)
+def test_pair_numbers_are_means_over_all_ordered_pairs(noisy, summary, name):
+    runs = noisy.logits.astype(np.float64)
+    pairs = itertools.permutations(runs, 2)
+    found = [np.mean(PAIR_LEVEL[name](a, b, noisy.labels)) for a, b in pairs]
+    np.testing.assert_allclose(getattr(summary, name).mean, np.mean(found), rtol=2e-6)
 
 
 SET_LEVEL = {
@@ -114,9 +113,7 @@ SET_LEVEL = {
 
 @pytest.mark.parametrize("name", SET_LEVEL)
 def test_prediction_differences_leave_one_run_out_of_the_set(noisy, summary, name):
-    got = getattr(summary, name)
-    probs = np.exp(noisy.logits - noisy.logits.max(-1, keepdims=True), dtype=np.float64)
-    probs /= probs.sum(-1, keepdims=True)
+    got, probs = getattr(summary, name), softmax(noisy.logits)
 
     def delta(p):
         return SET_LEVEL[name](p, noisy.labels).mean()
@@ -130,7 +127,8 @@ def test_prediction_differences_leave_one_run_out_of_the_set(noisy, summary, nam
 
 
 def test_large_sets_in_blocks_give_the_same_number(noisy, summary, monkeypatch):
-    monkeypatch.setattr(f"{MODULE}.BLOCK_NUMBERS", 4 * 5 * 7)  # blocks of 7 examples
+    blocks = "churn_jax.reports.estimates.BLOCK_NUMBERS"
+    monkeypatch.setattr(blocks, 4 * 5 * 20)  # blocks of 20 examples
     parts = summarize(noisy)
     for name, without in summary.set_values.items():
         whole, part = getattr(summary, name), getattr(parts, name)
@@ -139,41 +137,45 @@ def test_large_sets_in_blocks_give_the_same_number(noisy, summary, monkeypatch):
 
 
 def test_a_stopped_run_changes_nothing_but_the_count(noisy, summary):
-    logits = np.insert(noisy.logits, 1, np.nan, axis=0)
+    logits = noisy.logits.copy()
+    logits[1] = np.nan
     meta = {"stopped": [1]}
     marked = summarize(Predictions(noisy.ids, noisy.labels, logits, meta))
-    assert (marked.runs, marked.stopped) == ((0, 2, 3, 4), (1,))
-    for name in ("accuracy", "ece", "churn", "churn_incorrect", "surrogate_churn"):
-        ours, theirs = getattr(marked, name), getattr(summary, name)
-        np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-6)
-        np.testing.assert_allclose(ours.stderr, theirs.stderr, rtol=1e-5)
-    np.testing.assert_array_equal(marked.curves.classes, summary.curves.classes)
-
-
-def test_stopped_runs_can_be_named_by_the_caller(noisy):
-    assert summarize(noisy, stopped=[0]).runs == (1, 2, 3)
-
-
-def test_curves_count_every_example_once_and_agree_with_the_ece(noisy):
-    one = Predictions(noisy.ids, noisy.labels, noisy.logits[:1])
-    summary = summarize(one)
-    curves = summary.curves
-    assert curves.bin_counts.sum() == curves.confidence_counts.sum() == 60
-    share = curves.bin_counts / 60
-    gap = np.abs(curves.bin_probability - curves.bin_accuracy)
-    np.testing.assert_allclose(np.nansum(share * gap), summary.ece.mean, rtol=1e-5)
+    named = summarize(noisy, stopped=[1])  # by the caller, with logits that are sound
+    for found in (marked, named):
+        assert (found.runs, found.stopped) == ((0, 2, 3), (1,))
+    for name in ("accuracy", "ece", "prediction_difference"):
+        assert getattr(marked, name) == getattr(named, name)
+    rest = [0, 2, 3]
+    for name, matrix in summary.pair_values.items():
+        ours = marked.pair_values[name]
+        np.testing.assert_array_equal(ours, matrix[np.ix_(rest, rest)])
+    for name, values in summary.run_values.items():
+        np.testing.assert_array_equal(marked.run_values[name], values[rest])
+    classes = summary.curves.classes[rest]
+    np.testing.assert_array_equal(marked.curves.classes, classes)
 
 
 def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     one = summarize(Predictions(noisy.ids, noisy.labels, noisy.logits[:1]))
     assert np.isnan(one.churn.mean) and np.isnan(one.accuracy.std)
-    two = summarize(Predictions(noisy.ids, noisy.labels, noisy.logits[:2]))
+    assert np.isnan(one.prediction_difference.mean)
+    # Curves count every example once and agree with the ECE.
+    curves = one.curves
+    assert curves.bin_counts.sum() == curves.confidence_counts.sum() == 60
+    gap = np.abs(curves.bin_probability - curves.bin_accuracy)
+    found = np.nansum(curves.bin_counts / 60 * gap)
+    np.testing.assert_allclose(found, one.ece.mean, rtol=1e-5)
+    two = summarize(noisy, stopped=[2, 3])
     assert np.isfinite(two.churn.mean) and np.isnan(two.churn.stderr)
     assert np.isnan(two.churn.std)  # one pair has no spread, not a spread of zero
     assert np.isnan(two.relative_prediction_difference.stderr)
     assert two.prediction_difference.mean > 0
     assert np.isnan(two.set_values["prediction_difference"]).all()
-    assert np.isnan(one.prediction_difference.mean)
+    # Runs without a partner are not compared.
+    others = {"baseline": two, "other": summarize(noisy, stopped=[0, 1])}
+    other = compare_with_baseline(others, "baseline")["other"]
+    assert other.churn_verdict == "too few runs to test churn (0 in common)"
 
 
 def test_nothing_to_summarize_and_foreign_labels_are_refused(noisy):
@@ -206,53 +208,50 @@ def test_comparison_with_the_baseline_by_hand(summaries):
     # Holm over two: the smaller p times 2, the larger not below it.
     np.testing.assert_allclose(steady.accuracy_p, 2 * steady.accuracy.p)
     np.testing.assert_allclose(halting.accuracy_p, 2 * steady.accuracy.p)
-
-
-def test_without_the_baseline_there_is_no_comparison(summaries):
     rest = {name: s for name, s in summaries.items() if name != "baseline"}
     assert compare_with_baseline(rest, "baseline") == {}
 
 
-def test_runs_without_a_partner_are_not_compared(noisy):
-    got = compare_with_baseline(
-        {
-            "baseline": summarize(noisy, stopped=[2, 3]),
-            "other": summarize(noisy, stopped=[0, 1]),
-        },
-        "baseline",
-    )
-    assert got["other"].churn_verdict == "too few runs to test churn (0 in common)"
-
-
 @pytest.mark.parametrize(
-    ("difference", "p", "expected"),
+    ("what", "difference", "stderr", "p", "runs", "expected"),
     [
-        (-0.0211, 0.00123, "reduces churn by 2.1 ± 0.3 points (p = 0.001)"),
-        (0.0211, 0.0001, "increases churn by 2.1 ± 0.3 points (p < 0.001)"),
         (
-            -0.0031,
-            0.7,
+            *("churn", -0.0211, 0.003, 0.00123, 10),
+            "reduces churn by 2.1 ± 0.3 points (p = 0.001)",
+        ),
+        (
+            *("churn", 0.0211, 0.003, 0.0001, 10),
+            "increases churn by 2.1 ± 0.3 points (p < 0.001)",
+        ),
+        (
+            *("churn", -0.0031, 0.003, 0.7, 10),
             "no detectable effect on churn (-0.3 ± 0.3 points, p = 0.700)",
+        ),
+        (  # an accident, whatever p says
+            *("accuracy", -0.08, 0.0001, 0.001, 2),
+            "too few runs to test accuracy (2 in common)",
+        ),
+        (  # small errors keep two digits
+            *("accuracy", -0.01, 0.0004, 0.01, 10),
+            "lowers accuracy by 1.00 ± 0.04 points (p = 0.010)",
+        ),
+        (
+            *("accuracy", 0.01, 0.002, 0.01, 10),
+            "raises accuracy by 1.0 ± 0.2 points (p = 0.010)",
+        ),
+        (
+            *("prediction_difference", -0.0741, 0.0012, 0.0001, 20),
+            "reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)",
+        ),
+        (
+            *("prediction_difference", 0.0003, 0.0012, 0.8, 20),
+            "no detectable effect on Δ₁ (+0.0003 ± 0.0012, p = 0.800)",
         ),
     ],
 )
-def test_verdicts_say_no_more_than_was_found(difference, p, expected):
-    found = Difference(difference, 0.003, difference / 0.003, p, 10)
-    assert Comparison(found, p, found, p).churn_verdict == expected
-
-
-def test_two_runs_are_too_few_for_a_verdict_whatever_p_says():
-    accident = Difference(-0.08, 0.0001, -800.0, 0.001, 2)
-    verdict = Comparison(accident, 0.001, accident, 0.001).accuracy_verdict
-    assert verdict == "too few runs to test accuracy (2 in common)"
-
-
-def test_accuracy_is_raised_or_lowered_and_small_errors_keep_two_digits():
-    worse = Difference(-0.01, 0.0004, -25.0, 0.01, 10)
-    assert (
-        Comparison(worse, 0.01, worse, 0.01).accuracy_verdict
-        == "lowers accuracy by 1.00 ± 0.04 points (p = 0.010)"
-    )
-    better = Difference(0.01, 0.002, 5.0, 0.01, 10)
-    verdict = Comparison(better, 0.01, better, 0.01).accuracy_verdict
-    assert verdict.startswith("raises accuracy by 1.0")
+def test_verdicts_say_no_more_than_was_found(
+    what, difference, stderr, p, runs, expected
+):
+    found = Difference(difference, stderr, difference / stderr, p, runs)
+    comparison = Comparison(found, p, found, p, found, p)
+    assert getattr(comparison, f"{what}_verdict") == expected

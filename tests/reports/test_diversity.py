@@ -1,12 +1,14 @@
-"""Tables and page of `churn-jax diversity`, from numbers that are made up."""
+"""Tables, figures and page of `churn-jax diversity`, from numbers that are made up."""
 
 import numpy as np
 import pytest
 
+from churn_jax.analysis import corruption_summary, out_of_distribution
 from churn_jax.documents import MARKDOWN, Table
 from churn_jax.documents.blocks import shown
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
+from churn_jax.reports.diversity_figures import corruption_boxes, entropy_histograms
 from churn_jax.reports.diversity_numbers import corruptions_of, rocs_of, spreads_of
 from churn_jax.reports.diversity_record import SectionRecord
 from tests.reports.fake_study import change_record, row_of, write_study
@@ -37,9 +39,8 @@ def folder(tmp_path):
         for row, teacher in ROWS.items()
     ]
     write_study(tmp_path, {}, [], title="A <study>", baseline="scratch")
-    change_record(
-        tmp_path, methods=rows, config={"methods": [row["spec"] for row in rows]}
-    )
+    specs = {"methods": [row["spec"] for row in rows]}
+    change_record(tmp_path, methods=rows, config=specs)
     return tmp_path
 
 
@@ -94,7 +95,7 @@ def test_bins_are_weighted_by_their_examples():
     np.testing.assert_allclose(found.shares, [0, 1])
 
 
-def test_areas_compare_the_same_run(folder):
+def test_areas_compare_the_same_run():
     rows = {"scratch": [[0.0, 0.1]], "kd": [[0.05, 0.2]]}
     found = rocs_of(
         {row: {"0": np.array(values)} for row, values in rows.items()}, "scratch"
@@ -164,3 +165,64 @@ def test_the_page_draws_every_section(folder):
     assert "://" not in page.replace("http://www.w3.org", "")
     text = (folder / "diversity" / "diversity.md").read_text()
     assert "| Kd | 0.400 | 0.800 | 2.000 |" in text
+
+
+def test_histograms_show_shares_of_both_sets_without_stopped_runs(rng, drawn):
+    logits = 4 * rng.normal(size=(3, 60, 3)), rng.normal(size=(3, 50, 3))
+    logits[0][2, 5] = np.nan
+    found = out_of_distribution(*logits, bins=6)
+    svg = entropy_histograms({"BE-4": found, "BE-4 + ODS": found}, foreign="SVHN")
+    for text in ("BE-4 + ODS", "SVHN", "own test images", "Entropy, nats"):
+        assert text in svg
+    assert len(drawn["stairs"]) == 4
+    alone = out_of_distribution(*(side[:2] for side in logits), bins=6)
+    for ((shares, edges), _), side, examples in zip(
+        drawn["stairs"], (alone.histogram_in, alone.histogram_out), (120, 100)
+    ):
+        np.testing.assert_array_equal(edges, found.histogram_in.edges)
+        np.testing.assert_allclose(shares, 100 * side.counts.sum(0) / examples)
+
+
+@pytest.fixture
+def corrupted(rng):
+    labels = rng.integers(0, 4, 40)
+    return {
+        (kind, severity): (rng.normal(size=(2, 40, 4)).astype(np.float32), labels)
+        for kind in ("fog", "snow", "frost", "contrast", "pixelate")
+        for severity in (1, 2, 3)
+    }
+
+
+def test_boxes_are_the_quartiles_of_what_they_show(corrupted, drawn):
+    summary = corruption_summary(corrupted)
+    svg = corruption_boxes({"BE-4": summary, "DE-4": summary})
+    for text in ("BE-4", "DE-4", "NLL, nats", "ECE", "Severity"):
+        assert text in svg
+    calls = drawn["bxp"]
+    assert len(calls) == 4  # two panels of two methods
+    for ((boxes, *_), _), quantity in ((calls[0], "nll"), (calls[3], "ece")):
+        found = [list(box.values()) for box in boxes]
+        np.testing.assert_array_equal(found, summary.quartiles(quantity))
+    left, right = (options["positions"] for _, options in calls[:2])
+    np.testing.assert_allclose((left + right) / 2, [0, 1, 2])  # side by side
+    assert "Accuracy %" in corruption_boxes({"a": summary}, ("accuracy",))
+    median = calls[-1][0][0][1]["med"]
+    assert median == pytest.approx(100 * summary.quartiles("accuracy")[1].median)
+
+
+def test_what_cannot_be_drawn_is_refused(corrupted, rng):
+    six, seven = (
+        out_of_distribution(*rng.normal(size=(2, 1, 5, 3)), bins=bins)
+        for bins in (6, 7)
+    )
+    with pytest.raises(ValueError, match=r"6 bins up to 1.099 and 7 up to 1.099"):
+        entropy_histograms({"a": six, "b": seven})
+    summary = corruption_summary(corrupted)
+    fewer = corruption_summary({("fog", 1): corrupted["fog", 1]})
+    with pytest.raises(ValueError, match=r"b has \(1,\), others have \(1, 2, 3\)"):
+        corruption_boxes({"a": summary, "b": fewer})
+    with pytest.raises(ValueError, match="quantity must be one of"):
+        corruption_boxes({"a": summary}, ("churn",))
+    for draw in (entropy_histograms, corruption_boxes):
+        with pytest.raises(ValueError, match="at least one method"):
+            draw({})

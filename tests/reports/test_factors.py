@@ -6,7 +6,6 @@ from churn_jax import reports
 from churn_jax.configuration.training import Seeds
 from churn_jax.reports.factors import (
     changes,
-    cross_sample_sentences,
     differing,
     shared,
     training,
@@ -16,59 +15,40 @@ from churn_jax.reports.report import collect
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 VARIED = {"init": "varied", "order": "varied", "augment": "varied", "sample": "fixed"}
 
 
 def study(folder, rows, seeds=VARIED, **train):
     """A study with `rows`: name to extra facts of its entry; the first is baseline."""
-    logits = three_methods()["steady"]
     config = {"train": {"seeds": dict(seeds), "sample": "all"} | train}
-    methods = dict.fromkeys(rows, logits)
-    return collect(
-        write_study(folder, methods, LABELS, config=config, entries=dict(rows))
-    )
+    methods = dict.fromkeys(rows, three_methods()["steady"])
+    facts = {"config": config, "entries": dict(rows)}
+    return collect(write_study(folder, methods, LABELS, **facts))
 
 
 def infos(report):
     return {row.info.name: row.info for row in report.rows}
 
 
-def test_fixed_varied_and_off(tmp_path):
+def test_what_rows_share_differ_in_and_change(tmp_path):
     rows = {
         "baseline": {},
         "init": {"train": [["seeds.init", "fixed"]]},
         "off_order": {"train": [["seeds.augment", "off"], ["seeds.order", "fixed"]]},
-    }
-    report = study(tmp_path, rows)
-    found = infos(report)
-    everything = ("initial weights", "mini-batch order", "augmentation")
-    assert shared(report.study, found["baseline"]) == ()
-    assert differing(report.study, found["baseline"]) == everything
-    assert shared(report.study, found["init"]) == ("initial weights",)
-    assert shared(report.study, found["off_order"]) == (
-        "mini-batch order",
-        "no augmentation",
-    )
-    assert differing(report.study, found["off_order"]) == ("initial weights",)
-    table = training_table(report.study, list(found.values()))
-    assert table[2] == (
-        "Init",
-        "initial weights",
-        "mini-batch order, augmentation",
-        "–",
-    )
-    for text in (reports.render(report), reports.markdown_table(report)):
-        assert "Runs share" in text and "no augmentation" in text
-
-
-def test_what_a_row_changes(tmp_path):
-    rows = {
-        "baseline": {},
         "wd0": {"train": [["optimizer.weight_decay", 0.0], ["seeds.init", "fixed"]]},
         "small": {"train_size": 1500},
     }
     report = study(tmp_path, rows, optimizer={"weight_decay": 1e-4})
     found = infos(report)
+    everything = ("initial weights", "mini-batch order", "augmentation")
+    assert shared(report.study, found["baseline"]) == ()
+    assert differing(report.study, found["baseline"]) == everything
+    assert shared(report.study, found["init"]) == ("initial weights",)
+    off = found["off_order"]
+    assert shared(report.study, off) == ("mini-batch order", "no augmentation")
+    assert differing(report.study, off) == ("initial weights",)
     assert changes(found["baseline"]) == ()
     assert changes(found["wd0"]) == ("optimizer.weight_decay = 0.0",)
     assert changes(found["small"]) == ("1,500 training examples",)
@@ -76,6 +56,11 @@ def test_what_a_row_changes(tmp_path):
     assert changed.optimizer.weight_decay == 0.0
     assert changed.seeds == Seeds(init="fixed")
     assert report.study.config.train.optimizer.weight_decay == 1e-4
+    table = training_table(report.study, list(found.values()))
+    words = ("initial weights", "mini-batch order, augmentation", "–")
+    assert table[2] == ("Init", *words)
+    for text in (reports.render(report), reports.markdown_table(report)):
+        assert "Runs share" in text and "no augmentation" in text
 
 
 BOOTSTRAP = [["seeds.sample", "varied"], ["sample", "bootstrap"]]
@@ -85,7 +70,6 @@ def test_cross_sample_rows_are_named(tmp_path):
     report = study(tmp_path, {"baseline": {}, "other": {"train": BOOTSTRAP}})
     (sentence,) = report.context
     assert "runs of Other differ in their resampled training set" in sentence
-    assert "cross-sample churn" in sentence
     for text in (reports.render(report), reports.markdown_table(report)):
         assert "cross-sample churn" in text
 
@@ -113,11 +97,12 @@ def test_one_bootstrap_for_all_runs_is_not_cross_sample(tmp_path):
 def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
     """Else the zero of an everything-fixed row, and its p-value, look like findings."""
     order, init = ["seeds.order", "fixed"], ["seeds.init", "fixed"]
+    fixed = [["seeds.augment", "off"], init, order]
     rows = {
         "baseline": {},
         "off": {"train": [["seeds.augment", "off"]]},
         "init": {"train": [init]},
-        "off_init_order": {"train": [["seeds.augment", "off"], init, order]},
+        "off_init_order": {"train": fixed},
     }
     report = study(tmp_path, rows)
     some, one = report.context
@@ -126,10 +111,7 @@ def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
     assert "churn-jax doctor" in one and "a single run's" in one
     for text in (reports.render(report), reports.markdown_table(report)):
         assert "differ in nothing" in text
-    resampled = study(
-        tmp_path / "drawn",
-        {"baseline": {"train": [["seeds.augment", "off"], init, order, *BOOTSTRAP]}},
-    )
+    resampled = study(tmp_path / "drawn", {"baseline": {"train": fixed + BOOTSTRAP}})
     assert not any("differ in nothing" in text for text in resampled.context)
 
 
@@ -137,5 +119,4 @@ def test_an_ordinary_study_says_nothing(report):
     assert report.context == ()
     methods = [row.info for row in report.rows]
     assert training_table(report.study, methods) == []
-    assert cross_sample_sentences(report.study, methods) == ()
     assert shared(report.study, methods[0]) == ()

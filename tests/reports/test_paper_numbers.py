@@ -10,19 +10,15 @@ from churn_jax.reports.paper_numbers import paper_numbers
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 
-def study(folder, published, *names):
+
+def study(folder, published, *names, **facts):
     """The three methods under other names."""
     logits = three_methods()
     methods = {"baseline": logits["baseline"]}
     methods |= dict.fromkeys(names, logits["steady"])
-    return write_study(folder, methods, LABELS, published=published)
-
-
-@pytest.fixture
-def seeds(tmp_path):
-    folder = study(tmp_path, "reproducibility/table1/cifar10", "off", "mine")
-    return reports.write(folder)
+    return write_study(folder, methods, LABELS, published=published, **facts)
 
 
 def test_a_study_without_published_numbers_shows_nothing_new(report):
@@ -33,7 +29,9 @@ def test_a_study_without_published_numbers_shows_nothing_new(report):
             assert word not in text, (name, word)
 
 
-def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
+def test_rows_are_matched_by_name_and_doubts_noted_once_in_every_form(tmp_path):
+    folder = study(tmp_path, "reproducibility/table1/cifar10", "off", "mine")
+    seeds = reports.write(folder)
     found = paper_numbers(seeds)
     assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
     assert [m.name for m in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
@@ -47,9 +45,7 @@ def test_rows_are_matched_by_name_and_the_rest_is_listed(seeds):
     assert set(only_paper) >= {"init", "off_init"} and not only_paper["init"].measured
     assert found.measured_cell(only_paper["init"], "churn") == "–"
 
-
-def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
-    (note,) = paper_numbers(seeds).notes
+    (note,) = found.notes
     page = seeds.files["report.html"].read_text()
     assert page.count(note) == 1
     assert page.count('<span class="mark doubt">doubtful [1]</span>') == 2
@@ -57,7 +53,7 @@ def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
     assert markdown.count(note) == 1
     assert "11.08 ± 0.10 doubtful \\[1\\]" in markdown
     assert "Published numbers are context, not targets." in markdown
-    rows = list(csv.DictReader(io.StringIO(seeds.files["table.csv"].read_text())))
+    rows = csv.DictReader(io.StringIO(seeds.files["table.csv"].read_text()))
     by_name = {row["method"]: row for row in rows}
     assert by_name["off"]["paper_churn"] == "0.1108"
     assert by_name["off"]["paper_churn_doubtful"] == note
@@ -67,14 +63,8 @@ def test_doubtful_cells_carry_their_note_once_in_every_form(seeds):
 
 
 def test_a_derived_number_is_no_doubtful_one(tmp_path):
-    logits = three_methods()
-    folder = write_study(
-        tmp_path,
-        {"baseline": logits["baseline"], "kd": logits["steady"]},
-        LABELS,
-        published="diversity/table1/cifar100",
-        config={"columns": ["ece", "dee"]},
-    )
+    columns = {"columns": ["ece", "dee"]}
+    folder = study(tmp_path, "diversity/table1/cifar100", "kd", config=columns)
     report = reports.write(folder)
     found = paper_numbers(report)
     kd = {row.name: row for row in found.rows}["kd"]
@@ -91,8 +81,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
 
 def test_a_table_2_is_completed_and_says_from_where(tmp_path):
     folder = study(tmp_path, "reproducibility/table2/cifar10", "codistill_skl")
-    report = reports.collect(folder)
-    found = paper_numbers(report)
+    found = paper_numbers(reports.collect(folder))
     base, ours = found.rows[:2]
     assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
     assert found.paper_cell(ours, "churn_incorrect") == "36.78 ± 4.14"
@@ -116,21 +105,19 @@ def test_a_table_2_is_completed_and_says_from_where(tmp_path):
 )
 def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, said):
     settings = {"model": {"name": "resnet56"}, "train": {"epochs": 450}} | settings
-    logits = three_methods()
-    folder = write_study(
+    folder = study(
         tmp_path,
-        {"baseline": logits["baseline"], "mine": logits["steady"]},
-        LABELS,
-        published="reproducibility/table2/cifar10",
+        "reproducibility/table2/cifar10",
+        "mine",
         data=data,
         config=settings,
         entries={"mine": {"model": {"name": "lenet5"}}},  # not in the paper's table
     )
-    report = reports.write(folder)
+    report = reports.collect(folder)
     found = paper_numbers(report)
     if said is None:
         assert found is None
-        assert "Beside the paper" not in report.files["table.md"].read_text()
+        assert "Beside the paper" not in reports.markdown_table(report)
     else:
         assert found.caption.startswith(f"{said}Paper: Bhojanapalli")
 
@@ -140,15 +127,14 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
     found = paper_numbers(reports.collect(folder))
     rows = {row.name: row for row in found.rows}
     assert not rows["init"].paper and not rows["data"].paper
-    assert "doubtful" in found.paper_cell(rows["column2"], "churn")
-    assert (
-        rows["column2"].label == "column2 (paper only)" and not rows["column2"].measured
-    )
+    second = rows["column2"]
+    assert "doubtful" in found.paper_cell(second, "churn")
+    assert second.label == "column2 (paper only)" and not second.measured
 
 
 def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
-    report = reports.write(study(tmp_path, "reproducibility/table9/x"))
+    report = reports.collect(study(tmp_path, "reproducibility/table9/x"))
     assert paper_numbers(report) is None
     (remark,) = report.remarks
     assert "'reproducibility/table9/x', unknown here" in remark
-    assert "Beside the paper" not in report.files["report.html"].read_text()
+    assert "Beside the paper" not in reports.render(report)

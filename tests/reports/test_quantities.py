@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.analysis.significance import Difference
 from churn_jax.predictions import Predictions
-from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
+from churn_jax.reports.study_figures import accuracy_against_churn
 from churn_jax.reports.summary import MethodSummary, summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
@@ -22,15 +22,11 @@ COLUMNS = ["nll", "accuracy", "prediction_difference", "hamming_prediction_diffe
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The three methods, as a study of the second paper's Table 1."""
-    folder = write_study(
-        tmp_path_factory.mktemp("runs"),
-        {**three_methods(), "ad_0_1": three_methods()["steady"]},
-        LABELS,
-        stopped={"halting": [{"replica": 2, "term": "correlation", "step": 3}]},
-        config={"columns": COLUMNS},
-        published="anti-distillation/table1/mnist",
-    )
-    return reports.write(folder)
+    folder = tmp_path_factory.mktemp("runs")
+    methods = {**three_methods(), "ad_0_1": three_methods()["steady"]}
+    facts = {"config": {"columns": COLUMNS}, "stopped": {"halting": [{"replica": 2}]}}
+    key = "anti-distillation/table1/mnist"
+    return reports.collect(write_study(folder, methods, LABELS, published=key, **facts))
 
 
 def test_every_quantity_is_a_field_of_a_summary():
@@ -40,8 +36,8 @@ def test_every_quantity_is_a_field_of_a_summary():
     assert ours == {n for n, f in fields.items() if f.type is reports.Estimate}
 
 
-def test_all_forms_follow_the_columns(written):
-    lines = written.files["table.md"].read_text().splitlines()
+def test_all_forms_follow_the_columns(written, undrawn):
+    lines = reports.markdown_table(written).splitlines()
     lines = [line for line in lines if line.startswith("|")]
     heads = [head.strip() for head in lines[0].strip("|").split("|")]
     assert heads[3:] == ["NLL", "Accuracy %", "Δ₁", "Δᴴ", "Δ of Δ₁", "p"]
@@ -49,11 +45,11 @@ def test_all_forms_follow_the_columns(written):
     assert steady[5] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
     change = written.rows[1].comparison.prediction_difference
     assert steady[7] == f"{change.difference:+.4f} ± {change.stderr:.4f}"
-    page = written.files["report.html"].read_text()
+    assert "Accuracy against Δ₁ of every method" in accuracy_against_churn(written)
+    page = reports.render(written)
     assert '<th scope="col">Δ of Δ₁</th>' in page
-    assert "Accuracy against Δ₁ of every method" in page
     assert "Churn %" in page  # among the facts of each method
-    rows = list(csv.DictReader(io.StringIO(written.files["table.csv"].read_text())))
+    rows = list(csv.DictReader(io.StringIO(reports.csv_table(written))))
     assert float(rows[1]["delta_prediction_difference"]) == change.difference
     assert rows[1]["paper_prediction_difference"] == ""
     assert rows[3]["paper_prediction_difference"] == "0.0036"
@@ -80,12 +76,8 @@ def test_published_numbers_have_their_own_form(written):
 
 
 def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
-    folder = write_study(
-        tmp_path,
-        {"baseline": three_methods()["baseline"]},
-        LABELS,
-        config={"columns": ["accuracy", "charm"]},
-    )
+    methods, columns = {"baseline": three_methods()["baseline"]}, ["accuracy", "charm"]
+    folder = write_study(tmp_path, methods, LABELS, config={"columns": columns})
     report = reports.collect(folder)
     assert [quantity.name for quantity in report.columns] == ["accuracy"]
     assert report.remarks == ("The study names a column 'charm', unknown here.",)
@@ -115,17 +107,3 @@ def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():
     # Paired, the two are told apart better than each is known.
     assert stderr < b.prediction_difference.stderr
     assert found.prediction_difference_verdict.startswith("reduces Δ₁ by 0.")
-
-
-@pytest.mark.parametrize(
-    ("difference", "p", "runs", "expected"),
-    [
-        (-0.0741, 0.0001, 20, "reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)"),
-        (0.0003, 0.8, 20, "no detectable effect on Δ₁ (+0.0003 ± 0.0012, p = 0.800)"),
-        (0.0741, 0.001, 2, "too few runs to test Δ₁ (2 in common)"),
-    ],
-)
-def test_verdicts_on_delta_1(difference, p, runs, expected):
-    found = Difference(difference, 0.0012, difference / 0.0012, p, runs)
-    comparison = Comparison(found, p, found, p, found, p)
-    assert comparison.prediction_difference_verdict == expected

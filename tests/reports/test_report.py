@@ -1,20 +1,24 @@
-"""A folder becomes a report: also half finished, also beside broken files."""
+"""A folder becomes a report: half finished, with broken files, in every form."""
 
+import csv
 import dataclasses
+import io
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from churn_jax import reports
 from churn_jax.analysis.significance import Difference
 from churn_jax.cli import main
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports import Comparison, Estimate
-from tests.reports.conftest import LABELS, three_methods
+from churn_jax.reports.quantities import QUANTITIES
+from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import write_study
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def test_write_leaves_three_files_and_nothing_else(report):
@@ -46,21 +50,82 @@ def test_verdicts_do_not_claim_what_was_not_shown(report):
     assert report.rows[2].verdict.startswith("Too few runs to test churn (2 in common)")
 
 
+def with_label(report, label):
+    row = report.rows[1]
+    named = dataclasses.replace(row, info=dataclasses.replace(row.info, label=label))
+    return dataclasses.replace(report, rows=(report.rows[0], named))
+
+
+def printed(report, width):
+    out = io.StringIO()
+    reports.print_report(report, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_the_markdown_table_by_hand(report):
+    text = reports.markdown_table(report)
+    lines = text.splitlines()
+    assert lines[0] == "# A study of nothing"
+    sizes = "digits: 697 train, 100 validation, 10 test"
+    assert lines[2] == f"{sizes}; MLP; 20 epochs; 3 runs per method"
+    assert lines[4].startswith(
+        "Best: no row is detectably better. Steady has the lowest churn"
+    )
+    lines = [line for line in lines if line.startswith("|")]
+    assert len(lines) == 5
+    assert {line.count("|") for line in lines} == {len(report.columns) + 6}
+    base, steady = ([c.strip() for c in x.strip("|").split("|")] for x in lines[2:4])
+    assert base[:5] == ["Baseline", "1×", "1×", "83.33 ± 5.77", "23.33 ± 9.43"]
+    assert base[7] == "75.00 ± 35.36"  # churn on wrong examples
+    assert base[-2:] == ["–", "–"]
+    assert steady[-2:] == ["-23.33 ± 13.33", "0.222"]
+    assert "* **Steady**: No detectable effect on churn" in text
+
+
+def test_the_csv_holds_full_precision_fractions(report):
+    rows = list(csv.DictReader(io.StringIO(reports.csv_table(report))))
+    assert [row["method"] for row in rows] == ["baseline", "steady", "halting"]
+    base, steady, halting = rows
+    asked = {name for name, quantity in QUANTITIES.items() if quantity.on_request}
+    assert not asked & set(base) - {"parameters"}  # that is a fact of the row
+    for name in QUANTITIES.keys() - asked:
+        estimate = getattr(report.rows[0].summary, name)
+        assert float(base[name]) == estimate.mean
+        assert float(base[f"{name}_stderr"]) == estimate.stderr
+    np.testing.assert_allclose(float(steady["delta_churn"]), -0.7 / 3, rtol=1e-6)
+    assert float(steady["delta_churn_p_holm"]) == report.rows[1].comparison.churn_p
+    assert halting["delta_churn_p"] == "" and base["delta_churn"] == ""
+    assert (halting["runs"], halting["stopped_runs"]) == ("2", "2")
+    assert base["status"] == "finished"
+
+
+def test_the_terminal_shows_all_columns_when_wide_and_the_main_ones_when_narrow(report):
+    wide, narrow = printed(report, 200), printed(report, 80)
+    assert "ECE %" in wide and "75.00 ± 35.36" in wide
+    assert "ECE %" not in narrow and "23.33 ± 9.43" in narrow
+    for text in (wide, narrow):
+        assert "No detectable effect on churn" in text
+        assert "run 2 stopped at step 120" in " ".join(text.split())
+    assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_labels_are_no_markup(report):
+    text = reports.markdown_table(with_label(report, "a|b\n*c* <script>"))
+    row = next(line for line in text.splitlines() if line.startswith("| a"))
+    assert row.startswith(r"| a\|b \*c\* \<script\> |")
+    for label in ("[bold]x[/bold]", "[/oops]"):
+        assert label in printed(with_label(report, label), 200)
+
+
 def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
-    methods = three_methods()
-    methods = {
-        "baseline": methods["baseline"],
-        "waiting": None,
-        "torn": methods["steady"],
-        "elsewhere": methods["steady"],
-        "dead": methods["steady"],
-        "lost": methods["steady"],
-    }
+    steady = three_methods()["steady"]
+    methods = {"baseline": three_methods()["baseline"], "waiting": None}
+    methods |= dict.fromkeys(("torn", "elsewhere", "dead", "lost"), steady)
     everything = [{"replica": r} for r in range(3)]
     folder = write_study(tmp_path, methods, LABELS, stopped={"dead": everything})
     torn = folder / "methods" / "torn" / "predictions.npz"
     torn.write_bytes(torn.read_bytes()[:100])
-    other = Predictions(np.arange(1, 11), LABELS, methods["elsewhere"])
+    other = Predictions(np.arange(1, 11), LABELS, steady)
     save_predictions(folder / "methods" / "elsewhere" / "predictions.npz", other)
     (folder / "methods" / "lost" / "predictions.npz").unlink()
     report = reports.write(folder)
@@ -79,11 +144,14 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
         assert "it has no predictions yet" in text, name
 
 
-def test_without_the_baseline_the_others_are_still_reported(tmp_path):
-    methods = {"baseline": None, "steady": three_methods()["steady"]}
-    report = reports.collect(write_study(tmp_path, methods, LABELS))
-    assert [row.info.name for row in report.rows] == ["steady"]
-    assert all(row.comparison is None for row in report.rows)
+def test_the_study_decides_which_method_is_the_baseline(tmp_path):
+    folder = write_study(tmp_path, two_methods(), LABELS, baseline="steady")
+    report = reports.collect(folder)
+    compared = {row.info.name: row.comparison is not None for row in report.rows}
+    assert compared == {"baseline": True, "steady": False}
+    (folder / "methods" / "steady" / "predictions.npz").unlink()
+    report = reports.collect(folder)
+    assert [row.comparison for row in report.rows] == [None]
     assert any("Without the baseline" in remark for remark in report.remarks)
 
 
@@ -95,8 +163,7 @@ def test_a_study_that_just_began_has_a_report(tmp_path):
 
 
 def test_rows_that_were_not_asked_for_are_no_errors(tmp_path, capsys):
-    methods = dict.fromkeys(("baseline", "steady", "waiting", "other"))
-    methods |= {name: three_methods()[name] for name in ("baseline", "steady")}
+    methods = two_methods() | dict.fromkeys(("waiting", "other"))
     asked = ["baseline", "steady", "waiting"]
     folder = write_study(tmp_path, methods, LABELS, selected=asked)
     assert main(["report", str(folder)]) == 0
@@ -107,21 +174,23 @@ def test_rows_that_were_not_asked_for_are_no_errors(tmp_path, capsys):
     assert "Rows not asked for" in (folder / "report.html").read_text()
 
 
-def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5, mean=None):
+def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5):
     """A row whose effects and tests are these."""
     found = report.rows[1]
-    mean = 0.3 + churn if mean is None else mean
+    tests = [
+        Difference(churn, 0.01, churn / 0.01, p, runs),
+        Difference(accuracy, 0.01, accuracy / 0.01, accuracy_p, runs),
+    ]
     return dataclasses.replace(
         found,
         info=dataclasses.replace(found.info, name=name, label=name.capitalize()),
-        comparison=Comparison(
-            Difference(churn, 0.01, churn / 0.01, p, runs),
-            p,
-            Difference(accuracy, 0.01, accuracy / 0.01, accuracy_p, runs),
-            accuracy_p,
-        ),
-        summary=dataclasses.replace(found.summary, churn=Estimate(mean, 0.01, 0.01)),
+        comparison=Comparison(tests[0], p, tests[1], accuracy_p),
+        summary=with_churn(found.summary, 0.3 + churn),
     )
+
+
+def with_churn(summary, mean):
+    return dataclasses.replace(summary, churn=Estimate(mean, 0.01, 0.01))
 
 
 @pytest.mark.parametrize(
@@ -144,12 +213,8 @@ def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5, mean=None)
     ],
 )
 def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones, said):
-    base = dataclasses.replace(
-        report.rows[0],
-        summary=dataclasses.replace(
-            report.rows[0].summary, churn=Estimate(0.3, 0.01, 0.01)
-        ),
-    )
+    base = report.rows[0]
+    base = dataclasses.replace(base, summary=with_churn(base.summary, 0.3))
     rows = [row(report, "abc"[i], *numbers) for i, numbers in enumerate(effects)]
     found = dataclasses.replace(report, rows=(base, *rows))
     assert [r.tone for r in rows] == tones
@@ -164,71 +229,48 @@ def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones,
 
 
 def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
-    methods = {name: three_methods()[name] for name in ("baseline", "steady")}
     fixed = {"steady": {"train": [["seeds.init", "fixed"]]}}
-    report = reports.collect(write_study(tmp_path, methods, LABELS, entries=fixed))
+    folder = write_study(tmp_path, two_methods(), LABELS, entries=fixed)
+    report = reports.collect(folder)
     assert report.rows[1].comparison is not None and report.best == ""
 
 
 def test_surrogate_churn_above_one_is_explained(report):
     assert "SChurn is no share" not in report.caption
-    baseline = report.rows[0]
-    large = dataclasses.replace(
-        baseline.summary, surrogate_churn=Estimate(13.02, 0.1, 0.1)
-    )
-    row = dataclasses.replace(baseline, summary=large)
+    base = report.rows[0]
+    large = Estimate(13.02, 0.1, 0.1)
+    summary = dataclasses.replace(base.summary, surrogate_churn=large)
+    row = dataclasses.replace(base, summary=summary)
     found = dataclasses.replace(report, rows=(row,))
     assert "between 0 and 1.5, half the number of classes" in found.caption
 
 
 def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
-    logits = three_methods()
-    for name in ("baseline", "steady"):
-        methods = {"baseline": logits["baseline"], "steady": logits["steady"]}
-        folder = write_study(tmp_path / "fake", methods, LABELS)
-        assert main(["report", str(folder)]) == 0
-        torn = folder / "methods" / name / "predictions.npz"
-        torn.write_bytes(torn.read_bytes()[:100])
-        capsys.readouterr()
-        assert main(["report", str(folder)]) == 2
-        (said,) = capsys.readouterr().err.splitlines()
-        assert said.startswith(f"churn-jax: the report lacks {name.capitalize()}: ")
-        assert str(torn) in said and "truncated" in said
-        assert "truncated" in (folder / "report.html").read_text()
-    only = write_study(tmp_path / "only", {"baseline": logits["baseline"]}, LABELS)
-    torn = only / "methods" / "baseline" / "predictions.npz"
-    torn.write_bytes(torn.read_bytes()[:100])
-    assert main(["report", str(only)]) == 2
+    folder = write_study(tmp_path, two_methods(), LABELS)
+    torn = [folder / "methods" / name / "predictions.npz" for name in two_methods()]
+    torn[1].write_bytes(torn[1].read_bytes()[:100])
+    assert main(["report", str(folder)]) == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert str(torn) in said and said.endswith("there is no other row to report")
-    assert not (only / "report.html").exists()
+    assert said.startswith("churn-jax: the report lacks Steady: ")
+    assert str(torn[1]) in said and "truncated" in said
+    assert "truncated" in (folder / "report.html").read_text()
+    (folder / "report.html").unlink()
+    torn[0].write_bytes(torn[0].read_bytes()[:100])
+    assert main(["report", str(folder)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert str(torn[0]) in said and said.endswith("there is no other row to report")
+    assert not (folder / "report.html").exists()
 
 
-def test_a_failed_write_leaves_the_earlier_report(run_dir, monkeypatch):
-    (run_dir / "report.html").write_text("earlier")
+def test_a_failed_write_leaves_the_earlier_report(tmp_path, monkeypatch):
+    folder = write_study(tmp_path, two_methods(), LABELS)
+    (folder / "report.html").write_text("earlier")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space left"):
-        reports.write(run_dir)
-    assert (run_dir / "report.html").read_text() == "earlier"
-    assert not [p for p in run_dir.iterdir() if p.name.endswith(".tmp")]
-
-
-def test_the_study_decides_which_method_is_the_baseline(tmp_path):
-    methods = three_methods()
-    del methods["halting"]
-    folder = write_study(tmp_path, methods, LABELS, baseline="steady")
-    report = reports.collect(folder)
-    compared = {row.info.name: row.comparison is not None for row in report.rows}
-    assert compared == {"baseline": True, "steady": False}
-
-
-def test_importing_reports_does_not_import_matplotlib():
-    script = "import sys, churn_jax.reports; print('matplotlib' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
+        reports.write(folder)
+    assert (folder / "report.html").read_text() == "earlier"
+    assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]

@@ -37,16 +37,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_log_loss_changes_by_the_mean_of_the_runs_own_ratios(folder):
-    row = collect_stream(folder).rows[1]
+def test_losses_change_by_the_mean_of_the_runs_own_ratios(folder):
+    base, row = collect_stream(folder).rows
     change = row.changes["stream"].changes["log_loss"]
     assert change.relative.difference == pytest.approx(0.2)
     assert change.relative.stderr == pytest.approx(0.1 / np.sqrt(3))
     assert change.absolute.difference == pytest.approx((0.05 + 0.08 + 0.15) / 3)
-
-
-def test_rank_loss_is_one_minus_auc(folder):
-    base, row = collect_stream(folder).rows
+    # Rank loss is one minus the AUC.
     assert base.numbers["stream"].estimate("rank_loss").mean == pytest.approx(0.25)
     change = row.changes["stream"].changes["rank_loss"]
     assert change.relative.difference == pytest.approx((0.2 + 0.0 - 0.2) / 3)
@@ -64,12 +61,8 @@ def test_jackknife_of_a_prediction_difference_by_hand(folder):
     # Every leave-one-out value is halved, so the ratio has no spread.
     assert change.relative.difference == pytest.approx(-0.5)
     assert change.relative.stderr == 0.0
-    # The test is of the ratio, as the interval beside it is.
+    # The test is of the ratio, as the interval next to it is.
     assert change.p == change.relative.p == 0.0 < change.absolute.p
-
-
-def test_interval_is_students(folder):
-    change = collect_stream(folder).rows[1].changes["stream"].changes["relative_pd"]
     low, high = interval(change.absolute)
     half = 4.302652729911275 * change.absolute.stderr  # t of 2 degrees at 97.5 %
     assert (low, high) == (pytest.approx(-0.03 - half), pytest.approx(-0.03 + half))
@@ -105,8 +98,7 @@ def test_a_stopped_replica_counts_nowhere_and_is_told(folder):
     (said,) = report.remarks
     assert "replica 1 stopped at update 7, correlation was not finite" in said
 
-
-def test_sets_of_other_runs_are_not_tested(folder):
+    # The same of three runs and more in common: sets of other runs are not tested.
     write_row(folder, "baseline", totals([0.5] * 4, 0.06, [0.06] * 4))
     broken = totals([0.55, np.nan, 0.6, 0.7], 0.03, [0.03, np.nan, 0.03, 0.03])
     write_row(folder, "ad", broken)
@@ -158,7 +150,7 @@ def test_without_the_baseline_nothing_is_compared(folder):
     assert any("nothing is compared" in remark for remark in report.remarks)
 
 
-def test_the_whole_report_of_table_3(tmp_path, rng):
+def test_the_whole_report_of_table_3_next_to_the_papers_numbers(tmp_path, rng):
     write_demo(tmp_path, rng)
     report = write_stream(tmp_path)
     page = report.files["report.html"].read_text()
@@ -174,10 +166,7 @@ def test_the_whole_report_of_table_3(tmp_path, rng):
     good = verdict(report.rows[3])
     assert good.startswith("Reduces Δʳ₁ by ") and "log loss +4." in good
 
-
-def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
-    write_demo(tmp_path, rng)
-    (blocks,) = stream_paper_section(collect_stream(tmp_path)).blocks
+    (blocks,) = stream_paper_section(report).blocks
     table, notes = blocks.blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["No AD"][:4] == ["+0.000"] * 4
@@ -189,10 +178,6 @@ def test_paper_numbers_are_beside_with_doubtful_ones_marked(tmp_path, rng):
     assert "sign" in notes.items[0].text
 
 
-def test_a_study_without_published_numbers_shows_none(folder):
-    assert stream_paper_section(collect_stream(folder)) is None
-
-
 def test_only_stream_folders_are_streams(folder, tmp_path_factory):
     assert is_stream(folder)
     other = tmp_path_factory.mktemp("other")
@@ -200,12 +185,12 @@ def test_only_stream_folders_are_streams(folder, tmp_path_factory):
     assert not is_stream(other)
 
 
-def test_a_narrow_terminal_gets_fewer_columns(folder, capsys):
+def test_a_narrow_terminal_gets_fewer_columns(folder):
     report = collect_stream(folder)
-    widths = {}
-    for width in (80, 200):
-        console = Console(width=width, record=True, file=io.StringIO())
-        print_stream(report, console)
-        widths[width] = console.export_text()
-    assert "Calibration" in widths[200] and "Calibration" not in widths[80]
-    assert "Δʳ₁" in widths[80]
+    assert stream_paper_section(report) is None  # it names no published numbers
+    out = io.StringIO()
+    print_stream(report, Console(width=200, file=out))
+    assert "Calibration" in out.getvalue()
+    out = io.StringIO()
+    print_stream(report, Console(width=80, file=out))
+    assert "Calibration" not in out.getvalue() and "Δʳ₁" in out.getvalue()

@@ -1,5 +1,7 @@
 """Numbers of predictions that stay on the disk are those of predictions in memory."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,14 +9,26 @@ import pytest
 from churn_jax import metrics, reports
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
-from churn_jax.prediction_shards import MappedPredictions, ShardedRows, stored
-from churn_jax.predictions import Predictions, PredictionsError, save_predictions
+from churn_jax.prediction_shards import (
+    MappedPredictions,
+    ShardedRows,
+    ShardWriter,
+    shards_beside,
+    stored,
+    write_index,
+    write_order,
+)
+from churn_jax.predictions import (
+    Predictions,
+    PredictionsError,
+    load_predictions,
+    save_predictions,
+)
 from churn_jax.reports import calibrated, estimates, summary_in_blocks
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_in_blocks
 from churn_jax.reports.updates_report import updates_markdown
 from tests.reports.fake_study import noisy_logits, write_study
-from tests.reports.in_shards import into_shards, numbers_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -108,6 +122,36 @@ def rows():
         {"baseline": test.logits, "steady": new},
         drawn(3, examples=HELD_OUT),
     )
+
+
+def into_shards(run_dir):
+    """Every `predictions*.npz` becomes two shards next to it."""
+    for path in sorted((run_dir / "methods").glob("*/predictions*.npz")):
+        found, folder = load_predictions(path), shards_beside(path)
+        runs, _, classes = found.shape
+        for shard in range(2):
+            rows = slice(shard, None, 2)
+            of = found.ids[rows], found.labels[rows], runs, classes
+            with ShardWriter(folder, shard, 2, *of) as writer:
+                writer.write(found.logits[:, rows])
+        write_order(folder, 2, found.ids)
+        write_index(folder, 2, found.meta)
+        path.unlink()
+    return run_dir
+
+
+def numbers_of(record):
+    """Numbers of a dataclass, also inside of it, by name."""
+    out = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if dataclasses.is_dataclass(value):
+            value = numbers_of(value)
+        if isinstance(value, dict):
+            out |= {f"{field.name}.{key}": v for key, v in value.items()}
+        else:
+            out[field.name] = value
+    return out
 
 
 def write_rows(folder, rows, outside):

@@ -27,7 +27,7 @@ from churn_jax.reports.updates_report import (
     updates_markdown,
     updates_section,
 )
-from tests.reports.conftest import LABELS, classes_with, three_methods
+from tests.reports.conftest import LABELS, classes_with, two_methods
 from tests.reports.fake_study import logits_of, write_study
 
 IDS = np.arange(100, 110)
@@ -66,15 +66,9 @@ PLANNED = [
 
 def write_updates(folder, planned=PLANNED, **facts):
     stopped = {name: [{"replica": 2}] for name in ("baseline", "none")}
-    return write_study(
-        folder,
-        rows() | {"absent": None},
-        LABELS,
-        ids=IDS,
-        stopped=stopped,
-        config={"updates": planned},
-        **facts,
-    )
+    methods = rows() | {"absent": None}
+    facts |= {"ids": IDS, "stopped": stopped, "config": {"updates": planned}}
+    return write_study(folder, methods, LABELS, **facts)
 
 
 @pytest.fixture(scope="module")
@@ -169,22 +163,28 @@ def test_every_model_against_every_other(written):
     assert [cells[0] for cells in known.rows] == ["Half"]
 
 
-def test_what_is_left_out_is_told(written):
+def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undrawn):
     (remark,) = written.updates.remarks
     assert remark == (
         "The update Never is not in the table. Absent: it has no predictions yet."
     )
-    assert remark in updates_markdown(written)
-    assert remark in html_fragment([updates_section(written)])
+    text, page = updates_markdown(written), html_fragment([updates_section(written)])
+    assert remark in text and remark in page
+    for words in (
+        *("<h2>Updates</h2>", "Error rate against negative flips"),
+        *("Chains of versions", "Rank of the wrong class", "No treatment"),
+    ):
+        assert words in page, words
+    out = io.StringIO()
+    reports.print_report(written, Console(file=out, width=80))
+    assert "More classes" in out.getvalue() and "Never" in out.getvalue()
 
-
-def test_the_markdown_page(written):
-    text = updates_markdown(written)
     lines = text.splitlines()
-    cells = [cell.strip() for cell in lines[4].strip("|").split("|")]
-    assert cells[:3] == ["No treatment", "4", "10 all"]
-    assert cells[3:6] == ["10.00 ± 0.00", "15.00 ± 5.00", "10.00 ± 3.54"]
-    targeted = [cell.strip() for cell in lines[5].strip("|").split("|")]
+    plain, targeted = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines[4:6]
+    )
+    assert plain[:3] == ["No treatment", "4", "10 all"]
+    assert plain[3:6] == ["10.00 ± 0.00", "15.00 ± 5.00", "10.00 ± 3.54"]
     assert targeted[1] == "2 own" and targeted[5] == "0.00 ± 0.00"
     assert targeted[-2].startswith("6.67 ± ")
     assert "None → Kd" in lines[6]
@@ -210,7 +210,7 @@ def test_the_csv_has_both_pairings(written):
     assert lines[2]["paper_new_error"] == ""
 
 
-def test_the_papers_numbers_stand_beside(written):
+def test_the_papers_numbers_stand_next_to_ours(written):
     found = paper_updates(written)
     none, kd = found.rows[:2]
     flips = "negative_flip_rate"
@@ -226,43 +226,25 @@ def test_the_papers_numbers_stand_beside(written):
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
     logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
-    folder = write_study(
-        tmp_path,
-        logits,
-        LABELS,
-        published="elodi/table5/imagenet",
-        config={"updates": planned},
+    facts = {"published": "elodi/table5/imagenet", "config": {"updates": planned}}
+    found = paper_updates(
+        reports.collect(write_study(tmp_path, logits, LABELS, **facts))
     )
-    found = paper_updates(reports.collect(folder))
-    names = [
-        (row.name, found.paper_cell(row, "negative_flip_rate")) for row in found.rows
-    ]
-    assert names[0] == ("v1->fd_v2", "2.90 doubtful [1]")
-    assert names[1] == ("fd_v2->fd_chain_v3", "2.13 doubtful [1]")
+    cells = [(r.name, found.paper_cell(r, "negative_flip_rate")) for r in found.rows]
+    assert cells[0] == ("v1->fd_v2", "2.90 doubtful [1]")
+    assert cells[1] == ("fd_v2->fd_chain_v3", "2.13 doubtful [1]")
 
 
-def test_the_page_and_the_terminal_have_the_section(written):
-    page = html_fragment([updates_section(written)])
-    for words in (
-        *("<h2>Updates</h2>", "Error rate against negative flips"),
-        *("Chains of versions", "Rank of the wrong class", "No treatment"),
-    ):
-        assert words in page, words
-    assert "What the setting does" not in page
-    out = io.StringIO()
-    reports.print_report(written, Console(file=out, width=80))
-    assert "More classes" in out.getvalue() and "Never" in out.getvalue()
-
-
-def test_write_adds_two_files(tmp_path, monkeypatch):
-    from churn_jax.reports import study_report
-
-    monkeypatch.setattr(study_report, "html_page", lambda document: "")  # slow
-    report = reports.write(write_updates(tmp_path))
+def test_write_adds_two_files_with_labels_escaped(tmp_path, undrawn):
+    evil = '<script>alert("x")</script>|$a_b$'
+    planned = {"updates": [update("baseline", "steady", evil)]}
+    report = reports.write(write_study(tmp_path, two_methods(), LABELS, config=planned))
     assert sorted(report.files) == [
         *("report.html", "table.csv", "table.md", "updates.csv", "updates.md")
     ]
-    assert report.files["updates.md"].read_text() == updates_markdown(report)
+    page, text = (report.files[f].read_text() for f in ("report.html", "updates.md"))
+    assert "<h2>Updates</h2>" in page and "<script" not in page
+    assert text == updates_markdown(report) and r"\<script\>alert" in text
     assert report.files["updates.csv"].read_text() == updates_csv(report)
 
 
@@ -271,70 +253,53 @@ def test_a_study_without_updates_has_nothing_of_it(report):
     assert "<h2>Updates</h2>" not in report.files["report.html"].read_text()
 
 
-def test_labels_are_escaped(tmp_path):
-    evil = '<script>alert("x")</script>|$a_b$'
-    folder = write_study(
-        tmp_path,
-        {"baseline": three_methods()["baseline"], "kd": three_methods()["steady"]},
-        LABELS,
-        config={"updates": [update("baseline", "kd", evil)]},
+FILE = "../old/predictions.npz"
+FROM_FILE = [
+    update(FILE, "none", "From a file"),
+    update("baseline", "none"),
+    update(FILE, "kd", targeted=True),
+]
+
+
+def save_old(folder, ids=None, labels=None):
+    """The baseline's predictions in another order, among other examples."""
+    order = np.random.default_rng(0).permutation(10)
+    found = rows()["baseline"][:2]
+    predictions = Predictions(
+        np.append(IDS[order], [7, 8]) if ids is None else ids,
+        np.append(LABELS[order], [0, 1]) if labels is None else labels,
+        np.concatenate([found[:, order], found[:, :2]], axis=1),
     )
-    report = reports.collect(folder)
-    page = reports.render(report)
-    assert "<h2>Updates</h2>" in page and "<script" not in page
-    assert r"\<script\>alert" in updates_markdown(report)
+    save_predictions(folder / "old" / "predictions.npz", predictions)
 
 
-class TestOldModelsFromFiles:
-    def outside(self, folder, ids=None, labels=None, logits=None):
-        """The baseline's predictions in another order, among other examples."""
-        order = np.random.default_rng(0).permutation(10)
-        found = rows()["baseline"][:2] if logits is None else logits
-        save_predictions(
-            folder / "old" / "predictions.npz",
-            Predictions(
-                np.append(IDS[order], [7, 8]) if ids is None else ids,
-                np.append(LABELS[order], [0, 1]) if labels is None else labels,
-                np.concatenate([found[:, order], found[:, :2]], axis=1),
-            ),
-        )
+def test_old_models_from_files_are_joined_by_id(tmp_path):
+    save_old(tmp_path)
+    folder = write_updates(tmp_path / "study", FROM_FILE)
+    updates = reports.collect(folder).updates
+    first, same, targeted = updates.results
+    assert means(first.first) == means(same.first)
+    np.testing.assert_array_equal(first.ranks, same.ranks)
+    assert targeted.own_pairs.pairs == 2
+    assert updates.labels[0] == "old"
 
-    def planned(self):
-        path = "../old/predictions.npz"
-        return [
-            update(path, "none", "From a file"),
-            update("baseline", "none"),
-            update(path, "kd", targeted=True),
-        ]
 
-    def test_they_are_joined_by_id(self, tmp_path):
-        self.outside(tmp_path)
-        folder = write_updates(tmp_path / "study", self.planned())
-        updates = reports.collect(folder).updates
-        first, same, targeted = updates.results
-        assert means(first.first) == means(same.first)
-        np.testing.assert_array_equal(first.ranks, same.ranks)
-        assert targeted.own_pairs.pairs == 2
-        assert updates.labels[0] == "old"
-
-    @pytest.mark.parametrize(
-        ("given", "words"),
-        [
-            ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
-            ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
-            ({"ids": np.array([*"abcdefghijkl"])}, "its ids are a, b, c"),
-            (None, "does not exist"),
-        ],
-    )
-    def test_a_mismatch_is_one_sentence_and_exit_code_2(
-        self, tmp_path, given, words, capsys
-    ):
-        if given is not None:
-            self.outside(tmp_path, **given)
-        folder = write_updates(tmp_path / "study", self.planned())
-        assert main(["report", str(folder)]) == 2
-        told = " ".join(capsys.readouterr().err.split())
-        assert words in told and "Traceback" not in told
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
+        ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
+        ({"ids": np.array([*"abcdefghijkl"])}, "its ids are a, b, c"),
+        (None, "does not exist"),
+    ],
+)
+def test_a_mismatch_is_one_sentence_and_exit_code_2(tmp_path, given, words, capsys):
+    if given is not None:
+        save_old(tmp_path, **given)
+    folder = write_updates(tmp_path / "study", FROM_FILE)
+    assert main(["report", str(folder)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert words in told and "Traceback" not in told
 
 
 def test_ranks_are_those_of_the_metric():
@@ -352,28 +317,26 @@ def test_ranks_are_those_of_the_metric():
     )
 
 
-def result(old, new, label="", value=0.1):
-    number = Estimate(value, 0.0, 0.01)
-    rates = Rates(4, *[number] * 6)
-    return UpdateResult(
-        *(old, new, label or f"{old} {new}", False, "all", 10, rates, None),
-        ranks=np.zeros(2, int),
-    )
-
-
 def updates_of(*results):
-    names = tuple(dict.fromkeys(n for r in results for n in (r.old, r.new)))
-    return Updates(results, names, names, np.zeros((len(names),) * 2), None, ())
+    """Updates from pairs of names, each with a label and a rate if it matters."""
+    found = []
+    for old, new, *label in results:
+        label, value = label or ("", 0.1)
+        rates = Rates(4, *[Estimate(value, 0.0, 0.01)] * 6)
+        facts = (old, new, label or f"{old} {new}", False, "all", 10, rates, None)
+        found.append(UpdateResult(*facts, ranks=np.zeros(2, int)))
+    names = tuple(dict.fromkeys(n for r in found for n in (r.old, r.new)))
+    flips = np.zeros((len(names),) * 2)
+    return Updates(tuple(found), names, names, flips, None, ())
 
 
 def test_chains_are_the_longest_sequences():
-    pairs = ("ab", "bc", "ac", "ad", "de", "xy", "ef", "da")
-    found = find_chains(updates_of(*(result(*pair) for pair in pairs[:-1])))
+    found = find_chains(updates_of("ab", "bc", "ac", "ad", "de", "xy", "ef"))
     assert ["".join(chain.versions) for chain in found] == ["abc", "adef"]
-    assert find_chains(updates_of(result("a", "b"), result("a", "c"))) == ()
+    assert find_chains(updates_of("ab", "ac")) == ()
     # A circle has no first version, but what leads into it has.
-    circle = updates_of(*(result(*pair) for pair in ("za", "ab", "bc", "ca")))
-    assert ["".join(chain.versions) for chain in find_chains(circle)] == ["zabc"]
+    circle = find_chains(updates_of("za", "ab", "bc", "ca"))
+    assert ["".join(chain.versions) for chain in circle] == ["zabc"]
 
 
 def test_curves_are_read_from_the_labels():
@@ -387,7 +350,7 @@ def test_curves_are_read_from_the_labels():
         "beam=3": 0.3,
         "m=2 of 8": 0.3,
     }
-    updates = updates_of(*(result("a", "b", *one) for one in labels.items()))
+    updates = updates_of(*(("a", "b", *one) for one in labels.items()))
     found = {(c.setting, c.label): c for c in curves(updates)}
     assert set(found) == {("m", "ELODI"), ("alpha", "")}
     assert found["m", "ELODI"].values == (1, 4, 16)
@@ -395,4 +358,4 @@ def test_curves_are_read_from_the_labels():
     assert flips == [0.4, 0.2, 0.1]
     svg = against_setting(updates)
     assert "Networks of the ensemble, m" in svg and "Weight of LDI" in svg
-    assert against_setting(updates_of(result("a", "b", "m=1"))) == ""
+    assert against_setting(updates_of(("a", "b", "m=1", 0.1))) == ""

@@ -1,0 +1,281 @@
+"""One page that needs nothing else, holds every section and trusts no file."""
+
+import dataclasses
+import itertools
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from churn_jax import metrics, reports
+from churn_jax.documents import Document, html_page
+from churn_jax.documents.plotting import INK, LONGEST_LABEL
+from churn_jax.reports import study_figures as plots
+from churn_jax.reports import study_sections as sections
+from churn_jax.reports.examples import save_examples
+from churn_jax.reports.study_report import FIGURES, FIRST
+from churn_jax.reports.study_sections import (
+    ambiguity_histogram,
+    best_row,
+    bounds_against_churn,
+    carried,
+    mean_bounds,
+    most_ambiguous,
+)
+from churn_jax.reports.summary import BOUNDS
+from tests.reports.conftest import LABELS, three_methods, two_methods
+from tests.reports.fake_study import logits_of, noisy_logits, write_study
+
+# All but those about training-set sizes, strengths, ensemble sizes and calibrated NLL,
+# and those of the sections on ambiguity and on bounds.
+EVERY_STUDY = 1 + len(FIGURES) - 6 + 2
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Checks nesting; collects tags, attributes and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report.files["report.html"].read_text())
+
+
+def test_the_page_needs_no_network_and_runs_nothing(page, report):
+    assert not {"script", "link", "iframe", "object", "base"} & set(page.tags)
+    for name, value in page.attributes:
+        assert not name.startswith("on"), name
+        if name in ("src", "href", "xlink:href"):
+            assert value.startswith(("#", "data:image/png;base64,")), value[:60]
+    text = report.files["report.html"].read_text()
+    assert "@import" not in text
+    assert all(url.startswith("#") for url in re.findall(r"url\(([^)]*)\)", text))
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    used = {v[1:] for n, v in page.attributes if n == "xlink:href" and v[0] == "#"}
+    assert used and used <= set(ids)
+
+
+def test_every_section_and_figure_is_there(page):
+    text = " ".join(page.text)
+    for heading in (
+        *("Results", "Figures", "Which inputs churn", "Bounds on churn"),
+        *("Methods", "What was run", "Glossary"),
+    ):
+        assert heading in text
+    for heading in ("Beside the paper", "What the rows differ in", "Training-set size"):
+        assert heading not in text
+    assert page.tags.count("svg") == EVERY_STUDY
+    for fact in (
+        "churn-jax study fake",
+        "2 cores",
+        "2026-11-20",
+        "jax 0.10.2",
+        "sha256:0123456789abcdef",
+        "697 train",
+        "beta = 0.1",
+        "12,345",
+        "[reproducibility] Eq. 3",
+        "run 2 stopped at step 120",
+        "83.33 ± 5.77",
+        "No detectable effect on churn (-23.3 ± 13.3 points, p = 0.222)",
+        '"learning_rate": 0.1',
+    ):
+        assert fact in text, fact
+
+
+EVIL = '<script>alert("x")</script>&$a_b$'
+
+
+def test_whatever_comes_from_a_file_is_escaped(tmp_path, undrawn):
+    folder = write_study(
+        tmp_path,
+        {"baseline": three_methods()["baseline"]},
+        LABELS,
+        title=EVIL,
+        command=EVIL,
+        hardware=EVIL,
+        date=EVIL,
+        versions={EVIL: EVIL},
+        devices=[EVIL],
+        data={"name": EVIL, "title": EVIL, "fingerprint": EVIL},
+        config={"notes": [EVIL], "changes": [EVIL], "data": {"name": EVIL}},
+        published=EVIL,
+    )
+    report = reports.collect(folder)
+    (row,) = report.rows
+    spec = dataclasses.replace(row.info.spec, label=EVIL, equation=EVIL)
+    info = dataclasses.replace(row.info, label=EVIL, spec=spec)
+    row, missing = dataclasses.replace(row, info=info), reports.Missing(info, EVIL)
+    report = dataclasses.replace(report, rows=(row,), missing=(missing,))
+    page = Page(reports.render(report))
+    assert "script" not in page.tags
+    assert "".join(page.text).count('alert("x")') > 10
+
+
+@pytest.mark.parametrize("label", ["_hidden", "$", "日本語", "x" * 80, "a & b"])
+def test_any_label_can_be_drawn(report, label):
+    row = report.rows[0]
+    row = dataclasses.replace(row, info=dataclasses.replace(row.info, label=label))
+    svg = plots.accuracy_against_churn(dataclasses.replace(report, rows=(row,)))
+    drawn = "".join(ElementTree.fromstring(svg).itertext())
+    assert label.strip("_")[: LONGEST_LABEL - 1] in drawn
+
+
+def test_figures_take_the_colour_of_the_page_and_are_reproducible(report):
+    page = report.files["report.html"].read_text()
+    drawn = [svg for draw, _, _ in (FIRST, *FIGURES) if (svg := draw(report))]
+    drawn += [ambiguity_histogram(report), bounds_against_churn(report)]
+    assert len(drawn) == EVERY_STUDY
+    for svg in drawn:
+        assert "currentColor" in svg and INK not in svg
+        assert svg in page  # as it was drawn before
+        ElementTree.fromstring(svg)
+
+
+def test_the_map_holds_the_churn_of_runs_of_different_methods(report, drawn):
+    plots.pairwise_churn(report)
+    image = np.asarray(drawn["imshow"][0][0][0])
+    assert image.shape == (8, 8)  # 3 + 3 + 2 runs
+    np.testing.assert_allclose(image[0, 1], 30.0)
+    np.testing.assert_allclose(image[0, 3], 20.0)  # wrong at 9 against wrong at 0
+    np.testing.assert_allclose(image[3, 4], 0.0)
+    assert np.isnan(np.diagonal(image)).all()
+
+
+def test_one_run_and_no_curves_still_make_a_page(tmp_path):
+    logits = noisy_logits(np.random.default_rng(0), LABELS, 1, 3)
+    folder = write_study(tmp_path, {"baseline": logits, "other": logits}, LABELS)
+    for history in folder.glob("methods/*/metrics.jsonl"):
+        history.unlink()
+    report = reports.collect(folder)
+    path = reports.write_report(folder)  # the page alone
+    assert path == folder / "report.html" and not (folder / "table.csv").exists()
+    page = Page(path.read_text())
+    # No training curves; nothing about pairs of runs.
+    assert page.tags.count("svg") == EVERY_STUDY - 3
+    assert "Too few runs to test churn (1 in common)" in " ".join(page.text)
+    assert sections.bounds_section(report) is None
+    assert sections.ambiguous_section(report) is None
+    assert np.isnan(mean_bounds(report.rows[0])["churn"])
+
+
+def inputs_page(report):
+    return html_page(Document("", blocks=[sections.ambiguous_section(report)]))
+
+
+def test_the_most_ambiguous_come_first_with_their_votes(report, undrawn):
+    # Runs vote wrong on 9 (1 of 3), 0 (2 of 3, two classes) and 1 (1 of 3).
+    inputs = most_ambiguous(report)
+    assert [(one.identity, one.label) for one in inputs] == [
+        *(("0", 0), ("1", 0), ("9", 1))
+    ]
+    assert [one.votes for one in inputs] == [
+        ((0, 1), (1, 1), (2, 1)),
+        ((0, 2), (2, 1)),
+        ((0, 2), (1, 1)),
+    ]
+    assert [one.ambiguity for one in inputs] == pytest.approx([1, 2 / 3, 2 / 3])
+    assert best_row(report).info.name == "steady"
+    assert [one.best for one in inputs] == [0, 0, 0]
+    assert len(most_ambiguous(report, count=2)) == 2
+    for row in report.rows:
+        mean = row.summary.curves.ambiguity.mean()
+        assert mean == pytest.approx(row.summary.churn.mean, abs=1e-7)
+    page = inputs_page(report)  # without images there are ids
+    assert "<img" not in page
+    assert '<th scope="row">9</th><td>1</td><td>0 (2), 1 (1)</td>' in page
+
+
+def test_images_are_shown_with_what_was_voted_and_escaped_ids(tmp_path, undrawn):
+    ids = np.array([f"<b>{n}" for n in range(10)])
+    folder = write_study(tmp_path, two_methods(), LABELS, ids=ids)
+    images = np.random.default_rng(0).integers(0, 256, (10, 8, 8, 1), np.uint8)
+    save_examples(folder, ids, images)
+    report = reports.collect(folder)
+    assert (most_ambiguous(report)[0].image == images[0]).all()
+    page = inputs_page(report)
+    assert page.count('<img src="data:image/png;base64,') == 3
+    assert "votes 0\u00a0(2), 2\u00a0(1)" in page
+    assert "67\u00a0% → 0\u00a0%" in page
+    assert "All 3 runs of Baseline agree on 70.0\u00a0% of 10 test examples" in page
+    assert "<b>" not in page and "&lt;b&gt;0" in page
+
+
+def test_runs_that_agree_leave_nothing_to_show(tmp_path, undrawn):
+    same = logits_of(np.tile(LABELS, (3, 1)), 3)
+    report = reports.collect(write_study(tmp_path, {"baseline": same}, LABELS))
+    assert most_ambiguous(report) == () and best_row(report) is None
+    page = inputs_page(report)
+    assert "agree on 100.0\u00a0%" in page and "<td>–</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.05, 0.5), (0.10, 0.5), (0.101, 0.8), (1.0, 1.0)]
+)
+def test_churn_carried_by_the_top(share, expected):
+    ambiguity = np.array([0.0] * 7 + [0.2, 0.3, 0.5])
+    assert carried(ambiguity, share) == pytest.approx(expected)
+    assert carried(np.full(60, 0.1), 0.05) == pytest.approx(0.05)
+    assert np.isnan(carried(np.zeros(4), share))
+
+
+def test_bins_are_closed_on_the_right_and_leave_out_unanimity():
+    shares = sections._shares(np.array([0.0, 0.1, 0.3, 0.30000001, 0.31, 1.0, 0.05]))
+    expected = np.zeros(10)
+    expected[[0, 2, 3, 9]] = [2, 2, 1, 1]
+    np.testing.assert_allclose(7 * shares, expected)
+
+
+def test_no_pair_exceeds_a_bound_in_numbers_table_and_figure(tmp_path, drawn):
+    logits = noisy_logits(np.random.default_rng(1), LABELS, 3, 3, margin=0.5)
+    report = reports.collect(write_study(tmp_path, {"baseline": logits}, LABELS))
+    (row,) = report.rows
+    pairs, off = row.summary.pair_values, ~np.eye(3, dtype=bool)
+    assert pairs["churn"][off].min() > 0
+    for name, metric in BOUNDS.items():
+        assert (pairs[name][off] >= pairs["churn"][off]).all()
+        needed = (LABELS,) if name == "bound_from_errors" else ()
+        for a, b in itertools.combinations(range(3), 2):
+            expected = metric(logits[a], logits[b], *needed)
+            assert pairs[name][a, b] == pytest.approx(float(expected), abs=1e-6)
+    sharper = pairs["bound_from_confidence_sum"][off]
+    assert (sharper <= pairs["bound_from_confidence"][off]).all()
+    assert sharper.mean() < pairs["bound_from_confidence"][off].mean()
+
+    means = mean_bounds(row)
+    assert means["churn"] == pytest.approx(row.summary.churn.mean)
+    errors = 2 * np.mean([metrics.error_rate(run, LABELS) for run in logits])
+    assert means["bound_from_errors"] == pytest.approx(errors)
+    (fold,) = sections.bounds_section(report).blocks
+    (grid,) = fold.blocks
+    assert grid.blocks[1].rows[0][2] == f"{100 * errors:.2f}"
+
+    ElementTree.fromstring(bounds_against_churn(report))
+    points = [found for found, style in drawn["plot"] if "label" in style]
+    assert len(points) == 3
+    for bound, churn in points:
+        assert len(bound) == 3 and (churn <= bound + 1e-4).all()
