@@ -1,17 +1,17 @@
 """The difference penalties: worked cases, orders, limits."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from churn_jax import losses
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
 
-difference = jax.jit(losses.difference_penalty, static_argnames="order")
-inverse = jax.jit(losses.inverse_difference_penalty, static_argnames="order")
+difference, inverse = PENALTIES = [
+    jax.jit(jax.value_and_grad(loss), static_argnames="order")
+    for loss in (losses.difference_penalty, losses.inverse_difference_penalty)
+]
 cross_entropy = jax.jit(losses.cross_entropy_difference_penalty)
 
 # Example differences: (1,2) 2, 3; (1,3) 1, 2; (2,3) 1, 1.
@@ -28,101 +28,57 @@ def normal(seed, shape):
 def test_worked_by_hand(order, sums):
     # Both orders of a pair are equal, so the mean over ordered pairs is over three.
     expected = -np.mean(sums) / 2
-    value = difference(Z, order=order)
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-    reciprocal = inverse(Z, order=order, epsilon=0.5)
+    np.testing.assert_allclose(difference(Z, order=order)[0], expected, rtol=1e-6)
+    reciprocal, _ = inverse(Z, order=order, epsilon=0.5)
     np.testing.assert_allclose(reciprocal, 1 / (0.5 - expected), rtol=1e-6)
 
 
 def test_k_counts_valid_examples_only():
-    value = difference(Z, jnp.array([0, 1]))
+    value, _ = difference(Z, np.array([0, 1]))
     np.testing.assert_allclose(value, -(9 + 4 + 1) / 3, rtol=1e-6)
-
-
-@pytest.mark.parametrize("order", [1.5, 2])
-def test_gradients_agree_with_finite_differences(order):
-    for loss in (difference, inverse):
-        check_grads(
-            lambda z, loss=loss: loss(z, order=order),
-            (normal(0, (3, 2, 2)),),
-            1,
-            ("rev",),
-            atol=1e-2,
-            rtol=1e-2,
-        )
 
 
 @pytest.mark.parametrize("order", [1, 1.5, 2])
 def test_equal_members_have_no_gradient(order):
-    equal = np.repeat(normal(1, (1, 4)), 3, axis=0)
-    for loss in (difference, inverse):
-        grad = jax.grad(lambda z, loss=loss: loss(z, order=order))(equal)
-        np.testing.assert_array_equal(grad, np.zeros((3, 4)))
-    assert difference(equal, order=order) == 0.0
-    np.testing.assert_allclose(inverse(equal, order=order), 1e3, rtol=1e-6)
+    equal = np.repeat(normal(1, (1, 2)), 3, axis=0)
+    (value, grad), (reciprocal, other) = (f(equal, order=order) for f in PENALTIES)
+    assert value == 0.0 and not np.any(grad) and not np.any(other)
+    np.testing.assert_allclose(reciprocal, 1e3, rtol=1e-6)
 
 
 def test_a_common_part_changes_nothing():
-    z, shared = normal(2, (3, 8, 2)), normal(3, (1, 8, 2))
-    np.testing.assert_allclose(difference(z + shared), difference(z), rtol=1e-5)
+    z, shared = normal(2, (3, 2)), normal(3, (1, 2))
+    np.testing.assert_allclose(difference(z + shared)[0], difference(z)[0], rtol=1e-5)
 
 
-def test_the_reciprocal_has_large_gradients_near_equality():
+def test_descending_moves_the_members_from_each_other_and_far_if_they_are_near():
     z, apart = np.repeat(normal(4, (1, 8)), 2, axis=0), np.float32([[1.0], [0.0]])
     near, far = z + np.float32(0.01) * apart, z + apart
-
-    def largest(loss, x):
-        return np.max(np.abs(jax.grad(loss)(x)))
-
-    assert largest(difference, near) < largest(difference, far)
-    assert largest(inverse, near) > 10 * largest(inverse, far)
-
-
-def test_descending_parts_the_members():
-    z = normal(5, (2, 8))
-    for loss in (difference, inverse):
-        step = z - 0.1 * np.asarray(jax.grad(loss)(z))
-        assert np.all(np.abs(step[0] - step[1]) > np.abs(z[0] - z[1]))
-
-
-def test_epsilon_may_be_traced():
-    value = jax.jit(lambda e: losses.inverse_difference_penalty(Z, epsilon=e))(0.5)
-    np.testing.assert_allclose(value, 1 / (0.5 + 20 / 6), rtol=1e-6)
+    sizes = []
+    for penalty in PENALTIES:
+        at_near, at_far = (np.asarray(penalty(x)[1]) for x in (near, far))
+        for x, grad in ((near, at_near), (far, at_far)):
+            step = x - 0.1 * grad
+            assert np.all(np.abs(step[0] - step[1]) > np.abs(x[0] - x[1]))
+        sizes.append(np.max(np.abs(at_near)) / np.max(np.abs(at_far)))
+    assert sizes[0] < 1 and sizes[1] > 10
 
 
 def test_cross_entropy_worked_by_hand():
     # H((.5,.5), (.8,.2)) = -(ln .8 + ln .2) / 2, H((.8,.2), (.5,.5)) = ln 2.
     logits = np.log(np.array([[[0.5, 0.5]], [[0.8, 0.2]]], np.float32))
     expected = -(-np.log(0.16) / 2 + np.log(2)) / 2
-    value = cross_entropy(logits)
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-
-
-def test_cross_entropy_is_the_kl_and_the_entropies():
-    logits = normal(6, (2, 8, 3))
-    kl = losses.symmetric_kl(logits[0], logits[1]) / 2
-    entropies = jnp.mean(losses.entropy(logits), axis=0)
-    np.testing.assert_allclose(
-        cross_entropy(logits),
-        -jnp.mean(kl + entropies),
-        rtol=1e-6,
-    )
-
-
-def test_cross_entropy_of_a_single_score():
-    scores = normal(7, (3, 8))
-    with pytest.raises(ValueError, match="binary_logits"):
-        losses.cross_entropy_difference_penalty(scores[..., None])
-    binary = losses.binary_logits(scores)
-    assert cross_entropy(binary) < -np.log(2) / 2
+    np.testing.assert_allclose(cross_entropy(logits), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="binary_logits"):  # of a single score
+        losses.cross_entropy_difference_penalty(normal(7, (3, 8, 1)))
 
 
 def test_too_large_outputs_give_minus_inf():
-    z = normal(8, (2, 8, 3))
-    assert np.isfinite(difference(np.float32(1e12) * z))
-    assert difference(np.float32(1e20) * z) == -jnp.inf
-    assert inverse(np.float32(1e20) * z) == 0.0
-    assert np.isfinite(cross_entropy(np.float32(1e20) * z))
+    z = normal(8, (2, 8))
+    assert np.isfinite(difference(np.float32(1e12) * z)[0])
+    assert difference(np.float32(1e20) * z)[0] == -np.inf
+    assert inverse(np.float32(1e20) * z)[0] == 0.0
+    assert np.isfinite(cross_entropy(np.float32(1e20) * z[..., None] * [1, 2]))
 
 
 @pytest.mark.parametrize("order", [0, 0.5, -1, float("inf"), float("nan")])

@@ -12,8 +12,10 @@ from churn_jax import losses
 pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
 
 orthogonalize = jax.jit(losses.orthogonalize)
-penalty = jax.jit(losses.orthogonalized_correlation_penalty)
-plain_penalty = jax.jit(losses.correlation_penalty)
+penalty, plain_penalty = (
+    jax.jit(jax.value_and_grad(loss))
+    for loss in (losses.orthogonalized_correlation_penalty, losses.correlation_penalty)
+)
 
 
 def normal(seed, shape):
@@ -22,15 +24,14 @@ def normal(seed, shape):
 
 def test_worked_by_hand():
     # q2 = (3, -1) - (1/5) (1, 2); the third vector lies in the plane of the others.
-    z = jnp.array([[1.0, 2.0], [3.0, -1.0], [2.0, 0.0]])
+    z = np.float32([[1.0, 2.0], [3.0, -1.0], [2.0, 0.0]])
     expected = [[1.0, 2.0], [2.8, -1.4], [0.0, 0.0]]
     np.testing.assert_allclose(orthogonalize(z), expected, rtol=1e-6)
     # <q1, z2> = 1, <q1, z3> = 2, <q2, z3> = 5.6; k = 2.
-    value = penalty(z)
-    np.testing.assert_allclose(value, 0.25 + 1.0 + 2.8**2, rtol=1e-6)
+    np.testing.assert_allclose(penalty(z)[0], 0.25 + 1.0 + 2.8**2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("members", [1, 2, 6])
+@pytest.mark.parametrize("members", [1, 6])
 def test_equals_a_qr_factorisation_for_every_class(members):
     z = normal(0, (members, 16, 3))
     q = orthogonalize(z)
@@ -53,24 +54,19 @@ def test_dependent_and_zero_vectors_become_zero_without_nan():
     z[2] = 2.0 * z[0] - z[1]
     z[3] = 0.0
     z[5] = z[4]
-    q = orthogonalize(z)
-    np.testing.assert_array_equal(q[jnp.array([2, 3, 5])], np.zeros((3, 64)))
+    q = np.asarray(orthogonalize(z))
+    np.testing.assert_array_equal(q[[2, 3, 5]], np.zeros((3, 64)))
     np.testing.assert_allclose(q[4] @ z[:2].T, np.zeros(2), atol=2e-5)
-
-    def cubes(z):
-        return jnp.sum(losses.orthogonalize(z) ** 3)
-
-    for loss in (cubes, penalty):
-        assert jnp.all(jnp.isfinite(jax.jit(jax.grad(loss))(z)))
+    cubes = jax.jit(jax.grad(lambda z: jnp.sum(losses.orthogonalize(z) ** 3)))
+    assert np.all(np.isfinite(cubes(z))) and np.all(np.isfinite(penalty(z)[1]))
 
 
-@pytest.mark.parametrize("size", [2.0**-60, 2.0**-30, 2.0**30, 2.0**60])
-def test_the_size_of_a_vector_does_not_matter(size):
-    z = normal(3, (3, 16))
-    sizes = np.array([[1.0], [size], [1.0]], np.float32)
-    np.testing.assert_allclose(
-        orthogonalize(sizes * z), sizes * orthogonalize(z), rtol=1e-6
-    )
+def test_the_size_of_a_vector_does_not_matter():
+    z = normal(3, (6, 64))
+    expected = orthogonalize(z)
+    for size in (2.0**-60, 2.0**-30, 2.0**30, 2.0**60):
+        sizes = np.float32([1.0, size, 1.0, 1.0, size, size])[:, None]
+        np.testing.assert_allclose(orthogonalize(sizes * z), sizes * expected, 1e-6)
 
 
 def test_padding_and_devices():
@@ -88,30 +84,28 @@ def test_padding_and_devices():
 
 
 def test_read_literally_the_penalty_is_zero_for_any_outputs():
-    z = normal(5, (5, 32, 2)) + 1.0
-    literal = plain_penalty(orthogonalize(z))
-    assert literal < 1e-11 < 1.0 < plain_penalty(z)
+    z = normal(5, (6, 64)) + 1.0
+    assert plain_penalty(orthogonalize(z))[0] < 1e-10 < 1.0 < plain_penalty(z)[0]
 
 
 def test_two_members_pay_the_plain_penalty():
-    z = jnp.asarray(normal(6, (2, 16, 3)))
-    value, grad = jax.value_and_grad(penalty)(z)
-    expected, gradient = jax.value_and_grad(plain_penalty)(z)
+    z = normal(6, (2, 16, 3))
+    (value, grad), (expected, gradient) = penalty(z), plain_penalty(z)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(grad, gradient, atol=1e-6)
 
 
 def test_a_shared_direction_counts_once_per_later_member():
-    z = np.repeat(normal(7, (1, 16)), 5, axis=0)
+    z = np.repeat(normal(7, (1, 64)), 6, axis=0)
     square = np.mean(np.square(z[0])) ** 2
-    np.testing.assert_allclose(plain_penalty(z), 10 * square, rtol=1e-5)
-    np.testing.assert_allclose(penalty(z), 4 * square, rtol=1e-5)
+    np.testing.assert_allclose(plain_penalty(z)[0], 15 * square, rtol=1e-5)
+    np.testing.assert_allclose(penalty(z)[0], 5 * square, rtol=1e-5)
 
 
 def test_too_large_outputs_give_no_finite_number():
-    z = normal(8, (3, 16, 2))
-    assert np.isfinite(penalty(np.float32(1e8) * z))
-    assert penalty(np.float32(1e12) * z) == jnp.inf
+    z = normal(8, (6, 64))
+    assert np.isfinite(penalty(np.float32(1e8) * z)[0])
+    assert penalty(np.float32(1e12) * z)[0] == np.inf
     for size in (1e19, 1e25, 1e35):
-        assert not np.isfinite(penalty(np.float32(size) * z))
-    assert np.isnan(penalty(np.where(z > 2.0, np.float32(np.nan), z)))
+        assert not np.isfinite(penalty(np.float32(size) * z)[0])
+    assert np.isnan(penalty(np.where(z > 2.0, np.float32(np.nan), z))[0])
