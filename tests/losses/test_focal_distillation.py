@@ -97,9 +97,9 @@ def test_classes_that_a_model_does_not_know_are_left_out(drawn, name):
     o[:, :3] += 9.0  # so that the old model is right or wrong as before
     y = y % 3
     expected, _ = run(name, s[:, :3], o[:, :3], y)
-    for side in (o, s):  # the old model's alone, then the student's as well
-        side[:, 3:] = UNKNOWN_LOGIT
-        value, grad = run(name, s, o, y)
+    unknown = np.concatenate([np.zeros(3), np.full(2, UNKNOWN_LOGIT)])
+    for sides in ((s, o + unknown), (s + unknown, o)):
+        value, grad = run(name, *sides, y)
         np.testing.assert_allclose(value, expected, rtol=1e-5)
         np.testing.assert_array_equal(grad[:, 3:], 0.0)
         assert np.all(np.abs(grad[:, :3]) > 0)

@@ -1,81 +1,102 @@
-import jax.numpy as jnp
+"""Churn, its smooth form, its share by correctness, and which examples churn."""
+
+import itertools
+
+import jax
 import numpy as np
 import pytest
 
 from churn_jax import metrics
 from tests.metrics.cases import make_inputs
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 A = np.log(np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], np.float32))
 B = np.log(np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], np.float32))
 
+churn = jax.jit(metrics.churn)
+surrogate_churn = jax.jit(metrics.surrogate_churn)
+ambiguity = jax.jit(metrics.ambiguity)
+
+
+@jax.jit
+def by_correctness(a, b, labels, mask):
+    parts = metrics.churn_by_correctness(a, b, labels, mask)
+    return parts, metrics.accuracy(a, labels, mask), metrics.churn(a, b, mask)
+
 
 def test_by_hand():
-    assert float(metrics.churn(A, B)) == 0.5
+    assert churn(A, B) == 0.5
     # Second example: |1/2 - 1| + |1 - 1/2| + |1/2 - 1/2| = 1; halved, then averaged.
-    np.testing.assert_allclose(metrics.surrogate_churn(A, B), 0.25, rtol=1e-6)
+    np.testing.assert_allclose(surrogate_churn(A, B, alpha=1.0), 0.25, rtol=1e-6)
     # alpha 2: |1/4 - 1| + |1 - 1/4| = 1.5
-    squared = metrics.surrogate_churn(A, B, alpha=2.0)
-    np.testing.assert_allclose(squared, 0.375, rtol=1e-6)
+    np.testing.assert_allclose(surrogate_churn(A, B, alpha=2.0), 0.375, rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_symmetric_zero_at_equality_and_bounded(seed):
-    pair = make_inputs("pair", seed)
-    a, b = pair.values()
-    for metric, bound in ((metrics.churn, 1.0), (metrics.surrogate_churn, 5 / 2)):
-        assert float(metric(a, b)) == float(metric(b, a))
-        assert float(metric(a, a)) == 0.0
-        assert 0.0 < float(metric(a, b)) <= bound
+def test_symmetric_zero_at_equality_and_bounded():
+    a, b = make_inputs("pair", 0).values()
+    for metric, bound in ((churn, 1.0), (surrogate_churn, 5 / 2)):
+        assert metric(a, b) == metric(b, a)
+        assert metric(a, a) == 0.0 < metric(a, b) <= bound
 
 
 def test_surrogate_churn_tends_to_churn():
     a, b = make_inputs("pair", 0).values()
-    target = float(metrics.churn(a, b))
-    gaps = [
-        abs(float(metrics.surrogate_churn(a, b, alpha=alpha)) - target)
-        for alpha in (1.0, 10.0, 100.0, 1e5)
-    ]
+    found = [float(surrogate_churn(a, b, alpha=x)) for x in (1.0, 10.0, 100.0, 1e5)]
+    gaps = np.abs(np.array(found) - churn(a, b)).tolist()
     assert gaps == sorted(gaps, reverse=True) and gaps[0] > 0.05 and gaps[-1] < 1e-6
 
 
-def test_ties_follow_argmax_order():
-    tie, first, second = [[1.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]
-    tie, first, second = (jnp.array(x) for x in (tie, first, second))
-    assert float(metrics.churn(tie, first)) == 0.0
-    assert float(metrics.churn(tie, second)) == 1.0
+def test_ties_and_extreme_logits():
+    tie, first, second = np.float32([[[1, 1, 0]] * 2, [[1, 0, 0]] * 2, [[0, 1, 0]] * 2])
+    assert churn(tie, first) == 0.0  # as argmax orders them
+    assert churn(tie, second) == 1.0
+    a = np.float32([[0.0, -np.inf, 1e30], [3e38, -3e38, 0.0]])
+    assert surrogate_churn(a, a) == 0.0 and np.isfinite(surrogate_churn(a, a[::-1]))
 
 
-def test_extreme_logits_stay_finite():
-    a = jnp.array([[0.0, -jnp.inf, 1e30], [3e38, -3e38, 0.0]])
-    assert float(metrics.surrogate_churn(a, a)) == 0.0
-    assert np.isfinite(metrics.surrogate_churn(a, a[::-1]))
-
-
-class TestChurnByCorrectness:
-    def identity(self, a, b, labels, mask=None):
-        parts = metrics.churn_by_correctness(a, b, labels, mask)
-        accuracy = float(metrics.accuracy(a, labels, mask))
-        mixed = accuracy * float(parts.correct) + (1 - accuracy) * float(
-            parts.incorrect
-        )
+@pytest.mark.parametrize("seed", range(3))
+def test_churn_by_correctness_adds_up_to_churn(seed):
+    a, b, labels = make_inputs("labelled pair", seed).values()
+    best, worst, every = np.argmax(a, -1), np.argmin(a, -1), np.ones(48, bool)
+    some = np.random.default_rng(seed).random(48) < 0.5
+    for y, mask in ((labels, every), (labels, some), (best, every), (worst, every)):
+        parts, accuracy, whole = by_correctness(a, b, y, mask)
+        mixed = accuracy * parts.correct + (1 - accuracy) * parts.incorrect
         # Rounding of three float32 quotients and nothing else.
-        assert abs(mixed - float(metrics.churn(a, b, mask))) < 2e-7
-        return parts
+        assert abs(mixed - whole) < 2e-7
+        # A group without examples has churn 0.
+        assert accuracy != 1.0 or parts.incorrect == 0.0
+        assert accuracy != 0.0 or parts.correct == 0.0
+    assert accuracy == 0.0
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_parts_add_up_to_churn(self, seed):
-        inputs = make_inputs("labelled pair", seed, n=40 + seed)
-        self.identity(*inputs.values())
-        mask = np.random.default_rng(seed).random(40 + seed) < 0.5
-        self.identity(*inputs.values(), mask)
 
-    def test_parts_add_up_when_a_group_is_empty(self):
-        a, b = make_inputs("pair", 0).values()
-        best, worst = np.argmax(a, -1), np.argmin(a, -1)
-        assert float(self.identity(a, b, best).incorrect) == 0.0
-        assert float(self.identity(a, b, worst).correct) == 0.0
+def test_groups_are_those_of_the_first_model():
+    labels, every = np.array([0, 0]), np.ones(2, bool)  # A: right, wrong; B: both right
+    assert tuple(by_correctness(A, B, labels, every)[0]) == (0, 1)
+    assert tuple(by_correctness(B, A, labels, every)[0]) == (0.5, 0)
 
-    def test_groups_are_those_of_the_first_model(self):
-        labels = np.array([0, 0])  # A: right, wrong. B: right, right.
-        assert tuple(map(float, metrics.churn_by_correctness(A, B, labels))) == (0, 1)
-        assert tuple(map(float, metrics.churn_by_correctness(B, A, labels))) == (0.5, 0)
+
+@pytest.mark.parametrize("R", [2, 7])
+def test_mean_ambiguity_is_the_churn_over_all_pairs(R):
+    rng = np.random.default_rng(0)
+    base = 2 * rng.normal(size=(60, 5))
+    logits = (base + 2 * rng.normal(size=(R, 60, 5))).astype(np.float32)
+    pairs = [float(churn(a, b)) for a, b in itertools.combinations(logits, 2)]
+    per_example = ambiguity(logits)
+    assert per_example.shape == (60,)
+    assert 0.05 < np.mean(pairs) < 0.95
+    np.testing.assert_allclose(np.mean(per_example), np.mean(pairs), rtol=1e-6)
+    # Any axes of examples.
+    reshaped = ambiguity(logits.reshape(R, 2, 30, 5))
+    np.testing.assert_array_equal(reshaped, np.reshape(per_example, (2, 30)))
+
+
+def test_ambiguity_counts_votes():
+    votes = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 1, 3]]).T  # [run, example]
+    found = ambiguity(np.eye(4, dtype=np.float32)[votes])
+    np.testing.assert_allclose(found, [0, 2 / 3, 1, 1], rtol=1e-6)
+    # Two classes have a largest one.
+    for R, most in ((2, 1.0), (4, 2 / 3), (5, 0.6)):
+        halves = np.eye(2, dtype=np.float32)[np.arange(R) % 2][:, None]
+        np.testing.assert_allclose(ambiguity(halves), [most], rtol=1e-6)

@@ -27,7 +27,7 @@ from tests.metrics.cases import (
     take,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
 
 every = pytest.mark.parametrize("case", CASES, ids=str)
 streamed = pytest.mark.parametrize("case", STREAMED, ids=str)
@@ -62,16 +62,6 @@ def make_mesh(axis_type):
     return jax.make_mesh((8,), ("data",), axis_types=axis_types)
 
 
-@every
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_equals_the_float64_reference(case, seed, strict_dtypes):
-    inputs = make_inputs(case.kind, seed)
-    arrays = jax.tree.map(jnp.asarray, inputs)
-    actual = case.function(**arrays)
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(actual))
-    close(actual, case.reference(**inputs))
-
-
 def inputs_of(seed, cases=CASES):
     """Inputs of every case, by its name."""
     return {case.name: make_inputs(case.kind, seed) for case in cases}
@@ -90,6 +80,19 @@ def every_value(inputs, mask=None):
 
 
 compiled = jax.jit(every_value)
+
+
+@functools.cache
+def values_of(seed):
+    return jax.device_get(compiled(inputs_of(seed), np.ones(N, bool)))
+
+
+@every
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_equals_the_float64_reference(case, seed):
+    actual = values_of(seed)[case.name]
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(actual))
+    close(actual, case.reference(**make_inputs(case.kind, seed)))
 
 
 @jax.jit
@@ -186,12 +189,12 @@ def _renamed(case, inputs):
 
 @functools.cache
 def values_as_they_are_shifted_and_renamed():
-    inputs = inputs_of(5)
+    inputs, whole = inputs_of(2), np.ones(N, bool)
     changed = [
         {case.name: change(case, inputs[case.name]) for case in CASES}
         for change in (_shifted, _renamed)
     ]
-    return jax.device_get([compiled(x) for x in (inputs, *changed)])
+    return values_of(2), *jax.device_get([compiled(x, whole) for x in changed])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.shift_invariant], ids=str)
@@ -204,42 +207,50 @@ def test_logits_may_be_shifted_and_classes_renamed(case):
     close(renamed, expected)
 
 
-@functools.cache
-def mapped_values():
-    mask = np.arange(N) % 5 > 0
-    stacked = jax.tree.map(lambda *x: np.stack(x), inputs_of(6), inputs_of(7))
-    mapped = jax.jit(jax.vmap(lambda x: every_value(x, mask)))(stacked)
-    return mask, jax.device_get(mapped)
-
-
-@every
-def test_jit_and_vmap_equal_eager(case):
-    mask, mapped = mapped_values()
-    for i, seed in enumerate((6, 7)):
-        inputs = {**make_inputs(case.kind, seed), "mask": mask}
-        found = jax.tree.map(lambda x, i=i: x[i], mapped[case.name])
-        close(found, reference_of_valid(case, inputs))
-
-
-@functools.cache
-def sharded_values(axis_type):
+def sharded(inputs, mask, axis_type):
     mesh = make_mesh(axis_type)
-    mask = np.arange(N) % 7 > 0
-    placed = {
-        case.name: {
-            k: jax.device_put(v, NamedSharding(mesh, specs(case)[k]))
-            for k, v in make_inputs(case.kind, 8).items()
+
+    def place(case):
+        shardings = {k: NamedSharding(mesh, spec) for k, spec in specs(case).items()}
+        return {
+            k: jax.device_put(v, shardings[k]) for k, v in inputs[case.name].items()
         }
-        for case in CASES
-    }
+
     placed_mask = jax.device_put(mask, NamedSharding(mesh, PartitionSpec("data")))
-    return mask, jax.device_get(compiled(placed, placed_mask))
+    return compiled({case.name: place(case) for case in CASES}, placed_mask)
+
+
+def mapped(inputs, mask):
+    """Of two replicas; the second is the one that is wanted."""
+    stacked = jax.tree.map(lambda *x: np.stack(x), inputs_of(7), inputs)
+    values = jax.jit(jax.vmap(lambda x: every_value(x, mask)))(stacked)
+    return jax.tree.map(lambda x: x[1], values)
+
+
+TRANSFORMS = {
+    "explicit sharding": functools.partial(sharded, axis_type="Explicit"),
+    "automatic sharding": functools.partial(sharded, axis_type="Auto"),
+    "vmap": mapped,
+    "eager": lambda inputs, mask: every_value(jax.tree.map(jnp.asarray, inputs), mask),
+}
+
+
+@functools.cache
+def transformed(name):
+    mask = np.arange(N) % 7 > 0
+    return mask, jax.device_get(TRANSFORMS[name](inputs_of(8), mask))
+
+
+def first_is_fast(names):
+    first, *others = names
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in others]
+    return pytest.mark.parametrize("transform", [first, *slow])
 
 
 @every
-@pytest.mark.parametrize("axis_type", ["Auto", "Explicit"])
-def test_sharded_arrays_give_the_same_number(case, axis_type):
-    mask, values = sharded_values(axis_type)
+@first_is_fast(TRANSFORMS)
+def test_transforms_give_the_same_number(case, transform):
+    mask, values = transformed(transform)
     inputs = {**make_inputs(case.kind, 8), "mask": mask}
     close(values[case.name], reference_of_valid(case, inputs))
 
@@ -249,45 +260,41 @@ def reduced(inputs):
     return jax.lax.psum(updated(empty_states(), inputs), "data")
 
 
-@functools.cache
-def values_by_shard_map():
+def by_shard_map(inputs):
+    shards = ({case.name: specs(case) for case in STREAMED},)
     mapped = jax.shard_map(
-        reduced,
-        mesh=make_mesh("Auto"),
-        in_specs=({case.name: specs(case) for case in STREAMED},),
-        out_specs=PartitionSpec(),
+        reduced, mesh=make_mesh("Auto"), in_specs=shards, out_specs=PartitionSpec()
     )
-    states = jax.device_get(jax.jit(mapped)(with_mask(9)))
-    return jax.device_get(computed(states))
+    return jax.jit(mapped)(inputs)
 
 
-@streamed
-def test_shard_map_and_psum_of_the_state(case):
-    expected = reference_of_valid(case, with_mask(9)[case.name])
-    close(values_by_shard_map()[case.name], expected)
-
-
-@functools.cache
-def values_by_pmap():
+def by_pmap(inputs):
     shards = [
         {
-            case.name: take(inputs[case.name], case.kind, np.arange(8 * d, 8 * d + 8))
+            case.name: take(inputs[case.name], case.kind, np.arange(6 * d, 6 * d + 6))
             for case in STREAMED
         }
-        for inputs in [with_mask(10)]
-        for d in range(6)
+        for d in range(8)
     ]
     stacked = jax.tree.map(lambda *x: np.stack(x), *shards)
-    mapped = jax.pmap(reduced, axis_name="data", devices=jax.devices()[:6])
-    states = jax.device_get(mapped(stacked))
-    return jax.device_get(computed(jax.tree.map(lambda x: x[0], states)))
+    states = jax.device_get(jax.pmap(reduced, axis_name="data")(stacked))
+    return jax.tree.map(lambda x: x[0], states)
+
+
+REDUCTIONS = {"shard_map": by_shard_map, "pmap": by_pmap}
+
+
+@functools.cache
+def reduced_over_devices(name):
+    return jax.device_get(computed(jax.device_get(REDUCTIONS[name](with_mask(9)))))
 
 
 @streamed
+@first_is_fast(REDUCTIONS)
 @pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
-def test_pmap_and_psum_of_the_state(case):
-    expected = reference_of_valid(case, with_mask(10)[case.name])
-    close(values_by_pmap()[case.name], expected)
+def test_psum_of_the_state_over_devices(case, transform):
+    expected = reference_of_valid(case, with_mask(9)[case.name])
+    close(reduced_over_devices(transform)[case.name], expected)
 
 
 @functools.cache
@@ -385,22 +392,25 @@ def test_gradient_is_that_of_the_reference_and_always_finite(case):
 
 @every
 def test_wrong_shapes_are_named(case):
+    def call(**inputs):  # shapes are checked before anything is compiled
+        return jax.eval_shape(case.function, **inputs)
+
     inputs = make_inputs(case.kind)
     with pytest.raises(ValueError, match=rf"mask.*\({N},\).*\({N}, 1\)"):
-        case.function(**inputs, mask=np.ones((N, 1), bool))
+        call(**inputs, mask=np.ones((N, 1), bool))
     if "logits_b" in inputs:
         short = {**inputs, "logits_b": inputs["logits_b"][:-1]}
         with pytest.raises(ValueError, match=rf"\({N}, {C}\).*\({N - 1}, {C}\)"):
-            case.function(**short)
+            call(**short)
     if "labels" in inputs:
         with pytest.raises(ValueError, match=rf"labels.*\({N},\).*\({N - 1},\)"):
-            case.function(**{**inputs, "labels": inputs["labels"][:-1]})
+            call(**{**inputs, "labels": inputs["labels"][:-1]})
         with pytest.raises(TypeError, match="float32"):
-            case.function(**{**inputs, "labels": inputs["labels"].astype(np.float32)})
+            call(**{**inputs, "labels": inputs["labels"].astype(np.float32)})
     if has_models(case.kind) and case.at_least > 1:
         one = {k: v[:1] if is_floating(k) else v for k, v in inputs.items()}
         with pytest.raises(ValueError, match=rf"\(1, {N}, "):
-            case.function(**one)
+            call(**one)
 
 
 def test_the_table_covers_every_public_name():

@@ -1,5 +1,8 @@
+"""Every pair of models, of one set and of an old and a new one: streams, class sets."""
+
 import dataclasses
 import functools
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -8,148 +11,213 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_jax import metrics
+from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.metrics import (
+    CrossMetric,
     PairMetric,
+    cross_pairs,
     pair_metrics,
-    pairs,
     pairwise,
-    summarize_pairs,
 )
 from tests import reference_metrics as ref
 
-R, N, C = 4, 37, 5
-FLIPS = metrics.FlipRates._fields
+# The package's name `cross_pairs` is the function.
+cross_module = importlib.import_module("churn_jax.metrics.cross_pairs")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+R1, R2, N, C = 3, 2, 37, 5
+BLOCKS_OF_8 = 4 * (R1 + R2) * C * 8  # the last one is ragged
 
 
 @pytest.fixture(scope="module")
-def runs():
+def versions():
+    """Old and new runs, labels, mask; as related as two versions are."""
     rng = np.random.default_rng(0)
     base = 2 * rng.normal(size=(N, C))
-    logits = (base + rng.normal(size=(R, N, C))).astype(np.float32)
+    old, new = (
+        (base + rng.normal(size=(R, N, C))).astype(np.float32) for R in (R1, R2)
+    )
     labels = np.argmax(base + 2 * rng.normal(size=(N, C)), -1).astype(np.int32)
-    return logits, labels, rng.random(N) < 0.7
+    return old, new, labels, rng.random(N) < 0.7
 
 
-def mean_l1(a, b):
-    return np.mean(ref.l1_distance(a, b))
+def same_name(name, labelled=False):
+    return getattr(metrics, name), getattr(ref, name), labelled
 
 
 STREAMING = {
-    "churn": (metrics.churn, ref.churn, False),
-    "surrogate_churn": (metrics.surrogate_churn, ref.surrogate_churn, False),
-    "surrogate_churn alpha": (
+    "churn": same_name("churn"),
+    "surrogate_churn": same_name("surrogate_churn"),
+    "surrogate_churn of alpha 3": (
         functools.partial(metrics.surrogate_churn, alpha=3.0),
         functools.partial(ref.surrogate_churn, alpha=3.0),
         False,
     ),
-    "l1_distance": (metrics.l1_distance, mean_l1, False),
-    "churn_by_correctness": (
-        metrics.churn_by_correctness,
-        ref.churn_by_correctness,
-        True,
+    "l1_distance": (
+        metrics.l1_distance,
+        lambda a, b: np.mean(ref.l1_distance(a, b)),
+        False,
     ),
-    "churn_bound_from_errors": (
-        metrics.churn_bound_from_errors,
-        ref.churn_bound_from_errors,
-        True,
-    ),
-    **{
-        name: (getattr(metrics, name), getattr(ref, name), False)
-        for name in ("churn_bound_from_confidence", "churn_bound_from_confidence_sum")
-    },
-    **{name: (getattr(metrics, name), getattr(ref, name), True) for name in FLIPS},
+    "churn_bound_from_confidence": same_name("churn_bound_from_confidence"),
+    "churn_bound_from_confidence_sum": same_name("churn_bound_from_confidence_sum"),
+    "churn_by_correctness": same_name("churn_by_correctness", labelled=True),
+    "churn_bound_from_errors": same_name("churn_bound_from_errors", labelled=True),
+    "flip_rates": same_name("flip_rates", labelled=True),
+    **{name: same_name(name, labelled=True) for name in metrics.FlipRates._fields},
 }
 
 
-def loop(reference, logits, *labels):
-    rows = [[reference(a, b, *labels) for b in logits] for a in logits]
+def loop(reference, old, new, *labels):
+    rows = [[reference(a, b, *labels) for b in new] for a in old]
     return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
 
 
+def close(found, expected):
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(found))
+    np.testing.assert_allclose(np.array(found), expected, rtol=2e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", STREAMING)
-@pytest.mark.parametrize("masked", [False, True])
-def test_streamed_pairs_equal_a_loop_over_pairs(name, masked, runs):
+def test_streamed_pairs_equal_a_loop_over_pairs(name, versions):
     metric, reference, labelled = STREAMING[name]
-    logits, labels, mask = runs
-    keep = mask if masked else np.ones(N, bool)
-    expected = loop(reference, logits[:, keep], *([labels[keep]] if labelled else []))
-    actual = pairwise(
-        metric,
-        logits,
-        labels if labelled else None,
-        mask if masked else None,
-        block_bytes=4 * R * C * 8,  # blocks of 8: the last one is ragged
-    )
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(actual))
-    np.testing.assert_allclose(np.array(actual), expected, rtol=2e-6, atol=1e-7)
+    old, new, labels, mask = versions
+    given = [labels[mask]] if labelled else []
+    labels = labels if labelled else None
+    own = pairwise(metric, old, labels, mask, block_bytes=BLOCKS_OF_8)
+    close(own, loop(reference, old[:, mask], old[:, mask], *given))
+    if name in metrics.FlipRates._fields[1:]:  # `flip_rates` has all of them
+        return
+    found = cross_pairs(metric, old, new, labels, mask, block_bytes=BLOCKS_OF_8)
+    assert all(x.shape == (R1, R2) for x in jax.tree.leaves(found))
+    close(found, loop(reference, old[:, mask], new[:, mask], *given))
 
 
-def test_padding_may_hold_anything(runs):
-    logits, _, mask = runs
-    padded = np.where(mask[None, :, None], logits, np.nan)
-    for metric in (metrics.churn, metrics.surrogate_churn, metrics.l1_distance):
-        np.testing.assert_array_equal(
-            pairwise(metric, padded, mask=mask), pairwise(metric, logits, mask=mask)
+def test_the_block_size_does_not_matter_and_padding_may_hold_anything(versions):
+    old, new, _, mask = versions
+    spoilt = [np.where(mask[None, :, None], x, np.nan) for x in (old, new)]
+    expected = loop(ref.churn, old[:, mask], new[:, mask])
+    for block_bytes in (1, 10**9):
+        options = {"mask": mask, "block_bytes": block_bytes}
+        close(cross_pairs(metrics.churn, *spoilt, **options), expected)
+    own = pairwise(metrics.surrogate_churn, spoilt[0], mask=mask)
+    close(own, loop(ref.surrogate_churn, old[:, mask], old[:, mask]))
+
+
+# Old columns are out of order; classes 1 and 7 are the new version's alone.
+OLD_IDS, NEW_IDS, UNION = (9, 4, 2), (1, 2, 4, 7, 9), [1, 2, 4, 7, 9]
+
+
+@pytest.mark.parametrize("examples", ["all", "known"])
+@pytest.mark.parametrize("name", ["l1_distance", "flip_rates"])
+def test_class_sets_are_aligned_by_id(name, examples, versions):
+    metric, reference, labelled = STREAMING[name]
+    old, new, places, mask = versions
+    old, labels = old[..., :3], np.array(UNION)[places]
+    sets = {"old_classes": OLD_IDS, "new_classes": NEW_IDS, "examples": examples}
+    found = cross_pairs(metric, old, new, labels, mask, **sets, block_bytes=BLOCKS_OF_8)
+    keep = mask & np.isin(labels, OLD_IDS) if examples == "known" else mask
+    aligned = ref.on_union(old, OLD_IDS, UNION)
+    given = [places[keep]] if labelled else []
+    expected = loop(reference, aligned[:, keep], new[:, keep].astype(float), *given)
+    close(found, expected)
+    if examples == "known" and labelled:  # the same classes marked in the logits
+        marked = np.maximum(aligned, UNKNOWN_LOGIT).astype(np.float32)
+        close(
+            cross_pairs(metric, marked, new, places, mask, examples="known"), expected
         )
 
 
-@pytest.mark.parametrize("block_bytes", [1, 10**9])
-def test_the_block_size_does_not_matter(block_bytes, runs):
-    actual = pairwise(metrics.surrogate_churn, runs[0], block_bytes=block_bytes)
-    expected = loop(ref.surrogate_churn, runs[0])
-    np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=1e-7)
+def test_a_version_with_more_classes_needs_no_ids(versions):
+    old, new, labels, _ = versions
+    fewer = old[..., :3]
+    expected = loop(ref.negative_flip_rate, fewer, new, labels)
+    close(cross_pairs(metrics.negative_flip_rate, fewer, new, labels), expected)
+    beyond = np.full(N, 17)  # nobody's class: nobody is right
+    rates = cross_pairs(metrics.negative_flip_rate, fewer, new, beyond)
+    np.testing.assert_array_equal(rates, np.zeros((R1, R2)))
+    known = cross_pairs(
+        metrics.negative_flip_rate, fewer, new, beyond, examples="known"
+    )
+    assert np.isnan(known).all()
 
 
-def test_any_other_function_is_called_pair_by_pair(runs):
-    logits, labels, mask = runs
+def test_any_other_function_is_called_pair_by_pair(versions):
+    old, new, labels, mask = versions
 
-    def largest_gap(a, b):  # not a mean
-        return jnp.max(jnp.abs(a - b))
+    def largest_gap(a, b, labels, mask):  # not a mean
+        gap = jnp.max(jnp.abs(a - b), axis=-1)
+        return jnp.max(jnp.where(mask & (labels < 4), gap, 0.0))
 
-    expected = np.abs(logits[:, None] - logits[None]).max((2, 3))
-    np.testing.assert_array_equal(pairwise(largest_gap, logits), expected)
-    actual = pairwise(metrics.churn_bound_from_errors, logits, labels, mask)
-    expected = loop(ref.churn_bound_from_errors, logits[:, mask], labels[mask])
-    np.testing.assert_allclose(actual, expected, rtol=2e-6)
+    counted = mask & (labels < 4)
+    for other, found in (
+        (new, cross_pairs(largest_gap, old, new, labels, mask)),
+        (old, pairwise(largest_gap, old, labels, mask)),
+    ):
+        gaps = np.abs(old[:, None] - other[None]).max(-1)
+        np.testing.assert_array_equal(found, gaps[..., counted].max(-1))
+    few = [x[..., :3] for x in (old, new)]
+    known = cross_pairs(largest_gap, *few, labels, examples="known")
+    gaps = np.abs(few[0][:, None] - few[1][None]).max(-1)
+    np.testing.assert_array_equal(known, gaps[..., labels < 3].max(-1))
 
 
-def test_a_pair_metric_of_ones_own_streams(runs):
+def test_metrics_of_ones_own_stream(versions):
+    old, new, _, _ = versions
+    every = np.concatenate([old, new])
+    expected = np.square(every[:, None] - every[None]).sum((2, 3)) / N
+
     @dataclasses.dataclass(frozen=True)
-    class SquaredLogitDistance(PairMetric):
-        scale: float = 1.0
-
+    class Squared(PairMetric):
         def block(self, logits, labels, mask):
-            x = jnp.where(mask[None, :, None], logits, 0.0) * self.scale
+            x = jnp.where(mask[None, :, None], logits, 0.0)
             return jnp.sum(jnp.square(x[:, None] - x[None]), axis=(2, 3))
 
-    actual = pairwise(SquaredLogitDistance(2.0), runs[0], block_bytes=700)
-    x = runs[0].astype(np.float64)
-    expected = 4 * np.square(x[:, None] - x[None]).sum((2, 3)) / N
-    np.testing.assert_allclose(actual, expected, rtol=2e-6)
+    @dataclasses.dataclass(frozen=True)
+    class SquaredCross(CrossMetric):
+        def of_runs(self, logits, labels, mask):
+            return jnp.where(mask[None, :, None], logits, 0.0)
+
+        def compare(self, old, new, mask):
+            return jnp.sum(jnp.square(old[:, None] - new[None]), axis=(2, 3))
+
+    close(pairwise(Squared(), every, block_bytes=700), expected)
+    for metric in (Squared(), SquaredCross()):
+        found = cross_pairs(metric, old, new, block_bytes=BLOCKS_OF_8)
+        close(found, expected[:R1, R1:])
 
 
-def test_jit_bfloat16_and_sharded_runs(runs):
-    logits = jnp.asarray(runs[0][:, :32], jnp.bfloat16)
-    expected = loop(ref.surrogate_churn, np.array(logits, np.float32))
+def test_jit_vmap_bfloat16_and_sharded_runs(versions):
+    old, new = (jnp.asarray(x[:, :32], jnp.bfloat16) for x in versions[:2])
+    wide = [np.array(x, np.float32) for x in (old, new)]
+    expected = loop(ref.churn, *wide)
     mesh = jax.make_mesh((8,), ("data",), (jax.sharding.AxisType.Auto,))
-    sharded = jax.device_put(
-        logits, NamedSharding(mesh, PartitionSpec(None, "data", None))
-    )
-    compute = jax.jit(lambda x: pairwise(metrics.surrogate_churn, x))
-    for x in (logits, sharded):
-        np.testing.assert_allclose(compute(x), expected, rtol=2e-6, atol=1e-7)
+    place = NamedSharding(mesh, PartitionSpec(None, "data", None))
+    compute = functools.partial(cross_pairs, metrics.churn)
+    close(jax.jit(compute)(*jax.device_put((old, new), place)), expected)
+    stacked = [np.stack([x, x[..., ::-1]]) for x in wide]
+    close(jax.jit(jax.vmap(compute))(*stacked), np.stack([expected] * 2))
+    own = jax.jit(functools.partial(pairwise, metrics.surrogate_churn))
+    expected = loop(ref.surrogate_churn, wide[0], wide[0])
+    close(own(jax.device_put(old, place)), expected)
 
 
-@pytest.mark.parametrize(
-    "metric", [pair_metrics._Churn(), pair_metrics._SurrogateChurn()]
-)
+@pytest.mark.parametrize("metric", ["churn", "surrogate churn", "cross pairs"])
 def test_memory_does_not_grow_with_examples(metric):
-    block = 2**18
+    block, runs, width = 2**18, 16, 32
 
-    def temporary_bytes(examples, runs=16, classes=32):
-        size = block // (4 * runs * classes)
-        shape = jax.ShapeDtypeStruct((runs, examples, classes), jnp.float32)
-        lowered = pairs._stream.lower(metric, size, shape, None, None)
+    def temporary_bytes(examples):
+        size = block // (4 * runs * width)
+        shape = jax.ShapeDtypeStruct((runs, examples, width), jnp.float32)
+        if metric == "cross pairs":
+            half = jax.ShapeDtypeStruct((runs // 2, examples, width), jnp.float32)
+            classes = cross_module._Classes((), (), (), False)
+            lowered = cross_module._stream.lower(
+                pair_metrics._SurrogateChurn(), size, classes, half, half, None, None
+            )
+        else:
+            kinds = {"churn": "_Churn", "surrogate churn": "_SurrogateChurn"}
+            kind = getattr(pair_metrics, kinds[metric])()
+            lowered = metrics.pairs._stream.lower(kind, size, shape, None, None)
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
     few, many = temporary_bytes(2_000), temporary_bytes(64_000)
@@ -157,61 +225,64 @@ def test_memory_does_not_grow_with_examples(metric):
     assert many <= few + 1024 < 4 * block
 
 
-def test_errors_name_shapes_and_missing_labels(runs):
-    logits, labels, _ = runs
-    with pytest.raises(ValueError, match=r"R, N, C.*\(37, 5\)"):
-        pairwise(metrics.churn, logits[0])
-    with pytest.raises(ValueError, match=r"\(37,\).*\(36,\)"):
-        pairwise(metrics.churn, logits, mask=np.ones(36, bool))
-    with pytest.raises(ValueError, match=r"\(37,\).*\(36,\)"):
-        pairwise(metrics.negative_flip_rate, logits, labels[:-1])
-    with pytest.raises(ValueError, match="needs labels"):
-        pairwise(metrics.churn_by_correctness, logits)
-    with pytest.raises(ValueError, match=r"scalars.*\(37,\).*\(37, 5\)"):
-        pairwise(lambda a, b: jnp.sum(a * b, -1), logits)
-    with pytest.raises(ValueError, match=r"R, R.*\(2, 3\)"):
-        summarize_pairs(np.zeros((2, 3)))
+def test_no_valid_example_gives_nan(versions):
+    old, new, _, _ = versions
+    nothing = np.zeros(N, bool)
+    for found in (
+        cross_pairs(metrics.churn, old, new, mask=nothing),
+        cross_pairs(metrics.churn, old[:, :0], new[:, :0]),
+        pairwise(metrics.churn, old, mask=nothing),
+        pairwise(metrics.churn, old[:, :0]),
+    ):
+        assert np.isnan(found).all()
 
 
-def test_no_valid_example_gives_nan(runs):
-    assert np.isnan(pairwise(metrics.churn, runs[0], mask=np.zeros(N, bool))).all()
-    assert np.isnan(pairwise(metrics.churn, runs[0][:, :0])).all()
+def product(a, b):
+    return jnp.sum(a * b, -1)
 
 
-class TestSummarizePairs:
-    def test_equals_deleting_rows_and_columns(self):
-        matrix = np.random.default_rng(0).random((6, 6)).astype(np.float32)
-        summary = summarize_pairs(matrix)
-        np.testing.assert_allclose(summary[:3], ref.summarize_pairs(matrix), rtol=1e-5)
-        assert summary.num_runs == 6
+X, Y = np.ones((R1, N, C), np.float32), np.ones((R2, N, C), np.float32)
 
-    def test_ignores_the_diagonal(self):
-        matrix = np.random.default_rng(0).random((5, 5)).astype(np.float32)
-        other = matrix.copy()
-        np.fill_diagonal(other, np.nan)
-        np.testing.assert_array_equal(summarize_pairs(matrix), summarize_pairs(other))
 
-    def test_by_hand(self):
-        # Pairs .1, .2, .3; without run 0: .3, without 1: .2, without 2: .1.
-        # Variance 2/3 * (.01 + 0 + .01), its root .11547.
-        summary = summarize_pairs(
-            np.array([[0, 0.1, 0.2], [0.1, 0, 0.3], [0.2, 0.3, 0]])
-        )
-        np.testing.assert_allclose(summary[:3], [0.2, 0.0816497, 0.1154701], rtol=1e-5)
-
-    def test_two_runs_have_no_standard_error(self):
-        summary = summarize_pairs(np.array([[0, 0.25], [0.25, 0]]))
-        np.testing.assert_array_equal(summary[:3], [0.25, 0.0, np.nan])
-
-    def test_standard_error_is_that_of_runs_not_of_pairs(self):
-        # Each run moves all its pairs: value = u_a + u_b + noise.
-        rng = np.random.default_rng(0)
-        u = rng.normal(size=(2000, 8))
-        noise = 0.1 * rng.normal(size=(2000, 8, 8))
-        matrices = u[:, :, None] + u[:, None] + noise + np.swapaxes(noise, 1, 2)
-        summary = jax.vmap(lambda m: summarize_pairs(m)[:3])(matrices)
-        true_variance = np.var(summary[0])
-        # 2000 draws: the variance is known to about 3 per cent.
-        np.testing.assert_allclose(np.mean(summary[2] ** 2), true_variance, rtol=0.1)
-        naive = np.mean(summary[1] ** 2) / 28
-        assert naive < 0.3 * true_variance
+@pytest.mark.parametrize(
+    ("metric", "arguments", "options", "message"),
+    [
+        (metrics.churn, (X, Y[0]), {}, r"new must be \[R, N, C\].*\(37, 5\)"),
+        (
+            metrics.churn,
+            (X, Y[:, 1:]),
+            {},
+            r"same examples.*\(3, 37, 5\).*\(2, 36, 5\)",
+        ),
+        (metrics.churn, (X, Y), {"mask": np.ones(36, bool)}, r"\(37,\).*\(36,\)"),
+        (metrics.churn, (X, Y, np.zeros(36, int)), {}, r"\(37,\).*\(36,\)"),
+        (
+            metrics.churn,
+            (X, Y),
+            {"old_classes": range(4)},
+            r"old_classes.*5 int.*\(4,\)",
+        ),
+        (
+            metrics.churn,
+            (X, Y),
+            {"new_classes": [0, 1, 1, 2, 3]},
+            "new_classes.*differ",
+        ),
+        (metrics.churn, (X, Y), {"examples": "some"}, "'all', 'known'.*'some'"),
+        (metrics.churn, (X, Y), {"examples": "known"}, "depends on their labels"),
+        (metrics.flip_rates, (X, Y), {}, "needs labels"),
+        (product, (X, Y), {}, r"cross_pairs.*scalars.*\(37,\).*\(37, 5\)"),
+        (metrics.churn, (X[0],), {}, r"R, N, C.*\(37, 5\)"),
+        (metrics.churn, (X,), {"mask": np.ones(36, bool)}, r"\(37,\).*\(36,\)"),
+        (metrics.flip_rates, (X, np.zeros(36, int)), {}, r"\(37,\).*\(36,\)"),
+        (metrics.churn_by_correctness, (X,), {}, "needs labels"),
+        (product, (X,), {}, r"scalars.*\(37,\).*\(37, 5\)"),
+    ],
+)
+def test_errors_name_shapes_classes_and_missing_labels(
+    metric, arguments, options, message
+):
+    two_sets = len(arguments) > 1 and np.ndim(arguments[1]) > 1
+    compare = cross_pairs if two_sets else pairwise
+    with pytest.raises(ValueError, match=message):
+        compare(metric, *arguments, **options)

@@ -1,69 +1,116 @@
-import jax.numpy as jnp
+"""Accuracy, likelihood, Brier score and calibration error of one model."""
+
+import functools
+
+import jax
 import numpy as np
 import pytest
 import sklearn.metrics
+from sklearn.calibration import calibration_curve
 
 from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-PROBS = np.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]], np.float32)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def program(logits, labels, num_bins):
+    return {
+        "accuracy": metrics.accuracy(logits, labels),
+        "error rate": metrics.error_rate(logits, labels),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(logits, labels),
+        "ece": metrics.expected_calibration_error(logits, labels, num_bins),
+    }
+
+
+def scores(logits, labels, num_bins=15):
+    return jax.device_get(program(np.float32(logits), np.array(labels), num_bins))
+
+
+PROBS = np.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]])
 
 
 def test_by_hand():
-    logits, labels = np.log(PROBS), np.array([0, 2])
-    assert float(metrics.accuracy(logits, labels)) == 0.5
-    assert float(metrics.error_rate(logits, labels)) == 0.5
+    found = scores(np.log(PROBS), [0, 2])
+    assert found["accuracy"] == found["error rate"] == 0.5
     # (log 2 + log 8) / 2 = 2 log 2
-    nll = metrics.negative_log_likelihood(logits, labels)
-    np.testing.assert_allclose(nll, 1.3862944, rtol=1e-6)
+    np.testing.assert_allclose(found["nll"], 1.3862944, rtol=1e-6)
     # (.25 + .0625 + .0625 + .015625 + .5625 + .765625) / 2
-    np.testing.assert_allclose(metrics.brier_score(logits, labels), 0.859375, rtol=1e-6)
+    np.testing.assert_allclose(found["brier"], 0.859375, rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_agree_with_scikit_learn(seed):
-    inputs = make_inputs("labelled", seed)
-    logits, labels = inputs["logits"], inputs["labels"]
-    probs = ref.softmax(logits)
-    accuracy = sklearn.metrics.accuracy_score(labels, np.argmax(logits, -1))
-    np.testing.assert_allclose(metrics.accuracy(logits, labels), accuracy, rtol=1e-6)
-    nll = sklearn.metrics.log_loss(labels, probs, labels=range(5))
-    np.testing.assert_allclose(
-        metrics.negative_log_likelihood(logits, labels), nll, rtol=2e-6
-    )
+@pytest.mark.parametrize("classes", [2, 5])
+def test_agree_with_scikit_learn(classes):
+    logits, labels = make_inputs("labelled", 0, n=400).values()
+    logits, labels = logits[:, :classes], labels % classes
+    probs, found = ref.softmax(logits), scores(logits, labels)
+    expected = sklearn.metrics.accuracy_score(labels, np.argmax(logits, -1))
+    np.testing.assert_allclose(found["accuracy"], expected, rtol=1e-6)
+    nll = sklearn.metrics.log_loss(labels, probs, labels=range(classes))
+    np.testing.assert_allclose(found["nll"], nll, rtol=2e-6)
     # Its mean over all N C squares, times C: the sum over classes, as ours.
-    squares = sklearn.metrics.mean_squared_error(np.eye(5)[labels], probs)
-    np.testing.assert_allclose(
-        metrics.brier_score(logits, labels), 5 * squares, rtol=2e-6
-    )
-    two, binary = logits[:, :2], (labels > 1).astype(int)
-    # scikit-learn counts the positive class only: half of the sum over both classes.
-    brier = sklearn.metrics.brier_score_loss(binary, ref.softmax(two)[:, 1])
-    np.testing.assert_allclose(metrics.brier_score(two, binary), 2 * brier, rtol=2e-6)
+    squares = sklearn.metrics.mean_squared_error(np.eye(classes)[labels], probs)
+    np.testing.assert_allclose(found["brier"], classes * squares, rtol=2e-6)
+    if classes == 2:  # it counts the positive class only, half of the sum over both
+        brier = sklearn.metrics.brier_score_loss(labels, probs[:, 1])
+        np.testing.assert_allclose(found["brier"], 2 * brier, rtol=2e-6)
+    right, confidence = np.argmax(logits, -1) == labels, probs.max(-1)
+    accuracy, mean = calibration_curve(right, confidence, n_bins=15)
+    count, _ = np.histogram(confidence, 15, (0, 1))
+    share = count[count > 0] / len(labels)
+    expected = np.sum(share * np.abs(accuracy - mean))
+    np.testing.assert_allclose(found["ece"], expected, rtol=1e-5)
 
 
 def test_a_tie_goes_to_the_lower_class():
-    logits = np.zeros((2, 3), np.float32)
-    assert float(metrics.accuracy(logits, np.array([0, 1]))) == 0.5
+    assert scores(np.zeros((2, 3)), [0, 1])["accuracy"] == 0.5
 
 
-@pytest.mark.parametrize("label", [-1, 3])
-def test_an_unknown_label_is_not_scored_silently(label):
-    logits, labels = np.log(PROBS), np.array([0, label])
-    assert np.isnan(metrics.negative_log_likelihood(logits, labels))
-    assert np.isnan(metrics.brier_score(logits, labels))
-
-
-def test_an_impossible_label_costs_infinitely_much():
-    logits = jnp.array([[0.0, -jnp.inf]])
-    assert float(metrics.negative_log_likelihood(logits, jnp.array([1]))) == np.inf
-    assert float(metrics.brier_score(logits, jnp.array([1]))) == 2.0
+def test_unknown_and_impossible_labels_are_not_scored_silently():
+    for label in (-1, 3):
+        found = scores(np.log(PROBS), [0, label])
+        assert np.isnan(found["nll"]) and np.isnan(found["brier"])
+    never = scores([[0.0, -np.inf, -np.inf]] * 2, [1, 2])
+    assert (never["nll"], never["brier"]) == (np.inf, 2.0)
 
 
 def test_any_leading_axes_are_averaged():
-    inputs = make_inputs("labelled", 1)
-    logits, labels = inputs["logits"].reshape(6, 8, 5), inputs["labels"].reshape(6, 8)
-    for name in ("accuracy", "brier_score", "expected_calibration_error"):
-        metric = getattr(metrics, name)
-        np.testing.assert_allclose(metric(logits, labels), metric(**inputs), rtol=1e-6)
+    logits, labels = make_inputs("labelled", 1).values()
+    folded = scores(logits.reshape(6, 8, 5), labels.reshape(6, 8))
+    for name, value in scores(logits, labels).items():
+        np.testing.assert_allclose(folded[name], value, rtol=1e-6)
+
+
+def two_class(*top):
+    """Logits whose class 0 has the given probabilities, at least one half."""
+    return np.log(np.stack([top, 1 - np.array(top)], -1))
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "num_bins", "expected"),
+    [
+        # Bins of width 1/4: (.5, .75] holds .625 and .6875, (.75, 1] holds .875 twice:
+        # |1 - 1.3125| / 4 + |2 - 1.75| / 4.
+        (two_class(0.625, 0.6875, 0.875, 0.875), [0, 1, 0, 0], 4, 0.140625),
+        ([[100.0, 0.0]] * 3, [0, 0, 0], 15, 0.0),
+        ([[100.0, 0.0]] * 3, [1, 1, 1], 15, 1.0),
+        # One bin: the gap of the means.
+        (two_class(0.6, 0.7, 0.9), [0, 1, 0], 1, 2.2 / 3 - 2 / 3),
+    ],
+)
+def test_calibration_error_by_hand(logits, labels, num_bins, expected):
+    found = scores(logits, labels, num_bins)["ece"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+
+
+def test_bins_are_open_left_and_closed_right_and_checked():
+    even = np.zeros((1, 2), np.float32)  # confidence .5 is in (0, .5]
+    state = jax.jit(lambda: metrics.ECEState.empty(2).update(even, np.array([0])))()
+    assert state.examples.tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"num_bins.*0"):
+        metrics.expected_calibration_error(even, np.array([0]), num_bins=0)
+    with pytest.raises(ValueError, match=r"shape.*\(5,\).*\(4,\)"):
+        metrics.ECEState.empty(5).merge(metrics.ECEState.empty(4))

@@ -1,3 +1,5 @@
+"""Sums that do not lose small terms, and the states of means and rates."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,27 +46,28 @@ def test_merging_ten_thousand_batches_is_as_good_as_one_sum():
     np.testing.assert_allclose(state.compute(), expected, rtol=1.2e-7)
 
 
-def test_long_sum_holds_large_negative_and_tiny_values():
+@jax.jit
+def total_of(values):
+    """`LongSum` of a few numbers, one after the other."""
+    start = LongSum.zeros()
+    return jax.lax.scan(lambda t, x: (t.add(x), None), start, values)[0].value()
+
+
+def test_long_sum_holds_large_negative_and_tiny_values_and_what_is_not_finite():
     for x in (3.5e9, -3.5e9, 1e12, -1e-20, 1e-30, 2.0**45, 1e20, -0.75):
-        total = LongSum.zeros().add(jnp.float32(x))
-        np.testing.assert_allclose(total.value(), np.float32(x), rtol=1e-7)
-    many = LongSum.zeros()
-    for _ in range(5):
-        many = many.add(jnp.float32(2.0**31)).add(jnp.float32(-0.25))
-    np.testing.assert_allclose(many.value(), 5 * 2.0**31 - 1.25, rtol=1e-7)
-
-
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_long_sum_keeps_non_finite_values_visible(bad):
-    total = LongSum.zeros().add(jnp.float32(1.0)).add(jnp.float32(bad))
-    np.testing.assert_equal(float(total.add(jnp.float32(2.0)).value()), bad)
+        found = total_of(np.float32([x] + [0] * 9))
+        np.testing.assert_allclose(found, np.float32(x), rtol=1e-7)
+    found = total_of(np.float32([2.0**31, -0.25] * 5))
+    np.testing.assert_allclose(found, 5 * 2.0**31 - 1.25, rtol=1e-7)
+    for bad in (np.inf, -np.inf, np.nan):
+        np.testing.assert_equal(float(total_of(np.float32([1, bad, 2] + [0] * 7))), bad)
 
 
 def test_gradient_through_long_sum_is_one():
     def f(x):
         return LongSum.zeros().add(x).add(3.0 * x).value()
 
-    assert float(jax.grad(f)(jnp.float32(7.7))) == 4.0
+    assert jax.jit(jax.grad(f))(7.7) == 4.0
 
 
 def test_counts_beyond_two_to_the_24_stay_exact():
@@ -93,8 +96,11 @@ def test_states_are_valid_scan_carries():
 
 @pytest.mark.parametrize("dtype", [bool, np.int32, np.float32])
 def test_masks_may_be_bools_or_numbers(dtype):
-    mask = np.array([1, 0, 1], dtype)
-    values = jnp.array([1.0, jnp.nan, 2.0])
-    assert float(masked_mean(values, mask)) == 1.5
-    assert float(MeanState.empty().add(values, mask).compute()) == 1.5
-    assert float(RateState.empty().add(values > 1.5, mask).compute()) == 0.5
+    @jax.jit
+    def means(values, mask):
+        rate = RateState.empty().add(values > 1.5, mask)
+        mean = MeanState.empty().add(values, mask)
+        return masked_mean(values, mask), mean.compute(), rate.compute()
+
+    values, mask = np.float32([1.0, np.nan, 2.0]), np.array([1, 0, 1], dtype)
+    assert means(values, mask) == (1.5, 1.5, 0.5)
