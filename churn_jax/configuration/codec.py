@@ -93,11 +93,7 @@ def replaced(config: T, changes: Iterable[tuple[str, Any]]) -> T:
 
 
 def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
-    """The dataclass with the field at the dotted `path` set to `value`.
-
-    Raises:
-        ValueError: no such field, or the configuration refuses the value.
-    """
+    """The dataclass with the field at the dotted `path` set to `value`."""
     field, _, rest = path.partition(".")
     known = [f.name for f in dataclasses.fields(config)]
     if field not in known:

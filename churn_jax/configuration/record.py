@@ -376,10 +376,6 @@ def read_record(path: Path) -> Any:
 
 
 def write_record(path: Path, record: Any) -> None:
-    """Writes a record whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Writes a record whole or not at all."""
     with replace_file(path) as file:
         file.write((json.dumps(to_json(record), indent=2) + "\n").encode())

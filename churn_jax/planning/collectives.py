@@ -108,19 +108,7 @@ def _groups(line: str, devices: int) -> list[list[int]]:
 
 
 def find_collectives(hlo: str, mesh: Mesh) -> list[Collective]:
-    """Every collective of a program compiled for `mesh`.
-
-    Args:
-        hlo: `compiled.as_text()`.
-        mesh: over all devices of the program; partition i of the program is the i-th
-            device of the mesh in row-major order.
-
-    Returns:
-        In the order of the text.
-
-    Raises:
-        ValueError: a collective is written in a form that is not known.
-    """
+    """Every collective of a program compiled for `mesh`."""
     shape = tuple(mesh.shape.values())
 
     def axes(group: list[int]) -> Iterator[str]:

@@ -42,9 +42,6 @@ def network_flops(
     XLA counts them; nothing is compiled or run. With `train` they include the gradient
     of the cross-entropy.
 
-    Raises:
-        ValueError: the backend does not count.
-
     Example:
         >>> from churn_jax.studies import ModelConfig
         >>> linear = ModelConfig("mlp", features=(100,)).build(10)
@@ -117,10 +114,6 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
     are computed. Penalties, the optimiser, augmentation and evaluation are not counted:
     for networks of some size they are small. LeNet5 on CPU is counted as the dense
     products that it is computed with there, several times its convolutions.
-
-    Raises:
-        ValueError: unknown rows, networks or options.
-        churn_jax.data.DataError: the data cannot be used.
     """
     costs, counted, inputs = [], {}, StudyInputs(config)
     for spec in config.select(only):

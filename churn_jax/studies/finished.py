@@ -39,16 +39,7 @@ class FinishedStudy:
     """
 
     def __init__(self, out: Path, data: DataConfig | None = None):
-        """Reads the record and loads the data.
-
-        Args:
-            out: `runs/<study>`.
-            data: where the data are now; None is where they were.
-
-        Raises:
-            StudyError: there is no usable record, or the data are others.
-            churn_jax.data.DataError: the data cannot be used.
-        """
+        """Reads the record and loads the data; `data` says where they are now."""
         recorded = read_study(out)
         config = recorded.config
         one = dataclasses.replace(config.train, mesh=MeshShape())
@@ -80,11 +71,7 @@ class FinishedStudy:
         return self._finished[spec.name]
 
     def spec(self, name: str) -> MethodSpec:
-        """The row called `name`.
-
-        Raises:
-            ValueError: there is none, or it has not finished.
-        """
+        """The row called `name`."""
         names = [averaged_name(spec.name) for spec in self.config.methods]
         if name in names:
             raise StudyError(
@@ -97,13 +84,7 @@ class FinishedStudy:
         return spec
 
     def restore(self, spec: MethodSpec) -> Trained:
-        """The row's trained replicas; its teachers are restored with it.
-
-        Raises:
-            StudyError: it has not finished.
-            churn_jax.training.checkpoint.CheckpointError: its checkpoint is not there
-                or cannot be used.
-        """
+        """The row's trained replicas; its teachers are restored with it."""
         own = self.inputs.of(self.spec(spec.name))
 
         def other(name: str) -> Trained:

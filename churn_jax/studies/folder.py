@@ -141,9 +141,6 @@ def continued(
 
     `left` are patterns of the files that training leaves, `free` settings that may
     differ besides those that change no results.
-
-    Raises:
-        StudyError: the folder holds something else.
     """
     if not path.exists():
         return None

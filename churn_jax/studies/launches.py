@@ -86,20 +86,7 @@ def measure(
     folder: Path | None = None,
     on_launch: Callable[[int], None] = lambda number: None,
 ) -> Drift:
-    """Runs `count` launches one after the other, each in a process of its own.
-
-    Args:
-        launch: what each trains.
-        count: at least two.
-        perturb: launches after the first begin with the last bit of one weight
-            flipped, another weight in each.
-        deterministic: ask XLA for deterministic GPU kernels; a CPU ignores it.
-        folder: for the weights while they are needed; None uses the system's.
-        on_launch: called with the number of each launch before it starts.
-
-    Raises:
-        ValueError: fewer than two launches, or one failed; the message is its own.
-    """
+    """Runs `count` launches one after the other, each in a process of its own."""
     if count < 2:
         raise ValueError(f"at least two launches can be compared; got {count}")
     launch.study()  # complains before a process is started

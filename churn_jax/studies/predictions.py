@@ -137,9 +137,6 @@ def keep_split(
     All processes call it. What was there of the split in the other form is removed
     first, so that a row never has both; a launch that dies on the way leaves nothing
     that looks finished.
-
-    Returns:
-        A sentence for the user; mostly empty.
     """
     part, path = getattr(dataset, split), folder / _FILES[split]
     primary = jax.process_index() == 0

@@ -238,13 +238,6 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
 
     The engine's compiled step is called once per update, from the engine's own initial
     state and inputs: the weights are those of `churn_jax.training.train`.
-
-    Args:
-        launch: what to train.
-        folder: for the weights, one float32 vector `[P]` per file; None keeps none.
-
-    Raises:
-        ValueError: the launch, the data or the training cannot be.
     """
     dataset = launch.load()
     run = launch.run(dataset)

@@ -84,14 +84,7 @@ class AnalysedStudy:
         specs: Iterable[tuple[MethodSpec, ...]],
         extra: Callable[[MethodSpec, int], Any] = lambda spec, run: (),
     ) -> list[Part]:
-        """One part per replica of rows, which may come with their teachers.
-
-        Args:
-            compute: of this object, the row, its teacher where there is one, and the
-                replica.
-            specs: `(row,)` or `(row, teacher)`.
-            extra: what else a part depends on, JSON values of a row and a replica.
-        """
+        """One part per replica of rows, which may come with their teachers."""
         return [
             Part(
                 f"{rows[0].name}/{run}",

@@ -29,17 +29,7 @@ class StreamFolder(StudyFolder):
     LEFT: tuple[str, ...] = (RESULT, "checkpoints/*")
 
     def __init__(self, out: Path, config: StreamStudyConfig, stream, command: str):
-        """Reads what is in `out`.
-
-        Args:
-            out: folder of the study.
-            config: the study.
-            stream: has a `fingerprint`.
-            command: recorded.
-
-        Raises:
-            StudyError: `out` holds another study.
-        """
+        """Reads what is in `out`."""
         source, schema = Path(config.data.source).name, Path(config.data.schema).stem
         # Where the file lies is no part of what is computed.
         data = dataclasses.replace(config.data, source=source, schema=schema)

@@ -59,12 +59,7 @@ class FirstExamples:
 
 
 def open_stream(data: StreamData) -> Any:
-    """The stream that `data` names, a `TableStream` or the first examples of one.
-
-    Raises:
-        StudyError: no source is named.
-        churn_jax.data.DataError: the source or its schema cannot be used.
-    """
+    """The stream that `data` names, a `TableStream` or the first examples of one."""
     from churn_jax.data import tables
 
     if data.source == SYNTHETIC and data.examples is not None:

@@ -109,11 +109,7 @@ def run_stream_study(
 
 
 def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyConfig:
-    """The study with `warm_share` as a number of examples, if that is more.
-
-    Raises:
-        StudyError: the shared start leaves nothing to compare.
-    """
+    """The study with `warm_share` as a number of examples, if that is more."""
     if not config.warm_share:
         return config
     on_note("counting the examples, for the share that is the warm start")
