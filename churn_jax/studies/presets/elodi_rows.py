@@ -22,6 +22,7 @@ __all__ = [
     "distance_rows",
     "elodi_pair",
     "growth_rows",
+    "guided",
     "joined",
     "main_rows",
     "offline_rows",
@@ -138,21 +139,27 @@ _LDI, _TOP = "[elodi] Eq. 7", "[elodi] Eq. 8"
 _TABLE1 = "[elodi] Table 1"
 
 
+def guided(
+    s: Setting,
+    name: str,
+    label: str,
+    method: Method,
+    guides: tuple[str, str] = ("old_ensemble", "ensemble"),
+    **fields: Any,
+) -> Rows:
+    """Both networks by one method, each from the guide of its own strength."""
+    old, new = (fields | {"teacher": guide} for guide in guides)
+    rows = (
+        s.old_row(f"old_{name}", f"Old, {label}", method, **old),
+        s.row(name, label, method, **new),
+    )
+    return rows, (Update(f"old_{name}", name, label),)
+
+
 def elodi_pair(s: Setting, name: str, label: str, method: ELODI, **fields) -> Rows:
     """Both networks by ELODI, each from the ensemble of its own kind."""
     equation = _TOP if method.top_k else _LDI
-    rows = (
-        s.old_row(
-            f"old_{name}",
-            f"Old, {label}",
-            method,
-            teacher="old_ensemble",
-            equation=equation,
-            **fields,
-        ),
-        s.row(name, label, method, teacher="ensemble", equation=equation, **fields),
-    )
-    return rows, (Update(f"old_{name}", name, label),)
+    return guided(s, name, label, method, equation=equation, **fields)
 
 
 def main_rows(s: Setting, elodi: bool = True) -> Rows:
@@ -160,54 +167,44 @@ def main_rows(s: Setting, elodi: bool = True) -> Rows:
 
     Churn distillation (Jiang et al., 2022) is added to them.
     """
-    old = Teaching(old=("old",))
-    drop = {
-        "old": dataclasses.replace(s.old, dropout=s.dropout),
-        "new": dataclasses.replace(s.new, dropout=s.dropout),
-    }
-    rows = (
-        s.old_row(
-            "old_dropout", f"Old, dropout {s.dropout:g}", ERM(), model=drop["old"]
-        ),
-        s.row(
-            "dropout",
-            f"Dropout {s.dropout:g}",
-            ERM(),
-            model=drop["new"],
-            equation=_TABLE1,
-        ),
-        s.row("bct", "BCT", BackwardCompatible(), teaching=old, equation=_TABLE1),
-        s.row("ract", "RACT", RACT(), teaching=old, equation=_TABLE1),
-        s.row("kd", "KD", s.kd(), teacher="old", equation=_TABLE1),
-        s.row("fd_kl", "FD-KL", s.fd(), teaching=old, equation=_TABLE1),
-        s.row(
-            "fd_lm",
-            "FD-LM",
-            s.fd(divergence="logits"),
-            teaching=old,
-            equation=_TABLE1,
-        ),
-        s.row("bu_cr", "BU-CR", BayesianUpdate(), teaching=old, equation=_TABLE1),
-        s.row(
+    old_dropout, dropout = (
+        dataclasses.replace(model, dropout=s.dropout) for model in (s.old, s.new)
+    )
+    share = f"{s.dropout:g}"
+    rows = [
+        s.old_row("old_dropout", f"Old, dropout {share}", ERM(), model=old_dropout),
+        s.row("dropout", f"Dropout {share}", ERM(), model=dropout, equation=_TABLE1),
+    ]
+    updates = [Update("old_dropout", "dropout", f"Dropout {share}")]
+    churn_kd = EnsembleDistillation(alpha=0.5, temperature=1.0)
+    taught: dict[str, Any] = {"teacher": "old"}
+    aimed: dict[str, Any] = {"teaching": Teaching(old=("old",))}
+    for name, label, method, fields in (
+        ("bct", "BCT", BackwardCompatible(), aimed),
+        ("ract", "RACT", RACT(), aimed),
+        ("kd", "KD", s.kd(), taught),
+        ("fd_kl", "FD-KL", s.fd(), aimed),
+        ("fd_lm", "FD-LM", s.fd(divergence="logits"), aimed),
+        ("bu_cr", "BU-CR", BayesianUpdate(), aimed),
+        (
             "churn_kd",
             "Churn distillation",
-            EnsembleDistillation(alpha=0.5, temperature=1.0),
-            teacher="old",
-            equation="[churn-distillation] Eq. 3",
+            churn_kd,
+            taught | {"equation": "[churn-distillation] Eq. 3"},
         ),
-    )
-    aimed = ("bct", "ract", "kd", "fd_kl", "fd_lm", "bu_cr", "churn_kd")
-    labels = {spec.name: spec.label for spec in rows}
-    updates = (
-        Update("old_dropout", "dropout", labels["dropout"]),
-        *(Update("old", name, labels[name], targeted=True) for name in aimed),
-    )
-    parts = [pair(s), (rows, updates)]
+    ):
+        rows.append(s.row(name, label, method, **({"equation": _TABLE1} | fields)))
+        updates.append(Update("old", name, label, targeted=True))
+    parts = [pair(s), (tuple(rows), tuple(updates))]
     if elodi:
         parts.append(elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()))
-        method = s.elodi(top_k=s.top_k)
-        parts.append(elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", method))
+        parts.append(_best(s))
     return joined(*parts)
+
+
+def _best(s: Setting) -> Rows:
+    """Both networks by ELODI on the K most likely classes."""
+    return elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", s.elodi(top_k=s.top_k))
 
 
 def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
@@ -270,32 +267,15 @@ def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
 
 def distance_rows(s: Setting) -> Rows:
     """Table 10: the same ensembles distilled by other distances."""
+    tau = f"{s.temperature:g}"
     kinds: tuple[tuple[str, str, Method], ...] = (
-        (
-            "kd_ensemble",
-            f"Ensemble w/ KD, tau = {s.temperature:g}",
-            s.kd(average="logits"),
-        ),
-        ("fd_ensemble", f"Ensemble w/ FD, tau = {s.temperature:g}", s.fd()),
+        ("kd_ensemble", f"Ensemble w/ KD, tau = {tau}", s.kd(average="logits")),
+        ("fd_ensemble", f"Ensemble w/ FD, tau = {tau}", s.fd()),
         ("fd_ensemble_t1", "Ensemble w/ FD, tau = 1", s.fd(temperature=1.0)),
-        (
-            "elodi_release",
-            "ELODI, the release's mean",
-            s.elodi(form="release"),
-        ),
+        ("elodi_release", "ELODI, the release's mean", s.elodi(form="release")),
     )
-    rows, updates = [], []
-    for name, label, method in kinds:
-        found = {"equation": "[elodi] Table 10"}
-        rows += [
-            s.old_row(
-                f"old_{name}", f"Old, {label}", method, teacher="old_ensemble", **found
-            ),
-            s.row(name, label, method, teacher="ensemble", **found),
-        ]
-        updates.append(Update(f"old_{name}", name, label))
-    best = elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", s.elodi(top_k=s.top_k))
-    return joined(pair(s), best, (tuple(rows), tuple(updates)))
+    others = (guided(s, *kind, equation="[elodi] Table 10") for kind in kinds)
+    return joined(pair(s), _best(s), *others)
 
 
 def offline_rows(s: Setting) -> Rows:

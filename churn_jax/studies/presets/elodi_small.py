@@ -10,6 +10,7 @@ treatment, the ensemble and ELODI with two runs; nothing was chosen by flips.
 
 import dataclasses
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
@@ -244,5 +245,4 @@ def elodi_ag_news() -> StudyConfig:
         learning_rate=1e-3,
         model=encoder,
     )
-    train = dataclasses.replace(study.train, batch_size=64)
-    return dataclasses.replace(study, train=train)
+    return replaced(study, [("train.batch_size", 64)])

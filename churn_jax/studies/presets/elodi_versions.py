@@ -2,13 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import Update
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.presets.elodi_rows import Rows, Setting, joined, pair
+from churn_jax.studies.presets.elodi_rows import Rows, Setting, guided, joined, pair
 
 __all__ = [
     "architecture_rows",
@@ -163,54 +162,48 @@ def guide_rows(
     strength; `mixed` are the second kinds of network in the old and the new ensemble.
     """
     half = s.members // 2
-    guides: dict[str, tuple[MethodSpec, MethodSpec]] = {}
-
-    def committee(name: str, label: str, parts) -> tuple[MethodSpec, MethodSpec]:
-        def method(models):
-            return ERM(members=sum(n for _, n in models), deploy="mean_logits")
-
-        old, new = parts
-        return (
-            s.old_row(f"{name}_guide_weak", f"{label}, weak", method(old), models=old),
-            s.row(f"{name}_guide_strong", f"{label}, strong", method(new), models=new),
+    guides: list[MethodSpec] = []
+    for name, label, old, new in (
+        (
+            "all_diff",
+            "All-different ensemble",
+            tuple((model, 1) for model in weak),
+            tuple((model, 1) for model in strong),
+        ),
+        (
+            "mixed",
+            "Mixed ensemble",
+            ((s.old, half), (mixed[0], half)),
+            ((s.new, half), (mixed[1], half)),
+        ),
+    ):
+        weaker, stronger = (
+            ERM(members=sum(size for _, size in models), deploy="mean_logits")
+            for models in (old, new)
         )
-
-    guides["all_diff"] = committee(
-        "all_diff",
-        "All-different ensemble",
-        (tuple((m, 1) for m in weak), tuple((m, 1) for m in strong)),
-    )
-    guides["mixed"] = committee(
-        "mixed",
-        "Mixed ensemble",
-        (((s.old, half), (mixed[0], half)), ((s.new, half), (mixed[1], half))),
-    )
-    rows = [row for both in guides.values() for row in both]
-    updates: list[Update] = []
+        guides += [
+            s.old_row(f"{name}_guide_weak", f"{label}, weak", weaker, models=old),
+            s.row(f"{name}_guide_strong", f"{label}, strong", stronger, models=new),
+        ]
     method = s.elodi(top_k=s.top_k)
-
-    def guided(name: str, label: str, old: str, new: str, **fields: Any) -> None:
-        rows.extend(
-            (
-                s.old_row(
-                    f"old_{name}", f"Old, {label}", method, teacher=old, **fields
-                ),
-                s.row(name, label, method, teacher=new, **fields),
-            )
-        )
-        updates.append(Update(f"old_{name}", name, label))
-
     different = ("all_diff_guide_weak", "all_diff_guide_strong")
+    equal = ("mixed_guide_weak", "mixed_guide_strong")
     calibrated = Teaching(calibrated=True)
-    guided("all_diff_strong", "All-different", *different)
-    guided(
-        "all_diff_strong_calibrated",
-        "All-different, calibrated",
-        *different,
-        teaching=calibrated,
-    )
-    guided("mixed_strong", "Mixed", "mixed_guide_weak", "mixed_guide_strong")
-    guided("homogeneous_strong", "Homogeneous", "old_ensemble", "ensemble")
+    parts = [
+        pair(s),
+        (tuple(guides), ()),
+        guided(s, "all_diff_strong", "All-different", method, different),
+        guided(
+            s,
+            "all_diff_strong_calibrated",
+            "All-different, calibrated",
+            method,
+            different,
+            teaching=calibrated,
+        ),
+        guided(s, "mixed_strong", "Mixed", method, equal),
+        guided(s, "homogeneous_strong", "Homogeneous", method),
+    ]
     # The old network's guide teaches the new one, too.
     for kind, guide in (
         ("all_diff", "all_diff_guide_weak"),
@@ -218,9 +211,10 @@ def guide_rows(
         ("homogeneous", "old_ensemble"),
     ):
         label = f"{kind.replace('_', '-').capitalize()}, old guide for both"
-        rows.append(s.row(f"{kind}_weak", label, method, teacher=guide))
-        updates.append(Update(f"old_{kind}_strong", f"{kind}_weak", label))
-    return joined(pair(s), (tuple(rows), tuple(updates)))
+        row = s.row(f"{kind}_weak", label, method, teacher=guide)
+        update = Update(f"old_{kind}_strong", row.name, label)
+        parts.append(((row,), (update,)))
+    return joined(*parts)
 
 
 def interpolation_rows(s: Setting, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> Rows:
@@ -234,16 +228,8 @@ def interpolation_rows(s: Setting, shares: Sequence[float] = (0.25, 0.5, 0.75)) 
     for share in (0.0, *shares):
         name = f"bcwi_{round(100 * share):03d}"
         label = f"Fine-tuned, {share:g} old weights"
-        rows.append(
-            s.row(
-                name,
-                label,
-                ERM(),
-                start="old_half",
-                keep=share,
-                equation="[bcwi] Sec. 3",
-            )
-        )
+        kept = {"start": "old_half", "keep": share, "equation": "[bcwi] Sec. 3"}
+        rows.append(s.row(name, label, ERM(), **kept))
         updates.append(Update("old_half", name, label, targeted=True))
     scratch = s.row(
         "retrained", "Retrained", ERM(), train=(*s.of_new, ("seeds.base", 2))

@@ -6,6 +6,7 @@ paper has no experiment on these sets: the recipes and every coefficient are our
 
 import dataclasses
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
@@ -130,10 +131,8 @@ def mnist_long() -> StudyConfig:
     title = f"Churn on MNIST, {TRAIN_SIZE:,} training examples, long training"
     study = _study("mnist-long", title, _paper_rows(LONGER))
     epochs = LONGER * EPOCHS
-    train = dataclasses.replace(
-        study.train, epochs=epochs, eval_every_epochs=epochs // 4
-    )
-    return dataclasses.replace(study, train=train)
+    lengths = [("train.epochs", epochs), ("train.eval_every_epochs", epochs // 4)]
+    return replaced(study, lengths)
 
 
 def fashion_mnist() -> StudyConfig:
@@ -222,9 +221,5 @@ def cross_sample_mnist() -> StudyConfig:
     methods = rows.cross_sample(beta=CODISTILL_SKL, ramp_steps=RAMP_STEPS)
     title = "Churn between resampled training sets on MNIST"
     study = _study("cross-sample-mnist", title, methods)
-    train = dataclasses.replace(
-        study.train,
-        sample="bootstrap",
-        seeds=dataclasses.replace(study.train.seeds, sample="varied"),
-    )
-    return dataclasses.replace(study, train=train)
+    drawn = [("train.sample", "bootstrap"), ("train.seeds.sample", "varied")]
+    return replaced(study, drawn)
