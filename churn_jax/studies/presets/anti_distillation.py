@@ -10,13 +10,14 @@ fewer images; every strength in them but the paper's is ours.
 
 import dataclasses
 import math
-from typing import Any
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.anti_distillation import AntiDistillation
+from churn_jax.methods.base import Method
 from churn_jax.methods.erm import ERM
 
 # Tables 1 and 2.
@@ -42,11 +43,11 @@ MNIST_SIZES = (1, 2, 4, 6, 8)
 # Penalties differ in size, so each has a strength of its own, of the best validation
 # accuracy; differences of logits learn nothing at any strength tried, 0.0001 and up.
 LOSSES = {
-    "covariance": 0.01,
-    "residual_correlation": 0.01,
-    "difference": 0.0001,
-    "inverse_difference": 0.1,
-    "cross_entropy_difference": 0.01,
+    "covariance": (0.01, "Covariance", "Eq. 3"),
+    "residual_correlation": (0.01, "Residual correlation", "Eq. 4"),
+    "difference": (0.0001, "Squared difference", "Eq. 7"),
+    "inverse_difference": (0.1, "Inverse difference", "Sec. 4"),
+    "cross_entropy_difference": (0.01, "Cross-entropy between components", "Sec. 4"),
 }
 DIFFERENCE_L1 = 0.01
 PROBABILITIES = 1.0
@@ -61,13 +62,6 @@ COLUMNS = (
     "label_prediction_difference",
     "hamming_prediction_difference",
 )
-_PENALTIES = {
-    "covariance": ("Covariance", "Eq. 3"),
-    "residual_correlation": ("Residual correlation", "Eq. 4"),
-    "difference": ("Squared difference", "Eq. 7"),
-    "inverse_difference": ("Inverse difference", "Sec. 4"),
-    "cross_entropy_difference": ("Cross-entropy between components", "Sec. 4"),
-}
 
 
 def matched_width(
@@ -122,19 +116,16 @@ def _study(
 
 def _small(study: StudyConfig) -> StudyConfig:
     """The same on fewer images, with narrower networks and fewer epochs."""
-    return dataclasses.replace(
+    return replaced(
         study,
-        title=f"{study.title}, {TRAIN_SIZE:,} training examples",
-        data=dataclasses.replace(study.data, train_size=TRAIN_SIZE),
-        model=_model(WIDTH),
-        train=dataclasses.replace(
-            study.train,
-            epochs=EPOCHS,
-            eval_every_epochs=max(EPOCHS // 4, 1),
-            optimizer=dataclasses.replace(
-                study.train.optimizer, warmup_epochs=WARMUP_EPOCHS
-            ),
-        ),
+        [
+            ("title", f"{study.title}, {TRAIN_SIZE:,} training examples"),
+            ("data.train_size", TRAIN_SIZE),
+            ("model", _model(WIDTH)),
+            ("train.epochs", EPOCHS),
+            ("train.eval_every_epochs", max(EPOCHS // 4, 1)),
+            ("train.optimizer.warmup_epochs", WARMUP_EPOCHS),
+        ],
     )
 
 
@@ -148,38 +139,29 @@ def _ensemble(members: int = 2) -> ERM:
     return ERM(members=members, deploy="mean_probs")
 
 
-def _apart(strength: float, **fields: Any) -> AntiDistillation:
-    return AntiDistillation(strength=strength, **fields)
+def _row(name: str, label: str, method: Method, place: str, **fields) -> MethodSpec:
+    return MethodSpec(name, label, method, f"[anti-distillation] {place}", **fields)
 
 
 def _strengths(strengths: tuple[float, ...]) -> tuple[MethodSpec, ...]:
     """Table 1: two components without the penalty, then one row for each lambda."""
-    equation = "[anti-distillation] Table 1"
-    return (
-        MethodSpec("baseline", "No AD", _ensemble(), equation),
-        *(
-            MethodSpec(
-                f"ad_{strength:g}".replace(".", "_"),
-                f"AD, λ = {strength:g}",
-                _apart(strength),
-                equation,
-            )
-            for strength in strengths
-        ),
-    )
+    rows = [_row("baseline", "No AD", _ensemble(), "Table 1")]
+    for strength in strengths:
+        name, method = f"ad_{strength:g}", AntiDistillation(strength=strength)
+        label = f"AD, λ = {strength:g}"
+        rows.append(_row(name.replace(".", "_"), label, method, "Table 1"))
+    return tuple(rows)
 
 
 def _sizes(sizes: tuple[int, ...], strength: float) -> tuple[MethodSpec, ...]:
     """Table 2: J components without the penalty and with it."""
-    equation, rows = "[anti-distillation] Table 2", []
+    rows = []
     for size in sizes:
-        label = f"J = {size}"
-        rows.append(
-            MethodSpec(f"ensemble_{size}", f"No AD, {label}", _ensemble(size), equation)
-        )
+        label, plain = f"J = {size}", _ensemble(size)
+        rows.append(_row(f"ensemble_{size}", f"No AD, {label}", plain, "Table 2"))
         if size > 1:
-            method = _apart(strength, members=size)
-            rows.append(MethodSpec(f"ad_{size}", f"AD, {label}", method, equation))
+            method = AntiDistillation(strength=strength, members=size)
+            rows.append(_row(f"ad_{size}", f"AD, {label}", method, "Table 2"))
     return tuple(rows)
 
 
@@ -228,64 +210,49 @@ def ad_mnist_size() -> StudyConfig:
 
 
 def _wide() -> MethodSpec:
-    width = matched_width(WIDTH, 2)
-    return MethodSpec(
-        "wide",
-        "One network, parameters of J = 2",
-        ERM(),
-        "[anti-distillation] Sec. 1",
-        model=_model(width),
-    )
+    label, model = "One network, parameters of J = 2", _model(matched_width(WIDTH, 2))
+    return _row("wide", label, ERM(), "Sec. 1", model=model)
 
 
 def ad_mnist_losses() -> StudyConfig:
     """Sections 4 and 5: other penalties, and the correlation of probabilities."""
-    rows = [
-        MethodSpec("baseline", "No AD", _ensemble(), "[anti-distillation] Table 1"),
-        MethodSpec(
-            "ad", "Correlation", _apart(MNIST_STRENGTH), "[anti-distillation] Eq. 5"
-        ),
-    ]
-    for penalty, strength in LOSSES.items():
-        label, equation = _PENALTIES[penalty]
-        method = _apart(strength, penalty=penalty)
-        rows.append(
-            MethodSpec(penalty, label, method, f"[anti-distillation] {equation}")
-        )
-    absolute = _apart(DIFFERENCE_L1, penalty="difference", order=1)
-    probabilities = _apart(PROBABILITIES, on="probabilities")
-    bounded = _apart(DIFFERENCE_PROBABILITIES, penalty="difference", on="probabilities")
-    running = _apart(MNIST_STRENGTH, running=RUNNING)
-    section = "[anti-distillation] Sec. 4"
+    plain = AntiDistillation(strength=MNIST_STRENGTH)
     # Of two components Gram-Schmidt changes nothing.
-    four = _apart(MNIST_STRENGTH, members=4)
-    rows += [
-        MethodSpec("ensemble_4", "No AD, J = 4", _ensemble(4), section),
-        MethodSpec("ad_4", "Correlation, J = 4", four, section),
-        MethodSpec(
+    four = AntiDistillation(strength=MNIST_STRENGTH, members=4)
+    running = dataclasses.replace(plain, running=RUNNING)
+    absolute = AntiDistillation(strength=DIFFERENCE_L1, penalty="difference", order=1)
+    probabilities = AntiDistillation(strength=PROBABILITIES, on="probabilities")
+    bounded = AntiDistillation(
+        strength=DIFFERENCE_PROBABILITIES, penalty="difference", on="probabilities"
+    )
+    rows = (
+        _row("baseline", "No AD", _ensemble(), "Table 1"),
+        _row("ad", "Correlation", plain, "Eq. 5"),
+        *(
+            _row(name, label, AntiDistillation(strength=strength, penalty=name), place)
+            for name, (strength, label, place) in LOSSES.items()
+        ),
+        _row("ensemble_4", "No AD, J = 4", _ensemble(4), "Sec. 4"),
+        _row("ad_4", "Correlation, J = 4", four, "Sec. 4"),
+        _row(
             "orthogonalized",
             "Gram-Schmidt, correlation, J = 4",
             dataclasses.replace(four, penalty="orthogonalized"),
-            section,
+            "Sec. 4",
         ),
-        MethodSpec("running", "Correlation, running moments", running, section),
-        MethodSpec("difference_l1", "Absolute difference", absolute, section),
-        MethodSpec(
+        _row("running", "Correlation, running moments", running, "Sec. 4"),
+        _row("difference_l1", "Absolute difference", absolute, "Sec. 4"),
+        _row(
             "difference_probabilities",
             "Squared difference of probabilities",
             bounded,
-            section,
+            "Sec. 4",
         ),
-        MethodSpec(
-            "probabilities",
-            "Correlation of probabilities",
-            probabilities,
-            "[anti-distillation] Sec. 5",
-        ),
+        _row("probabilities", "Correlation of probabilities", probabilities, "Sec. 5"),
         _wide(),
-    ]
+    )
     title = "Anti-distillation on MNIST: other penalties"
-    return _small(_study("ad-mnist-losses", title, tuple(rows)))
+    return _small(_study("ad-mnist-losses", title, rows))
 
 
 _CAUSES = {
@@ -300,10 +267,10 @@ def ad_mnist_init() -> StudyConfig:
     The components of one replica always start differently. With the same initial
     weights in all replicas they differ by the order of the examples alone.
     """
-    equation = "[anti-distillation] Sec. 3"
+    method = AntiDistillation(strength=MNIST_STRENGTH)
     rows = [
-        MethodSpec("baseline", "No AD", _ensemble(), equation),
-        MethodSpec("ad", "AD", _apart(MNIST_STRENGTH), equation),
+        _row("baseline", "No AD", _ensemble(), "Sec. 3"),
+        _row("ad", "AD", method, "Sec. 3"),
     ]
     for cause, (words, train) in _CAUSES.items():
         rows += [

@@ -6,7 +6,6 @@ from typing import Any
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.methods.base import Method
 from churn_jax.methods.ensemble_distillation import (
     EnsembleDistillation,
     EnsembleDistributionDistillation,
@@ -169,68 +168,50 @@ def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ..
     student's teacher.
     """
     name = f"BE-{recipe.members} + KD"
-    plus = ERM(members=recipe.members + 1, deploy="mean_probs")
-
-    def student(
-        row: str,
-        label: str,
-        method: Method,
-        equation: str,
-        *,
-        teacher: str = "teachers",
-        separate: bool = False,
-    ) -> MethodSpec:
-        return MethodSpec(
-            row, label, method, equation, teacher=teacher, separate=separate
-        )
-
-    return (
-        student(
+    alone: dict[str, Any] = {"separate": True}  # one network, which shares nothing
+    teachers, _ = teacher_rows(dataclasses.replace(recipe, members=recipe.members + 1))
+    end2 = EnsembleDistributionDistillation(anneal_steps=anneal_steps)
+    students: tuple[tuple[str, str, Any, str, dict[str, Any]], ...] = (
+        (
             "adversarial",
             f"{name} + adversarial",
             recipe.student("adversarial"),
             "[diversity] Appendix A.2",
+            {},
         ),
-        student(
+        (
             "two_sided",
             f"{name} + two-sided",
             recipe.student("two_sided"),
             "[latent-be] Sec. 3",
+            {},
         ),
-        MethodSpec(
-            "teachers_plus",
-            f"DE-{recipe.members + 1}",
-            plus,
-            "[diversity] Sec. 2.1",
-            train=recipe.as_teacher,
-            separate=True,
-        ),
-        student(
+        (
             "transfer_ods",
             f"{name} + ODS of another network",
             recipe.student("ods", external_teachers=1),
             "[diversity] Eq. 4",
-            teacher="teachers_plus",
+            {"teacher": "teachers_plus"},
         ),
-        student(
+        (
             "averaged",
             "One network + KD of the mean",
             recipe.averaged(),
             "[diversity] Eq. 1",
-            separate=True,
+            alone,
         ),
-        student(
+        (
             "averaged_ods",
             "One network + KD of the mean + ODS",
             recipe.averaged("ods"),
             "[diversity] Eq. 4",
-            separate=True,
+            alone,
         ),
-        student(
-            "end2",
-            "One network, END²",
-            EnsembleDistributionDistillation(anneal_steps=anneal_steps),
-            "[diversity] Table 5",
-            separate=True,
-        ),
+        ("end2", "One network, END²", end2, "[diversity] Table 5", alone),
     )
+    rows = [
+        MethodSpec(row, label, method, eq, **({"teacher": "teachers"} | fields))
+        for row, label, method, eq, fields in students
+    ]
+    rows.insert(2, dataclasses.replace(teachers, name="teachers_plus"))
+    return tuple(rows)
