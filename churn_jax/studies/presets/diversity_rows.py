@@ -1,6 +1,7 @@
 """The rows of studies of learning from deep ensembles, and their recipe."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from churn_jax.configuration.network import ModelConfig
@@ -168,10 +169,11 @@ def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ..
     student's teacher.
     """
     name = f"BE-{recipe.members} + KD"
+    taught: dict[str, Any] = {"teacher": "teachers"}
     alone: dict[str, Any] = {"separate": True}  # one network, which shares nothing
     teachers, _ = teacher_rows(dataclasses.replace(recipe, members=recipe.members + 1))
     end2 = EnsembleDistributionDistillation(anneal_steps=anneal_steps)
-    students: tuple[tuple[str, str, Any, str, dict[str, Any]], ...] = (
+    students: Sequence[tuple[str, str, Any, str, dict[str, Any]]] = (
         (
             "adversarial",
             f"{name} + adversarial",
@@ -210,8 +212,8 @@ def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ..
         ("end2", "One network, END²", end2, "[diversity] Table 5", alone),
     )
     rows = [
-        MethodSpec(row, label, method, eq, **({"teacher": "teachers"} | fields))
-        for row, label, method, eq, fields in students
+        MethodSpec(row, label, method, equation, **(taught | fields))
+        for row, label, method, equation, fields in students
     ]
     rows.insert(2, dataclasses.replace(teachers, name="teachers_plus"))
     return tuple(rows)
