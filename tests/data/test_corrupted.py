@@ -181,15 +181,15 @@ def test_the_same_images_whether_kept_or_not(tmp_path, monkeypatch):
     options = {"corruptions": ["fog", "pixelate"], "severities": [2], "test": test}
     made = corrupted_sets("digits", **options)
     assert made.source == "churn_jax corruptions 1 on the test images of digits"
-    anew = list(made)
+    fresh = list(made)
     expected = corrupt_images(test.images, test.ids, "fog", 2)
-    np.testing.assert_array_equal(anew[0].images, expected)
-    np.testing.assert_array_equal(anew[0].labels, test.labels)
+    np.testing.assert_array_equal(fresh[0].images, expected)
+    np.testing.assert_array_equal(fresh[0].labels, test.labels)
 
     kept = corrupted_sets("digits", cache_dir=tmp_path, **options)
     next(iter(kept))
     assert [f.name for f in tmp_path.rglob("*.npy")] == ["fog_2.npy"]  # one at a time
-    for a, b in zip(anew, kept, strict=True):
+    for a, b in zip(fresh, kept, strict=True):
         np.testing.assert_array_equal(a.images, b.images)
     files = sorted(tmp_path.rglob("*.npy"))
     assert [f.name for f in files] == ["fog_2.npy", "pixelate_2.npy"]
@@ -206,7 +206,7 @@ def test_the_same_images_whether_kept_or_not(tmp_path, monkeypatch):
         list(corrupted_sets("digits", cache_dir=tmp_path, limit=29, **options))
 
 
-def test_a_folder_that_cannot_be_written_is_told_of(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     sets = corrupted_sets("digits", cache_dir=tmp_path / "file" / "x", limit=2)
     with pytest.raises(DataError, match=r"gaussian_noise_1.npy cannot be written"):

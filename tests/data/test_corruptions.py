@@ -49,7 +49,7 @@ def test_every_corruption_changes_images_of_every_size_more_and_more(corruption)
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS)
-def test_an_image_is_corrupted_alike_wherever_it_lies(corruption):
+def test_the_corruption_of_an_image_depends_on_its_id_alone(corruption):
     together = corrupt_images(COLOUR, IDS, corruption, 3)
     order = [4, 0]
     again = corrupt_images(COLOUR[order], [IDS[i] for i in order], corruption, 3)
@@ -202,7 +202,7 @@ def test_the_library_is_seeded_by_id_and_leaves_the_global_generator(stand_in):
     assert grey.shape == (6, 32, 32, 1) and _distance(grey, COLOUR[..., :1]) < 6
 
 
-def test_small_images_and_a_missing_library_are_told_of(stand_in, monkeypatch):
+def test_small_images_and_a_missing_library_are_refused(stand_in, monkeypatch):
     with pytest.raises(DataError, match=r"at least 32 pixels a side; got \(8, 8\)"):
         library_corrupt(DIGITS, IDS, "fog", 1)
     monkeypatch.undo()

@@ -77,8 +77,10 @@ def test_labels_and_ids_are_read_once(data_dir, monkeypatch):
     assert calls == [] and again.fingerprint == first.fingerprint
     kept = next(data_dir.rglob("imagenet/*/churn_jax_train.npz"))
     kept.write_bytes(kept.read_bytes()[:50])  # as a full disk leaves it
+    monkeypatch.setattr("churn_jax.data.streaming._CHUNK", 16)
     again = load(data_dir, on_progress=lambda *args: calls.append(args))
-    assert calls == [("train", 40, 40)] and again.fingerprint == first.fingerprint
+    assert calls == [("train", done, 40) for done in (16, 32, 40)]
+    assert again.fingerprint == first.fingerprint
 
 
 def test_decoded_pixels_of_any_size_are_streamed_too(data_dir):

@@ -226,11 +226,11 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
         return jnp.sum(jnp.sin(max_pool(x)))
 
     one = jax.value_and_grad(total)
-    together, apart = jax.jit(lambda x: (jax.vmap(one)(x), jax.lax.map(one, x)))(
+    together, single = jax.jit(lambda x: (jax.vmap(one)(x), jax.lax.map(one, x)))(
         members
     )
     close = partial(np.testing.assert_allclose, rtol=1e-5)
-    jax.tree.map(close, together, apart)
+    jax.tree.map(close, together, single)
 
 
 def test_kernels_are_he_normal_by_fan_out():

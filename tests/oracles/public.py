@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from tests.oracles.timm_alone import import_timm
+from tests.oracles.timm_import import import_timm
 
 timm = import_timm()
 

@@ -1,4 +1,4 @@
-"""Clicks drawn on the fly: the same wherever one enters, with the planted truth."""
+"""Clicks drawn on the fly: entered anywhere, with the planted truth."""
 
 import numpy as np
 import pytest
@@ -47,6 +47,19 @@ def test_the_share_of_clicks_is_the_rate_and_follows_the_planted_chance():
         assert abs(labels[inside].mean() - chance[inside].mean()) < 4 * error
     odds = np.log(chance / (1 - chance))
     assert 1.2 < odds.std() < 2.8  # a weight is drawn once per word: few words, noise
+
+
+def test_neighbouring_fields_interact_and_others_do_not():
+    clicks = SyntheticClicks(10, (9,) * 4, numeric=0)
+
+    def interaction(f, g):
+        ids = np.zeros((4, 4), int)
+        ids[1::2, f] = ids[2:, g] = 1
+        neither, one, other, both = clicks.signal_of(ids, np.zeros((4, 0)))
+        return neither - one - other + both
+
+    assert min(abs(interaction(f, (f + 1) % 4)) for f in range(4)) > 1e-3
+    assert interaction(0, 2) == pytest.approx(0, abs=1e-12)
 
 
 def test_words_follow_zipfs_law():

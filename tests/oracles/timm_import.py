@@ -2,7 +2,7 @@
 
 timm imports torchvision for its image transforms and for the class of one layer, and
 pip lets torchvision choose torch. The networks need neither, so they are imported
-beside an empty torchvision, which is gone afterwards.
+with an empty torchvision, which is removed afterwards.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def _empty_torchvision():
 
 
 def import_timm():
-    """timm, beside torchvision where that can be imported.
+    """timm, with torchvision if that can be imported.
 
     Raises:
         ImportError: timm is not installed.
