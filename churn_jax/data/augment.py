@@ -3,7 +3,7 @@
 Every geometric policy here is a map from output pixels to input pixels, so crop, shift
 and flip compose into one row index, one column index and one gather per example. That
 is exact in any dtype. Randomness comes from `keys[i]` alone: an example is augmented
-alike wherever it lies in the batch and however the batch is sharded.
+the same at any place in the batch and however the batch is sharded.
 
 Measured on two CPU cores, batch 128 with 8 replicas under `vmap`, crop, flip and the
 division by 255 included, milliseconds for 8x8x1 / 28x28x1 / 32x32x3 images: this gather

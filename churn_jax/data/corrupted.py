@@ -1,7 +1,7 @@
 """`corrupted_sets`: the test images of a set under every corruption and severity.
 
-What others have published is taken where it is there; else our own test images are
-corrupted. `CorruptedSets.source` says which it was: their figures do not compare.
+A published set is used if it is found; otherwise our own test images are corrupted.
+`CorruptedSets.source` says which, since figures of the two cannot be compared.
 
 A published folder, such as CIFAR-10-C, holds `<corruption>.npy`, uint8 `[5 n, H, W, C]`
 with the n test images at severity 1, then at severity 2 and so on, and `labels.npy`.
@@ -254,7 +254,7 @@ def corrupted_sets(
 ) -> CorruptedSets:
     """The test images of a set under fifteen corruptions at five severities.
 
-    The first source that is there is taken:
+    The first of these sources that is found is used:
 
     * `folder`: `manual_dir` holds `CIFAR-10-C` or `CIFAR-100-C` (for another set,
       `<name>-C`), unpacked, or is that folder;

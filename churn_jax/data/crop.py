@@ -103,7 +103,7 @@ def resize_crop(pixels: np.ndarray, crop: Crop, size: int) -> np.ndarray:
 
 
 def _resized(image, crop: Crop, width: int, height: int, size: int) -> np.ndarray:
-    """Cuts `crop`, in pixels of `width` x `height`, out of an image perhaps smaller."""
+    """Cuts `crop`, in pixels of `width` x `height`, out of a perhaps coarser image."""
     from PIL import Image
 
     x, y = image.size[0] / width, image.size[1] / height

@@ -179,7 +179,7 @@ def narrow(
     model of fewer classes does to the others is part of the question.
 
     Args:
-        dataset: resident or streamed.
+        dataset: in memory or streamed.
         classes: ids to keep; empty keeps all.
         share: of every class's training examples, from above 0 to 1; the first ones in
             the order in which they are, at least one.
@@ -216,7 +216,7 @@ def narrow(
         raise DataError(f"{dataset.name} has no training example of classes {kept[:8]}")
     held = np.isin(dataset.validation.labels, kept)
     text = f"{dataset.fingerprint} {kept} {share}"
-    # Splits stay of the data set's own kind, resident or streamed.
+    # Splits stay of the data set's own kind, in memory or streamed.
     parts: dict[str, Any] = {
         "train": dataset.train.take(np.flatnonzero(chosen)),
         "validation": dataset.validation.take(np.flatnonzero(held)),

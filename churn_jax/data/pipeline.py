@@ -3,7 +3,7 @@
 Which example is where in an epoch is a pure function of (seed, epoch), as for data that
 lies on the device: `epoch_positions` makes the one permutation all processes share, and
 a process reads its own slice of every global batch. The global batches are therefore
-the same whatever the number of processes, and step k can be asked for directly.
+the same for any number of processes, and reading can start at any step.
 """
 
 from collections.abc import Callable, Iterator

@@ -53,7 +53,7 @@ def prepare(
             builder of the embedded digits.
         data_dir: folder of prepared sets; None for the TFDS default.
         manual_dir: folder with the original files, found by name and checked against
-            the set's checksums; nothing is downloaded that is there.
+            the set's checksums; files found there are not downloaded.
 
     Returns:
         A summary whose `str` is one line.

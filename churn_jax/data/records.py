@@ -56,6 +56,8 @@ class StoredImages:
 
     images: np.ndarray
 
+    draws = False
+
     @property
     def shape(self) -> tuple[int, ...]:
         """`(H, W, C)`."""
@@ -65,11 +67,6 @@ class StoredImages:
     def dtype(self) -> np.dtype:
         """The array's dtype."""
         return self.images.dtype
-
-    @property
-    def draws(self) -> bool:
-        """False: nothing is drawn."""
-        return False
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
         """The image; the key is not used."""
@@ -86,20 +83,13 @@ class EncodedImages:
     records: Any  # records[row]["image"] is the bytes of a file, or uint8 pixels
     size: int  # side of the images in pixels
 
+    dtype = np.dtype(np.uint8)
+    draws = True
+
     @property
     def shape(self) -> tuple[int, ...]:
         """`(size, size, 3)`."""
         return (self.size, self.size, 3)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """uint8."""
-        return np.dtype(np.uint8)
-
-    @property
-    def draws(self) -> bool:
-        """True: crops are drawn."""
-        return True
 
     def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
         """`[size, size, 3]` uint8."""
@@ -210,7 +200,7 @@ class StreamingDataset:
     """Like `Dataset`, with images that are streamed.
 
     Attributes:
-        name: what `load_streaming` was asked for.
+        name: as given to `load_streaming`.
         train: training examples.
         validation: examples held out of training; may be empty if asked for.
         test: evaluation examples.
@@ -266,13 +256,12 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
             StoredImages(split.images),
         )
 
-    parts = {w: streamed(w, getattr(dataset, w)) for w in ("train", "validation")}
-    test = streamed("test", dataset.test)
+    names = ("train", "validation", "test")
+    parts = {name: streamed(name, getattr(dataset, name)) for name in names}
     return StreamingDataset(
         name=dataset.name,
         **parts,
-        test=test,
         num_classes=dataset.num_classes,
-        fingerprint=stream_fingerprint(*parts.values(), test),
+        fingerprint=stream_fingerprint(*parts.values()),
         reading=reading,
     )

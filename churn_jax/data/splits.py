@@ -83,7 +83,7 @@ class Dataset:
     """Training, validation and test examples of one classification problem.
 
     Attributes:
-        name: what `load` was asked for.
+        name: as given to `load`.
         train: training examples.
         validation: examples held out of training; may be empty if asked for.
         test: evaluation examples.

@@ -211,7 +211,7 @@ def text_fields(builder) -> tuple[str, ...]:
 
 
 def split_names(builder, name: str) -> dict[str, str]:
-    """Our `train`, `test` and perhaps `validation` to the names of a set's splits."""
+    """The set's own names of `train`, `test` and, if it has one, `validation`."""
     # Without a test split, or with an unlabelled one, the validation split is the test.
     available = set(builder.info.splits)
     unlabelled = name.split("/")[0].startswith(("imagenet2012", "i_naturalist"))

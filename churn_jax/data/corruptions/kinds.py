@@ -88,11 +88,13 @@ def read_at(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     top = np.minimum(rows.astype(np.int64), height - 2 if height > 1 else 0)
     left = np.minimum(columns.astype(np.int64), width - 2 if width > 1 else 0)
     down, right = (rows - top)[..., None], (columns - left)[..., None]
-    below, beside = min(1, height - 1), min(1, width - 1)
+    row_step, column_step = min(1, height - 1), min(1, width - 1)
     image = np.arange(len(x))[:, None, None]
-    upper = (1 - right) * x[image, top, left] + right * x[image, top, left + beside]
-    lower = (1 - right) * x[image, top + below, left]
-    lower += right * x[image, top + below, left + beside]
+    upper = (1 - right) * x[image, top, left] + right * x[
+        image, top, left + column_step
+    ]
+    lower = (1 - right) * x[image, top + row_step, left]
+    lower += right * x[image, top + row_step, left + column_step]
     return (1 - down) * upper + down * lower
 
 
