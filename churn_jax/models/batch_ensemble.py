@@ -9,7 +9,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.layers import Layers, backend, split_members, tile
+from churn_jax.models.layers import (
+    Layers,
+    backend,
+    split_members,
+    tile,
+    xla_convolution,
+)
 from churn_jax.models.rank_one import between, rank_one_matmul
 from churn_jax.typing import Array, PyTree
 
@@ -165,30 +171,16 @@ class BatchEnsembleConv(_FastLayer):
         Raises:
             ValueError: the rows are no multiple of K.
         """
-
-        def convolution(images, kernel):
-            return jax.lax.conv_general_dilated(
-                images,
-                kernel,
-                window_strides=(self.stride, self.stride),
-                padding=((self.padding, self.padding),) * 2,
-                dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            )
-
+        by_xla = partial(xla_convolution, stride=self.stride, padding=self.padding)
         shape = (self.size, self.size, x.shape[-1], self.features)
-        return self._apply(x, shape, partial(between, self.convolve or convolution))
+        return self._apply(x, shape, partial(between, self.convolve or by_xla))
 
 
 class MemberBatchNorm(nn.Module):
     """Batch norm of every member over its own rows, with its own scale and shift.
 
     Attributes:
-        members: K.
-        use_running_average: as in `flax.linen.BatchNorm`.
-        momentum: as there.
-        epsilon: as there.
-        axis_name: as there.
-        dtype: as there.
+        members: K; the others are those of `flax.linen.BatchNorm`.
     """
 
     members: int

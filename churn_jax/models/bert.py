@@ -83,8 +83,7 @@ class Bert(nn.Module):
         dropout: in training, of embeddings, attention weights, both branches of every
             layer and the input of the last dense layer.
         dtype: what the network computes in; parameters and logits are float32.
-        axis_name: accepted so that every network of the zoo can be given one; there
-            is no batch norm, so it changes nothing.
+        axis_name: changes nothing, for lack of batch norm; every network has the field.
         remat: recompute each layer in the backward pass: less memory, more time, the
             same values and the same parameter tree.
         epsilon: added to layer norm's variance.
@@ -125,6 +124,8 @@ class Bert(nn.Module):
     remat: bool = False
     epsilon: float = 1e-12
 
+    input_params = ("tokens",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         if self.pooling not in _POOLINGS:
             raise ValueError(
@@ -137,11 +138,6 @@ class Bert(nn.Module):
             )
         check_dropout(self.dropout)
         super().__post_init__()
-
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("tokens",)
 
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:

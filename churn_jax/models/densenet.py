@@ -1,5 +1,6 @@
 """The densely connected networks for ImageNet: DenseNet-121 and -161."""
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ from churn_jax.models.residual import (
     classify,
     convolution,
     max_pool,
+    norm_settings,
 )
 from churn_jax.typing import Array
 
@@ -28,10 +30,7 @@ class DenseLayer(nn.Module):
 
     Attributes:
         growth: new channels.
-        dtype: what the layer computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, momentum, epsilon: as in `DenseNet`.
     """
 
     growth: int
@@ -43,12 +42,11 @@ class DenseLayer(nn.Module):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H, W, growth]`."""
-        shared = (self.axis_name, self.dtype)
-        norm = (self.momentum, self.epsilon)
-        y = nn.relu(batch_norm(train, *shared, "norm1", *norm)(x))
+        norm = partial(batch_norm, train, **norm_settings(self))
+        y = nn.relu(norm(name="norm1")(x))
         width = _BOTTLENECK * self.growth
         y = convolution(width, 1, stride=1, dtype=self.dtype, name="conv1")(y)
-        y = nn.relu(batch_norm(train, *shared, "norm2", *norm)(y))
+        y = nn.relu(norm(name="norm2")(y))
         return convolution(self.growth, stride=1, dtype=self.dtype, name="conv2")(y)
 
 
@@ -58,10 +56,7 @@ class Transition(nn.Module):
     Half of the channels stay, and a quarter of the pixels.
 
     Attributes:
-        dtype: what it computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, momentum, epsilon: as in `DenseNet`.
     """
 
     dtype: Any = jnp.float32
@@ -72,9 +67,7 @@ class Transition(nn.Module):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / 2, W / 2, C / 2]`; an odd last row is dropped."""
-        norm = batch_norm(
-            train, self.axis_name, self.dtype, "norm", self.momentum, self.epsilon
-        )
+        norm = batch_norm(train, name="norm", **norm_settings(self))
         half = x.shape[-1] // 2
         x = convolution(half, 1, stride=1, dtype=self.dtype, name="conv")(
             nn.relu(norm(x))
@@ -99,23 +92,14 @@ class DenseNet(nn.Module):
         blocks: number of layers of every block.
         growth: channels that a layer adds.
         width: channels of the stem.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each layer in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, remat: as in `ResNet`; `remat` is by layer.
+        momentum, epsilon: as in `ImageNetResNet`.
         dropout: share of the last dense layer's inputs that are zero in training. The
             paper's own dropout, after every convolution, is another one.
 
     Notes:
         The last transition must have two pixels to take the mean of, so four blocks
-        need images of at least 29 x 29 and two (`densenet_tiny`) of 5 x 5. The running
-        variance is that of the batch (divided by n, not n - 1), as in every Flax
-        network.
+        need images of at least 29 x 29 and two (`densenet_tiny`) of 5 x 5.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -141,6 +125,8 @@ class DenseNet(nn.Module):
     epsilon: float = 1e-5
     dropout: float = 0.0
 
+    input_params = ("stem",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         check_stages(self.blocks, self.width, "blocks", "layers")
         if self.growth < 1:
@@ -148,33 +134,17 @@ class DenseNet(nn.Module):
         check_dropout(self.dropout)
         super().__post_init__()
 
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stem",)
-
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
-        """Logits `[B, C]` and pixel means `[B, D]` of images `[B, H, W, 3]`.
-
-        Args:
-            x: normalised images, floating point.
-            train: use the batch's statistics and update the running ones, which needs
-                `mutable=["batch_stats"]`.
+        """Logits `[B, C]` and pixel means `[B, D]`; arguments as in `ResNet`.
 
         Raises:
-            ValueError: `x` is not `[B, H, W, C]`, or too small.
-            TypeError: `x` is not floating point.
+            ValueError: the images are too small.
         """
         # A quarter of the pixels, rounded up, can be halved after each block but one.
         smallest = 4 * (2 ** (len(self.blocks) - 1) - 1) + 1
         check_images(x, min_rank=4, max_rank=4, min_size=smallest)
-        options = {
-            "dtype": self.dtype,
-            "axis_name": self.axis_name,
-            "momentum": self.momentum,
-            "epsilon": self.epsilon,
-        }
+        options = norm_settings(self)
         layer_class = DenseLayer
         if self.remat:
             layer_class = nn.remat(DenseLayer, static_argnums=(2,))

@@ -26,6 +26,7 @@ __all__ = [
     "check_images",
     "compiling_for",
     "drop",
+    "xla_convolution",
 ]
 
 
@@ -75,6 +76,19 @@ def compiling_for(platform: str) -> Iterator[None]:
         yield
     finally:
         _TARGET.reset(before)
+
+
+def xla_convolution(
+    images: Array, kernel: Array, *, padding: int, stride: int = 1
+) -> Array:
+    """`[B, H, W, C]` and `[KH, KW, C, O]` to `[B, H', W', O]`; zeros on each side."""
+    return jax.lax.conv_general_dilated(
+        images,
+        kernel,
+        window_strides=(stride, stride),
+        padding=((padding, padding),) * 2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
 
 
 class ConvolutionBy(nn.Module):

@@ -43,8 +43,7 @@ class MLP(Layered, nn.Module):
         features: widths of the hidden layers; empty for a linear model.
         num_classes: C.
         dtype: what the network computes in; parameters and logits are float32.
-        axis_name: accepted so that every network of the zoo can be given one; there
-            is no batch norm, so it changes nothing.
+        axis_name: changes nothing, for lack of batch norm; every network has the field.
         kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.

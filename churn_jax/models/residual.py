@@ -1,5 +1,6 @@
 """Layers that the convolutional networks share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -13,8 +14,11 @@ __all__ = [
     "check_stages",
     "classify",
     "convolution",
+    "doubled",
     "he_fan_out",
     "max_pool",
+    "norm_settings",
+    "residual_stages",
 ]
 
 he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -62,9 +66,41 @@ def batch_norm(
     )
 
 
+def norm_settings(module: Any) -> dict[str, Any]:
+    """The fields of a network or a block that its batch norms share."""
+    names = ("dtype", "axis_name", "momentum", "epsilon")
+    return {name: getattr(module, name) for name in names}
+
+
 def max_pool(x: Array) -> Array:
     """Maxima of 3x3 pixels at every second pixel; padding never wins."""
     return nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1),) * 2)
+
+
+def residual_stages(
+    x: Array,
+    train: bool,
+    block_class: type[nn.Module],
+    stages: Sequence[int],
+    widths: Sequence[int],
+    *,
+    remat: bool,
+    **options,
+) -> Array:
+    """So many blocks of each width; every stage but the first halves the resolution."""
+    if remat:
+        block_class = nn.remat(block_class, static_argnums=(2,))
+    for stage, (blocks, width) in enumerate(zip(stages, widths, strict=True), start=1):
+        for number in range(1, blocks + 1):
+            stride = 2 if stage > 1 and number == 1 else 1
+            name = f"stage{stage}_block{number}"
+            x = block_class(width, stride=stride, name=name, **options)(x, train)
+    return x
+
+
+def doubled(width: int, stages: Sequence[int]) -> list[int]:
+    """Channels of each stage, twice as many as of the one before it."""
+    return [width * 2**stage for stage in range(len(stages))]
 
 
 def classify(

@@ -14,7 +14,12 @@ from churn_jax.models.layers import (
     check_dropout,
     check_images,
 )
-from churn_jax.models.residual import batch_norm, classify, convolution
+from churn_jax.models.residual import (
+    batch_norm,
+    classify,
+    convolution,
+    residual_stages,
+)
 from churn_jax.typing import Array
 
 __all__ = ["BasicBlock", "ResNet"]
@@ -29,9 +34,7 @@ class BasicBlock(nn.Module):
     Attributes:
         width: channels out.
         stride: 1, or 2 to halve the resolution.
-        dtype: what the block computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        layers: plain ones, or ones that several members share.
+        dtype, axis_name, layers: as in `ResNet`.
     """
 
     width: int
@@ -109,6 +112,8 @@ class ResNet(Layered, nn.Module):
     layers: Layers = PLAIN
     dropout: float = 0.0
 
+    input_params = ("stem",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         if self.depth < 8 or (self.depth - 2) % 6:
             raise ValueError(
@@ -120,11 +125,6 @@ class ResNet(Layered, nn.Module):
             )
         check_dropout(self.dropout)
         super().__post_init__()
-
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stem",)
 
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
@@ -142,23 +142,19 @@ class ResNet(Layered, nn.Module):
         check_images(x, min_rank=4, max_rank=4)
         layers = self.layers
         x, entered = layers.enter(self, x, train)
-        block_class = BasicBlock
-        if self.remat:
-            block_class = nn.remat(BasicBlock, static_argnums=(2,))
-        stem = {"dtype": self.dtype, "layers": layers}
-        x = convolution(self.widths[0], stride=1, name="stem", **stem)(x)
-        x = batch_norm(train, self.axis_name, name="stem_norm", **stem)(x)
-        x = nn.relu(x)
-        for stage, width in enumerate(self.widths, start=1):
-            for block in range(1, (self.depth - 2) // 6 + 1):
-                x = block_class(
-                    width,
-                    stride=2 if stage > 1 and block == 1 else 1,
-                    dtype=self.dtype,
-                    axis_name=self.axis_name,
-                    layers=layers,
-                    name=f"stage{stage}_block{block}",
-                )(x, train)
+        shared = {"dtype": self.dtype, "layers": layers}
+        x = convolution(self.widths[0], stride=1, name="stem", **shared)(x)
+        x = nn.relu(batch_norm(train, self.axis_name, name="stem_norm", **shared)(x))
+        x = residual_stages(
+            x,
+            train,
+            BasicBlock,
+            [(self.depth - 2) // 6] * 3,
+            self.widths,
+            remat=self.remat,
+            axis_name=self.axis_name,
+            **shared,
+        )
         return classify(
             x,
             self.num_classes,

@@ -12,7 +12,10 @@ from churn_jax.models.residual import (
     check_stages,
     classify,
     convolution,
+    doubled,
     max_pool,
+    norm_settings,
+    residual_stages,
 )
 from churn_jax.typing import Array
 
@@ -35,10 +38,7 @@ class ImageNetBlock(nn.Module):
         stride: 1, or 2 to halve the resolution.
         stride_at: which convolution of a bottleneck has the stride, `3x3` or `1x1`;
             that of a basic block is in its first.
-        dtype: what the block computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, momentum, epsilon: as in `ImageNetResNet`.
     """
 
     width: int
@@ -54,14 +54,7 @@ class ImageNetBlock(nn.Module):
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / stride, W / stride, width or 4 width]`."""
         conv = partial(convolution, dtype=self.dtype)
-        norm = partial(
-            batch_norm,
-            train,
-            self.axis_name,
-            self.dtype,
-            momentum=self.momentum,
-            epsilon=self.epsilon,
-        )
+        norm = partial(batch_norm, train, **norm_settings(self))
         if self.block == "basic":
             layers = [(self.width, 3, self.stride), (self.width, 3, 1)]
         else:
@@ -74,14 +67,14 @@ class ImageNetBlock(nn.Module):
         y = x
         for number, (width, size, stride) in enumerate(layers, start=1):
             y = conv(width, size, stride=stride, name=f"conv{number}")(y)
-            y = norm(f"norm{number}")(y)
+            y = norm(name=f"norm{number}")(y)
             if number < len(layers):
                 y = nn.relu(y)
         shortcut = x
         if shortcut.shape != y.shape:
             width = y.shape[-1]
             shortcut = conv(width, 1, stride=self.stride, name="shortcut")(x)
-            shortcut = norm("shortcut_norm")(shortcut)
+            shortcut = norm(name="shortcut_norm")(shortcut)
         return nn.relu(y + shortcut)
 
 
@@ -102,22 +95,14 @@ class ImageNetResNet(nn.Module):
         width: channels of the stem and of the first stage's 3x3 convolutions.
         stride_at: which convolution of a bottleneck has the stride: `3x3` as in the
             public PyTorch models ("v1.5"), or `1x1` as in the paper.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each block in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
+        dtype, axis_name, remat, dropout: as in `ResNet`.
         momentum: share of batch norm's old running value that stays.
         epsilon: added to batch norm's variance.
-        dropout: share of the last dense layer's inputs that are zero in training.
 
     Notes:
         Images of any size are taken; after a stem and three halvings those of 32 x 32
         have one pixel left, so `ResNet` suits them better. Every batch norm starts at
-        scale one, also the last of a block. The running variance is that of the batch
-        (divided by n, not n - 1), as in every Flax network.
+        scale one, also the last of a block.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -144,6 +129,8 @@ class ImageNetResNet(nn.Module):
     epsilon: float = 1e-5
     dropout: float = 0.0
 
+    input_params = ("stem",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         if self.block not in _BLOCKS:
             raise ValueError(f"block must be one of {_BLOCKS}; got {self.block!r}")
@@ -155,51 +142,24 @@ class ImageNetResNet(nn.Module):
         check_dropout(self.dropout)
         super().__post_init__()
 
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stem",)
-
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
-        """Logits `[B, C]` and pixel means `[B, D]` of images `[B, H, W, 3]`.
-
-        Args:
-            x: normalised images, floating point.
-            train: use the batch's statistics and update the running ones, which needs
-                `mutable=["batch_stats"]`.
-
-        Raises:
-            ValueError: `x` is not `[B, H, W, C]`.
-            TypeError: `x` is not floating point.
-        """
+        """Logits `[B, C]` and pixel means `[B, D]`; arguments as in `ResNet`."""
         check_images(x, min_rank=4, max_rank=4)
-        block_class = ImageNetBlock
-        if self.remat:
-            block_class = nn.remat(ImageNetBlock, static_argnums=(2,))
+        options = norm_settings(self)
         x = convolution(self.width, 7, stride=2, dtype=self.dtype, name="stem")(x)
-        x = batch_norm(
+        x = batch_norm(train, name="stem_norm", **options)(x)
+        x = residual_stages(
+            max_pool(nn.relu(x)),
             train,
-            self.axis_name,
-            self.dtype,
-            "stem_norm",
-            momentum=self.momentum,
-            epsilon=self.epsilon,
-        )(x)
-        x = max_pool(nn.relu(x))
-        for stage, blocks in enumerate(self.stages, start=1):
-            for block in range(1, blocks + 1):
-                x = block_class(
-                    self.width * 2 ** (stage - 1),
-                    block=self.block,
-                    stride=2 if stage > 1 and block == 1 else 1,
-                    stride_at=self.stride_at,
-                    dtype=self.dtype,
-                    axis_name=self.axis_name,
-                    momentum=self.momentum,
-                    epsilon=self.epsilon,
-                    name=f"stage{stage}_block{block}",
-                )(x, train)
+            ImageNetBlock,
+            self.stages,
+            doubled(self.width, self.stages),
+            remat=self.remat,
+            block=self.block,
+            stride_at=self.stride_at,
+            **options,
+        )
         return classify(
             x, self.num_classes, self.dtype, dropout=self.dropout, train=train
         )

@@ -12,7 +12,10 @@ from churn_jax.models.residual import (
     check_stages,
     classify,
     convolution,
+    doubled,
     max_pool,
+    norm_settings,
+    residual_stages,
 )
 from churn_jax.typing import Array
 
@@ -28,10 +31,7 @@ class PreActivationBottleneck(nn.Module):
     Attributes:
         width: channels of the 3x3 convolution; the block puts out four times as many.
         stride: 1, or 2 to halve the resolution.
-        dtype: what the block computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, momentum, epsilon: as in `ResNetV2`.
     """
 
     width: int
@@ -45,24 +45,17 @@ class PreActivationBottleneck(nn.Module):
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / stride, W / stride, 4 width]`."""
         conv = partial(convolution, dtype=self.dtype)
-        norm = partial(
-            batch_norm,
-            train,
-            self.axis_name,
-            self.dtype,
-            momentum=self.momentum,
-            epsilon=self.epsilon,
-        )
-        activated = nn.relu(norm("norm1")(x))
+        norm = partial(batch_norm, train, **norm_settings(self))
+        activated = nn.relu(norm(name="norm1")(x))
         shortcut = x
         if self.stride != 1 or x.shape[-1] != 4 * self.width:
             shortcut = conv(4 * self.width, 1, stride=self.stride, name="shortcut")(
                 activated
             )
         y = conv(self.width, 1, stride=1, name="conv1")(activated)
-        y = nn.relu(norm("norm2")(y))
+        y = nn.relu(norm(name="norm2")(y))
         y = conv(self.width, 3, stride=self.stride, name="conv2")(y)
-        y = nn.relu(norm("norm3")(y))
+        y = nn.relu(norm(name="norm3")(y))
         y = conv(4 * self.width, 1, stride=1, name="conv3")(y)
         return shortcut + y
 
@@ -81,25 +74,15 @@ class ResNetV2(nn.Module):
         num_classes: C.
         stages: number of bottlenecks of every stage.
         width: channels of the stem and of the first stage's 3x3 convolutions.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each block in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        dtype, axis_name, remat, dropout: as in `ResNet`.
+        momentum, epsilon: as in `ImageNetResNet`.
 
     Notes:
         As in the public PyTorch model the stride is in the first block of a stage and
         in its 3x3 convolution. The `reproducibility` paper (Appendix A) speaks of "the
         stride of the first convolution filter within each block", which may mean the
         1x1 convolution before it: parameters and shapes are the same, the function is
-        not. It does not say how batch norm is set. The running
-        variance is that of the batch (divided by n, not n - 1), as in every Flax
-        network.
+        not. It does not say how batch norm is set.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -124,49 +107,28 @@ class ResNetV2(nn.Module):
     epsilon: float = 1e-5
     dropout: float = 0.0
 
+    input_params = ("stem",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         check_stages(self.stages, self.width)
         check_dropout(self.dropout)
         super().__post_init__()
 
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stem",)
-
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
-        """Logits `[B, C]` and pixel means `[B, D]` of images `[B, H, W, 3]`.
-
-        Args:
-            x: normalised images, floating point.
-            train: use the batch's statistics and update the running ones, which needs
-                `mutable=["batch_stats"]`.
-
-        Raises:
-            ValueError: `x` is not `[B, H, W, C]`.
-            TypeError: `x` is not floating point.
-        """
+        """Logits `[B, C]` and pixel means `[B, D]`; arguments as in `ResNet`."""
         check_images(x, min_rank=4, max_rank=4)
-        options = {
-            "dtype": self.dtype,
-            "axis_name": self.axis_name,
-            "momentum": self.momentum,
-            "epsilon": self.epsilon,
-        }
-        block_class = PreActivationBottleneck
-        if self.remat:
-            block_class = nn.remat(PreActivationBottleneck, static_argnums=(2,))
+        options = norm_settings(self)
         x = convolution(self.width, 7, stride=2, dtype=self.dtype, name="stem")(x)
-        x = max_pool(x)
-        for stage, blocks in enumerate(self.stages, start=1):
-            for block in range(1, blocks + 1):
-                x = block_class(
-                    self.width * 2 ** (stage - 1),
-                    stride=2 if stage > 1 and block == 1 else 1,
-                    name=f"stage{stage}_block{block}",
-                    **options,
-                )(x, train)
+        x = residual_stages(
+            max_pool(x),
+            train,
+            PreActivationBottleneck,
+            self.stages,
+            doubled(self.width, self.stages),
+            remat=self.remat,
+            **options,
+        )
         x = nn.relu(batch_norm(train, name="norm", **options)(x))
         return classify(
             x, self.num_classes, self.dtype, dropout=self.dropout, train=train

@@ -153,8 +153,7 @@ class Swin(nn.Module):
             example; it grows from 0 in the first one, linearly.
         dropout: in training, of the input of the last dense layer.
         dtype: what the network computes in; parameters and logits are float32.
-        axis_name: accepted so that every network of the zoo can be given one; there
-            is no batch norm, so it changes nothing.
+        axis_name: changes nothing, for lack of batch norm; every network has the field.
         remat: recompute each block in the backward pass: less memory, more time, the
             same values and the same parameter tree.
 
@@ -191,6 +190,8 @@ class Swin(nn.Module):
     axis_name: str | None = None
     remat: bool = False
 
+    input_params = ("patches",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         check_stages(self.stages, self.width)
         if len(self.attention_heads) != len(self.stages) or any(
@@ -208,11 +209,6 @@ class Swin(nn.Module):
                 f"drop_path must be at least 0 and below 1; got {self.drop_path}"
             )
         super().__post_init__()
-
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("patches",)
 
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:

@@ -8,7 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
-from churn_jax.models.residual import batch_norm, check_stages, he_fan_out
+from churn_jax.models.residual import (
+    batch_norm,
+    check_stages,
+    he_fan_out,
+    norm_settings,
+)
 from churn_jax.typing import Array
 
 __all__ = ["VGG", "VGGStage", "adaptive_average_pool"]
@@ -66,10 +71,7 @@ class VGGStage(nn.Module):
         convolutions: how many.
         width: channels out.
         batch_norm: batch norm between each convolution and its ReLU.
-        dtype: what the stage computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, momentum, epsilon: as in `VGG`.
     """
 
     convolutions: int
@@ -93,14 +95,8 @@ class VGGStage(nn.Module):
                 name=f"conv{number}",
             )(x)
             if self.batch_norm:
-                x = batch_norm(
-                    train,
-                    self.axis_name,
-                    self.dtype,
-                    f"norm{number}",
-                    self.momentum,
-                    self.epsilon,
-                )(x)
+                norm = f"norm{number}"
+                x = batch_norm(train, name=norm, **norm_settings(self))(x)
             x = nn.relu(x)
         return _max_pool(x)
 
@@ -121,15 +117,8 @@ class VGG(nn.Module):
         grid: windows along height and width that the dense layers see.
         hidden: width of the hidden dense layers.
         batch_norm: batch norm after every convolution, which keeps its bias.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each stage in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
+        dtype, axis_name, remat: as in `ResNet`; `remat` is by stage.
+        momentum, epsilon: as in `ImageNetResNet`.
         dropout: share of the outputs of either hidden dense layer that are zero in
             training; half of them in the paper, none here unless asked.
 
@@ -140,8 +129,7 @@ class VGG(nn.Module):
         (`vgg_tiny`). Kernels of convolutions are He-normal by fan out, of hidden dense
         layers He-normal by fan in and of the last one LeCun-normal, so that narrow
         forms train too; the public models draw dense kernels with deviation 0.01. The
-        first dense layer sees row, column, channel. The running variance is that of
-        the batch (divided by n, not n - 1), as in every Flax network.
+        first dense layer sees row, column, channel.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -170,6 +158,8 @@ class VGG(nn.Module):
     epsilon: float = 1e-5
     dropout: float = 0.0
 
+    input_params = ("stage1",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         check_stages(self.stages, self.width, of="convolutions")
         if min(self.grid, self.hidden) < 1:
@@ -179,23 +169,12 @@ class VGG(nn.Module):
         check_dropout(self.dropout)
         super().__post_init__()
 
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stage1",)
-
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
         """Logits `[B, C]` and last hidden layer `[B, hidden]` of `[B, H, W, 3]`.
 
-        Args:
-            x: normalised images, floating point.
-            train: drop, and use the batch's statistics and update the running ones,
-                which needs `mutable=["batch_stats"]`.
-
         Raises:
-            ValueError: `x` is not `[B, H, W, C]`, or too small.
-            TypeError: `x` is not floating point.
+            ValueError: the images are too small; others as in `ResNet`.
         """
         check_images(x, min_rank=4, max_rank=4, min_size=2 ** len(self.stages))
         stage_class = VGGStage
@@ -206,11 +185,8 @@ class VGG(nn.Module):
                 convolutions,
                 self.width * min(2 ** (stage - 1), 8),
                 batch_norm=self.batch_norm,
-                dtype=self.dtype,
-                axis_name=self.axis_name,
-                momentum=self.momentum,
-                epsilon=self.epsilon,
                 name=f"stage{stage}",
+                **norm_settings(self),
             )(x, train)
         x = adaptive_average_pool(x, self.grid)
         x = x.reshape(x.shape[0], -1)

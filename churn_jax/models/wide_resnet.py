@@ -14,7 +14,13 @@ from churn_jax.models.layers import (
     check_dropout,
     check_images,
 )
-from churn_jax.models.residual import batch_norm, classify, convolution
+from churn_jax.models.residual import (
+    batch_norm,
+    classify,
+    convolution,
+    doubled,
+    residual_stages,
+)
 from churn_jax.typing import Array
 
 __all__ = ["PreActivationBlock", "WideResNet"]
@@ -29,9 +35,7 @@ class PreActivationBlock(nn.Module):
     Attributes:
         width: channels out.
         stride: 1, or 2 to halve the resolution.
-        dtype: what the block computes in.
-        axis_name: mesh axis over which batch norm averages, or None.
-        layers: plain ones, or ones that several members share.
+        dtype, axis_name, layers: as in `WideResNet`.
     """
 
     width: int
@@ -72,24 +76,14 @@ class WideResNet(Layered, nn.Module):
         depth: number of layers: 28, 40, ...; 10 is the smallest.
         num_classes: C.
         widen: k, how many times wider than 16, 32 and 64 channels.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each block in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
-        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
-            `[K, B, C]` and features `[K, B, D]`.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        dtype, axis_name, remat, layers, dropout: as in `ResNet`.
 
     Notes:
         No convolution has a bias. A shortcut projects a block's input as it is, as the
         public code of Nam et al. 2021 does; the code of the wide networks' authors
         projects it after batch norm and ReLU (as `ResNetV2` does), which has the same
         parameters and is another function. Their dropout is between the convolutions
-        of a block, ours before the last layer. The running variance is that of the
-        batch (divided by n, not n - 1), as in every Flax network.
+        of a block, ours before the last layer.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -113,6 +107,8 @@ class WideResNet(Layered, nn.Module):
     layers: Layers = PLAIN
     dropout: float = 0.0
 
+    input_params = ("stem",)  # top-level, of the layer that sees the input
+
     def __post_init__(self):
         if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(
@@ -123,41 +119,25 @@ class WideResNet(Layered, nn.Module):
         check_dropout(self.dropout)
         super().__post_init__()
 
-    @property
-    def input_params(self) -> tuple[str, ...]:
-        """Top-level parameters of the layer that sees the input."""
-        return ("stem",)
-
     @nn.compact
     def __call__(self, x: Array, train: bool = False) -> ModelOutput:
-        """Logits `[B, C]` and pixel means `[B, 64 k]` of images `[B, H, W, C]`.
-
-        Args:
-            x: normalised images, floating point.
-            train: use the batch's statistics and update the running ones, which needs
-                `mutable=["batch_stats"]`.
-
-        Raises:
-            ValueError: `x` is not `[B, H, W, C]`.
-            TypeError: `x` is not floating point.
-        """
+        """Logits `[B, C]` and pixel means `[B, 64 k]`; arguments as in `ResNet`."""
         check_images(x, min_rank=4, max_rank=4)
         layers = self.layers
         x, entered = layers.enter(self, x, train)
-        block_class = PreActivationBlock
-        if self.remat:
-            block_class = nn.remat(PreActivationBlock, static_argnums=(2,))
         shared = {"dtype": self.dtype, "layers": layers}
         x = convolution(16, stride=1, name="stem", **shared)(x)
-        for stage in (1, 2, 3):
-            for block in range(1, (self.depth - 4) // 6 + 1):
-                x = block_class(
-                    16 * self.widen * 2 ** (stage - 1),
-                    stride=2 if stage > 1 and block == 1 else 1,
-                    axis_name=self.axis_name,
-                    name=f"stage{stage}_block{block}",
-                    **shared,
-                )(x, train)
+        stages = [(self.depth - 4) // 6] * 3
+        x = residual_stages(
+            x,
+            train,
+            PreActivationBlock,
+            stages,
+            doubled(16 * self.widen, stages),
+            remat=self.remat,
+            axis_name=self.axis_name,
+            **shared,
+        )
         x = nn.relu(batch_norm(train, self.axis_name, name="norm", **shared)(x))
         return classify(
             x,
