@@ -46,16 +46,20 @@ class PublicNames:
     # Our dense layers that are convolutions there, with height and width in pixels.
     windows: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
-    def name(self, path: tuple[str, ...]) -> str:
-        """PyTorch's name of a variable; refuses those of another network."""
+    def find(self, path: tuple[str, ...]) -> str | None:
+        """PyTorch's name of a variable, None for one of another network."""
         _, *modules, leaf = path
         module = self.module(*modules) if 1 <= len(modules) <= 2 else None
-        if module is None or leaf not in _LEAVES:
+        return f"{module}.{_LEAVES[leaf]}" if module and leaf in _LEAVES else None
+
+    def name(self, path: tuple[str, ...]) -> str:
+        """PyTorch's name of a variable; refuses those of another network."""
+        if (name := self.find(path)) is None:
             raise ValueError(
                 f"these are not the variables of {self.network}: it has no "
                 f"{'/'.join(path)}"
             )
-        return f"{module}.{_LEAVES[leaf]}"
+        return name
 
     def shape(self, path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
         """PyTorch's shape: channels out, channels in, height, width."""
@@ -291,16 +295,8 @@ def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
 def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
     """Variables of a `ResNetV2`, a `DenseNet` or a `VGG` from timm's.
 
-    Args:
-        weights: PyTorch's name to array, as in `state_dict()` of `resnetv2_50` (a
-            pre-activation model with batch norm), `densenet121` or `vgg13`.
-        like: variables of the network, or their shapes from `jax.eval_shape`.
-
-    Returns:
-        `{"params": ..., "batch_stats": ...}`, float32 NumPy arrays.
-
-    Raises:
-        ValueError: a weight is missing, has no place or has another shape.
+    Arguments, result and errors as of `from_hugging_face`, for `state_dict()` of
+    `resnetv2_50` (a pre-activation model with batch norm), `densenet121` or `vgg13`.
 
     Notes:
         timm's first dense layer of a VGG is a convolution over the whole grid, `[O, I,
@@ -318,17 +314,7 @@ def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
 
 
 def to_timm(variables: Any) -> dict[str, np.ndarray]:
-    """The inverse of `from_timm`: PyTorch's name to float32 array.
-
-    Args:
-        variables: of a `ResNetV2`, a `DenseNet` or a `VGG`, one network (no member
-            axis).
-
-    Returns:
-        What `load_state_dict(..., strict=False)` takes, as NumPy arrays.
-
-    Raises:
-        ValueError: these are variables of another network.
+    """The inverse of `from_timm`; result and errors as of `to_hugging_face`.
 
     Example:
         >>> import numpy as np

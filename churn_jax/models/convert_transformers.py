@@ -118,15 +118,9 @@ def swin_file_name(name: str) -> str:
 class _Names(PublicNames):
     """The names of a network without model state."""
 
-    def name(self, path: tuple[str, ...]) -> str:
-        """The name in a file; refuses the variables of another network."""
-        name = self.module(*path[1:]) if path[0] == "params" else None
-        if name is None:
-            raise ValueError(
-                f"these are not the variables of {self.network}: it has no "
-                f"{'/'.join(path)}"
-            )
-        return name
+    def find(self, path: tuple[str, ...]) -> str | None:
+        """The name in a file, None for a variable of another network."""
+        return self.module(*path[1:]) if path[0] == "params" else None
 
 
 _BERT_NAMES = _Names("Bert", _bert_name)
@@ -182,17 +176,9 @@ def bert_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
 def swin_from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
     """Variables of a `Swin` from Hugging Face's Swin for image classification.
 
-    Args:
-        weights: name to array, as in a file of `SwinForImageClassification` or in its
-            `state_dict()`, whose names differ; convolutions are `[O, I, H, W]`.
-            Tensors named `relative_position_index` are left out.
-        like: variables of the network, or their shapes from `jax.eval_shape`.
-
-    Returns:
-        `{"params": ...}`, float32 NumPy arrays.
-
-    Raises:
-        ValueError: a weight is missing, has no place or has another shape.
+    Arguments, result and errors as of `bert_from_hugging_face`, with the names in a
+    file of `SwinForImageClassification` or those of its `state_dict()`, which differ.
+    Tensors named `relative_position_index` are left out.
 
     Example:
         >>> import numpy as np
@@ -210,16 +196,7 @@ def swin_from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
 
 
 def swin_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
-    """The inverse of `swin_from_hugging_face`: a file's name to float32 array.
-
-    Args:
-        variables: of a `Swin`, one network (no member axis).
-
-    Returns:
-        What a file of `SwinForImageClassification` holds.
-
-    Raises:
-        ValueError: these are variables of another network.
+    """The inverse of `swin_from_hugging_face`; see `bert_to_hugging_face`.
 
     Example:
         >>> import numpy as np
