@@ -7,12 +7,11 @@ side. Frost and snow are drawn, not taken from photographs. So figures on these 
 do not compare with published ones; `generated.py` also applies a library's corruptions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from churn_jax.data.corruptions import kinds
-from churn_jax.data.corruptions.kinds import Draws
+from churn_jax.data.corruptions.kinds import FUNCTIONS, Draws
 
 __all__ = ["CORRUPTIONS", "FUNCTIONS", "VERSION", "corrupt_images"]
 
@@ -20,24 +19,6 @@ VERSION = 1  # of the pixels: raise it when they change
 
 _CHUNK = 256  # images at once, so that memory stays bounded
 
-# In the order of the paper: noise, blur, weather, digital.
-FUNCTIONS: dict[str, Callable[[np.ndarray, Draws, int], np.ndarray]] = {
-    "gaussian_noise": kinds.gaussian_noise,
-    "shot_noise": kinds.shot_noise,
-    "impulse_noise": kinds.impulse_noise,
-    "defocus_blur": kinds.defocus_blur,
-    "glass_blur": kinds.glass_blur,
-    "motion_blur": kinds.motion_blur,
-    "zoom_blur": kinds.zoom_blur,
-    "snow": kinds.snow,
-    "frost": kinds.frost,
-    "fog": kinds.fog,
-    "brightness": kinds.brightness,
-    "contrast": kinds.contrast,
-    "elastic_transform": kinds.elastic_transform,
-    "pixelate": kinds.pixelate,
-    "jpeg_compression": kinds.jpeg_compression,
-}
 CORRUPTIONS = tuple(FUNCTIONS)
 
 

@@ -8,31 +8,12 @@ photographs are needed.
 import hashlib
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import ndimage, special
 
-__all__ = [
-    "Draws",
-    "brightness",
-    "contrast",
-    "defocus_blur",
-    "elastic_transform",
-    "fog",
-    "frost",
-    "gaussian_noise",
-    "glass_blur",
-    "impulse_noise",
-    "jpeg_compression",
-    "motion_blur",
-    "pixelate",
-    "read_at",
-    "seed_of",
-    "shot_noise",
-    "snow",
-    "zoom_blur",
-]
+__all__ = ["FUNCTIONS", "Draws", "read_at", "seed_of"]
 
 
 def seed_of(key: str) -> int:
@@ -319,3 +300,26 @@ def jpeg_compression(x: np.ndarray, draws: Draws, level: int) -> np.ndarray:
         Image.fromarray(flat).save(file, "JPEG", quality=QUALITY[level])
         out[i] = np.asarray(Image.open(file)).reshape(image.shape) / 255.0
     return out
+
+
+# By name, in the order of the paper: noise, blur, weather, digital.
+FUNCTIONS: dict[str, Callable[[np.ndarray, Draws, int], np.ndarray]] = {
+    function.__name__: function
+    for function in (
+        gaussian_noise,
+        shot_noise,
+        impulse_noise,
+        defocus_blur,
+        glass_blur,
+        motion_blur,
+        zoom_blur,
+        snow,
+        frost,
+        fog,
+        brightness,
+        contrast,
+        elastic_transform,
+        pixelate,
+        jpeg_compression,
+    )
+}

@@ -16,7 +16,6 @@ A schema is written as TOML, so that a table of a user's own needs no Python:
     std = 13.7
 """
 
-import difflib
 import math
 import pathlib
 import tomllib
@@ -216,11 +215,10 @@ class TableSchema:
             path = _PACKAGED / f"{source}.toml"
             if "/" in str(source) or not path.is_file():
                 known = packaged_schemas()
-                close = difflib.get_close_matches(str(source), known, n=1)
+                hint = did_you_mean(str(source), known, count=1, cutoff=0.6)
                 raise DataError(
-                    f"no schema is called {str(source)!r}; "
-                    + (f"did you mean {close[0]}? " if close else "")
-                    + f"known are {', '.join(known) or 'none'}, or pass a .toml file"
+                    f"no schema is called {str(source)!r}{hint or ';'} known are "
+                    f"{', '.join(known) or 'none'}, or pass a .toml file"
                 )
         try:
             with path.open("rb") as file:
@@ -295,6 +293,5 @@ def check_columns(schema: TableSchema, available, where: str) -> None:
     """Refuses a table that lacks a column of the schema."""
     for column in schema.needed:
         if column not in available:
-            close = difflib.get_close_matches(column, list(available), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(column, available, count=1, cutoff=0.6)
             raise DataError(f"{where}: there is no column {column!r}{hint}")

@@ -38,7 +38,9 @@ def write(folder, text):
 
 
 def test_a_toml_file_says_what_the_dataclasses_say(tmp_path):
-    assert TableSchema.load(write(tmp_path, TOML)) == TableSchema(
+    schema = TableSchema.load(write(tmp_path, TOML))
+    assert schema.sizes == (70, 3)  # a vocabulary's table has a row for other words
+    assert schema == TableSchema(
         label="clicked",
         positive=("1", "yes"),
         categorical=(
@@ -53,23 +55,12 @@ def test_a_toml_file_says_what_the_dataclasses_say(tmp_path):
     )
 
 
-def test_the_sizes_are_those_of_the_tables():
-    colour = Categorical("colour", vocabulary=("red", "blue"))
-    assert TableSchema("y", ("1",), (SITE, colour)).sizes == (50, 3)
-
-
 @pytest.mark.parametrize("name", ["adult", "diabetes130", "kddcup99"])
 def test_a_packaged_schema_is_found_by_name(name):
     assert name in packaged_schemas()
     schema = TableSchema.load(name)
     assert len(schema.sizes) == len(schema.categorical) > 5
     assert all(math.isfinite(n.mean) for n in schema.numeric)
-
-
-def test_diabetes_is_in_the_order_of_stays_and_grouped_by_patient():
-    schema = TableSchema.load("diabetes130")
-    assert (schema.time, schema.group) == ("encounter_id", "patient_nbr")
-    assert schema.positive == ("<30",)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +94,7 @@ def test_a_mistake_in_a_file_is_one_sentence(tmp_path, change, said):
 
 
 def test_names_of_columns_must_hold_those_needed():
-    with pytest.raises(DataError, match="no column 'site'; did you mean 'sitee'"):
+    with pytest.raises(DataError, match="no column 'site'; did you mean sitee"):
         TableSchema("y", ("1",), (SITE,), columns=("sitee", "y"))
     with pytest.raises(DataError, match="'y' is twice in columns"):
         TableSchema("y", ("1",), (SITE,), columns=("site", "y", "y"))
