@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from churn_jax.models import banded_convolution
+from churn_jax.models.layers import xla_convolution
 from tests.models import numpy_networks
 from tests.models.linen_networks import images
 
@@ -39,22 +40,13 @@ def test_gradients_equal_those_of_lax_and_vmap_over_networks_a_loop():
     x, cotangent = images(2, 6, 13, 2), images(2, 6, 13, 4)
     kernels = images(2, 3, 3, 2, 4)
 
-    def lax_convolution(x, kernel):
-        return jax.lax.conv_general_dilated(
-            x,
-            kernel,
-            (1, 1),
-            ((1, 1), (1, 1)),
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )
-
     def pulled(convolve, kernel):
-        out, pull = jax.vjp(convolve, x, kernel)
+        out, pull = jax.vjp(partial(convolve, padding=1), x, kernel)
         return out, pull(cotangent)
 
-    ours = partial(pulled, partial(banded_convolution, padding=1))
+    ours, theirs = (partial(pulled, f) for f in (banded_convolution, xla_convolution))
     mapped, alone, theirs = jax.jit(
-        lambda k: (jax.vmap(ours)(k), ours(k[1]), pulled(lax_convolution, k[1]))
+        lambda k: (jax.vmap(ours)(k), ours(k[1]), theirs(k[1]))
     )(kernels)
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=2e-5)
     jax.tree.map(close, alone, theirs)

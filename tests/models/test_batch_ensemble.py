@@ -24,6 +24,7 @@ from churn_jax.models import (
     banded_convolution,
     check_fast_weights,
 )
+from churn_jax.models.layers import xla_convolution
 from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.models import numpy_networks
@@ -97,13 +98,8 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
         total = 0.0
         for m, (part, weights) in enumerate(zip(jnp.split(x, K), jnp.split(outer, K))):
             factors = jnp.outer(params["fast_in"][m], params["fast_out"][m])
-            out = jax.lax.conv_general_dilated(
-                part,
-                params["kernel"] * factors[None, None],
-                (stride, stride),
-                ((padding, padding),) * 2,
-                dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            )
+            kernel = params["kernel"] * factors[None, None]
+            out = xla_convolution(part, kernel, stride=stride, padding=padding)
             if "bias" in params:
                 own = jnp.broadcast_to(params["bias"], (K, 4))[m]
                 out = out + own.reshape(1, 1, 1, -1)

@@ -1,5 +1,6 @@
 """The public torch models of which ours are copies."""
 
+import numpy as np
 import torch
 import transformers
 
@@ -60,6 +61,14 @@ def logits(model, images):
     with torch.no_grad():
         out = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
     return getattr(out, "logits", out).numpy()
+
+
+def compare(what, ours, theirs, tolerance=1e-4):
+    """Prints and bounds the largest difference, absolute and by the largest value."""
+    absolute = float(np.abs(np.asarray(ours) - theirs).max())
+    relative = absolute / float(np.abs(theirs).max())
+    print(f"\n{what}: largest difference {absolute:.1e}, relative {relative:.1e}")
+    assert np.isfinite(theirs).all() and max(absolute, relative) < tolerance
 
 
 def versions():
