@@ -16,7 +16,14 @@ from typing import IO, Any
 
 import numpy as np
 
-__all__ = ["ArrayFileError", "NpzArrays", "as_real", "read_npy", "replace_file"]
+__all__ = [
+    "ArrayFileError",
+    "NpzArrays",
+    "as_real",
+    "read_npy",
+    "replace_file",
+    "write_file",
+]
 
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
@@ -154,6 +161,17 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
+    """Writes a text or bytes with `replace_file`.
+
+    Raises:
+        OSError: the file could not be written; an earlier one is left as it was.
+    """
+    with replace_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(path)
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype, int]:

@@ -12,7 +12,7 @@ from churn_jax.prediction_shards import (
     is_stored,
     load_stored,
     load_whole,
-    shards_beside,
+    shard_folder,
     stored,
     write_index,
     write_order,
@@ -47,7 +47,7 @@ def assert_same(found, predictions):
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
-def test_shards_beside_a_path_are_what_the_file_would_be(rng, tmp_path, shards):
+def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, shards):
     path, expected = tmp_path / "predictions.npz", drawn(rng)
     assert not is_stored(path)
     write_shared(tmp_path / "predictions", expected, shards)
@@ -96,7 +96,7 @@ def test_stopped_runs_are_read_from_the_facts():
 
 def test_what_cannot_be_read_is_said_in_a_sentence(rng, tmp_path):
     expected, path = drawn(rng), tmp_path / "predictions.npz"
-    folder = shards_beside(path)
+    folder = shard_folder(path)
     with pytest.raises(PredictionsError, match=r"predictions.npz: .* does not exist"):
         load_stored(path)
     write_shared(folder, expected)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
+from churn_jax.array_files import write_file
 from churn_jax.command.options import read_options
 from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import read_gates
@@ -18,7 +19,6 @@ from churn_jax.comparison.gates import Gate, closest, combined, gates_by_name
 from churn_jax.comparison.reading.contents import ENDINGS
 from churn_jax.documents import print_document
 from churn_jax.escaping import printable
-from churn_jax.predictions import replace_file
 
 __all__ = ["DESCRIPTION", "Arguments", "Gates", "Reading", "compare"]
 
@@ -208,7 +208,7 @@ def compare(argv: Sequence[str]) -> int:
     if arguments.json:
         written.append(result.save_json(arguments.json))
     if arguments.markdown:
-        written.append(_write_markdown(result, arguments.markdown))
+        written.append(write_file(arguments.markdown, result.markdown()))
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     return 0 if result.passed else 1
@@ -269,12 +269,6 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     found = {name: getattr(arguments, name) for name in names}
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
     return found | {"gates": arguments.gate.read()}
-
-
-def _write_markdown(result: CompareResult | VersionsResult, path: Path) -> Path:
-    with replace_file(path) as file:
-        file.write(result.markdown().encode())
-    return path
 
 
 def _two(arguments: Arguments) -> CompareResult:

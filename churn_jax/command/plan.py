@@ -9,6 +9,7 @@ from typing import Any
 
 import tyro
 
+from churn_jax.array_files import write_file
 from churn_jax.command.options import (
     SHORT_FORMS_HELP,
     configured,
@@ -206,7 +207,7 @@ def plan(argv: Sequence[str]) -> int:
 def _check_file(option: str, path: Path | None) -> None:
     if path is None:
         return
-    if path.name in ("", "-") or path.is_dir():
+    if path.name in ("", "-") or (path.exists() and not path.is_file()):
         raise ValueError(f"{option} needs the name of a file; got {path}")
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
@@ -214,7 +215,7 @@ def _check_file(option: str, path: Path | None) -> None:
 
 def _write(path: Path | None, found: Any) -> None:
     if path is not None:
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_file(path, json.dumps(found, indent=1) + "\n")
         print(f"written: {path}", file=sys.stderr)
 
 
@@ -281,7 +282,7 @@ def _scaling(
     )
     head = Text(f"{config.name}, row {row}, {options.grow} grow with the chips")
     if options.svg is not None:
-        options.svg.write_text(scaling_svg({f"more {options.grow}": points}))
+        write_file(options.svg, scaling_svg({f"more {options.grow}": points}))
         shown.say(f"written: {options.svg}")
     entries = [
         {

@@ -1,11 +1,12 @@
 """The results that users hold: they print, show and save themselves."""
 
+import abc
 import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
-from churn_jax.array_files import replace_file
+from churn_jax.array_files import write_file
 from churn_jax.comparison import report, versions_report
 from churn_jax.comparison.result import Findings, VersionsFindings
 from churn_jax.comparison.verdict import sentences
@@ -22,20 +23,20 @@ from churn_jax.documents import (
 _FORMAT = 1  # grows where a program that reads the file would have to change
 
 
-class _Shown:
+class _Display(abc.ABC):
     """What both results have in common; each makes its own documents."""
 
+    @abc.abstractmethod
     def terminal(self) -> Document:
         """The document that is printed."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def page(self, command: str = "") -> Document:
         """The document that is saved as HTML; its figures take a while to draw."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         """The tables as they are printed in a terminal, without colours."""
@@ -47,7 +48,7 @@ class _Shown:
         Raises:
             OSError: the file could not be written; an earlier one is left as it was.
         """
-        return _write(path, json_text(self.to_dict()))
+        return write_file(path, json_text(self.to_dict()))
 
     def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
         """Writes the page, one file that needs nothing else, whole or not at all.
@@ -59,11 +60,11 @@ class _Shown:
         Raises:
             OSError: the file could not be written; an earlier one is left as it was.
         """
-        return _write(path, html_page(self.page(command or "")))
+        return write_file(path, html_page(self.page(command or "")))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class CompareResult(_Shown, Findings):
+class CompareResult(_Display, Findings):
     """Everything that `compare` finds; shows itself in a notebook and a terminal.
 
     Attributes:
@@ -112,7 +113,7 @@ class CompareResult(_Shown, Findings):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class VersionsResult(_Shown, VersionsFindings):
+class VersionsResult(_Display, VersionsFindings):
     """Every version against every other, and every update on its own.
 
     Attributes:
@@ -167,9 +168,3 @@ class VersionsResult(_Shown, VersionsFindings):
             "first_to_last": self.whole.to_dict(),
             "notes": list(self.notes),
         }
-
-
-def _write(path: str | os.PathLike, text: str) -> Path:
-    with replace_file(path) as file:
-        file.write(text.encode())
-    return Path(path)

@@ -11,7 +11,7 @@ from churn_jax.comparison.reading.contents import ENDINGS
 from churn_jax.prediction_shards import INDEX
 from churn_jax.predictions import PredictionsError
 
-BESIDE = ("labels", "ids", "slices")  # files about all versions
+ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions
 PREDICTIONS = "predictions"  # the file in a folder of its own
 _SHOWN = 5  # names that a message lists
 
@@ -22,9 +22,7 @@ class VersionFiles:
 
     names: tuple[str, ...]  # of the versions
     paths: tuple[Path, ...]  # of their predictions
-    # paths of the files about all versions, "labels", "ids" or "slices" to path; only
-    # those that are there
-    beside: dict[str, Path]
+    about_all: dict[str, Path]  # those of `ABOUT_ALL` that are there
     notes: tuple[str, ...] = ()  # sentences about what was left out
 
 
@@ -50,7 +48,7 @@ def find_versions(
     inside = folder / "methods" if rows is not None else folder
     given = set(map(os.path.realpath, used))  # `Path.resolve` raises for link loops
     found: dict[str, Path] = {}
-    beside: dict[str, Path] = {}
+    about_all: dict[str, Path] = {}
     for entry in sorted(inside.iterdir()):
         if entry.name.startswith(".") or os.path.realpath(entry) in given:
             continue
@@ -58,7 +56,7 @@ def find_versions(
         if path is None:
             continue
         name = entry.name if entry.is_dir() else _stem(entry)
-        known = beside if entry.is_file() and name in BESIDE else found
+        known = about_all if entry.is_file() and name in ABOUT_ALL else found
         if name in known:
             raise PredictionsError(
                 f"{folder}: {known[name].relative_to(folder)} and "
@@ -73,7 +71,7 @@ def find_versions(
             f"version is a file ({', '.join(ENDINGS)}) or a folder with such a file "
             f"called {PREDICTIONS!r}"
         )
-    return VersionFiles(names, tuple(found[name] for name in names), beside, notes)
+    return VersionFiles(names, tuple(found[name] for name in names), about_all, notes)
 
 
 def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:

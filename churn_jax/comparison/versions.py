@@ -101,10 +101,9 @@ def compare_versions(
     wanted = as_gates(gates)
     given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
     files = find_versions(folder, order, given)
-    beside = files.beside
-    ids = beside.get("ids") if ids is None else ids
-    slices = beside.get("slices") if slices is None else slices
-    labels = beside.get("labels") if labels is None else labels
+    ids = files.about_all.get("ids") if ids is None else ids
+    slices = files.about_all.get("slices") if slices is None else slices
+    labels = files.about_all.get("labels") if labels is None else labels
     # Read once, not for every version.
     ids = None if ids is None else read_ids(ids, id_column)
     slices = None if slices is None else read_slices(slices, id_column)

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from churn_jax.array_files import write_file
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Method
-from churn_jax.predictions import replace_file
 
 __all__ = [
     "AxisRecord",
@@ -377,5 +377,5 @@ def read_record(path: Path) -> Any:
 
 def write_record(path: Path, record: Any) -> None:
     """Writes a record whole or not at all."""
-    with replace_file(path) as file:
-        file.write((json.dumps(to_json(record), indent=2) + "\n").encode())
+    write_file(path, json.dumps(to_json(record), indent=2) + "
+")

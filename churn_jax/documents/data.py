@@ -119,11 +119,6 @@ def write_files(folder, contents: Mapping[str, str | bytes]) -> dict[str, Path]:
     Raises:
         OSError: a file could not be written; an earlier one is left as it was.
     """
-    from churn_jax.array_files import replace_file
+    from churn_jax.array_files import write_file
 
-    paths = {}
-    for name, content in contents.items():
-        path = paths[name] = Path(folder) / name
-        with replace_file(path) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-    return paths
+    return {n: write_file(Path(folder) / n, text) for n, text in contents.items()}

@@ -30,7 +30,7 @@ from churn_jax.prediction_shards.stored import (
     is_stored,
     load_stored,
     load_whole,
-    shards_beside,
+    shard_folder,
 )
 from churn_jax.prediction_shards.writer import ShardWriter
 
@@ -47,7 +47,7 @@ __all__ = [
     "load_stored",
     "load_whole",
     "read_shards",
-    "shards_beside",
+    "shard_folder",
     "write_index",
     "write_order",
 ]

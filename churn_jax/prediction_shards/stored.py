@@ -30,7 +30,7 @@ __all__ = [
     "is_stored",
     "load_stored",
     "load_whole",
-    "shards_beside",
+    "shard_folder",
 ]
 
 WHOLE_BYTES = 2 * 2**30
@@ -127,11 +127,11 @@ def fits_whole(numbers: int) -> bool:
     return 4 * numbers <= WHOLE_BYTES
 
 
-def shards_beside(path: str | os.PathLike) -> Path:
+def shard_folder(path: str | os.PathLike) -> Path:
     """The folder of shards that may stand in for a file of predictions.
 
     Example:
-        >>> shards_beside("methods/erm/predictions.npz").as_posix()
+        >>> shard_folder("methods/erm/predictions.npz").as_posix()
         'methods/erm/predictions'
     """
     path = Path(path)
@@ -140,7 +140,7 @@ def shards_beside(path: str | os.PathLike) -> Path:
 
 def is_stored(path: str | os.PathLike) -> bool:
     """Whether there is a file, or finished shards in its place."""
-    return Path(path).is_file() or (shards_beside(path) / INDEX).is_file()
+    return Path(path).is_file() or (shard_folder(path) / INDEX).is_file()
 
 
 def load_stored(path: str | os.PathLike) -> Predictions | MappedPredictions:
@@ -156,7 +156,7 @@ def load_stored(path: str | os.PathLike) -> Predictions | MappedPredictions:
     Raises:
         PredictionsError: there are none, or they are damaged; begins with the path.
     """
-    folder = shards_beside(path)
+    folder = shard_folder(path)
     if Path(path).is_file() or not (folder / INDEX).is_file():
         return load_predictions(path)
     found = read_shards(folder)
@@ -186,7 +186,7 @@ def load_whole(path: str | os.PathLike) -> Predictions:
         return found
     runs, examples, classes = found.shape
     raise TooLargeError(
-        f"{shards_beside(path)}: this needs all logits in memory, at most "
+        f"{shard_folder(path)}: this needs all logits in memory, at most "
         f"{WHOLE_BYTES / 2**30:.3g} GiB, and {runs} runs, {examples:,} examples and "
         f"{classes:,} classes make {4 * found.values.size / 2**30:.3g} GiB; "
         "churn-jax compare and report read shards of any size"

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import NpzArrays
+from churn_jax.array_files import NpzArrays, write_file
 from churn_jax.documents import plain_values
-from churn_jax.predictions import replace_file
 
 __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
 
@@ -84,8 +83,7 @@ class SectionRecord:
             self.arrays[key] = np.asarray(array)
             content = io.BytesIO()
             np.savez_compressed(content, allow_pickle=False, **self.arrays)
-            with replace_file(self._arrays) as file:
-                file.write(content.getvalue())
+            write_file(self._arrays, content.getvalue())
         self.parts[key], self.stamps[key] = plain_values(value), stamp
         self.facts = dict(facts or self.facts)
         record = {
@@ -95,8 +93,7 @@ class SectionRecord:
             "stamps": self.stamps,
             "parts": self.parts,
         }
-        with replace_file(self.path) as file:
-            file.write((json.dumps(record, allow_nan=False) + "\n").encode())
+        write_file(self.path, json.dumps(record, allow_nan=False) + "\n")
 
     def of_rows(self) -> dict[str, dict[str, Any]]:
         """Parts by row, then by what is left of their key, in the order they came.

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from churn_jax import metrics
-from churn_jax.array_files import NpzArrays
-from churn_jax.predictions import PredictionsError, replace_file
+from churn_jax.array_files import NpzArrays, replace_file, write_file
+from churn_jax.predictions import PredictionsError
 
 __all__ = [
     "DIAGNOSTICS",
@@ -171,8 +171,7 @@ def save_agreement(path: str | os.PathLike, agreement: Agreement) -> Path:
     record: dict[str, Any] = dataclasses.asdict(agreement)
     for name in _PER_RUN:
         record[name] = [v if np.isfinite(v) else None for v in record[name].tolist()]
-    with replace_file(path) as file:
-        file.write((json.dumps(record, indent=2) + "\n").encode())
+    write_file(path, json.dumps(record, indent=2) + "\n")
     return path
 
 

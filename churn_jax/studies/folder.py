@@ -28,7 +28,7 @@ from churn_jax.configuration.record import (
 from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.models import MODELS
-from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shards_beside
+from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shard_folder
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.inputs import StudyError
@@ -173,7 +173,7 @@ class StudyFolder:
     """`study.json` and the folders of the rows; `record` is what is written next."""
 
     # Files that say that something was trained, and those of a finished row.
-    LEFT: tuple[str, ...] = (TEST, f"{shards_beside(TEST)}/{INDEX}", "checkpoints/*")
+    LEFT: tuple[str, ...] = (TEST, f"{shard_folder(TEST)}/{INDEX}", "checkpoints/*")
 
     def __init__(self, out: Path, config: StudyConfig, dataset, command: str):
         data, launch = data_record(dataset), launch_record(command)

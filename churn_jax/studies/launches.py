@@ -7,6 +7,7 @@ own that compiles for itself.
 
 import dataclasses
 import datetime
+import io
 import itertools
 import json
 import os
@@ -21,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import metrics
+from churn_jax.documents import write_files
 from churn_jax.metrics import PairSummary, pairwise, summarize_pairs
-from churn_jax.predictions import replace_file
 from churn_jax.studies.repeatability import Launch, Recording, weights_file
 from churn_jax.studies.study import hardware, versions
 
@@ -256,13 +257,12 @@ def record_of(drift: Drift) -> dict[str, Any]:
 
 def write(drift: Drift, folder: Path) -> dict[str, Path]:
     """Writes `repeatability.json`, `table.md` and `distance.png`; their paths."""
-    names = ("repeatability.json", "table.md", "distance.png")
-    paths = {name: folder / name for name in names}
-    with replace_file(paths["repeatability.json"]) as file:
-        file.write((json.dumps(record_of(drift), indent=2) + "\n").encode())
     rows = [("update", "smallest", "median", "largest"), ("---:",) * 4, *table(drift)]
-    with replace_file(paths["table.md"]) as file:
-        file.write("".join(f"| {' | '.join(row)} |\n" for row in rows).encode())
-    with replace_file(paths["distance.png"]) as file:
-        distance_plot(drift).savefig(file, format="png", dpi=120)
-    return paths
+    plot = io.BytesIO()
+    distance_plot(drift).savefig(plot, format="png", dpi=120)
+    contents = {
+        "repeatability.json": json.dumps(record_of(drift), indent=2) + "\n",
+        "table.md": "".join(f"| {' | '.join(row)} |\n" for row in rows),
+        "distance.png": plot.getvalue(),
+    }
+    return write_files(folder, contents)

@@ -15,7 +15,7 @@ from churn_jax.prediction_shards import (
     INDEX,
     MappedPredictions,
     load_stored,
-    shards_beside,
+    shard_folder,
 )
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION
@@ -154,7 +154,7 @@ def keep_split(
         write_predictions(
             trained,
             part,
-            shards_beside(path),
+            shard_folder(path),
             weights=weights,
             meta=meta,
             reading=dataset.reading if streamed else Reading(),
@@ -169,7 +169,7 @@ def _remove(path: Path, sharded: bool) -> None:
     """Removes shards, which are written anew or not at all, and a file for shards."""
     if sharded:
         path.unlink(missing_ok=True)
-    shards = shards_beside(path)
+    shards = shard_folder(path)
     if shards.exists():
         # First, since the index says that all shards are there.
         (shards / INDEX).unlink(missing_ok=True)

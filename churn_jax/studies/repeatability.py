@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_jax.array_files import replace_file, write_file
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.predictions import replace_file
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import fetch, place
@@ -313,8 +313,7 @@ def keep_weights(folder: Path | None, step: int, state: TrainState) -> None:
     # Not straight into the file: NumPy would not say why it could not be written.
     whole = io.BytesIO()
     np.save(whole, vector)
-    with replace_file(weights_file(folder, step)) as file:
-        file.write(whole.getbuffer())
+    write_file(weights_file(folder, step), whole.getvalue())
 
 
 def _main(arguments: list[str]) -> None:

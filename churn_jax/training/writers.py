@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.predictions import replace_file
+from churn_jax.array_files import write_file
 
 __all__ = ["MetricsWriter", "as_json", "read_metrics"]
 
@@ -58,8 +58,7 @@ class MetricsWriter:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "metrics.jsonl"
         kept = [x for x in read_metrics(path) if x["epoch"] <= resume_epoch]
-        with replace_file(path) as file:
-            file.write("".join(json.dumps(x) + "\n" for x in kept).encode())
+        write_file(path, "".join(json.dumps(x) + "\n" for x in kept))
         self._file = path.open("a")
         try:
             self._events = _open_events(directory / "tensorboard", kept)

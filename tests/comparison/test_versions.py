@@ -44,7 +44,7 @@ def test_files_about_all_versions_are_none(tmp_path):
     folder = touch(tmp_path, "a.csv", "b.csv", *about.values(), *others)
     found = find_versions(folder, used=[tmp_path / "truth.csv"])
     assert found.names == ("a", "b")
-    assert {name: path.name for name, path in found.beside.items()} == about
+    assert {name: path.name for name, path in found.about_all.items()} == about
 
 
 def test_a_folder_for_each_version(tmp_path):

@@ -13,7 +13,7 @@ from churn_jax.prediction_shards import (
     MappedPredictions,
     ShardedRows,
     ShardWriter,
-    shards_beside,
+    shard_folder,
     stored,
     write_index,
     write_order,
@@ -127,7 +127,7 @@ def rows():
 def into_shards(run_dir):
     """Every `predictions*.npz` becomes two shards next to it."""
     for path in sorted((run_dir / "methods").glob("*/predictions*.npz")):
-        found, folder = load_predictions(path), shards_beside(path)
+        found, folder = load_predictions(path), shard_folder(path)
         runs, _, classes = found.shape
         for shard in range(2):
             rows = slice(shard, None, 2)

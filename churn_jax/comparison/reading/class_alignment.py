@@ -139,7 +139,7 @@ def align_classes(
     found = (
         table.numbers(old_labels, table.of_old, f"labels of {old.name}"),
         table.numbers(new_labels, table.of_new, f"labels of {new.name}"),
-        table.numbers(labels, table.of_beside, "labels"),
+        table.numbers(labels, table.of_separate, "labels"),
     )
     names = tuple(table.names)
     columns = table.old_columns
@@ -348,7 +348,7 @@ class _Table:
             return number
         return self._by_text(label, self._new)
 
-    def of_beside(self, label: int | str) -> int | None:
+    def of_separate(self, label: int | str) -> int | None:
         """Class for a label of a separate file; None if there is none."""
         numeric = self._new.numeric and self._old.numeric
         if isinstance(label, int) and self._by_name and not numeric:

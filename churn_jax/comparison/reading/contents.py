@@ -18,7 +18,7 @@ from churn_jax.prediction_shards import (
     INDEX,
     ShardedRows,
     read_shards,
-    shards_beside,
+    shard_folder,
 )
 from churn_jax.predictions import Predictions, PredictionsError, some
 
@@ -143,7 +143,7 @@ def _read_file(
             return _read_shards(path)
         path = path / _IN_FOLDER
         if not path.is_file():
-            shards = shards_beside(path)
+            shards = shard_folder(path)
             if (shards / INDEX).is_file():  # a row of a study
                 return _read_shards(shards)
             raise PredictionsError(f"is a folder without {_IN_FOLDER} or {INDEX}")

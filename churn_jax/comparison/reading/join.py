@@ -90,7 +90,7 @@ def join(
         labels=_agreed(
             (old.name, aligned.old_labels),
             (new.name, aligned.new_labels),
-            ("the labels beside", aligned.labels),
+            ("the separate labels", aligned.labels),
             ids=rows.ids,
         ),
         class_names=aligned.class_names,

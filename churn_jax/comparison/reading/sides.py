@@ -106,7 +106,7 @@ def read_side(
         side = _side(found, name)
         if side.ids is None and ids is not None:
             given_ids = read_ids(ids, id_column)
-            _check_length("the ids beside", len(given_ids), side.examples)
+            _check_length("the separate ids", len(given_ids), side.examples)
             side = dataclasses.replace(side, ids=given_ids)
         elif side.ids is None:
             index = index_ids(contents.index)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from churn_jax.array_files import write_file
 from churn_jax.configuration.record import Stopped
 from churn_jax.metrics import AUCState, CalibrationRatioState, NLLState
 from churn_jax.metrics.state import AdditiveState, MeanState
-from churn_jax.predictions import replace_file
 from churn_jax.training.writers import as_json
 from churn_jax.typing import Array
 
@@ -221,8 +221,7 @@ def save_result(path: Path, result: StreamResult) -> None:
     """Writes a result as JSON, whole or not at all; nan is null."""
     fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
     fields["stopped"] = [dataclasses.asdict(s) for s in result.stopped]
-    with replace_file(path) as file:
-        file.write((json.dumps(as_json(fields), indent=1) + "\n").encode())
+    write_file(path, json.dumps(as_json(fields), indent=1) + "\n")
 
 
 def load_result(path: Path) -> StreamResult:
