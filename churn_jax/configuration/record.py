@@ -377,5 +377,4 @@ def read_record(path: Path) -> Any:
 
 def write_record(path: Path, record: Any) -> None:
     """Writes a record whole or not at all."""
-    write_file(path, json.dumps(to_json(record), indent=2) + "
-")
+    write_file(path, json.dumps(to_json(record), indent=2) + "\n")
