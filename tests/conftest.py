@@ -23,6 +23,7 @@ if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"):  # as the Makefile has it
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of tracing
 
 _MOST_BYTES = 1.2e9  # of memory, after which compiled programs are dropped
 
@@ -130,15 +131,17 @@ _LONGEST = ("integration", "training", "studies", "command", "ensembles")
 
 
 def pytest_configure(config):
-    """Files in our order: `--dist loadfile` puts those with few tests last."""
+    gc.disable()  # until all tests are collected
+    # Files in our order: `--dist loadfile` puts those with few tests last.
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
         config.option.loadscopereorder = False
 
 
 def pytest_collection_finish():
     """Modules and tests stay to the end: no need to look for garbage there."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(50_000, 10, 10)  # JAX makes much that lives
 
 
 def _turn(item) -> int:
