@@ -200,11 +200,6 @@ class StreamingDataset:
     """Like `Dataset`, with images that are streamed.
 
     Attributes:
-        name: as given to `load_streaming`.
-        train: training examples.
-        validation: examples held out of training; may be empty if asked for.
-        test: evaluation examples.
-        num_classes: labels lie in `[0, num_classes)`.
         fingerprint: sha256 over the shape of images, labels and ids; not over pixels.
         reading: threads and processes that read.
     """

@@ -94,14 +94,9 @@ def load_streaming(
         name: a TFDS name, plain or with the prefix `tfds:`. `imagenet2012` and
             `i_naturalist*` are tested on their validation split, since their test
             split has no labels.
-        data_dir: where TFDS sets are prepared; None for the TFDS default.
-        manual_dir: folder with original files. If given, a set that is not yet
-            prepared is prepared from it.
+        data_dir: as for `load`, and so are `manual_dir` and `train_size`.
         image_size: side of the square images in pixels.
-        validation: how many training examples to hold out: a count (int), or a
-            fraction (float, below 1). None takes the source's own validation split,
-            or else a tenth, at most 10,000.
-        train_size: how many training examples to keep; None for all.
+        validation: as for `load`, but None takes at most 10,000 examples.
         reading: threads and processes that read.
         on_progress: called with `(split, records read, of how many)` in the first
             pass.

@@ -82,10 +82,8 @@ class Bert(nn.Module):
             first token, or `mean`, the mean over all tokens that are not padding.
         dropout: in training, of embeddings, attention weights, both branches of every
             layer and the input of the last dense layer.
-        dtype: what the network computes in; parameters and logits are float32.
+        dtype, remat: as in `ResNet`; `remat` is by layer.
         axis_name: changes nothing, for lack of batch norm; every network has the field.
-        remat: recompute each layer in the backward pass: less memory, more time, the
-            same values and the same parameter tree.
         epsilon: added to layer norm's variance.
 
     Notes:

@@ -42,16 +42,13 @@ class LeNet5(Layered, nn.Module):
 
     Attributes:
         num_classes: C.
-        dtype: what the network computes in; parameters and logits are float32.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
         layout: `"nhwc"` uses XLA's convolution, `"banded"` one dense product per
             convolution (`banded_convolution`), which trains about twice as fast on
             CPU. Both compute the same function of the same parameter tree.
             `"auto"` is `"banded"` where JAX's default backend is the CPU and `"nhwc"`
             elsewhere; name one when compiling for a device that is not the default.
-        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
-            `[K, B, C]` and features `[K, B, D]`.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        dtype, layers, dropout: as in `ResNet`.
+        axis_name: changes nothing, for lack of batch norm; every network has the field.
 
     Notes:
         Unlike in the original the second convolution sees all six input maps, the

@@ -42,12 +42,9 @@ class MLP(Layered, nn.Module):
     Attributes:
         features: widths of the hidden layers; empty for a linear model.
         num_classes: C.
-        dtype: what the network computes in; parameters and logits are float32.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
         kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
-        layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
-            `[K, B, C]` and features `[K, B, D]`.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        dtype, layers, dropout: as in `ResNet`.
+        axis_name: changes nothing, for lack of batch norm; every network has the field.
 
     Notes:
         Anti-distillation trains on MNIST from uniform weights and zero biases

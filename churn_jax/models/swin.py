@@ -152,10 +152,8 @@ class Swin(nn.Module):
         drop_path: probability that training skips a branch of the last block, per
             example; it grows from 0 in the first one, linearly.
         dropout: in training, of the input of the last dense layer.
-        dtype: what the network computes in; parameters and logits are float32.
+        dtype, remat: as in `ResNet`.
         axis_name: changes nothing, for lack of batch norm; every network has the field.
-        remat: recompute each block in the backward pass: less memory, more time, the
-            same values and the same parameter tree.
 
     Notes:
         Images of any size are taken. Where a stage's size is no multiple of `window`,

@@ -181,14 +181,10 @@ def synthetic_clicks(
     """A stream of clicks drawn on the fly; see `SyntheticClicks` for the planted truth.
 
     Args:
-        num_examples: of both parts, as many as wanted.
+        num_examples: as in `SyntheticClicks`, and so are all that are not listed here.
         fields: categorical fields.
         buckets: rows of every field's table, or of each.
-        numeric: numeric columns.
-        rate: share of clicks.
         signal: standard deviation of the true log-odds; 0 leaves nothing to learn.
-        seed: of everything drawn.
-        holdout: share of the examples that make up the part "holdout".
 
     Returns:
         The stream; entering it at any `start` costs nothing unless there is a holdout.
