@@ -6,6 +6,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from tests.data.small_sets import SmallSet, class_label, configs
+
 CLASSES = 3
 
 
@@ -34,52 +36,36 @@ def example(i: int) -> bytes:
     return encode(image, quality=90)
 
 
-class ChurnJpegs(tfds.core.GeneratorBasedBuilder):
+class ChurnJpegs(SmallSet):
     """Encoded images in the layouts of sets that are too large for memory.
 
     `imagenet` has the features of `imagenet2012`, `naturalist` those of
     `i_naturalist2018`, `bytes` files in a plain scalar, `corrupt` a broken file.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [  # noqa: RUF012
-        tfds.core.BuilderConfig(name=name)
-        for name in ("imagenet", "naturalist", "bytes", "corrupt")
-    ]
+    BUILDER_CONFIGS = configs("imagenet", "naturalist", "bytes", "corrupt")
+    keys = ("image", "label")
 
-    def _info(self):
+    def contents(self):
         kind = self.builder_config.name
         image = tfds.features.Image(encoding_format="jpeg")
         if kind == "bytes":
             image = tfds.features.Scalar(np.object_)
-        features = {
-            "image": image,
-            "label": tfds.features.ClassLabel(num_classes=CLASSES),
-        }
+        features = {"image": image, "label": class_label(CLASSES)}
         if kind == "naturalist":
-            features["id"] = tfds.features.Text()
-            features["supercategory"] = tfds.features.ClassLabel(num_classes=2)
+            features |= {"id": tfds.features.Text(), "supercategory": class_label(2)}
         else:
             features["file_name"] = tfds.features.Text()
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(features),
-            supervised_keys=("image", "label"),
-        )
-
-    def _split_generators(self, dl_manager):
         counts = {"train": 40, "validation": 11}
-        return {name: self._generate_examples(n) for name, n in counts.items()}
+        return features, {s: self.records(kind, n) for s, n in counts.items()}
 
-    def _generate_examples(self, count):
-        kind = self.builder_config.name
+    def records(self, kind, count):
         for i in range(count):
             encoded = example(i)
             if kind == "corrupt" and i == 7:
                 encoded = encoded[: len(encoded) // 2]
             record = {"image": encoded, "label": i % CLASSES}
             if kind == "naturalist":
-                record |= {"id": f"photo{i}", "supercategory": i % 2}
+                yield record | {"id": f"photo{i}", "supercategory": i % 2}
             else:
-                record["file_name"] = f"n{i:04d}.JPEG"
-            yield i, record
+                yield record | {"file_name": f"n{i:04d}.JPEG"}

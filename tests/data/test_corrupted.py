@@ -7,45 +7,34 @@ import tensorflow_datasets as tfds
 from churn_jax.data import DataError, Split, corrupted_sets, load, prepare
 from churn_jax.data.corrupted import TFDS, CorruptedTfds
 from churn_jax.data.corruptions import CORRUPTIONS, corrupt_images
+from tests.data.small_sets import IMAGE, SmallSet, class_label, configs
 
 COUNT = 7  # of the ten thousand test images
 
 
-class ChurnCorrupted(tfds.core.GeneratorBasedBuilder):
+class ChurnCorrupted(SmallSet):
     """In the layout of `cifar10_corrupted`, but two kinds; pixels tell the severity."""
 
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [  # noqa: RUF012
-        tfds.core.BuilderConfig(name=f"{kind}_{severity}")
-        for kind in ("fog", "elastic")
-        for severity in range(1, 6)
-    ]
+    BUILDER_CONFIGS = configs(
+        *(f"{kind}_{s}" for kind in ("fog", "elastic") for s in range(1, 6))
+    )
 
-    def _info(self):
-        image = tfds.features.Tensor(shape=(4, 4, 3), dtype=np.uint8)
-        label = tfds.features.ClassLabel(num_classes=10)
-        features = tfds.features.FeaturesDict({"image": image, "label": label})
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, dl_manager):
-        return {"test": self._generate_examples()}
-
-    def _generate_examples(self):
+    def contents(self):
         severity = int(self.builder_config.name[-1])
-        for i in range(COUNT):
-            yield i, {"image": np.full((4, 4, 3), severity, np.uint8), "label": i}
+        image = np.full((4, 4, 3), severity, np.uint8)
+        records = [{"image": image, "label": i} for i in range(COUNT)]
+        return {"image": IMAGE, "label": class_label(10)}, {"test": records}
 
 
-class ChurnCorruptedDigits(ChurnCorrupted):
-    """In the layout of `mnist_corrupted`: kinds of its own, no severities."""
+class ChurnCorruptedDigits(SmallSet):
+    """In the layout of `mnist_corrupted`: other kinds, no severities."""
 
-    BUILDER_CONFIGS = [  # noqa: RUF012
-        tfds.core.BuilderConfig(name=kind) for kind in ("zigzag", "fog")
-    ]
+    BUILDER_CONFIGS = configs("zigzag", "fog")
 
-    def _generate_examples(self):
-        for i in range(COUNT):
-            yield i, {"image": np.full((4, 4, 3), 9, np.uint8), "label": i}
+    def contents(self):
+        image = np.full((4, 4, 3), 9, np.uint8)
+        records = [{"image": image, "label": i} for i in range(COUNT)]
+        return {"image": IMAGE, "label": class_label(10)}, {"test": records}
 
 
 @pytest.fixture

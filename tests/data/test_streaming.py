@@ -8,7 +8,6 @@ from churn_jax.data import DataError, Reading, is_streaming, load_streaming, str
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
 from churn_jax.data.records import EncodedImages
 from tests.data.jpegs import CLASSES, ChurnJpegs, example
-from tests.data.test_tfds_source import ChurnProbe  # noqa: F401 -- registers it
 
 SIZE = 16
 

@@ -20,6 +20,7 @@ from churn_jax.data import (
     prepare,
 )
 from churn_jax.data.text import pad_tokens
+from tests.data.small_sets import SmallSet, class_label
 
 PIECES = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "'", "rain", "over"),
@@ -217,34 +218,20 @@ def test_without_the_library_one_sentence_says_what_to_install(
         load(folder, text=TextOptions(vocabulary=vocabulary))
 
 
-class AgNewsSubset(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class AgNewsSubset(SmallSet, skip_registration=True):
     """As the official one, whose archive cannot be had here, with our headlines."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    keys = ("description", "label")
+    in_order = True
 
-    def _info(self):
-        features = {
-            "label": tfds.features.ClassLabel(num_classes=4),
-            "title": tfds.features.Text(),
-            "description": tfds.features.Text(),
-        }
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(features),
-            supervised_keys=("description", "label"),
-            disable_shuffling=True,
-        )
-
-    def _split_generators(self, dl_manager):
-        return {
-            name: self._generate_examples(rows)
-            for name, rows in (("train", HEADLINES[:4]), ("test", HEADLINES[4:]))
-        }
-
-    def _generate_examples(self, rows):
-        for i, (label, title, text) in enumerate(rows):
-            record = {"label": int(label) - 1, "title": title, "description": text}
-            yield i, record
+    def contents(self):
+        text = tfds.features.Text()
+        records = [
+            {"label": int(number) - 1, "title": title, "description": description}
+            for number, title, description in HEADLINES
+        ]
+        features = {"label": class_label(4), "title": text, "description": text}
+        return features, {"train": records[:4], "test": records[4:]}
 
 
 def test_the_set_of_tfds_is_read_as_the_csv_files_are(folder, vocabulary, tmp_path):

@@ -6,50 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from churn_jax.data import DataError, grain_batches, load, load_digits, prepare
 from churn_jax.data.tfds_source import open_records, read_tfds
-
-
-class ChurnProbe(tfds.core.GeneratorBasedBuilder):
-    """Small sets of several layouts, one per configuration."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [  # noqa: RUF012
-        tfds.core.BuilderConfig(name=name)
-        for name in ("three", "no_test", "ragged", "unlabelled", "test_only", "broken")
-    ]
-
-    def _info(self):
-        name = self.builder_config.name
-        size = None if name == "ragged" else 4
-        image = tfds.features.Tensor(shape=(size, 4, 3), dtype=np.uint8)
-        features = {"image": image, "label": tfds.features.ClassLabel(num_classes=3)}
-        if name == "unlabelled":
-            features["label"] = tfds.features.Tensor(shape=(2,), dtype=np.float32)
-        if name == "no_test":
-            features["file_name"] = tfds.features.Text()
-        features = tfds.features.FeaturesDict(features)
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, dl_manager):
-        splits = {
-            "no_test": {"train": 30, "validation": 9},
-            "test_only": {"test": 9},
-        }.get(self.builder_config.name, {"train": 30, "validation": 9, "test": 12})
-        return {name: self._generate_examples(count) for name, count in splits.items()}
-
-    def _generate_examples(self, count):
-        name = self.builder_config.name
-        if name == "broken":
-            raise OSError("the archive is damaged\nsecond line")
-        for i in range(count):
-            height = 4 + i % 2 if name == "ragged" else 4
-            label = np.zeros(2, np.float32) if name == "unlabelled" else i % 3
-            image = np.full((height, 4, 3), i, np.uint8)
-            record = {"image": image, "label": label}
-            yield i, record | ({"file_name": f"{i}.png"} if name == "no_test" else {})
+from tests.data import small_sets  # noqa: F401 -- registers its sets
 
 
 @pytest.fixture(scope="module")

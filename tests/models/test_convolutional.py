@@ -120,30 +120,14 @@ def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
     np.testing.assert_allclose(output.logits, expected, rtol=1e-4, atol=2e-5)
 
 
-def test_layouts_of_lenet5_agree_in_logits_and_gradients():
-    x = images(2, 12, 13, 1)
-    networks = [LeNet5(num_classes=10, layout=layout) for layout in ("nhwc", "banded")]
-    trees = [jax.eval_shape(m.init, jax.random.key(0), x) for m in networks]
-    assert trees[0] == trees[1]
-
-    def loss(model, variables, x):
-        logits = model.apply(variables, x, train=True).logits
-        return jnp.sum(jnp.sin(logits)), logits
-
-    both = jax.value_and_grad(loss, argnums=(1, 2), has_aux=True)
-    variables = drawn_variables(networks[0], x)
-    ours, theirs = jax.jit(lambda v, x: [both(m, v, x) for m in networks])(variables, x)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(
-            a, b, rtol=1e-5, atol=1e-5 * max(1.0, float(jnp.abs(a).max()))
-        ),
-        ours,
-        theirs,
-    )
-
-
 def test_auto_is_banded_on_cpu_and_nhwc_elsewhere(monkeypatch):
+    """Gradients of both convolutions are compared in test_banded.py."""
     x, model = jnp.zeros((1, 28, 28, 1)), LeNet5(num_classes=10)
+    trees = [
+        jax.eval_shape(model.clone(layout=layout).init, jax.random.key(0), x)
+        for layout in ("nhwc", "banded")
+    ]
+    assert trees[0] == trees[1]
     for platform, convolutions in (("cpu", 0), ("tpu", 2)):
         monkeypatch.setattr(jax, "default_backend", lambda p=platform: p)
         # A new function each time: jax remembers traces by function.

@@ -243,10 +243,10 @@ def test_bad_input_is_one_sentence_with_the_place(tmp_path, text, said):
 def test_what_opening_did_not_read_is_checked_later(tmp_path, monkeypatch):
     monkeypatch.setattr("churn_jax.data.tables.stream._TRIED", 1)
     monkeypatch.setattr(sources, "_BLOCK_BYTES", 300)
-    text = HEADER + rows(50) + row(51, age="old")
+    text = HEADER + rows(50) + row(51, price=-2)
     windows = open_table(save(tmp_path, text), SCHEMA).windows(8)
     assert next(windows).first == 0
-    with pytest.raises(DataError, match="row 52: column 'age': 'old' is not a number"):
+    with pytest.raises(DataError, match="row 52: column 'price': -2 has no log1p"):
         list(windows)
     wrong = "".join(row(4 * i) for i in range(50))
     windows = open_table(save(tmp_path, HEADER + wrong), SCHEMA).windows(8)

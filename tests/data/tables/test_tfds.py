@@ -6,6 +6,7 @@ import tensorflow_datasets as tfds
 
 from churn_jax.data.splits import DataError
 from churn_jax.data.tables import Categorical, Numeric, TableSchema, open_table, sources
+from tests.data.small_sets import SmallSet
 
 SCHEMA = TableSchema(
     "outcome",
@@ -16,41 +17,30 @@ SCHEMA = TableSchema(
 )
 
 
-class ChurnClicks(tfds.core.GeneratorBasedBuilder):
+class ChurnClicks(SmallSet):
     """Thirty impressions in time order."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    in_order = True
 
-    def _info(self):
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(
-                {
-                    "site": tfds.features.Text(),
-                    "price": np.float32,
-                    "at": np.int64,
-                    "pair": tfds.features.Tensor(shape=(2,), dtype=np.float32),
-                    "outcome": tfds.features.ClassLabel(names=["none", "click"]),
-                }
-            ),
-            disable_shuffling=True,
-        )
-
-    def _split_generators(self, dl_manager):
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self):
-        for i in range(30):
-            yield (
-                i,
-                {
-                    "site": f"s{i % 4}",
-                    "price": i / 2,
-                    "at": i,
-                    "pair": np.zeros(2, np.float32),
-                    "outcome": i % 2,
-                },
-            )
+    def contents(self):
+        features = {
+            "site": tfds.features.Text(),
+            "price": np.float32,
+            "at": np.int64,
+            "pair": tfds.features.Tensor(shape=(2,), dtype=np.float32),
+            "outcome": tfds.features.ClassLabel(names=["none", "click"]),
+        }
+        records = [
+            {
+                "site": f"s{i % 4}",
+                "price": i / 2,
+                "at": i,
+                "pair": np.zeros(2, np.float32),
+                "outcome": i % 2,
+            }
+            for i in range(30)
+        ]
+        return features, {"train": records}
 
 
 @pytest.fixture(scope="module")
