@@ -182,8 +182,9 @@ def test_num_classes_is_checked(rng, tmp_path, two_splits):
         (np.arange(50), np.arange(20) + 40, r"test: labels must lie in 0\.\.49, .* 59"),
         (np.append(np.arange(49), 10**9), np.arange(20), "1,000,000,001 classes of 50"),
         (np.append(np.arange(49), 2**32 + 1), np.arange(20), "2.31; got 4294967297 at"),
+        (np.zeros(50, int), np.zeros(20, int), "needs at least two classes; got one"),
     ],
-    ids=["from 1", "outside", "huge", "beyond int32"],
+    ids=["from 1", "outside", "huge", "beyond int32", "one class"],
 )
 def test_labels_that_number_no_classes_are_refused(tmp_path, train, test, message):
     images = np.zeros((50, 4, 4, 1), np.uint8)

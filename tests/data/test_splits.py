@@ -8,7 +8,6 @@ from churn_jax.data.splits import (
     DataError,
     Split,
     channel_statistics,
-    check_classes,
     check_same_kind,
     check_split,
     fingerprint,
@@ -89,18 +88,6 @@ def test_values_that_overflow_float32_are_found_and_huge_ones_are_fine():
         check_split("train", np.full((4, 3), 1e308), np.arange(4), None)
     fine = np.full((4, 3), 3e38)
     assert np.isfinite(check_split("train", fine, np.arange(4), None).images).all()
-
-
-def test_labels_must_fit_the_classes(rng):
-    images, labels = _arrays(rng)
-    splits = {"train": check_split("train", images, labels, None)}
-    assert check_classes(splits, None) == 3
-    assert check_classes(splits, 5) == 5
-    with pytest.raises(DataError, match=r"train: labels must lie in 0\.\.1.*got 2"):
-        check_classes(splits, 2)
-    one = {"train": check_split("train", images, labels * 0, None)}
-    with pytest.raises(DataError, match="at least two classes"):
-        check_classes(one, None)
 
 
 def test_splits_must_be_alike(rng):

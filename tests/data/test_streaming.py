@@ -173,13 +173,6 @@ def test_data_in_memory_stream_as_they_are():
     assert streamed.fingerprint != digits.fingerprint
 
 
-def test_a_split_feeds_grain(data_dir):
-    split = load(data_dir).test
-    batches = list(data.grain_batches(split, batch_size=4, seed=None, num_threads=2))
-    names = np.concatenate([b["id"][b["mask"]] for b in batches])
-    np.testing.assert_array_equal(names, split.ids)
-
-
 @pytest.mark.parametrize("bad", [{"threads": 0}, {"workers": -1}, {"ahead": 0}])
 def test_reading_is_checked(bad):
     with pytest.raises(ValueError, match="threads and ahead of at least 1"):
