@@ -66,21 +66,9 @@ class NnxArgument(NnxLayers):
         return self.logits(x, not is_training)
 
 
-class NnxInverted(NnxLayers):
-    def __call__(self, x, *, deterministic=True):
-        return self.logits(x, deterministic)
-
-
 class NnxAttribute(NnxLayers):
     def __call__(self, x):
         return self.logits(x, not self.training)
-
-
-class NnxStreams(NnxLayers):
-    """Drops by the streams that it is given in a call."""
-
-    def __call__(self, x, *, rngs=None):
-        return self.logits(x, rngs=rngs)
 
 
 class NnxRemat(NnxLayers):
@@ -90,21 +78,15 @@ class NnxRemat(NnxLayers):
         return nnx.remat(type(self).logits)(self, x)
 
 
-def function(kind):
+def function():
     def init(key, x):
         return {"w": jax.random.normal(key, (4, 3))}
 
-    def dropped(params, x, off, key):
-        keep = True if off else jax.random.bernoulli(key, 0.5, x.shape)
+    def apply(params, x, *, deterministic=True, key=None):
+        keep = True if deterministic else jax.random.bernoulli(key, 0.5, x.shape)
         return jnp.where(keep, x, 0.0) @ params["w"]
 
-    def direct(params, x, train, key):
-        return dropped(params, x, not train, key)
-
-    def inverted(params, x, *, deterministic=True, key=None):
-        return dropped(params, x, deterministic, key)
-
-    return from_function(init, direct if kind == "train" else inverted)
+    return from_function(init, apply)
 
 
 NETWORKS = {
@@ -117,14 +99,11 @@ NETWORKS = {
         for kind in (
             NnxTrain,
             NnxArgument,
-            NnxInverted,
             NnxAttribute,
-            NnxStreams,
             NnxRemat,
         )
     },
-    "function train": lambda: function("train"),
-    "function deterministic": lambda: function("deterministic"),
+    "function": function,
 }
 
 
@@ -235,11 +214,6 @@ def attention(**options):
         ),
         (Fixed(nn.Dropout(0.5, deterministic=False)), False, "Dropout.* as if trained"),
         (Fixed(nn.BatchNorm(use_running_average=True)), True, "BatchNorm.*as if eval"),
-        (
-            Fixed(nn.BatchNorm(use_running_average=False)),
-            False,
-            "BatchNorm.*as if train",
-        ),
         (Fixed(attention(deterministic=True)), True, "DotProductAttention.*none of"),
         (Deaf(), True, r"Deaf: the layer drop \(Dropout\).*network's train switch it"),
         (Wrapped(), True, "Wrapped: the layer norm .*network's train switch it"),

@@ -1,4 +1,3 @@
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +7,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import (
-    Outputs,
-    from_function,
     from_linen,
     from_nnx,
     with_inputs,
@@ -106,28 +103,7 @@ def test_nnx_template_is_not_touched(x):
     equal(network.apply(variables, x)[0], first)
 
 
-class Recorder(nn.Module):
-    """Says which axis name and mode it was called with."""
-
-    axis_name: str | None = None
-
-    @nn.compact
-    def __call__(self, x, train=False):
-        seen.append((self.axis_name, train))
-        return x
-
-
 seen: list = []
-
-
-def test_axis_name_reaches_a_network_in_training_only(x):
-    network = from_linen(Recorder())
-    seen.clear()
-    variables = network.init(KEY, x)
-    network.apply(variables, x, train=True, axis_name="data")
-    network.apply(variables, x, train=True)
-    network.apply(variables, x, train=False, axis_name="data")
-    assert seen == [(None, False), ("data", True), (None, True), (None, False)]
 
 
 @pytest.mark.parametrize("kind", ["linen", "nnx"])
@@ -146,14 +122,6 @@ def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), sharded, whole
     )
-
-
-def test_plain_function_may_return_outputs(x):
-    network = from_function(
-        lambda key, x: {}, lambda params, x: Outputs(x, features=2 * x), heads=1
-    )
-    outputs, _ = network.apply(network.init(KEY, x), x)
-    np.testing.assert_array_equal(outputs.features, 2 * x)
 
 
 @pytest.mark.parametrize(

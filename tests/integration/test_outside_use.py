@@ -1,4 +1,4 @@
-"""Losses and metrics in programs that are not ours: pmap, a mesh, NNX and optax.
+"""Losses and metrics in programs that are not ours: pmap and a mesh.
 
 Nothing of `churn_jax` but `losses` and `metrics` is used here. Data are the real
 hand-written digits of scikit-learn.
@@ -7,14 +7,12 @@ hand-written digits of scikit-learn.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from flax import nnx
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from sklearn.datasets import load_digits
 
-from churn_jax import losses, metrics
+from churn_jax import losses
 
 DEVICES = 8
 TRAIN = 1024
@@ -28,14 +26,6 @@ def digits():
     images = jnp.asarray(images[order] / 16.0, jnp.float32)
     labels = jnp.asarray(labels[order], jnp.int32)
     return (images[:TRAIN], labels[:TRAIN]), (images[TRAIN:], labels[TRAIN:])
-
-
-def batches(data, size, steps, seed=0):
-    """Random batches, drawn with replacement."""
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        rows = rng.integers(len(data[0]), size=size)
-        yield data[0][rows], data[1][rows]
 
 
 # --- a hand-written network, a pair of them co-distilled, on eight devices ---------
@@ -120,65 +110,3 @@ def test_a_jitted_step_on_a_mesh_equals_one_device(digits):
     np.testing.assert_allclose(loss, expected_loss, rtol=2e-6)
     for name in grads:
         np.testing.assert_allclose(grads[name], expected[name], rtol=1e-4, atol=1e-6)
-
-
-# --- NNX modules ---------------------------------------------------------------------
-
-
-class Classifier(nnx.Module):
-    def __init__(self, rngs):
-        self.hidden = nnx.Linear(64, 32, rngs=rngs)
-        self.head = nnx.Linear(32, 10, rngs=rngs)
-
-    def __call__(self, x):
-        return self.head(nnx.relu(self.hidden(x)))
-
-
-class Pair(nnx.Module):
-    def __init__(self, seeds):
-        self.a, self.b = (Classifier(nnx.Rngs(seed)) for seed in seeds)
-
-
-def train_nnx_pair(train, beta, steps=120):
-    """The pair and its history of risks (without the distance)."""
-    pair = Pair((0, 1))
-    optimizer = optax.adam(5e-3)
-    opt_state = optimizer.init(nnx.state(pair, nnx.Param))
-
-    def objective(pair, x, y):
-        a, b = pair.a(x), pair.b(x)
-        risk = losses.cross_entropy(a, y) + losses.cross_entropy(b, y)
-        distance = losses.symmetric_kl(a, b)
-        return jnp.mean(risk + beta * distance), jnp.mean(risk)
-
-    @nnx.jit
-    def step(pair, opt_state, x, y):
-        (_, risk), grads = nnx.value_and_grad(objective, has_aux=True)(pair, x, y)
-        params = nnx.state(pair, nnx.Param)
-        updates, opt_state = optimizer.update(grads, opt_state, params)
-        nnx.update(pair, optax.apply_updates(params, updates))
-        return opt_state, risk
-
-    history = []
-    for x, y in batches(train, 64, steps, 3):
-        opt_state, risk = step(pair, opt_state, x, y)
-        history.append(float(risk))
-    return pair, history
-
-
-@pytest.mark.slow
-def test_a_codistilled_nnx_pair_agrees_more_as_beta_grows(digits):
-    train, (images, labels) = digits
-    before = Pair((0, 1))
-    churn_before = metrics.churn(before.a(images), before.b(images))
-    distances, churns = [], []
-    for beta in (0.0, 0.3, 1.0):
-        pair, history = train_nnx_pair(train, beta)
-        a, b = pair.a(images), pair.b(images)
-        assert np.mean(history[-5:]) < 0.3 * np.mean(history[:5])
-        assert metrics.accuracy(a, labels) > 0.85
-        distances.append(float(jnp.mean(losses.symmetric_kl(a, b))))
-        churns.append(float(metrics.churn(a, b)))
-    assert distances[0] > distances[1] > distances[2]
-    assert churns[0] > churns[2]  # 773 examples: neighbouring weights may tie
-    assert max(churns) < 0.2 < 0.7 < churn_before

@@ -201,50 +201,6 @@ def test_one_state_per_replica_resumes_too(digits, tmp_path, blocks_of):
     )
 
 
-@pytest.mark.slow
-def test_a_convolution_resumes_in_the_middle_of_an_epoch(tmp_path, blocks_of):
-    """`auto` chooses the mapping `loop` for convolutions on CPU."""
-    blocks_of(1)
-    rng = np.random.default_rng(0)
-    path = tmp_path / "images.npz"
-    np.savez(
-        path,
-        images=rng.integers(0, 256, (60, 14, 14, 1), dtype=np.uint8),
-        labels=np.arange(60) % 10,
-    )
-    images = data.load(path, validation=8, train_size=32)
-    run = make_run(ERM(), model="lenet5", batch_size=8, epochs=2)
-    whole = train(run, images, directory=tmp_path / "whole")
-    assert whole.program.mapping == "loop"
-    resumed, stops = with_interruptions(run, images, tmp_path / "resumed", 0)
-    assert any(done % 4 for done in stops), stops
-    assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "resumed", images.test.images
-    )
-
-
-@pytest.mark.slow
-def test_a_frozen_replica_stays_frozen_over_an_interruption(
-    digits, tmp_path, blocks_of
-):
-    blocks_of(64)
-    run = make_run(ERM())
-    optimizer = dataclasses.replace(
-        run.config.optimizer, learning_rate=(0.02, 1e30), schedule="constant"
-    )
-    run = dataclasses.replace(
-        run, config=dataclasses.replace(run.config, optimizer=optimizer)
-    )
-    whole = train(run, digits, directory=tmp_path / "whole")
-    (stopped,) = whole.stopped
-    assert stopped.replica == 1
-    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
-    assert stops
-    assert_same_training(
-        whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
-    )
-
-
 # Dies inside Orbax's save: arrays are written, the rename has not happened; or the
 # rename has not even been reached because the arrays are still being written.
 _KILLED = """

@@ -1,4 +1,4 @@
-"""Two processes write what their own devices predict, and both know if one cannot."""
+"""Two processes train on one stream and write what their own devices predict."""
 
 import subprocess
 import sys
@@ -12,6 +12,7 @@ from churn_jax.prediction_shards import load_stored, read_shards
 from churn_jax.predictions import Predictions
 from tests.environment import as_users_have_it
 from tests.integration.processes import free_port
+from tests.integration.writing import trained
 
 PROGRAM = Path(__file__).with_name("writing.py")
 
@@ -44,6 +45,9 @@ def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
     order = np.argsort(np.argsort(test.ids))
     np.testing.assert_array_equal(found.labels[rows][order], test.labels)
     whole = np.load(tmp_path / "whole.npy")
+    # Examples are read by one process each, and train what one process trains.
+    alone = trained(stream=False)[0].predict(test.images)
+    np.testing.assert_allclose(whole, alone, atol=1e-5)
     for run in range(2):
         np.testing.assert_array_equal(found.values[run, rows][order], whole[run])
     stored = load_stored(tmp_path / "shards")  # in the order of the split

@@ -1,6 +1,5 @@
 """What the table of methods does not hold: parts, gates, samples, memory, refusals."""
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +8,8 @@ import pytest
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.ensembles import (
-    Group,
     Outputs,
     apply_committee,
-    from_linen,
     init_members,
 )
 from churn_jax.methods import AntiDistillation
@@ -204,53 +201,6 @@ def test_running_moments_go_from_update_to_update(penalty):
     assert AntiDistillation().init_memory(CLASSES) == ()
     with pytest.raises(ValueError, match="needs an engine that keeps"):
         loss_of(method, {"logits": LOGITS})
-
-
-class WideAndDeep(nn.Module):
-    """A linear model beside a deep one; only the deep one is pushed apart."""
-
-    @nn.compact
-    def __call__(self, x):
-        deep = nn.Dense(CLASSES)(nn.relu(nn.Dense(6, name="hidden")(x)))
-        wide = nn.Dense(CLASSES, name="wide")(x)
-        return Outputs(wide + deep, part=deep)
-
-
-class TestNetworks:
-    """Parts of components."""
-
-    x = draw(4, EXAMPLES, 6).astype(np.float32)
-
-    def penalty_gradient(self, group, method):
-        shapes = jax.eval_shape(group.network.init, jax.random.key(0), self.x)
-        rng = np.random.default_rng(0)
-        drawn = jax.tree.map(
-            lambda leaf: np.float32(rng.normal(size=(group.size, *leaf.shape))), shapes
-        )
-
-        def apply(variables, images, train=True, extras=()):
-            return apply_committee((group,), variables, self.x, extras=extras)
-
-        def penalty(variables):
-            batch = batch_of(LABELS)
-            out = method.loss(
-                apply, variables, batch, teacher=None, step=jnp.int32(0), key=None
-            )
-            return out.terms["correlation"], apply(variables, None)[0]
-
-        compiled = jax.jit(jax.value_and_grad(penalty, has_aux=True))
-        (value, outputs), gradient = compiled([drawn])
-        return value, gradient[0]["params"], outputs
-
-    def test_the_deep_part_is_pushed_and_the_wide_one_left_alone(self):
-        group = Group(from_linen(WideAndDeep()), MEMBERS)
-        method = AntiDistillation(members=MEMBERS, on="part")
-        value, gradient, outputs = self.penalty_gradient(group, method)
-        expected = one.correlation_penalty(outputs.part)
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
-        np.testing.assert_array_equal(gradient["wide"]["kernel"], 0.0)
-        hidden = np.abs(gradient["hidden"]["kernel"]).max(axis=(1, 2))
-        assert np.all(hidden > 1e-4)
 
 
 @pytest.mark.parametrize("kind", ["input", "constant"])

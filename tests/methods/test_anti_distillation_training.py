@@ -1,17 +1,16 @@
 """Anti-distillation through the engine: meshes, sweeps, committees, divergence."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
+from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.methods import AntiDistillation
-from churn_jax.models import MLP, Gate
+from churn_jax.models import Gate
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import stopped_replicas
 from tests.training import tiny
@@ -101,26 +100,6 @@ def test_a_mesh_computes_what_one_device_computes(name):
     assert min(jax.tree.leaves(moved)) > 1e-4
 
 
-@functools.cache
-def swept():
-    """Replicas that differ in lambda alone, from 0 to 0.5."""
-    strengths = np.array([0.0, 0.05, 0.2, 0.5], np.float32)
-    seeds = Seeds(init="fixed", order="fixed", augment="fixed")
-    stepper = tiny.stepper(
-        run_of(AntiDistillation(strength=strengths), seeds=seeds, epochs=8)
-    )
-    states = [stepper.advance(tiny.STEPS_PER_EPOCH) for _ in range(4)]
-    return stepper, states
-
-
-def test_a_sweep_over_lambda_is_one_program():
-    stepper, states = swept()
-    column = 1 + stepper.session.terms.index("correlation")
-    late = states[-1].sums[:, column] - states[-2].sums[:, column]
-    assert np.all(np.diff(late) < 0)  # the stronger, the less correlated
-    assert late[-1] < 0.5 * late[0]
-
-
 def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():
     """Momentum SGD: the penalty's gradient grows with the third power of the logits."""
     momentum = OptimizerConfig(learning_rate=0.1, momentum=0.9, weight_decay=0.0)
@@ -139,26 +118,6 @@ def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():
     for r in (0, 2, 3):
         ours, theirs = (tiny.replica(s.params, r) for s in (state, calm))
         assert tiny.largest_difference(ours, theirs) == 0.0
-
-
-@pytest.mark.slow
-def test_components_of_different_width_are_pushed_apart():
-    widths = (4, 8)
-    groups = [
-        Group(from_linen(MLP((w,), tiny.CLASSES), name=f"mlp{w}"), 1) for w in widths
-    ]
-    method = AntiDistillation(strength=0.5)
-    stepper = tiny.stepper(run_of(method, groups))
-    before, after = stepper.now(), stepper.advance(3)
-    assert [p["head"]["kernel"].shape[2] for p in after.params] == list(widths)
-    for old, new in zip(before.params, after.params, strict=True):
-        moved = jax.tree.map(lambda a, b: np.max(np.abs(a - b)), old, new)
-        assert min(jax.tree.leaves(moved)) > 1e-4
-    assert np.all(after.alive) and predictions(stepper).shape == (4, 8, tiny.CLASSES)
-    # One group each: features of other forms cannot be compared.
-    apart = method.replace(on="features")
-    with pytest.raises(ValueError, match=r"agree in the form of their features; got"):
-        tiny.stepper(run_of(apart, groups))
 
 
 def test_the_gate_is_no_member_and_needs_a_method_that_trains_it():

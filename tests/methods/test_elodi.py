@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.methods import ELODI, EnsembleDistillation
+from churn_jax.methods import ELODI
 from tests import reference_losses as one
 from tests.methods.cases import (
     CLASSES,
@@ -156,11 +156,6 @@ def test_what_the_student_does_not_know_is_not_asked_of_it():
     out, _, _ = outcome(ELODI(alpha=1.0), narrow, TEACHER)
     expected = apart(MEAN[:, rest], LOGITS[0][:, rest], top_k=CLASSES)
     np.testing.assert_allclose(out.loss, expected, rtol=3e-6)
-
-
-def test_who_teaches_costs_a_forward_pass_in_every_update():
-    assert ELODI().passes == EnsembleDistillation().passes
-    assert ELODI().passes.teachers == 1 and ELODI().inference_cost == 1.0
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,6 @@ def test_steps_have_their_norm_and_conf_ods_scales_it_by_confidence():
     np.testing.assert_allclose(scaled - images, along, atol=2e-7)
 
 
-def test_the_default_step_of_a_cifar_image_has_the_papers_norm():
-    images = jnp.full((1, 32, 32, 3), 0.5)
-    directions = unit_directions(jnp.ones_like(images))
-    moved = step(images, directions, step_size=1 / 255)
-    np.testing.assert_allclose(norms(moved - images), [0.2173], rtol=1e-3)
-
-
 def test_pixels_are_clipped_where_a_range_is_given():
     images, keys = jnp.zeros((BATCH, 2, 3)), draw()[1]
     free = quick_ods(PREDICT, images, keys, step_size=0.1, pixel_range=None)

@@ -9,20 +9,14 @@ import numpy as np
 import pytest
 from flax import struct
 
-from churn_jax import data, losses
+from churn_jax import losses
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import LossOutput, Method
 from churn_jax.methods.batch import forward
 from churn_jax.methods.fields import coefficient, static
-from churn_jax.training.loop import train
 from churn_jax.training.replicas import term_names
 from churn_jax.training.state import stopped_term
-from tests.integration.test_resume import (
-    assert_bitwise_equal,
-    make_run,
-    with_interruptions,
-)
 from tests.training import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -145,16 +139,3 @@ def test_a_memory_of_another_form_is_refused(spoil, message):
     inputs = dataclasses.replace(inputs, coefficients=coefficients)
     with pytest.raises(ValueError, match=message):
         term_names(session.program, state, inputs, (), session.images, session.labels)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("compilation_cache")
-def test_a_resumed_training_remembers(tmp_path, blocks_of):
-    blocks_of(32)
-    digits = data.load("digits", train_size=128, validation=40)
-    run = make_run(Remembers(), epochs=2, batch_size=4)
-    whole = train(run, digits, directory=tmp_path / "whole")
-    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
-    assert stops == [32]
-    assert_bitwise_equal(whole.last, resumed.last)
-    assert whole.last.memory["updates"].tolist() == [64, 64]

@@ -96,22 +96,6 @@ def test_updates_equal_the_formulas_in_float64(name):
         np.testing.assert_allclose(got[k], expected[k], rtol=1e-5, atol=atol)
 
 
-def test_learning_rate_and_decay_may_differ_between_replicas():
-    config, gradient = CONFIGS["plain"], {"kernel": jnp.ones((2, 2))}
-    params = {"kernel": jnp.full((2, 2), 2.0)}
-
-    def one(rate, decay):
-        optimizer = make_optimizer(
-            config, lambda t: 1.0, learning_rate=rate, weight_decay=decay
-        )
-        updates, _ = optimizer.update(gradient, optimizer.init(params), params)
-        return updates["kernel"][0, 0]
-
-    rates, decays = jnp.array([0.0, 0.1, 0.1]), jnp.array([0.5, 0.0, 0.5])
-    got = jax.jit(jax.vmap(one))(rates, decays)
-    np.testing.assert_allclose(got, [0.0, -0.1, -0.2], rtol=1e-6)
-
-
 def test_clipping_looks_at_one_network_and_not_at_its_neighbours():
     """Mapped over networks, a small gradient beside a large one is left as it is."""
     config = OptimizerConfig(momentum=0.0, nesterov=False, clip_norm=1.0)

@@ -13,23 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
-from churn_jax.metrics.state import LongSum
-from churn_jax.training.partition import (
-    DATA,
-    MEMBER,
-    REPLICA,
-    make_mesh,
-)
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.seeds import member_counts
 from churn_jax.training.state import TrainState
-from tests.metrics.cases import STREAMED
 from tests.training import tiny
 
 METHODS = {
@@ -196,104 +187,3 @@ def test_the_state_stays_where_it_was_placed(shape):
             strict=True,
         ):
             assert sharding.is_equivalent_to(expected, np.ndim(leaf))
-
-
-def inputs_of(case, logits, labels):
-    """What a metric reads, taken from the replicas' predictions `[R, N, C]`."""
-    if case.kind == "one":
-        return {"logits": logits[0]}
-    if case.kind == "labelled":
-        return {"logits": logits[0], "labels": labels}
-    if case.kind in ("pair", "labelled pair"):
-        pair = {"logits_a": logits[0], "logits_b": logits[1]}
-        return pair if case.kind == "pair" else {**pair, "labels": labels}
-    if case.kind == "update":
-        return {"old_logits": logits[0], "new_logits": logits[1], "labels": labels}
-    if case.kind == "scores of models":
-        return {"scores": logits}
-    if case.kind in ("members", "labelled members"):
-        members = {"member_logits": logits}
-        return members if case.kind == "members" else {**members, "labels": labels}
-    if case.kind == "clicks":
-        return {"logits": logits[0, ..., :2], "labels": jnp.minimum(labels, 1)}
-    chosen = logits[..., :2] if case.kind == "binary models" else logits
-    return {"logits": chosen} | ({"labels": labels} if "labelled" in case.kind else {})
-
-
-def all_states(logits, labels):
-    return [c.empty().update(**inputs_of(c, logits, labels)) for c in STREAMED]
-
-
-def sums(state):
-    """The fields of a State; a `LongSum` means something only as a whole."""
-    leaves = jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, LongSum))
-    return [x.value() if isinstance(x, LongSum) else x for x in leaves]
-
-
-@meshes
-def test_every_metric_state_of_sharded_predictions_equals_one_device(shape):
-    """Summed by `psum` inside `shard_map`, against the whole array on one device."""
-    labels = jnp.asarray(tiny.dataset().train.labels)
-    one = jax.device_get(outcome("co-distilled pair", (1, 1, 1)).logits)
-    truth = jax.jit(all_states)(jnp.asarray(one), labels)
-    result = outcome("co-distilled pair", shape)
-    assert result.logits.shape == (4, tiny.EXAMPLES, tiny.CLASSES)
-    sharded = jax.jit(
-        jax.shard_map(
-            lambda *shard: jax.lax.psum(all_states(*shard), DATA),
-            mesh=result.stepper.session.program.mesh,
-            in_specs=(P(None, DATA), P(DATA)),
-            out_specs=P(),
-            check_vma=True,
-        )
-    )(result.logits, labels)
-    assert len(STREAMED) > 10
-    for case, ours, theirs in zip(STREAMED, sharded, truth, strict=True):
-        for a, b in zip(sums(ours), sums(theirs), strict=True):
-            if jnp.issubdtype(a.dtype, jnp.integer):
-                assert np.array_equal(a, b), case
-            else:  # the logits themselves agree to 1e-5
-                np.testing.assert_allclose(
-                    a, b, rtol=1e-5, atol=1e-5, err_msg=str(case)
-                )
-
-
-def test_shard_map_is_right_where_automatic_partitioning_need_not_be(record_property):
-    """Why the step is manual. Nothing is asserted of the automatic gradient: it was
-    twice the true one with jax 0.10.2 and may be right some day."""
-    mesh = make_mesh(MeshShape(2, 2, 2))
-    key_x, key_w = jax.random.split(jax.random.key(0))
-    x = jax.random.normal(key_x, (4, 2, 16, 8, 8, 8))
-    w = jax.random.normal(key_w, (4, 2, 3, 3, 8, 8)) / 8
-
-    def convolve(x, w):
-        return jax.lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-
-    def objective(w, x):
-        return jnp.sum(jnp.sin(jax.vmap(jax.vmap(convolve))(x, w)))
-
-    spec_w, spec_x = P(REPLICA, MEMBER), P(REPLICA, MEMBER, DATA)
-    placed = (
-        jax.device_put(w, NamedSharding(mesh, spec_w)),
-        jax.device_put(x, NamedSharding(mesh, spec_x)),
-    )
-    truth = jax.jit(jax.grad(objective))(w, x)
-    ours = jax.jit(
-        jax.shard_map(
-            # The weights do not vary over data, so their gradient is summed over it.
-            jax.grad(objective),
-            mesh=mesh,
-            in_specs=(spec_w, spec_x),
-            out_specs=spec_w,
-            check_vma=True,
-        )
-    )(*placed)
-    automatic = jax.jit(jax.grad(objective))(*placed)
-    ratio = float(jnp.vdot(jax.device_get(automatic), truth) / jnp.vdot(truth, truth))
-    record_property("automatic gradient / true gradient", ratio)
-    print(f"automatic gradient / true gradient: {ratio:.3f}")
-    # Sums of 16 * 64 products in another order.
-    np.testing.assert_allclose(ours, truth, atol=1e-3)
-    assert float(jnp.abs(truth).max()) > 10

@@ -1,10 +1,6 @@
 """Training on a stream: the same as on resident data, and the same on every mesh."""
 
 import dataclasses
-import os
-import socket
-import subprocess
-import sys
 import threading
 import time
 from functools import cache
@@ -274,69 +270,6 @@ def test_two_processes_read_everything_and_nothing_twice(shape, streams):
     count = 1 if streams is None else 4
     assert one | two == {(s, p) for s in range(count) for p in range(16)}
     assert len(one) == len(two)
-
-
-def photo_stream():
-    """JPEGs in memory; the second half of the ids validates and tests."""
-    whole = photos()
-    held = whole.take(np.arange(EXAMPLES // 2, EXAMPLES))
-    part = whole.take(np.arange(EXAMPLES // 2))
-    # Ten classes, as the network of `run_of` has.
-    return data.StreamingDataset("photos", part, held, held, 10, "0", READING)
-
-
-TWO = MeshShape(2, 1, 2)
-PROCESS = """
-import sys
-import jax
-jax.config.update("jax_num_cpu_devices", 2)
-jax.config.update("jax_cpu_collectives_implementation", "gloo")
-jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
-import numpy as np
-from churn_jax.data.records import EncodedImages
-from tests.training import test_streaming as here
-read, plain = [], EncodedImages.image
-def image(self, row, key):
-    read.extend([] if key is None else [key])
-    return plain(self, row, key)
-EncodedImages.image = image
-stream = here.photo_stream()
-trained = here.train(here.run_of(mesh=here.TWO), stream)
-logits = trained.predict(stream.test)
-np.savez(sys.argv[3], logits=logits, keys=np.array(read))
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_trains(compilation_cache, tmp_path):
-    """Crops are drawn, each by one process, and come together in one program."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    paths = [tmp_path / f"{rank}.npz" for rank in range(2)]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, address, str(rank), str(path)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-        )
-        for rank, path in enumerate(paths)
-    ]
-    stream = photo_stream()
-    trained = train(run_of(mesh=TWO), stream)
-    for process in processes:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors[-2000:]
-    keys = []
-    for path in paths:
-        with np.load(path) as found:
-            np.testing.assert_allclose(
-                found["logits"], trained.predict(stream.test), atol=1e-5
-            )
-            keys.append({*map(tuple, found["keys"].tolist())})
-    # 2 epochs of 3 updates of 16 examples for 2 replicas, each drawn once.
-    assert len(keys[0]) == len(keys[1]) == 96 and not keys[0] & keys[1]
 
 
 def test_a_process_puts_together_what_its_devices_need():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +9,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
-from churn_jax.ensembles import Group, from_linen, with_classes, with_temperature
-from churn_jax.methods import ELODI, ERM
+from churn_jax.ensembles import Group, from_linen
+from churn_jax.methods import ELODI
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import make_program
 from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one
@@ -153,24 +151,6 @@ class TestOldModels:
         np.testing.assert_array_equal(teacher.classify(wider), found)
         with pytest.raises(ValueError, match=f"expects {WIDTH} features; got 5"):
             teacher.classify(outputs.features[:, :5])
-
-    def test_last_layers_know_classes_and_temperatures(self):
-        ids = (0, 2, 3, 5, 6)
-        network = with_temperature(with_classes(SMALL, ids, 7))
-        (variables,) = older().teacher_variables()
-        cooled = {**variables, "temperature": np.full((2, 1), 2.0, np.float32)}
-        old = SimpleNamespace(
-            run=SimpleNamespace(
-                name="old", groups=(Group(network, 1),), method=ERM(members=1)
-            ),
-            identity="{}",
-            teacher_variables=lambda: (cooled,),
-        )
-        plain = taught_by(Teachers(old=(older(),))).classify(jnp.ones((2, WIDTH)))
-        found = taught_by(Teachers(old=(old,))).classify(jnp.ones((2, WIDTH)))
-        np.testing.assert_allclose(found[..., ids], plain / 2, rtol=1e-6)
-        assert np.all(found[..., [1, 4]] == UNKNOWN_LOGIT)
-        assert known_classes(found).sum() == 10
 
     def test_an_unknown_last_layer_is_refused(self):
         teacher = taught_by(Teachers(old=(tiny.teacher(1, 2, tiny.LINEAR),)))
