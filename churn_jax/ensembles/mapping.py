@@ -51,9 +51,8 @@ LANES = 128  # a TPU pads a batch to so many examples
 def vmapped_at_once(count: int, activations: int, backend: str | None = None) -> int:
     """How many networks are best vmapped at a time: a divisor of their number.
 
-    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`); all of them on other
-    backends and without convolutions. `activations` are the `convolved_bytes` of one
-    network on a device's share of a batch.
+    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`) from `activations`, one
+    network's `convolved_bytes`; all of them on other backends and without convolutions.
     """
     if (backend or jax.default_backend()) != "tpu" or not activations:
         return count
@@ -143,15 +142,6 @@ def convolved_bytes(
 
     Nothing is compiled. The body of a loop counts once, and every batch as padded to a
     multiple of `lanes` examples.
-
-    Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
-        >>> images, kernel = jnp.zeros((1, 3, 5, 5)), jnp.zeros((8, 3, 3, 3))
-        >>> convolved_bytes(
-        ...     lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME"), images, kernel
-        ... )
-        800
     """
     program = jax.make_jaxpr(function)(*arguments)
     found = _convolutions(program.jaxpr)

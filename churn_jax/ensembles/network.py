@@ -171,12 +171,7 @@ def linear_head(variables: PyTree, features: jax.Array) -> jax.Array:
 
 
 def switches(names: Iterable[str]) -> tuple[str, ...]:
-    """The names that switch between training and evaluation.
-
-    Example:
-        >>> switches(["x", "is_training"])
-        ('is_training',)
-    """
+    """The names that switch between training and evaluation."""
     known = set(names)
     return tuple(name for name in _SWITCHES if name in known)
 
@@ -187,20 +182,12 @@ def parameter_names(function: Callable) -> tuple[str, ...]:
 
 
 def mode(names: Iterable[str], train: bool) -> dict[str, bool]:
-    """Values of switches in training or in evaluation.
-
-    Example:
-        >>> mode(["deterministic"], train=False)
-        {'deterministic': True}
-    """
+    """Values of switches in training or in evaluation."""
     return {name: _SWITCHES[name] == train for name in names}
 
 
 def stuck(train: bool, names: Iterable[str]) -> str:
-    """The end of a message about a layer that is not in the mode `train`.
-
-    `names` are the arguments that switch the network, if it has any.
-    """
+    """The end of a message about a layer that does not follow the switches `names`."""
     found, wanted = ("evaluated", "trained") if train else ("trained", "evaluated")
     what = (
         f"the network's __call__ takes none of {', '.join(_SWITCHES)}: give it one and "

@@ -205,13 +205,9 @@ class StartingFrom:
     def __call__(
         self, key: PRNGKey, x: jax.Array, weights: Mapping[str, Any] | None = None
     ) -> PyTree:
-        """Variables.
+        """Variables; `weights` are the given ones as arguments of a compiled program.
 
-        Args:
-            key: of what is drawn.
-            x: an example.
-            weights: the same, as arguments of a compiled program: hundreds of
-                megabytes as constants inside it would take long to compile.
+        Hundreds of megabytes as constants inside it would take long to compile.
         """
         given = self.weights if weights is None else weights
         return {

@@ -120,18 +120,11 @@ class Checkpoints:
             raise
 
     def restore(self, like: PyTree) -> Restored | None:
-        """The newest checkpoint that can be read, or None where there is none.
+        """The newest checkpoint that can be read, placed like `like`, or None without any.
 
         Newer ones that cannot be read are renamed to `<step>.unreadable`, so that the
-        steps they stand for can be saved again; nothing is deleted.
-
-        Args:
-            like: arrays or `ShapeDtypeStruct`s with the shapes, dtypes and shardings
-                to restore to; the mesh may differ from the one that wrote.
-
-        Raises:
-            OtherConfiguration: the newest readable one is of something else.
-            CheckpointError: none of those present can be read.
+        steps they stand for can be saved again. `OtherConfiguration` if it is of something
+        else, `CheckpointError` if none can be read.
         """
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like

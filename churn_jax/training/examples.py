@@ -34,12 +34,7 @@ __all__ = [
 
 
 def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeStruct:
-    """One example as networks meet it, `[1, ...]`: int32 ids, else float32.
-
-    Example:
-        >>> example_of((64,), tokens=True)
-        ShapeDtypeStruct(shape=(1, 64), dtype=int32)
-    """
+    """One example as networks meet it, `[1, ...]`: int32 ids, else float32."""
     dtype = jnp.int32 if tokens else jnp.float32
     return jax.ShapeDtypeStruct((1, *image_shape), dtype)
 
@@ -52,15 +47,7 @@ def split_example(split) -> jax.ShapeDtypeStruct:
 
 
 def check_run(run: Run, dataset) -> None:
-    """Refuses a run that does not fit its data, before anything is compiled.
-
-    Raises:
-        ValueError: labels are no classes, images have no or misplaced channels, token
-            ids would be augmented or perturbed, pixels leave the range to which
-            perturbed ones are clipped; or a network cannot be applied to the examples,
-            returns another number of logits than there are classes, or keeps state
-            that cannot be the same on all devices.
-    """
+    """Refuses a run that does not fit its data, before anything is compiled."""
     train = dataset.train
     _check_labels(run, dataset)
     if not isinstance(train, StreamedSplit):

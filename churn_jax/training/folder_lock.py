@@ -27,14 +27,10 @@ class FolderInUseError(ValueError):
 
 @contextlib.contextmanager
 def lock_folder(folder: Path | None) -> Iterator[None]:
-    """Locks the folder of a run for this launch; None locks nothing.
+    """Locks the folder of a run for this launch, by its first process; None locks nothing.
 
-    The operating system releases the lock when the process ends, however it ends, so
-    that the lock of a killed process is taken over. Of the processes of one launch only
-    the first locks. On a file system without locks nothing is locked.
-
-    Raises:
-        FolderInUseError: another launch has locked it.
+    The operating system releases the lock when the process ends, however it ends. On a
+    file system without locks nothing is locked.
     """
     if folder is None:
         yield

@@ -43,14 +43,7 @@ def identity_of(
 
 
 def difference(theirs: str, ours: str) -> str:
-    """Up to three settings in which two identities differ, and how many more there are.
-
-    Example:
-        >>> a = '{"epochs": 2, "method": {"class": "Pair", "beta": [0.1, 0.2]}}'
-        >>> b = '{"epochs": 2, "method": {"class": "Pair", "beta": 0.5}}'
-        >>> difference(a, b)
-        'method.beta: [0.1, 0.2] there, 0.5 here'
-    """
+    """Up to three settings in which two identities differ, and how many more there are."""
     try:
         found = differences(json.loads(theirs), json.loads(ours))
     except json.JSONDecodeError:

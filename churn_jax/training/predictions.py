@@ -58,18 +58,11 @@ def make_predict(
     every_member: bool = False,
     streamed: bool = False,
 ):
-    """Compiles the prediction of one batch.
+    """Compiles `predict(params, model_state, images, indices) -> logits [R, B, C]`.
 
-    Args:
-        program: networks, mesh and mapping.
-        method: how members are deployed.
-        every_member: return `[R, M, B, C]` instead of the deployed prediction.
-        streamed: images are a batch, sharded like the indices, instead of a whole
-            split, replicated; indices are rows of the shard.
-
-    Returns:
-        `predict(params, model_state, images, indices) -> logits [R, B, C]`, float32;
-        `indices [B]` are rows of `images`.
+    `indices [B]` are rows of `images`, a split on every device, or a batch sharded like
+    the indices if `streamed`. With `every_member` it returns `[R, M, B, C]` instead of
+    the deployed prediction.
     """
     how = Deployment(method.deploy, method.deployed_member)
     return _make_predict(program, how, every_member, streamed)
@@ -134,20 +127,12 @@ def predict_split(
     *,
     batch_size: int,
 ) -> jax.Array:
-    """Predictions for every row of `images`, in order.
+    """Predictions for every row of `images`, in order: `[R, N, C]` on the devices.
 
-    The last batch is padded with row 0 and cut afterwards, so all calls have one shape
-    and no example is dropped.
-
-    Args:
-        predict: from `make_predict`.
-        chunks: `(params, model_state)` per chunk of replicas.
-        images: from `placed`; every batch of a stream is read once for all chunks.
-        mesh: of the program.
-        batch_size: rows per call, over all data shards.
-
-    Returns:
-        `[R, N, C]` (or `[R, M, N, C]`) float32 on the devices.
+    `chunks` are `(params, model_state)` per chunk of replicas; `images` come from
+    `placed`, and every batch of a stream is read once for all chunks. The last batch is
+    padded with row 0 and cut afterwards, so all calls have one shape and no example is
+    dropped.
     """
     total = _count(images)
     size = _call_size(total, batch_size, mesh.shape[DATA])
@@ -217,9 +202,8 @@ def _batches(images: jax.Array | Stream, total: int, size: int, mesh: Mesh):
 class Share:
     """The examples that a process writes: those whose rows lie on its devices.
 
-    Rows of a batch are spread over all devices of the mesh, each of which has all runs
-    of its rows. Between data shards nothing moves. `rows [n]` are the process's
-    examples in the order in which they come, of `total` in batches of `size`.
+    Rows of a batch are spread over all devices, each of which has all runs of its rows.
+    `rows [n]` are the process's, in their order, of `total` in batches of `size`.
     """
 
     def __init__(self, mesh: Mesh, devices: Collection, size: int, total: int):

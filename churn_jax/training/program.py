@@ -245,18 +245,9 @@ def make_program(
 ) -> tuple[Program, int]:
     """The program of a run, and how many updates one dispatch makes.
 
-    Args:
-        run: what to train.
-        image_shape: `[H, W, C]` or `[D]`, or `[L]` for texts (`tokens`).
-        steps_per_epoch: updates per epoch.
-        mean: of pixels in [0, 1], a number or one per channel.
-        std: the same for their standard deviation.
-        teacher_groups: the teacher's committee, or None without a teacher.
-        old_groups: those of the old models.
-        cached: whether the teacher is a table of logits.
-        devices: default are all devices.
-        feed: see `Program`; a stream is dispatched update by update.
-        tokens: whether examples are token ids.
+    `image_shape` is `[H, W, C]`, `[D]` or `[L]` for texts (`tokens`). `teacher_groups`
+    are the teacher's committee, empty if it is a table of logits (`cached`), or None
+    without one. See `Program` for `feed`; a stream is dispatched update by update.
     """
     config = run.config
     mesh = make_mesh(config.mesh, devices)

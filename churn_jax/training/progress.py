@@ -122,13 +122,7 @@ class Display:
         quiet: bool = False,
         stderr: bool = False,
     ):
-        """Shows nothing before the context is entered.
-
-        Args:
-            silent: show nothing at all, as all processes but the first do.
-            quiet: show only what `note` is given.
-            stderr: write there instead of to stdout.
-        """
+        """`silent` shows nothing at all, `quiet` only what `note` is given."""
         self.console = Console(quiet=silent, stderr=stderr, force_jupyter=False)
         self.quiet = quiet or silent
         self._stopped: set[tuple[str, int]] = set()
@@ -177,14 +171,9 @@ class Display:
         doing: str = "preparing",
         finished_before: bool = False,
     ) -> None:
-        """Begins a task, or says that it was finished before.
+        """Begins a task with its part of the weight given to `expect`.
 
-        Args:
-            name: as in `Work`.
-            label: shown to the user; default the name.
-            weight: its part of the weight given to `expect`.
-            doing: what it begins with.
-            finished_before: whether there is nothing left to do.
+        If it was `finished_before`, the display only says so.
         """
         task = _Task(label or name, weight, doing, finished_before=finished_before)
         self._tasks[name] = task

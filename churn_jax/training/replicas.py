@@ -28,19 +28,12 @@ __all__ = ["make_step", "term_names"]
 # kept for the last few.
 @functools.lru_cache(maxsize=8)
 def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool = True):
-    """Compiles the step of `program`.
+    """Compiles `step(state, inputs, taught, images, labels) -> state`.
 
-    Args:
-        program: what to train.
-        steps_per_call: updates per dispatch, by a loop of the program; leave 1 for
-            convolutions on CPU, whose weight gradients are slow inside one. None lets
-            every call say it.
-        donate: reuse the state's memory.
-
-    Returns:
-        `step(state, inputs, taught, images, labels) -> state`; `taught` are the
-        teachers' variables or `()`; see `Program.feed` for `images` and `labels`. If
-        calls say how many updates they make, that is a last argument, an int32.
+    `taught` are the teachers' variables or `()`; see `Program.feed` for the data. A call
+    makes `steps_per_call` updates by a loop of the program (leave 1 for convolutions on
+    CPU, whose weight gradients are slow inside one), or with None as many as its last
+    argument says, an int32. `donate` reuses the state's memory.
     """
     counted = steps_per_call is None
 

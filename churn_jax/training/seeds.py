@@ -40,17 +40,6 @@ def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Arra
     Independent Poisson(1) counts, by inverting the distribution function at one
     uniform number. A pure function of key, member and example: the same in every
     epoch, on every mesh and whatever the other examples of the batch are.
-
-    Notes:
-        The Poisson bootstrap: a multinomial one has the same counts conditioned on
-        their sum, which matters less and less as the training set grows.
-
-    Example:
-        >>> from churn_jax.training import Seeds
-        >>> key = Seeds().keys("sample", [0])[0]
-        >>> counts = member_counts(key, 2, jnp.arange(10_000))
-        >>> counts.shape, f"{counts.mean():.1f} {counts.var():.1f}"
-        ((2, 10000), '1.0 1.0')
     """
     table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
     uniform = _member_uniforms(key, members, examples)
@@ -65,13 +54,6 @@ def member_subsets(
     An example belongs to a member's share with probability `share`, independently of
     other examples and members, and then weighs `1 / share`: 1 on average. A pure
     function of key, member and example, like `member_counts`.
-
-    Example:
-        >>> from churn_jax.training import Seeds
-        >>> key = Seeds().keys("sample", [0])[0]
-        >>> weights = member_subsets(key, 2, jnp.arange(10_000), 0.25)
-        >>> weights.max().item(), f"{weights.mean():.1f}"
-        (4.0, '1.0')
 
     References:
         [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:

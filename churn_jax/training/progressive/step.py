@@ -259,16 +259,11 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
 
 @functools.lru_cache(maxsize=16)
 def make_step(program: StreamProgram, *, donate: bool = True):
-    """Compiles the step of a window.
+    """Compiles `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`.
 
-    Args:
-        program: what to train.
-        donate: update the tables in place; the state and metrics passed in are gone.
-
-    Returns:
-        `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`;
-        `window` is `Examples`, `number` (int32) counts windows from 0, and `scores
-        [R, W]` are those given before learning, at the examples' places.
+    `window` is `Examples`, `number` (int32) counts windows from 0, and `scores [R, W]`
+    are those given before learning, at the examples' places. `donate` updates the tables
+    in place; the state and metrics passed in are gone.
     """
     mesh, state = program.mesh, StreamState.specs()
     given = (state, P(), P(REPLICA), P(), P())
