@@ -1,7 +1,6 @@
 """The one loop: epochs, validation, checkpoints; for every method alike."""
 
 import collections
-import dataclasses
 import functools
 import threading
 import time
@@ -29,7 +28,13 @@ from churn_jax.training.run import (
     stopped_replicas,
 )
 from churn_jax.training.session import Session, open_session, trained_of
-from churn_jax.training.state import BestState, TrainState, small_fields, term_means
+from churn_jax.training.state import (
+    BestState,
+    TrainState,
+    small_fields,
+    term_means,
+    without_sums,
+)
 from churn_jax.training.teachers import Teachers, as_teachers
 
 __all__ = ["stopped_teachers", "train"]
@@ -190,7 +195,7 @@ class _Loop(Launch):
         while self.done < self.total:
             epoch = self.done // per_epoch
             if self.done % per_epoch == 0:
-                self.states = [_new_epoch(state) for state in self.states]
+                self.states = [without_sums(state) for state in self.states]
             whole = self.session.inputs(epoch)
             if self.session.feed is not None:
                 self.session.feed.start(whole.order, self.done)
@@ -358,13 +363,6 @@ def _next_block(updates: int, seconds: float) -> int:
     """Updates of the next block, at most four times as many: a time may be off."""
     wanted = updates * _BLOCK_SECONDS / max(seconds, 1e-9)
     return max(int(min(wanted, 4 * updates)), 1)
-
-
-@functools.partial(jax.jit, donate_argnums=0)
-def _new_epoch(state: TrainState) -> TrainState:
-    return dataclasses.replace(
-        state, sums=jnp.zeros_like(state.sums), updates=jnp.zeros_like(state.updates)
-    )
 
 
 @jax.jit

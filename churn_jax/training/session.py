@@ -47,6 +47,7 @@ from churn_jax.training.state import (
     init_variables,
     joined,
     small_fields,
+    with_sums,
 )
 from churn_jax.training.teachers import Teachers, as_teachers
 from churn_jax.typing import PyTree
@@ -158,9 +159,7 @@ def open_session(
     memory = _memory(run, variables, example)
     state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)
-    # The terms are known only now; the rest of the state is made once.
-    sums = np.zeros((config.replicas, 1 + len(terms)), np.float32)
-    state = dataclasses.replace(state, sums=place(sums, mesh, P(REPLICA)))
+    state = with_sums(state, terms, mesh)
     notes = dict.fromkeys(g.network.note for g in run.groups if g.network.note)
     session = Session(
         program=program,

@@ -38,6 +38,8 @@ __all__ = [
     "small_fields",
     "stopped_term",
     "term_means",
+    "with_sums",
+    "without_sums",
     "without_weights",
 ]
 
@@ -364,6 +366,20 @@ def _init_optimizer(config, schedule, sharding):
         return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
 
     return jax.jit(init_optimizer, out_shardings=sharding)
+
+
+def with_sums(state: TrainState, terms: Sequence[str], mesh) -> TrainState:
+    """The state with sums of the loss and of terms, which are known from the step."""
+    sums = np.zeros((state.step.shape[0], 1 + len(terms)), np.float32)
+    return dataclasses.replace(state, sums=place(sums, mesh, P(REPLICA)))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def without_sums(state: TrainState) -> TrainState:
+    """The state as a new epoch begins: nothing summed."""
+    return dataclasses.replace(
+        state, sums=jnp.zeros_like(state.sums), updates=jnp.zeros_like(state.updates)
+    )
 
 
 def init_best(state: TrainState, mesh) -> BestState:

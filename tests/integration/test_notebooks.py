@@ -154,7 +154,7 @@ SHOWS = {
     },
     "compare_versions": {
         "numbers": {r"^\w+ +[+-][\d.]+ +[+-][\d.]+ to [+-][\d.]+$": 3},
-        "compare": {"Trust kept": None},
+        "compare": {"<.*Trust kept": None},
         "files": {"^True ": 1},  # in any order, of any format
         "slices": {r" \d+ examples": 10 + 3 + 2},
         "gates": {"^(PASS|FAIL)": 4, "^(ship it|do not ship it)$": 1},
@@ -210,9 +210,8 @@ def occurrences(outputs, pattern):
     shown = [output.get("data", {}) for output in outputs]
     if pattern == "png":
         return sum("image/png" in data for data in shown)
-    kinds = ("text/markdown",) if "<" not in pattern else ()
-    texts = [data.get(k, "") for data in shown for k in (*kinds, "text/html")]
-    texts.append(text_of(outputs))
+    kind = "text/html" if pattern.startswith("<") else "text/markdown"
+    texts = [text_of(outputs), *(data.get(kind, "") for data in shown)]
     return sum(len(re.findall(pattern, text, re.M)) for text in texts)
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.record import Stopped
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.launch import Launch
-from churn_jax.training.partition import REPLICA, fetch, place, replicate
+from churn_jax.training.partition import fetch, replicate
 from churn_jax.training.progress import COMPILING, Work
 from churn_jax.training.progressive.config import (
     StreamRun,
@@ -51,7 +49,12 @@ from churn_jax.training.progressive.tables import (
     shapes_by_replica,
 )
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.state import TrainState, small_fields, term_means
+from churn_jax.training.state import (
+    small_fields,
+    term_means,
+    with_sums,
+    without_sums,
+)
 from churn_jax.training.writers import read_metrics
 
 __all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
@@ -178,10 +181,7 @@ class _Loop(Launch):
         self.inputs: StreamInputs = init_inputs(run, self.program)
         state = init_stream(run, self.program, self.inputs)
         self.terms = term_names(self.program, state, self.inputs)
-        sums = np.zeros((run.config.replicas, 1 + len(self.terms)), np.float32)
-        dense = dataclasses.replace(
-            state.dense, sums=place(sums, self.mesh, P(REPLICA))
-        )
+        dense = with_sums(state.dense, self.terms, self.mesh)
         self.state: StreamState = dataclasses.replace(state, dense=dense)
         self.parameters = parameter_count(run, state)
         self.total, self.segment = self._nothing(), self._nothing()
@@ -312,9 +312,8 @@ class _Loop(Launch):
             self.curve.append(curve_entry(record))
         self.total = _merge(self.total, self.segment)
         self.segment = self._nothing()
-        self.state = dataclasses.replace(
-            self.state, dense=_new_segment(self.state.dense)
-        )
+        dense = without_sums(self.state.dense)
+        self.state = dataclasses.replace(self.state, dense=dense)
         at.segment_start, at.segment_counted = at.windows, at.counted
         stopped = stopped_replicas(small, self.terms)
         log_loss = np.mean(figures["log_loss"][alive]) if alive.any() else np.nan
@@ -383,9 +382,3 @@ class _Loop(Launch):
             self.state = by_replica(self.mesh, self.state)
             self.checkpoints.save(self.at.windows, self._tree(), meta)
             self.state = in_step(self.mesh, self.state)
-
-
-def _new_segment(dense: TrainState) -> TrainState:
-    return dataclasses.replace(
-        dense, sums=jnp.zeros_like(dense.sums), updates=jnp.zeros_like(dense.updates)
-    )

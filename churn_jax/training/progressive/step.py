@@ -259,11 +259,12 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
 
 @functools.lru_cache(maxsize=16)
 def make_step(program: StreamProgram, *, donate: bool = True):
-    """Compiles `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`.
+    """Compiles the step of a window.
 
+    `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`, where
     `window` is `Examples`, `number` (int32) counts windows from 0, and `scores [R, W]`
-    are those given before learning, at the examples' places. `donate` updates the tables
-    in place; the state and metrics passed in are gone.
+    are those given before learning, at the examples' places. `donate` updates the
+    tables in place; the state and metrics passed in are gone.
     """
     mesh, state = program.mesh, StreamState.specs()
     given = (state, P(), P(REPLICA), P(), P())
@@ -307,7 +308,6 @@ def term_names(
     program: StreamProgram, state: StreamState, inputs: StreamInputs
 ) -> tuple[str, ...]:
     """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
-    seen = []
     share = program.batch_size // program.mesh.shape[DATA]
     model = program.model
 
@@ -321,8 +321,7 @@ def term_names(
         numeric, labels = varying((share, model.numeric)), varying(share, jnp.int32)
         batch = _Batch(ids, numeric, labels, varying(share), place)
         out = _learn(program, dense, inputs, rows, batch, place)[1]
-        seen.append(tuple(sorted(out.terms)))
-        return out.loss
+        return {name: out.loss for name in out.terms}
 
     def probe(dense, inputs):
         return jax.vmap(one)(dense, inputs)
@@ -334,5 +333,4 @@ def term_names(
         out_specs=P(REPLICA),
         check_vma=True,
     )
-    jax.eval_shape(sharded, state.dense, inputs)
-    return seen[0]
+    return tuple(sorted(jax.eval_shape(sharded, state.dense, inputs)))

@@ -21,6 +21,7 @@ from churn_jax.training.progressive.step import (
     term_names,
     window_order,
 )
+from churn_jax.training.state import with_sums
 from tests.training.progressive.streams import (
     ArrayStream,
     adagrad,
@@ -37,8 +38,8 @@ def ready(run):
     inputs = states.init_inputs(run, program)
     state = states.init_stream(run, program, inputs)
     terms = term_names(program, state, inputs)
-    sums = jnp.zeros((run.config.replicas, 1 + len(terms)))
-    return program, inputs, state.replace(dense=state.dense.replace(sums=sums))
+    dense = with_sums(state.dense, terms, program.mesh)
+    return program, inputs, state.replace(dense=dense)
 
 
 @pytest.fixture(scope="module")
