@@ -51,8 +51,8 @@ LANES = 128  # a TPU pads a batch to so many examples
 def vmapped_at_once(count: int, activations: int, backend: str | None = None) -> int:
     """How many networks are best vmapped at a time: a divisor of their number.
 
-    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`) from `activations`, one
-    network's `convolved_bytes`; all of them on other backends and without convolutions.
+    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`) from `activations`,
+    one network's `convolved_bytes`; all on other backends and without convolutions.
     """
     if (backend or jax.default_backend()) != "tpu" or not activations:
         return count

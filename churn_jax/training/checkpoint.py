@@ -120,11 +120,11 @@ class Checkpoints:
             raise
 
     def restore(self, like: PyTree) -> Restored | None:
-        """The newest checkpoint that can be read, placed like `like`, or None without any.
+        """The newest checkpoint that can be read, placed like `like`; None without any.
 
         Newer ones that cannot be read are renamed to `<step>.unreadable`, so that the
-        steps they stand for can be saved again. `OtherConfiguration` if it is of something
-        else, `CheckpointError` if none can be read.
+        steps they stand for can be saved again. Raises `OtherConfiguration` if it is of
+        something else, `CheckpointError` if none can be read.
         """
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like

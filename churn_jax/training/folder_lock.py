@@ -27,7 +27,7 @@ class FolderInUseError(ValueError):
 
 @contextlib.contextmanager
 def lock_folder(folder: Path | None) -> Iterator[None]:
-    """Locks the folder of a run for this launch, by its first process; None locks nothing.
+    """Locks the folder of a run, by the first process of a launch; None locks nothing.
 
     The operating system releases the lock when the process ends, however it ends. On a
     file system without locks nothing is locked.

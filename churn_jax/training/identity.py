@@ -43,7 +43,7 @@ def identity_of(
 
 
 def difference(theirs: str, ours: str) -> str:
-    """Up to three settings in which two identities differ, and how many more there are."""
+    """Up to three settings in which two identities differ, and how many more."""
     try:
         found = differences(json.loads(theirs), json.loads(ours))
     except json.JSONDecodeError:
