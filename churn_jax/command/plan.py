@@ -200,7 +200,9 @@ def plan(argv: Sequence[str]) -> int:
         else:
             said, found, fits = _several(config, row, slices[0], options, shown)
     print(as_text(said))
-    _write(options.json, found)
+    if (path := options.json) is not None:
+        write_file(path, json.dumps(found, indent=1) + "\n")
+        print(f"written: {path}", file=sys.stderr)
     return 0 if fits else 1
 
 
@@ -211,12 +213,6 @@ def _check_file(option: str, path: Path | None) -> None:
         raise ValueError(f"{option} needs the name of a file; got {path}")
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
-
-
-def _write(path: Path | None, found: Any) -> None:
-    if path is not None:
-        write_file(path, json.dumps(found, indent=1) + "\n")
-        print(f"written: {path}", file=sys.stderr)
 
 
 def _one(

@@ -184,22 +184,21 @@ class _Session:
             self.folder.out / "programs" / program.name,
             program.name,
             program.points,
-            {
-                name: self._teacher(self.config.spec(name), on_note)
-                for name in spec.dependencies
-            },
+            self._before(spec, on_note),
             on_progress,
             on_note,
         )
         self.folder.save(program, trained, self.seeds)
 
+    def _before(self, spec: MethodSpec, on_note) -> dict[str, Trained]:
+        """The rows that must be trained before this one, by name."""
+        names = spec.dependencies
+        return {name: self._teacher(self.config.spec(name), on_note) for name in names}
+
     def _teacher(self, spec: MethodSpec, on_note) -> Trained:
         """The method that teaches, trained once with the sweep's seeds."""
         if spec.name not in self.teachers:
-            before = {
-                name: self._teacher(self.config.spec(name), on_note)
-                for name in spec.dependencies
-            }
+            before = self._before(spec, on_note)
             on_note(f"{spec.label} is the teacher and is trained first")
             self.teachers[spec.name] = self._train(
                 self.folder.out / "teachers" / spec.name,
