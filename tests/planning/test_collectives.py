@@ -138,6 +138,10 @@ def test_groups_of_devices_are_read_as_mesh_axes(groups, axes):
         ("all-gather-start", "((f32[2], s8[2]), (f32[4], s8[4]))", (16, 4)),
         ("all-gather", "f32[4,8]{1,0:T(8,128)S(1)}", (128,)),
         ("reduce-scatter", "s32[]", (4,)),
+        ("reduce-scatter-start", "((f32[8]), f32[4], u32[])", (16,)),
+        ("all-to-all-start", "((f32[8]), f32[8])", (32,)),
+        ("collective-permute-start", "(f32[8], f32[8], u32[], u32[])", (32,)),
+        ("collective-permute-start", "((f32[8], f32[2]), (f32[8], f32[2]))", (32, 8)),
         ("all-to-all", "u4[3]", (2,)),
     ],
 )

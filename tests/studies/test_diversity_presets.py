@@ -1,7 +1,5 @@
 """The third paper's presets: their recipes, and who learns from whom."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -92,40 +90,6 @@ def test_rows_share_weights_and_learn_as_in_the_paper(name):
             assert method.step_size == 1 / 255 and method.pixel_range == (0.0, 1.0)
 
 
-def networks(name, *rows):
-    config = preset(name)
-    specs = [config.spec(row) for row in rows]
-    return [spec.groups(config.model, 100)[0].network.name for spec in specs]
-
-
-def test_smaller_students_learn_from_wide_teachers():
-    rows = ("teachers", "single", "scratch", "ods")
-    for width in (2, 5):
-        small = f"wide_resnet28_{width}"
-        assert networks(f"dm-cifar100-wrn28-{width}", *rows) == [
-            "wide_resnet28_10",
-            small,
-            f"{small}-be4",
-            f"{small}-be4",
-        ]
-    found = networks("dm-tinyimagenet:tiny", *rows)
-    assert found == ["wide_resnet10_1"] * 2 + ["wide_resnet10_1-be4"] * 2
-    config = preset("dm-tinyimagenet")
-    assert config.data.validation is None  # the set's own, 50 of each class
-    assert config.train.augmentation.pad_crop == 8
-
-
-def test_mimo_has_three_members_and_no_conf_ods():
-    config = preset("dm-mimo")
-    names = [spec.name for spec in config.methods]
-    assert names == ["teachers", "single", "scratch", "kd", "gaussian", "ods"]
-    assert networks("dm-mimo", "teachers", "ods") == [
-        "wide_resnet28_10",
-        "wide_resnet28_10-mimo3",
-    ]
-    assert config.spec("teachers").method.members == 3
-
-
 def test_end2_has_more_teachers_than_conf_ods():
     config = preset("dm-end2-cifar10")
     members = {s.name: s.method.members for s in config.methods}
@@ -160,19 +124,3 @@ def test_cpu_studies_have_the_papers_rule_of_batches_and_rates(name):
     members = config.spec("teachers").method.members
     assert numbers(config, "ods")[:3] == (batch // members, rate / members, decay)
     assert config.train.replicas == 5
-
-
-def test_other_directions_on_fashion_mnist():
-    config = preset("dm-fashion-more")
-    plus = config.spec("transfer_ods")
-    assert (plus.teacher, plus.method.external_teachers) == ("teachers_plus", 1)
-    for row in ("averaged", "averaged_ods", "end2"):
-        assert config.spec(row).separate and config.spec(row).method.members == 1
-    shared = {s.name for s in config.methods} & {
-        s.name for s in preset("dm-fashion").methods
-    }
-    for row in shared:  # the same rows, so that both tables can be read together
-        assert config.spec(row) == preset("dm-fashion").spec(row)
-    assert dataclasses.replace(
-        config, name="", title="", methods=()
-    ) == dataclasses.replace(preset("dm-fashion"), name="", title="", methods=())

@@ -117,21 +117,11 @@ def test_cifar_recipe_is_the_papers():
     assert preset("cifar10").model.name == "resnet56"
 
 
-def test_imagenet_and_anti_distillation_recipes_are_the_papers():
-    config = preset("imagenet")
-    train, optimizer = config.train, config.train.optimizer
-    assert (train.epochs, train.batch_size) == (90, 1024)
-    assert (optimizer.learning_rate, optimizer.nesterov) == (0.8, False)
-    assert (optimizer.warmup_epochs, optimizer.step_epochs) == (5, (30, 60, 80))
-    for name in ("entropy", "uniform_skl", "codistill_skl_entropy"):
-        assert config.spec(name).method.top_k == 10
+def test_anti_distillation_recipe_is_the_papers():
     config = preset("ad-table1")
     train, optimizer = config.train, config.train.optimizer
     assert (train.epochs, train.replicas) == (150, 20)
     assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
-    assert (optimizer.adagrad_accumulator, optimizer.schedule) == (0.1, "constant")
-    assert optimizer.weight_decay == 0.0 and config.data.train_size is None
-    assert (config.model.features, config.model.init) == ((1200, 1200), "uniform")
     for name in ("ad-table1", "ad-mnist"):
         methods = [spec.method for spec in preset(name).methods]
         strengths = [method.strength for method in methods[1:]]
