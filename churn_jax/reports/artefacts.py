@@ -92,15 +92,7 @@ class Study:
 
 
 def read_study(run_dir) -> Study:
-    """Reads `study.json` of a run folder.
-
-    Example:
-        >>> try:
-        ...     read_study("no/such/run")
-        ... except ReportError as error:
-        ...     print(error)
-        no/such/run/study.json does not exist; is no/such/run the folder of a study?
-    """
+    """Reads `study.json` of a run folder."""
     folder = Path(run_dir)
     path = folder / "study.json"
     try:
@@ -128,15 +120,9 @@ class History:
 
 
 def read_history(path) -> History:
-    """Read `metrics.jsonl`; a missing file is an empty history.
-
-    Lines that are not JSON objects with a step (a write cut short) are passed over; a
-    step written twice (a resumed run) counts once, the later line wins.
-
-    Example:
-        >>> read_history("no/such/file").series
-        {}
-    """
+    """Reads `metrics.jsonl`; a missing file is an empty history."""
+    # Lines that are not JSON objects with a step (a write cut short) are passed over; a
+    # step written twice (a resumed run) counts once, the later line wins.
     path = Path(path)
     rows: dict[float, Mapping] = {}
     if path.is_file():

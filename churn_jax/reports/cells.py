@@ -56,10 +56,8 @@ def with_error(estimate: Estimate, digits: int) -> str:
 
 
 def equivalent(estimate: Estimate) -> str:
-    """`2.74 ± 0.12` networks; `≥ 4.00` where the largest ensemble is no better.
-
-    Without a spread where all runs are at one end of the scale.
-    """
+    """`2.74 ± 0.12` networks; `≥ 4.00` where the largest ensemble is no better."""
+    # Without a spread where all runs are at one end of the scale.
     spread = estimate.std if estimate.std > 0 else math.nan
     text = _plus_minus(estimate.mean, spread, 2)
     return f"≥ {text}" if estimate.at_least and math.isfinite(estimate.mean) else text

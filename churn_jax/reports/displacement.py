@@ -119,22 +119,7 @@ def displacement_report(
     draw: bool = True,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> DisplacementReport:
-    """Compares the networks of two rows.
-
-    Args:
-        run_dir: the folder of a study.
-        old: a row, or the path of predictions of any framework.
-        new: another, or the same for one kind of network alone.
-        options: what to compute.
-        heterogeneous: rows whose networks form mixed ensembles; none leaves them out.
-        space: features of the two rows; None leaves them out.
-        draw: whether to draw figures.
-        on_part: told of every part that is done.
-
-    Raises:
-        ReportError: there is no usable study or row, or it has too few networks.
-        PredictionsError: predictions cannot be read or compared.
-    """
+    """Compares the networks of two rows; `on_part` is called with every finished part."""
     study = read_study(run_dir)
     networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
     others = [None] if old == new else [None, networks[new]]
@@ -207,14 +192,7 @@ def displacement_document(report: DisplacementReport, command: str = "") -> Docu
 
 
 def write_displacement(report: DisplacementReport, out, *, command: str = "") -> Path:
-    """Writes the page, its text as Markdown, the numbers as JSON, and all figures.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        OSError: a file could not be written; an earlier one is left as it was.
-    """
+    """Writes the page, its text as Markdown, the numbers as JSON, and all figures."""
     document = displacement_document(report, command)
     files: dict[str, str | bytes] = {
         "displacement.html": html_page(document),

@@ -99,10 +99,7 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
 
 
 def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
-    """Histograms of norms and the simulated density, a panel per image.
-
-    [elodi] Fig. 5, Fig. 9, Fig. 10, Fig. 12.
-    """
+    """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10, 12)."""
     count = len(found.ids)
     columns = min(count, 2)
     lines = -(-count // columns)
@@ -170,10 +167,7 @@ def _density(values, grid):
 
 
 def flip_ranks(found: Comparison, name: str) -> Figure:
-    """Rank of the wrong class of negative flips, single networks and ensembles.
-
-    [elodi] Fig. 4.
-    """
+    """Negative flips by the rank of their wrong class ([elodi] Fig. 4)."""
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
         width, classes = 0.8 / len(found.ranks), found.top.classes
@@ -209,10 +203,7 @@ def flip_ranks(found: Comparison, name: str) -> Figure:
 
 
 def top_shares(found: Comparison, name: str) -> Figure:
-    """Share of the squared norm that the old model's top K classes have.
-
-    [elodi] Eq. 5.
-    """
+    """Share of the squared norm in the old model's top K classes ([elodi] Eq. 5)."""
     top, classes = found.top.top, found.top.classes
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
@@ -318,14 +309,8 @@ def _plane(own, classes, places, what, names, old, new, kernel, bias) -> Plane:
 
 
 def few_classes(logits, labels, count: int) -> list[int]:
-    """Places, increasing, of classes that networks confuse with each other.
-
-    The two that are confused most, and then whichever is confused most with those.
-
-    Example:
-        >>> few_classes(np.eye(3)[None, [0, 2, 2]], np.array([0, 1, 2]), 2)
-        [1, 2]
-    """
+    """Places, increasing, of classes that networks confuse with each other."""
+    # The two that are confused most, then whichever is confused most with those.
     predicted = logits.argmax(axis=-1)
     cells = np.zeros((logits.shape[-1],) * 2)
     np.add.at(cells, (np.broadcast_to(labels, predicted.shape), predicted), 1)
@@ -349,10 +334,7 @@ def flip_kinds(plane: Plane, old, new) -> list[str]:
 def plane_figure(
     found: Plane, *, name: str, label: str, draws: int, seed: int
 ) -> Figure:
-    """Arrows of single networks and of ensembles, members, and where logits move to.
-
-    [elodi] Fig. 3, Fig. 8, Fig. 11.
-    """
+    """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8, 11)."""
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
     with drawing(9.6, 6.6) as (figure, done):

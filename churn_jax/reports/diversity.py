@@ -67,17 +67,7 @@ BY_BIN = (
 
 
 def collect_diversity(run_dir, *, draw: bool = True, command: str = "") -> Document:
-    """The sections that have been computed so far.
-
-    Args:
-        run_dir: the folder of the study.
-        draw: whether to draw figures.
-        command: shown on the page.
-
-    Raises:
-        ReportError: there is no usable `study.json` or nothing was computed.
-        ValueError: a section's file cannot be read.
-    """
+    """The sections that have been computed so far; `command` is shown on the page."""
     study = read_study(run_dir)
     sections = []
     for name in SECTIONS:
@@ -97,15 +87,7 @@ def collect_diversity(run_dir, *, draw: bool = True, command: str = "") -> Docum
 
 
 def write_diversity(run_dir, *, command: str = "") -> Path:
-    """Writes `diversity/diversity.md` and `diversity/diversity.html`.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        ReportError: as in `collect_diversity`.
-        OSError: a file could not be written; an earlier one is left as it was.
-    """
+    """Writes `diversity/diversity.md` and `diversity/diversity.html`."""
     document = collect_diversity(run_dir, command=command)
     pages = {"diversity.md": markdown(document), "diversity.html": html_page(document)}
     return write_files(Path(run_dir) / FOLDER, pages)["diversity.html"]

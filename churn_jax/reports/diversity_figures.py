@@ -36,10 +36,7 @@ LINE = {"color": INK, "linewidth": 0.8}
 
 
 def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
-    """Mean pairwise KL and share of examples by the members' least confidence.
-
-    [diversity] Fig. 3.
-    """
+    """KL and examples by the members' least confidence ([diversity] Fig. 3)."""
     if not spreads:
         return ""
     with drawing(5.4, 5.0) as (figure, done):
@@ -61,13 +58,9 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 
 
 def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
-    """A box of pairwise KL per bin of confidence, a panel per kind or row.
-
-    A box reaches from the first to the third quartile, its line is the median, and the
-    whiskers reach to the smallest and the largest value; each the mean over runs.
-
-    [diversity] Fig. 3.
-    """
+    """Boxes of pairwise KL by confidence, a panel per row ([diversity] Fig. 3)."""
+    # From the first to the third quartile with a line at the median; whiskers reach to
+    # the smallest and the largest value; each is the mean over runs.
     if not spreads:
         return ""
     columns = min(len(spreads), 4)
@@ -100,10 +93,7 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 
 
 def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) -> str:
-    """One box per kind or row: the 5th, 25th, 50th, 75th and 95th percentile.
-
-    [diversity] Fig. 5.
-    """
+    """A box per row: percentiles 5, 25, 50, 75 and 95 ([diversity] Fig. 5)."""
     if not cuts:
         return ""
     with drawing(5.4, 1.2 + 0.38 * len(cuts)) as (figure, done):
@@ -144,10 +134,7 @@ def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: b
 
 
 def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str:
-    """ROC of Jacobian similarity, distilled against from scratch, mean over runs.
-
-    [diversity] Fig. 6.
-    """
+    """ROC of Jacobian similarity to a row from scratch ([diversity] Fig. 6)."""
     if not rocs:
         return ""
     grid = np.linspace(0, 1, 101)
@@ -215,10 +202,7 @@ AXES = {
 def entropy_histograms(
     methods: Mapping[str, OutOfDistribution], *, foreign: str = "foreign images"
 ) -> str:
-    """Entropies of predictions on own and on foreign images, a line per method.
-
-    [diversity] Fig. 8.
-    """
+    """Entropies on own and on foreign images, by method ([diversity] Fig. 8)."""
     _check_methods(methods)
     edges = next(iter(methods.values())).histogram_in.edges
     for found in methods.values():
@@ -265,13 +249,8 @@ def corruption_boxes(
     methods: Mapping[str, CorruptionSummary],
     quantities: tuple[str, ...] = ("nll", "ece"),
 ) -> str:
-    """Boxes over the kinds of corruption, by severity and method, a panel a quantity.
-
-    A box reaches from the first to the third quartile with a line at the median; the
-    whiskers reach to the smallest and the largest value.
-
-    [diversity] Fig. 9.
-    """
+    """Boxes over kinds of corruption, by severity and method ([diversity] Fig. 9)."""
+    # Quartiles; whiskers reach to the smallest and the largest value.
     _check_methods(methods)
     severities = next(iter(methods.values())).severities
     for label, summary in methods.items():

@@ -96,14 +96,7 @@ class SectionRecord:
         write_file(self.path, json.dumps(record, allow_nan=False) + "\n")
 
     def of_rows(self) -> dict[str, dict[str, Any]]:
-        """Parts by row, then by what is left of their key, in the order they came.
-
-        Example:
-            >>> record = SectionRecord("nowhere", "students", {})
-            >>> record.parts = {"kd/0": 1, "kd/1": 2}
-            >>> record.of_rows()
-            {'kd': {'0': 1, '1': 2}}
-        """
+        """Parts by row, then by what is left of their key, in the order they came."""
         rows: dict[str, dict[str, Any]] = {}
         for key, value in self.parts.items():
             row, _, rest = key.partition("/")
@@ -112,10 +105,5 @@ class SectionRecord:
 
 
 def as_numbers(value: Any) -> np.ndarray:
-    """A JSON list as float64; None is nan.
-
-    Example:
-        >>> as_numbers([1, None])
-        array([ 1., nan])
-    """
+    """A JSON list as float64; None is nan."""
     return np.array(value, np.float64)

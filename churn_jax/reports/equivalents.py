@@ -55,12 +55,10 @@ class ReferenceCurve:
 def reference_row(
     study: Study, summaries: Mapping[str, MethodSummary]
 ) -> RowRecord | None:
-    """The row that deep ensembles are read from.
-
-    That called `teachers`, or else the largest ensemble that was trained without a
-    penalty or a teacher; it must have finished and kept its members' predictions.
-    Members that share weights are no deep ensemble.
-    """
+    """The row that deep ensembles are read from."""
+    # That called `teachers`, or else the largest ensemble that was trained without a
+    # penalty or a teacher; it must have finished and kept its members' predictions.
+    # Members that share weights are no deep ensemble.
 
     def kept(info: RowRecord) -> bool:
         folder = study.method_folder(info.name)
@@ -117,10 +115,7 @@ def _by_size(test: Members, validation: Members, runs: Sequence[int]) -> np.ndar
 
 
 def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
-    """The row's summary with its deep-ensemble equivalent.
-
-    Every run's calibrated NLL is placed on the curve's mean over runs.
-    """
+    """The summary, each run's calibrated NLL placed on the curve's mean over runs."""
     nll = summary.run_values.get("calibrated_nll")
     if nll is None or not np.isfinite(nll).all():
         return summary

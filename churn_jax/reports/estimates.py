@@ -50,12 +50,7 @@ class Estimate:
 
 
 def over_runs(values: np.ndarray) -> Estimate:
-    """Of one number per run, `[R]`.
-
-    Example:
-        >>> over_runs(np.array([1.0, 2.0, 3.0]))
-        Estimate(mean=2.0, std=1.0, stderr=0.5773502691896258)
-    """
+    """Of one number per run, `[R]`."""
     runs = len(values)
     std = float(values.std(ddof=1)) if runs > 1 else np.nan
     return Estimate(float(values.mean()), std, float(std / np.sqrt(runs)))
@@ -83,18 +78,8 @@ def _summarize_each(stack):
 def over_sets(
     logits: np.ndarray, labels: np.ndarray
 ) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
-    """Numbers of all runs together: how far they spread around their mean prediction.
-
-    The jackknife leaves one run out of the set, `stderr`; `std` is `stderr * sqrt(R)`.
-
-    Example:
-        >>> probs = np.array([[[0.75, 0.25]], [[0.25, 0.75]]])
-        >>> found, without = over_sets(np.log(probs), np.array([0]))
-        >>> f"{found['prediction_difference'].mean:.4f}"
-        '0.5000'
-        >>> without["prediction_difference"]
-        array([nan, nan])
-    """
+    """Numbers of all runs together: how far they are from their mean prediction."""
+    # `stderr` is the jackknife's, one run left out; `std` is `stderr * sqrt(R)`.
     runs, examples, num_classes = logits.shape
     size = max(1, BLOCK_NUMBERS // (runs * num_classes))
     starts = range(0, examples, size) if runs > 1 else ()

@@ -38,17 +38,7 @@ class Examples:
 
 
 def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | None:
-    """Keep test inputs for the report.
-
-    Example:
-        >>> import tempfile
-        >>> images = np.zeros((3, 8, 8, 1), np.uint8)
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     _ = save_examples(out, np.arange(3), images)
-        ...     load_examples(out).find(2).shape
-        (8, 8, 1)
-        >>> save_examples("unused", np.arange(3), np.zeros((3, 14)))  # a table
-    """
+    """Keeps test inputs for the report; None where they are no images."""
     ids, shape = np.asarray(ids), _shape(images)
     if shape[:1] != ids.shape:
         raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")

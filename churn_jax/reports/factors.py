@@ -69,10 +69,8 @@ def _resampled(study: Study, info: RowRecord) -> bool:
 
 
 def changes(info: RowRecord) -> tuple[str, ...]:
-    """What a row changes in the study's training, data or network.
-
-    What varies between runs is not among it: see `differing`.
-    """
+    """What a row changes in the study's training, data or network."""
+    # What varies between runs is not among it: see `differing`.
     out = [
         f"{path} = {value}"
         for path, value in info.spec.train
@@ -120,12 +118,10 @@ def cross_sample_sentences(
 
 
 def fixed_seed_sentences(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:
-    """Says what numbers of runs that share a seed are evidence of.
-
-    Runs that share their initial weights are independent only given those weights:
-    their spread, and with it every standard error and test, leaves out how much other
-    weights would have moved them all. Runs that share everything are one run.
-    """
+    """Says what numbers of runs that share a seed are evidence of."""
+    # Runs that share their initial weights are independent only given those weights:
+    # their spread, and with it every standard error and test, leaves out how much other
+    # weights would have moved them all. Runs that share everything are one run.
     one = [info for info in methods if not differing(study, info)]
     drawn = set(_SAME.values())
     some = [

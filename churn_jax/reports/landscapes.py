@@ -29,13 +29,8 @@ def save_landscapes(
     alphas: Sequence[float] = ALPHAS,
     temperatures: Sequence[float] = TEMPERATURES,
 ) -> Path:
-    """Draw the regularised log-loss, the same of a score, and the tempered loss.
-
-    Notes:
-        The paper does not print its values of alpha and tau; these are ours.
-
-    [reproducibility] Fig. 4, Fig. 5.
-    """
+    """Draws the three losses ([reproducibility] Fig. 4, Fig. 5)."""
+    # The paper does not print its values of alpha and tau; these are ours.
     import matplotlib
     from matplotlib.figure import Figure
 

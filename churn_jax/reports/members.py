@@ -79,16 +79,7 @@ class Members:
 
 
 def save_members(path: str | os.PathLike, members: Members) -> Path:
-    """Write members' logits, whole or not at all.
-
-    Example:
-        >>> import tempfile
-        >>> members = Members(np.arange(1), np.zeros(1, int), np.zeros((1, 2, 1, 3)))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = save_members(Path(folder) / MEMBERS, members)
-        ...     load_members(path).logits.shape
-        (1, 2, 1, 3)
-    """
+    """Writes members' logits, whole or not at all."""
     path = Path(path)
     arrays = dataclasses.asdict(members)
     with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:

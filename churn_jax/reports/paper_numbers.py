@@ -122,10 +122,7 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
 
 
 def published_table(study: Study) -> PublishedTable | None:
-    """The table that a study names, where both are of one data set.
-
-    A file counts as the data set that it is named after.
-    """
+    """The table that a study names, if both (by its file's name) are of one data set."""
     if study.published not in published_keys():
         return None  # `Report.remarks` says so
     found = table(study.published)

@@ -136,29 +136,14 @@ def column(
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:
-    """What a study is about, and what its rows are compared in next to accuracy.
-
-    Delta_1 where it is among the columns, or else the calibrated NLL; churn otherwise.
-
-    Example:
-        >>> headline(DEFAULT_COLUMNS).name
-        'churn'
-        >>> headline(("accuracy", "prediction_difference")).name
-        'prediction_difference'
-        >>> headline(("accuracy", "calibrated_nll", "churn")).name
-        'calibrated_nll'
-    """
+    """What a study is about, and what its rows are compared in next to accuracy."""
+    # Delta_1 if it is among the columns, or else the calibrated NLL; churn otherwise.
     known = ("prediction_difference", "calibrated_nll")
     return QUANTITIES[next((name for name in known if name in columns), "churn")]
 
 
 def shown_columns(names: tuple[str, ...]) -> tuple[Quantity, ...]:
-    """The columns that a study names, those that are known here.
-
-    Example:
-        >>> [q.heading for q in shown_columns(("nll", "unknown"))]
-        ['NLL']
-    """
+    """The columns that a study names, those that are known here."""
     return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)
 
 

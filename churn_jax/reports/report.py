@@ -112,10 +112,7 @@ class Row:
 
     @property
     def gain(self) -> int | None:
-        """1 where the headline is detectably better, -1 where worse, 0 if neither.
-
-        None where it is not tested.
-        """
+        """1 if the headline is detectably better, -1 if worse, 0 if neither, or None."""
         if self.change is None or self.change_p is None:
             return None
         sign = effect(self.change, self.change_p)

@@ -52,11 +52,6 @@ def run_facts(record: StudyRecord) -> tuple[str, ...]:
 
 
 def size_list(data: DataRecord) -> list[str]:
-    """How many examples each split has.
-
-    Example:
-        >>> size_list(DataRecord(train=1200, test=40))
-        ['1,200 train', '40 test']
-    """
+    """How many examples each split has: `1,200 train`."""
     sizes = {k: getattr(data, k) for k in ("train", "validation", "test")}
     return [f"{size:,} {split}" for split, size in sizes.items() if size is not None]

@@ -42,16 +42,12 @@ def choose(
     baseline: MethodSummary | None,
     criterion: str = "churn",
 ) -> Choice:
-    """The best point of an axis by its validation numbers.
-
-    Points at which a run stopped are no candidates: a coefficient that sometimes
-    diverges is not one to recommend. Nor are points with less than half the accuracy of
-    the best one: networks that predict one class for everything do not churn.
-
-    Notes:
-        The paper reports the value "with the smallest churn" and not on which split;
-        this is the validation split.
-    """
+    """The best point of an axis by its validation numbers."""
+    # Points at which a run stopped are no candidates: a coefficient that sometimes
+    # diverges is not one to recommend. Nor are points with less than half the accuracy
+    # of the best one: networks that predict one class for everything do not churn.
+    # The paper reports the value "with the smallest churn" and not on which split; this
+    # is the validation split.
     if criterion not in CRITERIA:
         raise ValueError(
             f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"

@@ -66,12 +66,7 @@ def series_of(report: Report, setting: str) -> tuple[Series, ...]:
 
 
 def _common(labels: Sequence[str]) -> str:
-    """What labels begin with, up to the setting: `"AD, λ = 0.1"` becomes `"AD"`.
-
-    Example:
-        >>> _common(["No AD, J = 2", "No AD, J = 4"])
-        'No AD'
-    """
+    """What labels begin with, up to the setting: `"AD, λ = 0.1"` becomes `"AD"`."""
     short, *_ = labels
     while short and not all(label.startswith(short) for label in labels):
         short = short[:-1]

@@ -202,12 +202,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def number_or_nan(value: Any) -> float:
-    """A number of a curve's entry, the mean of a list of them; NaN for anything else.
-
-    Example:
-        >>> number_or_nan([1.0, None, 3.0]), number_or_nan("x")
-        (2.0, nan)
-    """
+    """A number of a curve's entry, the mean of a list; NaN for anything else."""
     if isinstance(value, list):
         numbers = [number_or_nan(v) for v in value]
         numbers = [v for v in numbers if math.isfinite(v)]

@@ -79,11 +79,9 @@ class StreamNumbers:
         )
 
     def estimate(self, name: str) -> Estimate:
-        """Mean over runs with its spread, or the value over all runs.
-
-        Of a prediction difference there is no spread over runs: `std` is NaN and
-        `stderr` the jackknife's.
-        """
+        """Mean over runs with its spread, or the value over all runs."""
+        # Of a prediction difference there is no spread over runs: `std` is NaN and
+        # `stderr` the jackknife's.
         if name in LOSSES:
             values = self.per_run[name]
             return (
@@ -118,10 +116,8 @@ class Change:
 
     @property
     def p(self) -> float:
-        """Two-sided, of the ratio, whose interval is shown; it has more power too.
-
-        Of the absolute change where the baseline's number is 0.
-        """
+        """Two-sided, of the ratio, whose interval is shown; it has more power too."""
+        # Of the absolute change where the baseline's number is 0.
         found = self.relative if np.isfinite(self.relative.p) else self.absolute
         return found.p
 
@@ -136,16 +132,9 @@ class StreamChange:
 
 
 def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:
-    """Of a number of single runs: mean of the runs' own differences and ratios.
-
-    `d = 1/R sum_r (a_r - b_r)` and `1/R sum_r (a_r / b_r - 1)`, each with standard
-    error `std / sqrt(R)`.
-
-    Example:
-        >>> change = paired_change(np.array([1.1, 2.4]), np.array([1.0, 2.0]))
-        >>> round(change.relative.difference, 3), round(change.relative.stderr, 3)
-        (0.15, 0.05)
-    """
+    """Of a number of single runs: mean of the runs' own differences and ratios."""
+    # `d = 1/R sum_r (a_r - b_r)` and `1/R sum_r (a_r / b_r - 1)`, each with standard
+    # error `std / sqrt(R)`.
     if not len(row):
         return Change(UNTESTED, UNTESTED)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -158,19 +147,8 @@ def paired_change(row: np.ndarray, baseline: np.ndarray) -> Change:
 def jackknife_change(
     value: float, without: np.ndarray, base_value: float, base_without: np.ndarray
 ) -> Change:
-    """Of a number of all runs together; run `r` is left out of both sides at once.
-
-    [jackknife] pp. 586-596.
-
-    Example:
-        >>> change = jackknife_change(
-        ...     3.0, np.array([3.0, 3.5, 2.5]), 6.0, np.array([6.0, 7.0, 5.0])
-        ... )
-        >>> change.absolute.difference, change.relative.difference
-        (-3.0, -0.5)
-        >>> round(change.absolute.stderr, 4), change.relative.stderr
-        (0.5774, 0.0)
-    """
+    """Of a number of all runs together; run `r` is left out of both sides at once."""
+    # [jackknife] pp. 586-596.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.float64(value) / np.float64(base_value))
         ratios = without / base_without
@@ -181,13 +159,7 @@ def jackknife_change(
 
 
 def interval(difference: Difference) -> tuple[float, float]:
-    """The 95 % interval of a difference, by Student's t; NaN where it has no error.
-
-    Example:
-        >>> low, high = interval(Difference(1.0, 0.1, 10.0, 0.01, runs=3))
-        >>> round(low, 3), round(high, 3)
-        (0.57, 1.43)
-    """
+    """The 95 % interval of a difference, by Student's t; NaN where it has no error."""
     if difference.runs < 2 or not np.isfinite(difference.stderr):
         return np.nan, np.nan
     half = special.stdtrit(difference.runs - 1, (1 + COVERAGE) / 2) * difference.stderr

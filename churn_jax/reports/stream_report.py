@@ -366,12 +366,9 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
 
 
 def _records(report: StreamReport) -> Records:
-    """One line per row and part, shares at full precision.
-
-    Absent numbers are empty. `_change` is the row's number minus the baseline's,
-    `_relative_change` that as a share of the baseline's; `p` is two-sided, of the
-    relative change.
-    """
+    """One line per row and part, shares at full precision; absent numbers are empty."""
+    # `_change` is the row's number minus the baseline's, `_relative_change` that as a
+    # share of the baseline's; `p` is two-sided, of the relative change.
     fields = ["row", "label", "part", "status", "penalty", "strength", "input_scale"]
     fields += ["members", "parameters", "examples", "runs", "stopped_runs", "seconds"]
     for name in (*LOSSES, *DIFFERENCES):

@@ -288,12 +288,7 @@ def _against(report: Report, across: str, label: str, scale: float) -> str:
 
 
 def _spaced(values: list[float]) -> list[float]:
-    """Values whose labels do not overlap on a logarithmic axis.
-
-    Example:
-        >>> _spaced([0.46, 1.84, 0.461])
-        [0.46, 1.84]
-    """
+    """Values whose labels do not overlap on a logarithmic axis."""
     kept: list[float] = []
     for value in sorted(values):
         if not kept or value > 1.25 * kept[-1]:

@@ -156,12 +156,7 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
 
 
 def carried(ambiguity: np.ndarray, share: float) -> float:
-    """Share of all churn that the most ambiguous examples carry.
-
-    Example:
-        >>> carried(np.array([0.0, 0.75, 0.25, 0.0]), 0.25)
-        0.75
-    """
+    """Share of all churn that the most ambiguous examples carry."""
     total = float(np.sum(ambiguity))
     if not total > 0:
         return math.nan
@@ -171,10 +166,8 @@ def carried(ambiguity: np.ndarray, share: float) -> float:
 
 
 def ambiguity_histogram(report: Report) -> str:
-    """Examples by ambiguity, of the baseline and the best method.
-
-    Examples on which all runs agree would dwarf the rest: the legend counts them.
-    """
+    """Examples by ambiguity, of the baseline and the best method."""
+    # Examples on which all runs agree would dwarf the rest: the legend counts them.
     rows = [(0, report.baseline), (1, best_row(report))]
     rows = [(i, r) for i, r in rows if r is not None and len(r.summary.runs) > 1]
     if not rows:

@@ -164,10 +164,7 @@ def classes_in_blocks(
 
 
 class _Block:
-    """Some examples of all runs; the last block can be filled up like the others.
-
-    One program then serves all blocks.
-    """
+    """Examples of all runs; the last block is filled up, so one program serves all."""
 
     def __init__(self, start: int, logits: np.ndarray, size: int):
         self.start, self.logits, self._size = start, logits, size
@@ -329,15 +326,7 @@ def summarize_in_blocks(
     stopped: Sequence[int] = (),
     validation: Predictions | MappedPredictions | None = None,
 ) -> MethodSummary:
-    """Every number of one method's runs, in bounded memory.
-
-    Example:
-        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
-        >>> p = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
-        >>> s = summarize_in_blocks(p)
-        >>> round(s.accuracy.mean, 4), round(s.churn.mean, 4)
-        (0.75, 0.5)
-    """
+    """Every number of one method's runs, in bounded memory."""
     mapped = _mapped(predictions)
     runs, left_out = runs_counted(mapped, stopped)
     found = Pass(mapped, runs)
