@@ -27,6 +27,7 @@ __all__ = [
     "History",
     "ReportError",
     "Study",
+    "as_float",
     "read_history",
     "read_study",
 ]
@@ -55,36 +56,6 @@ class Study:
     def config(self) -> Any:
         """What the study was launched with last, a study of images or streams."""
         return self.record.config
-
-    @property
-    def name(self) -> str:
-        """Of the preset or the study."""
-        return self.config.name
-
-    @property
-    def title(self) -> str:
-        """Heading of the report."""
-        return self.config.title
-
-    @property
-    def baseline(self) -> str:
-        """Name of the row that the others are compared with."""
-        return self.config.baseline
-
-    @property
-    def published(self) -> str:
-        """Key of the paper's numbers for the same rows; empty without."""
-        return self.config.published
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What its tables show; empty for those of the first paper."""
-        return self.config.columns
-
-    @property
-    def replicas(self) -> int:
-        """Runs per row."""
-        return self.config.train.replicas
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -144,7 +115,7 @@ def read_history(path) -> History:
             got = row.get(name, ())
             values[t, : len(got)] = got
         series[name] = values
-    epochs = [_float(rows[step].get("epoch")) for step in steps]
+    epochs = [as_float(rows[step].get("epoch")) for step in steps]
     return History(np.asarray(steps, float), np.asarray(epochs, float), series)
 
 
@@ -153,10 +124,11 @@ def _series(row):
         entries = row.get(part)
         for name, value in (entries if isinstance(entries, Mapping) else {}).items():
             values = value if isinstance(value, list) else [value]
-            yield f"{part}/{name}", [_float(v) for v in values]
+            yield f"{part}/{name}", [as_float(v) for v in values]
 
 
-def _float(value) -> float:
+def as_float(value) -> float:
+    """A finite number as it is, anything else as NaN."""
     return float(value) if _is_number(value) else math.nan
 
 

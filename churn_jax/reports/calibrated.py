@@ -78,7 +78,7 @@ def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
             f"no method of {study.folder} has predictions of both splits "
             f"({VALIDATION} and {TEST})"
         )
-    base = next((row for row in rows if row.name == study.baseline), None)
+    base = next((row for row in rows if row.name == study.config.baseline), None)
     return tuple(_compared(row, base, without) for row in rows)
 
 

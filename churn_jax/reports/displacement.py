@@ -119,7 +119,7 @@ def displacement_report(
     draw: bool = True,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> DisplacementReport:
-    """Compares the networks of two rows; `on_part` is called with every finished part."""
+    """Compares the networks of two rows; `on_part` is called after every part."""
     study = read_study(run_dir)
     networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
     others = [None] if old == new else [None, networks[new]]
@@ -167,8 +167,8 @@ def displacement_report(
 
 def displacement_document(report: DisplacementReport, command: str = "") -> Document:
     """The report: remarks, what the numbers are, tables and figures."""
-    title = f"{report.study.title}: how far logits move"
-    study, runs = report.study, f"{report.study.replicas} runs per method"
+    title = f"{report.study.config.title}: how far logits move"
+    study, runs = report.study, f"{report.study.config.train.replicas} runs per method"
     said: list[Block] = [Text(remark, "note") for remark in report.remarks]
     said.append(Only((HTML, MARKDOWN), [Text(text, "soft") for text in _texts(report)]))
     said += _tables(report)
@@ -182,7 +182,9 @@ def displacement_document(report: DisplacementReport, command: str = "") -> Docu
                 [
                     Section("Numbers", said),
                     Section("Figures", [Grid(report.pictures)]),
-                    run_section(study.record, {"Runs per method": study.replicas}),
+                    run_section(
+                        study.record, {"Runs per method": study.config.train.replicas}
+                    ),
                 ],
             ),
         ],

@@ -79,9 +79,9 @@ def collect_diversity(run_dir, *, draw: bool = True, command: str = "") -> Docum
             f"{Path(run_dir) / FOLDER} has no results; churn-jax diversity {run_dir} "
             "computes them"
         )
-    facts = page_facts(study.record, f"{study.replicas} runs per method")
-    run = run_section(study.record, {"Runs per method": study.replicas})
-    title = f"{study.title}: members, Jacobians and foreign images"
+    facts = page_facts(study.record, f"{study.config.train.replicas} runs per method")
+    run = run_section(study.record, {"Runs per method": study.config.train.replicas})
+    title = f"{study.config.title}: members, Jacobians and foreign images"
     blocks = [*sections, Only((HTML,), [run])]
     return Document(title, facts, blocks, command)
 
@@ -205,7 +205,7 @@ def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
 def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
     labels = _labels(study)
     similarities = similarities_of(record)
-    scratch = study.baseline
+    scratch = study.config.baseline
     rocs = rocs_of(similarities, scratch)
     rows = []
     for row, runs in similarities.items():

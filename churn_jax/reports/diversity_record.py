@@ -5,7 +5,6 @@ its row is trained again or the section is asked for with other settings, so the
 command goes on where it was stopped.
 """
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import NpzArrays, write_file
+from churn_jax.array_files import NpzArrays, replace_file, write_file
 from churn_jax.documents import plain_values
 
 __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
@@ -23,26 +22,18 @@ SECTIONS = ("teachers", "students", "jacobians", "matching", "ood", "corruptions
 
 
 class SectionRecord:
-    """`diversity/<section>.json`, and `.npz` next to it for what is large.
-
-    Attributes:
-        settings: what all parts were computed with.
-        stamps: what each part's row was trained as.
-        parts: results by key, JSON values; None stands for nan.
-        arrays: large results, by key.
-        replaced: whether a file with other settings was there.
-    """
+    """`diversity/<section>.json`, and `.npz` next to it for what is large."""
 
     def __init__(self, run_dir, section: str, settings: Mapping[str, Any] | None):
         """Reads the section's files where they are there."""
         self.path = Path(run_dir) / FOLDER / f"{section}.json"
         self.section = section
-        self.settings: dict[str, Any] = dict(settings or {})
-        self.stamps: dict[str, str] = {}
-        self.parts: dict[str, Any] = {}
-        self.arrays: dict[str, np.ndarray] = {}
+        self.settings: dict[str, Any] = dict(settings or {})  # of all parts
+        self.stamps: dict[str, str] = {}  # what each part's row was trained as
+        self.parts: dict[str, Any] = {}  # results by key, JSON values; None is nan
+        self.arrays: dict[str, np.ndarray] = {}  # large results, by key
         self.facts: dict[str, Any] = {}
-        self.replaced = False
+        self.replaced = False  # whether a file with other settings was there
         if not self.path.exists():
             return
         try:
@@ -81,9 +72,8 @@ class SectionRecord:
         """Adds a part and writes the files, whole or not at all."""
         if array is not None:  # written first: the record says that it is there
             self.arrays[key] = np.asarray(array)
-            content = io.BytesIO()
-            np.savez_compressed(content, allow_pickle=False, **self.arrays)
-            write_file(self._arrays, content.getvalue())
+            with replace_file(self._arrays) as file:
+                np.savez_compressed(file, allow_pickle=False, **self.arrays)
         self.parts[key], self.stamps[key] = plain_values(value), stamp
         self.facts = dict(facts or self.facts)
         record = {

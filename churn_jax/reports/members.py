@@ -8,7 +8,6 @@ they would be too many numbers, `members.json` has the diagnostics alone.
 import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,24 +40,11 @@ MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Members:
-    """Logits of the M members of `R` runs on `N` examples.
+    """Logits of the M members of `R` runs on `N` examples."""
 
-    Attributes:
-        ids: `[N]`, as in the predictions.
-        labels: `[N]` class ids.
-        logits: `[R, M, N, C]` float32.
-
-    Raises:
-        PredictionsError: the shapes do not fit.
-
-    Example:
-        >>> Members(np.arange(3), np.zeros(3, int), np.zeros((2, 4, 3, 5))).logits.dtype
-        dtype('float32')
-    """
-
-    ids: np.ndarray
-    labels: np.ndarray
-    logits: np.ndarray
+    ids: np.ndarray  # `[N]`, as in the predictions
+    labels: np.ndarray  # `[N]` class ids
+    logits: np.ndarray  # `[R, M, N, C]` float32
 
     def __post_init__(self):
         """Checks the shapes."""
@@ -81,11 +67,8 @@ class Members:
 def save_members(path: str | os.PathLike, members: Members) -> Path:
     """Writes members' logits, whole or not at all."""
     path = Path(path)
-    arrays = dataclasses.asdict(members)
-    with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, array, allow_pickle=False)
+    with replace_file(path) as file:
+        np.savez(file, **dataclasses.asdict(members))
     return path
 
 

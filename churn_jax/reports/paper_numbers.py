@@ -122,10 +122,10 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
 
 
 def published_table(study: Study) -> PublishedTable | None:
-    """The table that a study names, if both (by its file's name) are of one data set."""
-    if study.published not in published_keys():
+    """The table that a study names, if both are of one data set, or its file's name."""
+    if study.config.published not in published_keys():
         return None  # `Report.remarks` says so
-    found = table(study.published)
+    found = table(study.config.published)
     return found if data_stem(study.record.data.name) == found.data else None
 
 

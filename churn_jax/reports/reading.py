@@ -43,25 +43,17 @@ CALIBRATED = frozenset(
 
 
 class Reading:
-    """What has been read of a study so far.
-
-    Attributes:
-        examples: who all rows are evaluated on, from the first row that was read.
-        summaries: by row.
-        agreements: of the rows whose members' predictions are there.
-        reasons: why a row has no summary.
-        damaged: names of the trained rows whose predictions cannot be used.
-        unreadable: sentences about files next to the predictions that cannot be used.
-    """
+    """What has been read of a study so far."""
 
     def __init__(self, study: Study, columns: Collection[str]):
         self.study, self.columns = study, frozenset(columns)
+        # Who all rows are evaluated on, from the first row that was read.
         self.examples: Predictions | None = None
-        self.summaries: dict[str, MethodSummary] = {}
-        self.agreements: dict[str, Agreement] = {}
-        self.reasons: dict[str, str] = {}
-        self.damaged: set[str] = set()
-        self.unreadable: list[str] = []
+        self.summaries: dict[str, MethodSummary] = {}  # by row
+        self.agreements: dict[str, Agreement] = {}  # by row, where members were kept
+        self.reasons: dict[str, str] = {}  # why a row has no summary
+        self.damaged: set[str] = set()  # trained rows with unusable predictions
+        self.unreadable: list[str] = []  # sentences about other unusable files
 
     def read(self, info: RowRecord) -> None:
         """A row's numbers, or the reason why there are none."""

@@ -112,7 +112,7 @@ class Row:
 
     @property
     def gain(self) -> int | None:
-        """1 if the headline is detectably better, -1 if worse, 0 if neither, or None."""
+        """1 if the headline is detectably better, -1 if worse, 0 if neither."""
         if self.change is None or self.change_p is None:
             return None
         sign = effect(self.change, self.change_p)
@@ -181,21 +181,23 @@ class Report:
     @property
     def baseline(self) -> Row | None:
         """The row that the others are compared with; None while it has no numbers."""
-        named = (r for r in self.rows if r.info.name == self.study.baseline)
+        named = (r for r in self.rows if r.info.name == self.study.config.baseline)
         return next(named, None)
 
     @property
     def baseline_label(self) -> str:
         """Label of the baseline, also when it has not finished."""
         for method in self.study.methods:
-            if method.name == self.study.baseline:
+            if method.name == self.study.config.baseline:
                 return method.label
-        return self.study.unselected.get(self.study.baseline, self.study.baseline)
+        return self.study.unselected.get(
+            self.study.config.baseline, self.study.config.baseline
+        )
 
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """What the tables show of each row, without names that are unknown here."""
-        named = shown_columns(self.study.columns)
+        named = shown_columns(self.study.config.columns)
         return named or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
 
     @property
@@ -304,18 +306,18 @@ class Report:
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
         ]
         compared = any(row.comparison for row in self.rows)
-        others = any(row.info.name != self.study.baseline for row in self.rows)
+        others = any(row.info.name != self.study.config.baseline for row in self.rows)
         if others and not compared:
             out.append(
                 f"Without the baseline {self.baseline_label} there are no differences "
                 "to test."
             )
-        key = self.study.published
+        key = self.study.config.published
         if key and key not in published_keys():
             out.append(f"The study names published numbers {key!r}, unknown here.")
         out += [
             f"The study names a column {name!r}, unknown here."
-            for name in self.study.columns
+            for name in self.study.config.columns
             if name not in QUANTITIES
         ]
         out += self.unreadable
@@ -395,11 +397,13 @@ def collect(run_dir) -> Report:
     study = read_study(run_dir)
     columns = {quantity.name for quantity in Report(study, (), ()).columns}
     reading = Reading(study, columns)
-    first = sorted(study.methods, key=lambda method: method.name != study.baseline)
+    first = sorted(
+        study.methods, key=lambda method: method.name != study.config.baseline
+    )
     for info in first:  # the baseline first; the order of the study otherwise
         reading.read(info)
     curve = reading.place_on_reference()
-    comparisons = compare_with_baseline(reading.summaries, study.baseline)
+    comparisons = compare_with_baseline(reading.summaries, study.config.baseline)
     about = Report(study, (), ()).headline.name
     rows, missing = [], []
     for info in study.methods:

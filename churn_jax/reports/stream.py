@@ -13,7 +13,7 @@ from churn_jax.configuration.record import (
     StreamRecord,
     read_record,
 )
-from churn_jax.reports.artefacts import Study, read_study
+from churn_jax.reports.artefacts import Study, as_float, read_study
 from churn_jax.reports.report import Missing
 from churn_jax.reports.stream_numbers import (
     StreamChange,
@@ -81,7 +81,9 @@ class StreamReport:
     @property
     def baseline(self) -> StreamRow | None:
         """The row that the others are compared with, where it finished."""
-        named = (row for row in self.rows if row.info.name == self.study.baseline)
+        named = (
+            row for row in self.rows if row.info.name == self.study.config.baseline
+        )
         return next(named, None)
 
     @property
@@ -99,7 +101,7 @@ class StreamReport:
                 )
         if self.rows and self.baseline is None:
             said.append(
-                f"{self.study.baseline} has not finished, so nothing is compared with "
+                f"{self.study.config.baseline} has not finished, so nothing is compared with "
                 "it"
             )
         waiting = [m.info.label for m in self.missing if m.reason == UNFINISHED]
@@ -165,7 +167,9 @@ def collect_stream(folder) -> StreamReport:
         found[info.name] = result
         for part, measured in own.items():
             numbers[part][info.name] = measured
-    changes = {part: compare_streams(numbers[part], study.baseline) for part in PARTS}
+    changes = {
+        part: compare_streams(numbers[part], study.config.baseline) for part in PARTS
+    }
     rows, missing = [], []
     for info in study.methods:
         if info.name not in found:
@@ -207,5 +211,4 @@ def number_or_nan(value: Any) -> float:
         numbers = [number_or_nan(v) for v in value]
         numbers = [v for v in numbers if math.isfinite(v)]
         return sum(numbers) / len(numbers) if numbers else math.nan
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if good else math.nan
+    return as_float(value)

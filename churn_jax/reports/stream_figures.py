@@ -68,7 +68,7 @@ def trade_off(report: StreamReport) -> str:
 def _point(row: StreamRow, report: StreamReport) -> tuple[float, float, float, float]:
     """Change of log loss in percent and Delta^r_1, each with its standard error."""
     estimate = row.numbers["stream"].estimate("relative_pd")
-    if row.info.name == report.study.baseline:
+    if row.info.name == report.study.config.baseline:
         return 0.0, 0.0, estimate.mean, estimate.stderr
     if "stream" not in row.changes:
         return math.nan, math.nan, math.nan, math.nan

@@ -163,13 +163,13 @@ def stream_document(report: StreamReport) -> Document:
     published = stream_paper_section(report)
     examples = study.record.data.examples
     run = {
-        "Runs per row": study.replicas,
+        "Runs per row": study.config.train.replicas,
         "What two runs differ in": differs(study.config.train),
         "Examples": "" if examples is None else f"{examples:,}",
     }
     return Document(
-        study.title,
-        page_facts(study.record, f"{study.replicas} runs per row"),
+        study.config.title,
+        page_facts(study.record, f"{study.config.train.replicas} runs per row"),
         [
             Only(
                 (TERMINAL,),
@@ -177,7 +177,7 @@ def stream_document(report: StreamReport) -> Document:
                     Table(
                         found.columns,
                         found.rows,
-                        title=f"{study.title}: {titles[part]}",
+                        title=f"{study.config.title}: {titles[part]}",
                         caption=about if part == report.parts[-1] else "",
                     )
                     for part, found in tables.items()
@@ -215,7 +215,7 @@ def _results(report: StreamReport, tables, verdicts, notes, about: str) -> Secti
     blocks: list[Block] = []
     if verdicts.items:
         base = report.baseline
-        against = base.info.label if base else report.study.baseline
+        against = base.info.label if base else report.study.config.baseline
         blocks += [Text(f"Against {against}:"), verdicts]
     differ = differs(report.study.config.train)
     blocks.append(Text(f"What two runs of a row differ in: {differ}."))
@@ -326,8 +326,8 @@ def _table(report: StreamReport, part: str) -> Table:
 def _caption(report: StreamReport) -> str:
     """What the numbers are."""
     base = report.baseline
-    against = base.info.label if base is not None else report.study.baseline
-    runs = report.study.replicas
+    against = base.info.label if base is not None else report.study.config.baseline
+    runs = report.study.config.train.replicas
     counted = report.rows[0].examples if report.rows else 0
     return (
         f"{runs} runs per row, {counted:,} examples. Log loss (nats) and calibration "
@@ -418,9 +418,9 @@ def _csv_row(row: StreamRow, part: str) -> dict:
 
 def stream_paper_section(report: StreamReport) -> Section | None:
     """The published numbers of a study's rows next to those over its stream."""
-    if report.study.published not in published_keys():
+    if report.study.config.published not in published_keys():
         return None
-    found = table(report.study.published)
+    found = table(report.study.config.published)
     printed = {name for row in found.rows.values() for name in row}
     metrics = tuple(quantity for quantity in PUBLISHED if quantity.name in printed)
     rows = [
@@ -428,7 +428,7 @@ def stream_paper_section(report: StreamReport) -> Section | None:
             name=row.info.name,
             label=row.info.label,
             paper=dict(found.rows.get(row.info.name, {})),
-            measured=_measured(row, row.info.name == report.study.baseline),
+            measured=_measured(row, row.info.name == report.study.config.baseline),
         )
         for row in report.rows
     ]

@@ -296,7 +296,7 @@ def study_document(report: Report) -> Document:
     context = [Text(sentence) for sentence in report.context]
     after: list[Block] = [members] if members else []
     after += [paper_section(found)] if found else []
-    title = f"{report.study.title}\n{'; '.join(facts)}"
+    title = f"{report.study.config.title}\n{'; '.join(facts)}"
     page = report.files.get("report.html")
     terminal = [
         Table(table.columns, table.rows, title, report.caption),
@@ -340,7 +340,7 @@ def study_document(report: Report) -> Document:
         Section("Glossary", [Terms([Term(n, m, f, s) for n, s, f, m in GLOSSARY])]),
     ]
     return Document(
-        report.study.title,
+        report.study.config.title,
         facts,
         [Only((HTML,), html), Only((MARKDOWN,), text), Only((TERMINAL,), terminal)],
         data=_records(report),
@@ -396,7 +396,7 @@ def _figures(
 def _run(report: Report) -> dict[str, object]:
     study = report.study
     return {
-        "Runs per method": study.replicas,
+        "Runs per method": study.config.train.replicas,
         "Rows not asked for": ", ".join(study.unselected.values()),
         "Settings": " ".join(study.config.notes),
     }

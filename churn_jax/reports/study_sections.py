@@ -124,7 +124,7 @@ def best_row(report: Report) -> Row | None:
     others = [
         row
         for row in report.rows
-        if row.info.name != report.study.baseline
+        if row.info.name != report.study.config.baseline
         and math.isfinite(row.summary.churn.mean)
     ]
     return min(others, key=lambda row: row.summary.churn.mean, default=None)

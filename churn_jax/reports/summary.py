@@ -1,7 +1,7 @@
 """One method's numbers over all its runs."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from churn_jax.reports.quantities import QUANTITIES
 
 __all__ = [
     "BOUNDS",
+    "PAIRS",
     "AllRunsStoppedError",
     "Curves",
     "MethodSummary",
@@ -47,6 +48,17 @@ BOUNDS = {
     "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
 }
 """Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
+
+PAIRS: Mapping[str, Callable] = {
+    "churn": metrics.churn,
+    "surrogate_churn": metrics.surrogate_churn,
+    "l1": metrics.l1_distance,
+    "by_correctness": metrics.churn_by_correctness,
+    "nfr": metrics.negative_flip_rate,
+    **BOUNDS,
+}
+"""Numbers of two runs; that by correctness is two."""
+_OF_LABELS = ("by_correctness", "nfr", "bound_from_errors")
 
 
 class AllRunsStoppedError(PredictionsError):
@@ -379,23 +391,20 @@ def _pair_level(predictions, runs):
     logits = predictions.logits
     labels = predictions.labels.astype(np.int32)
     # All runs, also stopped ones, go in: one shape per study, hence one compilation.
-    correct, incorrect = metrics.pairwise(metrics.churn_by_correctness, logits, labels)
     matrices = {
-        "churn": metrics.pairwise(metrics.churn, logits),
-        "surrogate_churn": metrics.pairwise(metrics.surrogate_churn, logits),
-        "l1": metrics.pairwise(metrics.l1_distance, logits),
-        "churn_correct": correct,
-        "churn_incorrect": incorrect,
-        "nfr": metrics.pairwise(metrics.negative_flip_rate, logits, labels),
+        name: metrics.pairwise(
+            metric, logits, *((labels,) if name in _OF_LABELS else ())
+        )
+        for name, metric in PAIRS.items()
     }
-    for name, bound in BOUNDS.items():
-        needed = (labels,) if bound is metrics.churn_bound_from_errors else ()
-        matrices[name] = metrics.pairwise(bound, logits, *needed)
     chosen = np.ix_(runs, runs)
-    return symmetric({name: np.asarray(m)[chosen] for name, m in matrices.items()})
+    return {name: m[chosen] for name, m in symmetric(matrices).items()}
 
 
-def symmetric(matrices: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The mean of both directions of every pair, `[R, R]` float64 each."""
-    found = {name: np.asarray(m, np.float64) for name, m in matrices.items()}
-    return {name: (matrix + matrix.T) / 2 for name, matrix in found.items()}
+def symmetric(found: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The mean of both directions of every pair, `[R, R]` float64, of all `PAIRS`."""
+    correct, incorrect = found["by_correctness"]
+    matrices = {"churn_correct": correct, "churn_incorrect": incorrect}
+    matrices |= {k: v for k, v in found.items() if k != "by_correctness"}
+    wide = {name: np.asarray(m, np.float64) for name, m in matrices.items()}
+    return {name: (matrix + matrix.T) / 2 for name, matrix in wide.items()}

@@ -27,7 +27,7 @@ from churn_jax.reports.curves import (
 )
 from churn_jax.reports.estimates import of_set_sums, set_sums
 from churn_jax.reports.summary import (
-    BOUNDS,
+    PAIRS,
     MethodSummary,
     assembled,
     check_same_runs,
@@ -57,32 +57,10 @@ _SCORES: Mapping[str, Callable[[], Any]] = {
     "brier": metrics.BrierState.empty,
     "ece": functools.partial(metrics.ECEState.empty, RELIABILITY_BINS),
 }
-_PAIRS: Mapping[str, Callable] = {
-    "churn": metrics.churn,
-    "surrogate_churn": metrics.surrogate_churn,
-    "l1": metrics.l1_distance,
-    "by_correctness": metrics.churn_by_correctness,
-    "nfr": metrics.negative_flip_rate,
-    **BOUNDS,
-}
 
 
 class Pass:
-    """What one pass over all examples gives.
-
-    Args:
-        predictions: of a method.
-        runs: those that count.
-
-    Attributes:
-        values: run-level names to `[R]`.
-        matrices: pair-level names to `[R, R]`, symmetric.
-        sets: `set_sums` of every block; empty with one run.
-        curves: what the plots need.
-
-    Raises:
-        PredictionsError: logits are NaN or infinite.
-    """
+    """What one pass over all examples gives; it refuses logits that are not finite."""
 
     def __init__(self, predictions: MappedPredictions, runs: Sequence[int]):
         labels = predictions.labels.astype(np.int32)
@@ -91,7 +69,7 @@ class Pass:
         finite = _Finite(runs, predictions.ids)
         counts, bins, pairs, examples = 0, 0.0, None, 0
         classes, ambiguity = [], []
-        self.sets: list[dict[str, np.ndarray]] = []
+        self.sets: list[dict[str, np.ndarray]] = []  # by block; empty with one run
         for block in _blocks(predictions, runs):
             if not finite.look(block):
                 continue  # only to count what is not
@@ -112,8 +90,8 @@ class Pass:
             pairs = _added(pairs, sums)
             examples += int(counted)
         finite.check()
-        self.values = _computed(states)
-        self.matrices = _matrices(pairs, examples)
+        self.values = _computed(states)  # run-level names to `[R]`
+        self.matrices = _matrices(pairs, examples)  # pair-level names to `[R, R]`
         self.curves = Curves(
             classes=np.concatenate(classes, axis=1),
             ambiguity=np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
@@ -277,7 +255,7 @@ def _of_scores(states, logits, labels, masks, temperatures):
 
 
 def _pair_metrics() -> dict[str, PairMetric]:
-    found = {name: streaming(metric) for name, metric in _PAIRS.items()}
+    found = {name: streaming(metric) for name, metric in PAIRS.items()}
     return {name: metric for name, metric in found.items() if metric is not None}
 
 
@@ -311,8 +289,7 @@ def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
 
     sums = jax.tree.map(narrow, sums)
     found = jax.device_get(_finish(sums, np.int32(examples)))
-    correct, incorrect = found.pop("by_correctness")
-    return symmetric({**found, "churn_correct": correct, "churn_incorrect": incorrect})
+    return symmetric(found)
 
 
 @jax.jit

@@ -140,7 +140,7 @@ def updates_markdown(report: Report) -> str:
     blocks.append(bullets(updates.remarks))
     if paper := paper_updates(report):
         blocks.append(paper_section(paper, "Update"))
-    return markdown(Document(f"{report.study.title}: updates", blocks=blocks))
+    return markdown(Document(f"{report.study.config.title}: updates", blocks=blocks))
 
 
 def updates_csv(report: Report) -> str:

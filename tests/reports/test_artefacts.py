@@ -10,7 +10,7 @@ from tests.reports.fake_study import change_record, row_of, write_study
 def test_the_contract_is_read(report):
     folder = report.study.folder
     study = read_study(folder)
-    assert (study.name, study.baseline) == ("fake", "baseline")
+    assert (study.config.name, study.config.baseline) == ("fake", "baseline")
     assert [m.name for m in study.methods] == ["baseline", "steady", "halting"]
     halting = study.methods[2]
     assert halting.stopped_replicas == (2,)
