@@ -21,6 +21,7 @@ from churn_jax.documents.plotting import (
     INK,
     colour,
     drawing,
+    face,
     legend,
     line_style,
     picture,
@@ -72,20 +73,13 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
             ):
                 mean, spread = values.mean(axis=1), values.std(axis=1)
                 axes.plot(found.sizes, mean, **style)
-                axes.fill_between(
-                    found.sizes,
-                    mean - spread,
-                    mean + spread,
-                    color=colour(i),
-                    alpha=0.15,
-                    linewidth=0,
-                )
+                band = {"color": colour(i), "alpha": 0.15, "linewidth": 0}
+                axes.fill_between(found.sizes, mean - spread, mean + spread, **band)
         sizes = sorted({size for found in updates.values() for size in found.sizes})
         for axes, title in ((flips, "Negative flips %"), (errors, "Errors, new %")):
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, [str(size) for size in sizes])
-            axes.set_xlabel("Members of an ensemble")
-            axes.set_ylabel(title)
+            axes.set(xlabel="Members of an ensemble", ylabel=title)
         flips.set_ylim(bottom=0)
         legend(figure, flips)
         return picture(
@@ -131,29 +125,16 @@ def _norms_of_image(axes, found: Norms, image: int) -> None:
     edges = np.linspace(0, 1.02 * top if top > 0 else 1.0, BINS + 1)
     grid = np.linspace(0, edges[-1], 200)
     for i, (size, norms) in enumerate(found.drawn.items()):
-        axes.hist(
-            norms[:, image],
-            edges,
-            density=True,
-            histtype="stepfilled",
-            color=colour(i),
-            alpha=0.35,
-            label=f"m = {size}",
-        )
+        style = {"histtype": "stepfilled", "color": colour(i), "alpha": 0.35}
+        axes.hist(norms[:, image], edges, density=True, label=f"m = {size}", **style)
         density = _density(found.simulated[size][:, image], grid)
         if density is not None:
-            axes.plot(
-                grid,
-                density,
-                color=colour(i),
-                linestyle="-" if size == 1 else "--",
-                linewidth=1.5,
-            )
+            line = "-" if size == 1 else "--"
+            axes.plot(grid, density, color=colour(i), linestyle=line, linewidth=1.5)
     if found.centre[image] > 0:
         axes.axvline(found.centre[image], color=INK, linestyle=":", linewidth=1)
     axes.set_title(short_label(f"Image {found.ids[image]}"), fontsize=9)
-    axes.set_xlim(0, edges[-1])
-    axes.set_yticks(())
+    axes.set(xlim=(0, edges[-1]), yticks=())
 
 
 def _density(values, grid):
@@ -166,6 +147,10 @@ def _density(values, grid):
     return kernels.mean(axis=1) / (width * np.sqrt(2 * np.pi))
 
 
+def _kind(size: int) -> str:
+    return "single networks" if size == 1 else f"ensembles of {size}"
+
+
 def flip_ranks(found: Comparison, name: str) -> Figure:
     """Negative flips by the rank of their wrong class ([elodi] Fig. 4)."""
     with drawing(5.4, 3.8) as (figure, done):
@@ -174,18 +159,10 @@ def flip_ranks(found: Comparison, name: str) -> Figure:
         for i, (size, counts) in enumerate(found.ranks.items()):
             total = max(1, counts.sum())
             shown = 100 * counts[1:MOST_RANKS] / total
-            kind = "single networks" if size == 1 else f"ensembles of {size}"
             places = np.arange(2, 2 + len(shown))
-            axes.bar(
-                places + (i - (len(found.ranks) - 1) / 2) * width,
-                shown,
-                width=0.9 * width,
-                color=colour(i),
-                edgecolor=INK,
-                linewidth=0.6,
-                hatch=("", "///")[i % 2],
-                label=f"{kind}, {counts.sum():,} flips",
-            )
+            at = places + (i - (len(found.ranks) - 1) / 2) * width
+            label = f"{_kind(size)}, {counts.sum():,} flips"
+            axes.bar(at, shown, width=0.9 * width, label=label, **face(i))
             axes.set_xticks(places)
         axes.set_xlabel("Rank, in the old model, of the wrong class")
         axes.set_ylabel("Negative flips %")
@@ -207,21 +184,15 @@ def top_shares(found: Comparison, name: str) -> Figure:
     top, classes = found.top.top, found.top.classes
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
-        axes.plot(
-            top,
-            100 * top / classes,
-            color=INK,
-            linewidth=0.8,
-            label="if all classes moved alike",
-        )
+        style = {"color": INK, "linewidth": 0.8}
+        alike = "if all classes moved alike"
+        axes.plot(top, 100 * top / classes, label=alike, **style)
         for i, (size, shares) in enumerate(found.top.shares.items()):
-            kind = "single networks" if size == 1 else f"ensembles of {size}"
-            axes.plot(top, 100 * shares, **line_style(i, kind))
+            axes.plot(top, 100 * shares, **line_style(i, _kind(size)))
         if classes > 20:
             axes.set_xscale("log")
         axes.set_xlabel("K, top classes of the old model")
-        axes.set_ylabel("Share of the squared norm %")
-        axes.set_ylim(0, 102)
+        axes.set(ylabel="Share of the squared norm %", ylim=(0, 102))
         legend(figure, axes)
         return picture(
             figure,
@@ -292,17 +263,9 @@ def _drawn(labels, classes) -> NDArray[np.int64]:
 
 
 def _plane(own, classes, places, what, names, old, new, kernel, bias) -> Plane:
-    plane = Plane(
-        classes=tuple(int(c) for c in own.classes[classes]),
-        what=what,
-        axes=names,
-        old=old,
-        new=new,
-        labels=np.searchsorted(classes, own.labels[places]),
-        kernel=kernel,
-        bias=bias,
-        marked=0,
-    )
+    ids = tuple(int(c) for c in own.classes[classes])
+    labels = np.searchsorted(classes, own.labels[places])
+    plane = Plane(ids, what, names, old, new, labels, kernel, bias, marked=0)
     # The example that flips in most updates from one network to another.
     was, now = (plane.right(side).mean(axis=0) for side in (old, new))
     return dataclasses.replace(plane, marked=int(np.argmax(was * (1 - now))))
@@ -366,39 +329,25 @@ def _arrows(axes, found: Plane, old, new) -> None:
     kinds = np.array(flip_kinds(found, old, new))
     for kind in ("same", "positive flip", "negative flip"):  # the last lies on top
         of = kinds == kind
-        axes.quiver(
-            *old[of].T,
-            *(new - old)[of].T,
-            angles="xy",
-            scale_units="xy",
-            scale=1,
-            width=0.006,
-            color=ARROWS[kind],
-            zorder=2 if kind == "same" else 4,
-        )
-    for values, face in ((old, OLD), (new, NEW)):
-        _points(axes, found, values, face)
+        whole = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.006}
+        style = whole | {"color": ARROWS[kind], "zorder": 2 if kind == "same" else 4}
+        axes.quiver(*old[of].T, *(new - old)[of].T, **style)
+    for values, shade in ((old, OLD), (new, NEW)):
+        _points(axes, found, values, shade)
 
 
-def _points(axes, found: Plane, values, face, **style) -> None:
+def _points(axes, found: Plane, values, shade) -> None:
+    """All images, and the marked one with a border."""
+    _scattered(axes, found, values, color=shade, s=16, zorder=3)
+    marked, shape = values[found.marked], SHAPES[found.labels[found.marked]]
+    border = {"edgecolors": INK, "linewidths": 1.2, "zorder": 6}
+    axes.scatter(*marked, marker=shape, s=40, color=shade, **border)
+
+
+def _scattered(axes, found: Plane, values, **style) -> None:
     for label, shape in enumerate(SHAPES[: len(found.classes)]):
-        of = found.labels == label
-        axes.scatter(
-            *values[of].T,
-            marker=shape,
-            s=16,
-            linewidths=0,
-            **{"color": face, "zorder": 3} | style,
-        )
-    axes.scatter(
-        *values[found.marked],
-        marker=SHAPES[found.labels[found.marked]],
-        s=40,
-        color=face,
-        edgecolors=INK,
-        linewidths=1.2,
-        zorder=6,
-    )
+        of = values[found.labels == label]
+        axes.scatter(*of.T, marker=shape, linewidths=0, **style)
 
 
 def _members(axes, found: Plane, ensembles, size: int) -> None:
@@ -407,24 +356,14 @@ def _members(axes, found: Plane, ensembles, size: int) -> None:
     step = max(1, len(rest) // max(1, SOME_DRAWN - 1))
     some = [found.marked, *rest[::step][: SOME_DRAWN - 1]]
     few = dataclasses.replace(found, labels=found.labels[some], marked=0)
-    for side, mean, face in zip(
-        (found.old, found.new), ensembles, (OLD, NEW), strict=True
-    ):
+    sides = zip((found.old, found.new), ensembles, (OLD, NEW), strict=True)
+    for side, mean, shade in sides:
+        thin = {"color": shade, "linewidth": 0.5, "alpha": 0.5, "zorder": 1}
         for member in side[:size]:
-            for n in some:
-                line = np.stack([member[n], mean[n]])
-                axes.plot(*line.T, color=face, linewidth=0.5, alpha=0.5, zorder=1)
-            for label, shape in enumerate(SHAPES[: len(found.classes)]):
-                of = [n for n in some if found.labels[n] == label]
-                axes.scatter(
-                    *member[of].T,
-                    marker=shape,
-                    s=14,
-                    alpha=0.4,
-                    color=face,
-                    linewidths=0,
-                )
-        _points(axes, few, mean[some], face)
+            for line in np.stack([member[some], mean[some]], axis=1):
+                axes.plot(*line.T, **thin)
+            _scattered(axes, few, member[some], color=shade, s=14, alpha=0.4)
+        _points(axes, few, mean[some], shade)
 
 
 def _one_frame(panels, found: Plane, size: int) -> None:
@@ -442,8 +381,7 @@ def _one_frame(panels, found: Plane, size: int) -> None:
                 axes.contour(
                     *np.moveaxis(grid, -1, 0), ahead, [0], colors=INK, linewidths=0.6
                 )
-        axes.set_xlim(low[0], high[0])
-        axes.set_ylim(low[1], high[1])
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         axes.set_xlabel(found.axes[0].capitalize())
     panels[0].set_ylabel(found.axes[1].capitalize())
 
@@ -461,16 +399,11 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
     edges = np.linspace(-reach, reach, PLANE_BINS + 1)
     for axes, values, m in zip(panels, moved, (1, size), strict=True):
         counts, _, _ = np.histogram2d(*values.T, bins=(edges, edges))
-        axes.imshow(
-            np.ma.masked_equal(counts.T, 0),
-            origin="lower",
-            extent=(-reach, reach, -reach, reach),
-            cmap="viridis",
-        )
+        frame = {"extent": (-reach, reach, -reach, reach), "origin": "lower"}
+        axes.imshow(np.ma.masked_equal(counts.T, 0), cmap="viridis", **frame)
         axes.axhline(0, color=INK, linewidth=0.4)
         axes.axvline(0, color=INK, linewidth=0.4)
-        kind = "single networks" if m == 1 else f"ensembles of {m}"
-        axes.set_title(f"Displacement, {kind}", fontsize=9)
+        axes.set_title(f"Displacement, {_kind(m)}", fontsize=9)
         axes.set_xlabel(f"Of {found.axes[0]}")
     panels[0].set_ylabel(f"Of {found.axes[1]}")
 
@@ -480,19 +413,14 @@ def _key(axes, found: Plane) -> None:
     from matplotlib.lines import Line2D
 
     points = [(OLD, "s", "old"), (NEW, "s", "new")]
-    points += [
-        (INK, shape, f"class {c}")
-        for shape, c in zip(SHAPES, found.classes, strict=False)
-    ]
+    classes = zip(SHAPES, found.classes, strict=False)
+    points += [(INK, shape, f"class {c}") for shape, c in classes]
     entries = [
-        Line2D([], [], color=face, marker=shape, linestyle="", label=text)
-        for face, shape, text in points
+        Line2D([], [], color=shade, marker=shape, linestyle="", label=text)
+        for shade, shape, text in points
     ]
-    entries += [
-        Line2D([], [], color=shade, label="both right or both wrong")
-        if kind == "same"
-        else Line2D([], [], color=shade, label=kind)
-        for kind, shade in ARROWS.items()
-    ]
+    for kind, shade in ARROWS.items():
+        label = "both right or both wrong" if kind == "same" else kind
+        entries.append(Line2D([], [], color=shade, label=label))
     axes.set_axis_off()
     axes.legend(handles=entries, loc="center left")

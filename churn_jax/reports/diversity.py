@@ -1,6 +1,7 @@
 """The report of `churn-jax diversity`: members, Jacobians, foreign images."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -66,14 +67,14 @@ BY_BIN = (
 )
 
 
-def collect_diversity(run_dir, *, draw: bool = True, command: str = "") -> Document:
+def collect_diversity(run_dir, *, command: str = "") -> Document:
     """The sections that have been computed so far; `command` is shown on the page."""
     study = read_study(run_dir)
     sections = []
     for name in SECTIONS:
         record = SectionRecord(run_dir, name, None)
         if record.parts:
-            sections.append(_BUILDERS[name](study, record, draw))
+            sections.append(_BUILDERS[name](study, record))
     if not sections:
         raise ReportError(
             f"{Path(run_dir) / FOLDER} has no results; churn-jax diversity {run_dir} "
@@ -106,7 +107,7 @@ def _labels(study: Study) -> dict[str, str]:
     return {info.name: info.label for info in study.methods}
 
 
-def _teachers(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _teachers(study: Study, record: SectionRecord) -> Section:
     tables, figures, labels = [], [], _labels(study)
     for row, kinds in spreads_of(record).items():
         label = labels.get(row, row)
@@ -123,9 +124,8 @@ def _teachers(study: Study, record: SectionRecord, draw: bool) -> Section:
         heads = ("Images", "KL of two networks, nats", "Times clean")
         heads = (*heads, "Accuracy of the mean %", "Step")
         tables.append(Table(heads, rows, f"{label}. {RUNS}"))
-        if draw:
-            shown = {KINDS.get(kind, kind): found for kind, found in kinds.items()}
-            figures += _spread_figures(shown, label)
+        shown = {KINDS.get(kind, kind): found for kind, found in kinds.items()}
+        figures += _spread_figures(shown, label)
     examples = record.settings.get("examples", 0)
     text = (
         f"At most {examples:,} training images without augmentation, and as many test "
@@ -162,18 +162,28 @@ def _step(found: Spread) -> str:
 
 def _spread_figures(shown: Mapping[str, Spread], label: str) -> list[Figure]:
     cuts = {kind: found.box for kind, found in shown.items()}
-    by_bin = plots.diversity_by_confidence(shown, label)
-    axis = "Pairwise KL, nats, log scale"
-    whole = plots.boxes(cuts, axis, f"Pairwise KL, {label}", log=True)
-    by_box = plots.boxes_by_confidence(shown, label)
+    axis, what = "Pairwise KL, nats, log scale", f"Pairwise KL, {label}"
     return [
-        Figure(by_bin, f"{label}: KL by confidence", BY_BIN),
-        Figure(whole, f"{label}: KL over all images", BOX),
-        Figure(by_box, f"{label}: boxes by confidence", BIN_BOX, wide=True),
+        Figure(
+            functools.partial(plots.diversity_by_confidence, shown, label),
+            f"{label}: KL by confidence",
+            BY_BIN,
+        ),
+        Figure(
+            functools.partial(plots.boxes, cuts, axis, what, log=True),
+            f"{label}: KL over all images",
+            BOX,
+        ),
+        Figure(
+            functools.partial(plots.boxes_by_confidence, shown, label),
+            f"{label}: boxes by confidence",
+            BIN_BOX,
+            wide=True,
+        ),
     ]
 
 
-def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _students(study: Study, record: SectionRecord) -> Section:
     labels = _labels(study)
     found = {row: kinds["test"] for row, kinds in spreads_of(record).items()}
     taught_by = {row.name: row.spec.teacher for row in study.record.methods}
@@ -193,7 +203,7 @@ def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
     shown = {labels.get(row, row): spread for row, spread in found.items()}
     heads = ("Method", "KL of two members, nats", "Times the teachers'")
     table = Table((*heads, "Accuracy of the mean %"), rows, RUNS)
-    figures = _spread_figures(shown, "Test images") if draw else ()
+    figures = _spread_figures(shown, "Test images")
     text = (
         f"At most {record.settings.get('examples', 0):,} test images, as they are. "
         "Times the teachers': divided, run by run, by the KL of the networks that "
@@ -202,7 +212,7 @@ def _students(study: Study, record: SectionRecord, draw: bool) -> Section:
     return _section("Students: how much they differ", text, [table], figures)
 
 
-def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _jacobians(study: Study, record: SectionRecord) -> Section:
     labels = _labels(study)
     similarities = similarities_of(record)
     scratch = study.config.baseline
@@ -215,25 +225,24 @@ def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
     name = labels.get(scratch, scratch)
     heads = ("Method", "Cosine with the teacher", f"AUC against {name}")
     table = Table(heads, rows, RUNS)
-    figures = []
-    if draw:
-        cuts = {
-            labels.get(row, row): np.stack(
-                [np.percentile(found, (5, 25, 50, 75, 95)) for found in runs.values()]
-            )
-            for row, runs in similarities.items()
-        }
-        what = "Cosine of the Jacobians of teacher and student"
-        curves = {labels.get(row, row): roc for row, roc in rocs.items()}
-        figures = [
-            Figure(plots.boxes(cuts, what, what, log=False), "Similarity", BOX),
-            Figure(
-                plots.roc_curves(curves, name),
-                "Distilled or from scratch?",
-                "A threshold on the similarity tells a distilled student from one that "
-                "has not met the teacher; on the thin line is chance. Mean over runs.",
-            ),
-        ]
+    cuts = {
+        labels.get(row, row): np.stack(
+            [np.percentile(found, (5, 25, 50, 75, 95)) for found in runs.values()]
+        )
+        for row, runs in similarities.items()
+    }
+    what = "Cosine of the Jacobians of teacher and student"
+    boxes = functools.partial(plots.boxes, cuts, what, what, log=False)
+    curves = {labels.get(row, row): roc for row, roc in rocs.items()}
+    figures = [
+        Figure(boxes, "Similarity", BOX),
+        Figure(
+            functools.partial(plots.roc_curves, curves, name),
+            "Distilled or from scratch?",
+            "A threshold on the similarity tells a distilled student from one that has "
+            "not met the teacher; on the thin line is chance. Mean over runs.",
+        ),
+    ]
     text = (
         "Cosine of the Jacobian of the probabilities with respect to the pixels, as "
         "one vector, between teacher m and member m of the student, at most "
@@ -244,7 +253,7 @@ def _jacobians(study: Study, record: SectionRecord, draw: bool) -> Section:
     return _section("Jacobians of students and teachers", text, [table], figures)
 
 
-def _matching(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _matching(study: Study, record: SectionRecord) -> Section:
     labels, rows, found = _labels(study), [], {}
     for row, parts in record.of_rows().items():
         kinds = {
@@ -260,11 +269,12 @@ def _matching(study: Study, record: SectionRecord, draw: bool) -> Section:
         rows.append((labels.get(row, row), *cells))
     heads = ("Method", *(f"{name}, ratio" for name in DRAWN.values()))
     table = Table((*heads, "ODS over Gaussian, run by run"), rows, RUNS)
-    figures = []
-    if draw:
-        axis = "Signal-to-noise ratio of the gradient"
-        svg = plots.ratios(found, axis, "Signal-to-noise ratio by perturbation")
-        figures = [Figure(svg, "Signal of the Jacobian-matching gradient", RUNS)]
+    words = (
+        "Signal-to-noise ratio of the gradient",
+        "Signal-to-noise ratio by perturbation",
+    )
+    svg = functools.partial(plots.ratios, found, *words)
+    figures = [Figure(svg, "Signal of the Jacobian-matching gradient", RUNS)]
     text = (
         "Gradient of the Jacobian-matching term in the weights of the student, at "
         f"temperature 1, on {record.settings.get('batch', 0)} training images: norm of "
@@ -274,7 +284,7 @@ def _matching(study: Study, record: SectionRecord, draw: bool) -> Section:
     return _section("Matching of Jacobians", text, [table], figures)
 
 
-def _ood(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _ood(study: Study, record: SectionRecord) -> Section:
     labels, foreign = _labels(study), str(record.settings.get("ood", "foreign images"))
     found = {
         labels.get(row, row): numbers for row, numbers in foreign_of(record).items()
@@ -286,17 +296,14 @@ def _ood(study: Study, record: SectionRecord, draw: bool) -> Section:
     ]
     heads = ("Method", "Entropy, own, nats", f"Entropy, {foreign}, nats")
     heads += ("AUROC of entropy", "AUROC of top probability")
-    figures = []
-    if draw and found:
-        svg = plots.entropy_histograms(found, foreign=foreign)
-        figures = [
-            Figure(
-                svg,
-                "Entropy of predictions",
-                f"Left: own test images; right: {foreign}. Of what a row deploys, all "
-                "runs together. Further to the right is less sure.",
-            )
-        ]
+    figures = [
+        Figure(
+            functools.partial(plots.entropy_histograms, found, foreign=foreign),
+            "Entropy of predictions",
+            f"Left: own test images; right: {foreign}. Of what a row deploys, all runs "
+            "together. Further to the right is less sure.",
+        )
+    ]
     text = (
         f"At most {record.settings.get('examples', 0):,} own test images and as many "
         f"of {foreign}. AUROC: chance that a foreign image gets a higher entropy (a "
@@ -305,7 +312,7 @@ def _ood(study: Study, record: SectionRecord, draw: bool) -> Section:
     return _section("Foreign images", text, [Table(heads, rows, RUNS)], figures)
 
 
-def _corruptions(study: Study, record: SectionRecord, draw: bool) -> Section:
+def _corruptions(study: Study, record: SectionRecord) -> Section:
     labels = _labels(study)
     summaries, incomplete = corruptions_of(record)
     found = {labels.get(row, row): summary for row, summary in summaries.items()}
@@ -328,14 +335,12 @@ def _corruptions(study: Study, record: SectionRecord, draw: bool) -> Section:
     if incomplete:
         named = ", ".join(labels.get(row, row) for row in incomplete)
         text.append(f"Not finished, and in no table: {named}.")
-    figures = []
-    if draw and found:
-        svg = plots.corruption_boxes(found)
-        caption = (
-            "Boxes over the kinds of corruption, of means over runs; whiskers: best "
-            "and worst kind. Lower is better."
-        )
-        figures = [Figure(svg, "NLL and ECE by severity", caption)]
+    caption = (
+        "Boxes over the kinds of corruption, of means over runs; whiskers: best and "
+        "worst kind. Lower is better."
+    )
+    svg = functools.partial(plots.corruption_boxes, found) if found else ""
+    figures = [Figure(svg, "NLL and ECE by severity", caption)]
     table = Table(heads, rows, RUNS)
     return _section("Corrupted images", " ".join(text), [table], figures)
 

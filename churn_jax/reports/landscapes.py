@@ -15,7 +15,7 @@ from churn_jax.analysis.landscapes import (
     entropy_regularized_logistic_loss,
     tempered_logistic_loss,
 )
-from churn_jax.documents.plotting import colour, dash
+from churn_jax.documents.plotting import drawing, line_style
 
 __all__ = ["ALPHAS", "TEMPERATURES", "main", "save_landscapes"]
 
@@ -31,9 +31,6 @@ def save_landscapes(
 ) -> Path:
     """Draws the three losses ([reproducibility] Fig. 4, Fig. 5)."""
     # The paper does not print its values of alpha and tau; these are ours.
-    import matplotlib
-    from matplotlib.figure import Figure
-
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: must end in {', '.join(FORMATS)}")
@@ -49,28 +46,18 @@ def save_landscapes(
         "Entropy-regularised logistic loss",
         "Logistic loss at a temperature",
     )
-    style = {"axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(style | {"legend.frameon": False, "font.size": 10}):
-        figure = Figure(figsize=(12.0, 3.8), layout="constrained", dpi=120)
+    with drawing(12.0, 3.8) as (figure, _):
         for axes, (x, loss, values, symbol, label), title in zip(
             figure.subplots(1, 3), panels, titles, strict=True
         ):
             for i, value in enumerate(values):
-                axes.plot(
-                    x,
-                    loss(x, value),
-                    color=colour(i),
-                    linestyle=dash(i),
-                    linewidth=1.8,
-                    label=f"{symbol} = {value:g}",
-                )
+                style = line_style(i, f"{symbol} = {value:g}") | {"marker": None}
+                axes.plot(x, loss(x, value), **style, linewidth=1.8)
             axes.set_title(title, fontsize=11)
-            axes.set_xlabel(label)
-            axes.set_ylabel("Loss, nats")
-            axes.set_ylim(0, 5)
+            axes.set(xlabel=label, ylabel="Loss, nats", ylim=(0, 5))
             axes.legend()
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        figure.savefig(path, dpi=120)
     return path
 
 

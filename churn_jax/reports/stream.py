@@ -101,8 +101,8 @@ class StreamReport:
                 )
         if self.rows and self.baseline is None:
             said.append(
-                f"{self.study.config.baseline} has not finished, so nothing is compared with "
-                "it"
+                f"{self.study.config.baseline} has not finished, so nothing is "
+                "compared with it"
             )
         waiting = [m.info.label for m in self.missing if m.reason == UNFINISHED]
         if waiting:

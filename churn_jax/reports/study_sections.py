@@ -27,12 +27,11 @@ from churn_jax.documents import (
     Text,
 )
 from churn_jax.documents.plotting import (
-    COLOURS,
     INK,
-    colour,
     drawing,
+    face,
     legend,
-    marker,
+    line_style,
     short_label,
 )
 from churn_jax.reports.cells import number, percent
@@ -179,20 +178,11 @@ def ambiguity_histogram(report: Report) -> str:
         for i, row in rows:
             shares = _shares(row.summary.curves.ambiguity)
             middle = 50 * (edges[:-1] + edges[1:])
-            axes.bar(
-                middle + (i - (len(rows) - 1) / 2) * width,
-                100 * shares,
-                width=width,
-                color=COLOURS[i],
-                hatch=("", "///")[i],
-                edgecolor="white",
-                linewidth=0.4,
-                label=f"{short_label(row.info.label)} ({_agreed(row)} agreed on)",
-            )
+            at = middle + (i - (len(rows) - 1) / 2) * width
+            label = f"{short_label(row.info.label)} ({_agreed(row)} agreed on)"
+            axes.bar(at, 100 * shares, width=width, label=label, **face(i))
         axes.set_xlabel("Ambiguity: pairs of runs that differ, %")
-        axes.set_ylabel("Examples %")
-        axes.set_xticks(np.arange(0, 101, 20))
-        axes.set_xlim(0, 100)
+        axes.set(ylabel="Examples %", xticks=np.arange(0, 101, 20), xlim=(0, 100))
         legend(figure, axes, columns=1)
         return done(
             "Histogram of ambiguity over the test examples on which runs differ"
@@ -317,24 +307,14 @@ def bounds_against_churn(report: Report) -> str:
                 bound = 100 * _pairs(row, name, RUNS_SHOWN)
                 churn = 100 * _pairs(row, "churn", RUNS_SHOWN)
                 top = max(top, bound.max())
-                axes.plot(
-                    bound,
-                    churn,
-                    linestyle="none",
-                    marker=marker(i),
-                    markersize=4,
-                    markeredgewidth=0,
-                    color=colour(i),
-                    alpha=0.6,
-                    label=short_label(row.info.label),
-                )
+                style = line_style(i, row.info.label, size=4)
+                style |= {"linestyle": "none", "markeredgewidth": 0, "alpha": 0.6}
+                axes.plot(bound, churn, **style)
             highest = max(100 * _pairs(r, "churn", RUNS_SHOWN).max() for _, r in rows)
             top, highest = max(top, 1e-3) * 1.05, max(highest, 1e-3) * 1.3
             axes.plot([0, top], [0, top], color=INK, linewidth=0.8, alpha=0.6)
-            axes.set_xlim(0, top)
-            axes.set_ylim(0, min(top, highest))
-            axes.set_xlabel(f"{title}: {formula}, %")
-            axes.set_ylabel("Churn %")
+            axes.set(xlim=(0, top), ylim=(0, min(top, highest)))
+            axes.set(xlabel=f"{title}: {formula}, %", ylabel="Churn %")
         legend(figure, panels[0])
         return done("Churn of every two runs against three upper bounds, by method")
 

@@ -67,7 +67,7 @@ def test_ratios_are_taken_run_by_run(folder):
         for run, (clean, factor) in enumerate([(0.1, 2.0), (0.3, 4.0)])
     }
     put(folder, "teachers", {"examples": 40}, parts)
-    found = cells(collect_diversity(folder, draw=False))
+    found = cells(collect_diversity(folder))
     assert found["Training images"][:2] == ("0.200 ± 0.141", "1.00")
     assert found["+ ODS"][:2] == ("0.700 ± 0.707", "3.00 ± 1.41")
     assert found["+ ODS"][2:] == ("75.00 ± 0.00", "1/255, tau 4")
@@ -80,7 +80,7 @@ def test_students_are_compared_with_their_teachers(folder):
         for run in range(2)
     }
     put(folder, "students", {"examples": 40}, parts)
-    document = collect_diversity(folder, draw=False)
+    document = collect_diversity(folder)
     found = {row: numbers[1] for row, numbers in cells(document).items()}
     assert found == {"Teachers": "–", "Scratch": "0.50", "Kd": "0.25"}
 
