@@ -296,14 +296,12 @@ def _ood(study: Study, record: SectionRecord) -> Section:
     ]
     heads = ("Method", "Entropy, own, nats", f"Entropy, {foreign}, nats")
     heads += ("AUROC of entropy", "AUROC of top probability")
-    figures = [
-        Figure(
-            functools.partial(plots.entropy_histograms, found, foreign=foreign),
-            "Entropy of predictions",
-            f"Left: own test images; right: {foreign}. Of what a row deploys, all runs "
-            "together. Further to the right is less sure.",
-        )
-    ]
+    caption = (
+        f"Left: own test images; right: {foreign}. Of what a row deploys, all runs "
+        "together. Further to the right is less sure."
+    )
+    svg = functools.partial(plots.entropy_histograms, found, foreign=foreign)
+    figures = [Figure(svg if found else "", "Entropy of predictions", caption)]
     text = (
         f"At most {record.settings.get('examples', 0):,} own test images and as many "
         f"of {foreign}. AUROC: chance that a foreign image gets a higher entropy (a "
