@@ -129,16 +129,16 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
 ) -> CompareResult:
-    """Compares two sides that are already joined; arguments as in `compare`.
+    """Compares two sides that are already joined.
 
     Args:
         pair: from `join`.
         gates: conditions.
-        regressions: how many negative flips to list.
+        regressions: as in `compare`, like the rest.
         level: of the confidence intervals.
         resamples: of the bootstrap.
         seed: of the bootstrap.
-        scanned: of this pair, where it is there already; the long pass otherwise.
+        scanned: what `scan` found of this pair; None to scan it.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")

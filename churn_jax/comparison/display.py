@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from churn_jax.array_files import write_file
 from churn_jax.comparison import report, versions_report
@@ -24,15 +24,21 @@ _FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 class _Display(abc.ABC):
-    """What both results have in common; each makes its own documents."""
+    """What both results have in common; `_report` is the module of their documents."""
 
-    @abc.abstractmethod
+    _report: ClassVar[Any]
+
     def terminal(self) -> Document:
         """The document that is printed."""
+        return self._report.terminal(self)
 
-    @abc.abstractmethod
     def page(self, command: str = "") -> Document:
         """The document that is saved as HTML; its figures take a while to draw."""
+        return self._report.page(self, command)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_fragment(self._report.notebook(self))
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -87,21 +93,11 @@ class CompareResult(_Display, Findings):
         paired: whether run r is compared with run r alone, see `run_by_run`.
     """
 
-    def terminal(self) -> Document:
-        """The document that is printed."""
-        return report.terminal(self)
-
-    def page(self, command: str = "") -> Document:
-        """The document that is saved as HTML; its figures take a while to draw."""
-        return report.page(self, command)
+    _report = report
 
     def markdown(self) -> str:
         """A comment for a pull request."""
         return markdown(report.comment(self), level=3)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return html_fragment(report.notebook(self))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
@@ -133,25 +129,15 @@ class VersionsResult(_Display, VersionsFindings):
 
     steps: tuple[CompareResult, ...]
     whole: CompareResult
-
-    def terminal(self) -> Document:
-        """The document that is printed."""
-        return versions_report.versions_terminal(self)
-
-    def page(self, command: str = "") -> Document:
-        """The document that is saved as HTML; its figures take a while to draw."""
-        return versions_report.versions_page(self, command)
+    _report = versions_report
 
     def markdown(self) -> str:
         """A comment for a pull request, one part per update."""
         return "\n".join(step.markdown() for step in self.steps)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return html_fragment(versions_report.versions_notebook(self))
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
+        matrices = ("churn", "negative_flip_rate", "relative_negative_flip_rate")
         return {
             "format": _FORMAT,
             "versions": list(self.names),
@@ -159,11 +145,7 @@ class VersionsResult(_Display, VersionsFindings):
             "level": self.level,
             "passed": self.passed,
             "accuracy": plain_values(self.accuracy),
-            "churn": plain_values(self.churn),
-            "negative_flip_rate": plain_values(self.negative_flip_rate),
-            "relative_negative_flip_rate": plain_values(
-                self.relative_negative_flip_rate
-            ),
+            **{name: plain_values(getattr(self, name)) for name in matrices},
             "steps": [step.to_dict() for step in self.steps],
             "first_to_last": self.whole.to_dict(),
             "notes": list(self.notes),

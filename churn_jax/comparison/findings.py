@@ -6,6 +6,7 @@ import numpy as np
 
 from churn_jax.comparison.pair import Pair, Scanned, ScannedSide
 from churn_jax.comparison.result import Curve, Flow, Points, Regression
+from churn_jax.comparison.sums import BINS, bins_of
 
 LARGEST = 2000  # entries that a flow keeps
 _HELD = 2**21  # entries that wait to be merged
@@ -153,7 +154,6 @@ def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
     return among[order[:count]]
 
 
-BINS = 15  # as in the calibration error
 _MOST = 3000  # points
 _MOST_NEGATIVE = 1500
 _OUTCOMES = ("negative", "positive", "other", "same")
@@ -163,10 +163,9 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
     """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled."""
     if side.confidence is None:
         raise ValueError("a reliability curve needs logits or probabilities")
-    edges = (np.arange(1, BINS) / BINS).astype(np.float32)
     examples, confidence, right = np.zeros(BINS, np.int64), np.zeros(BINS), 0.0
     for predicted, top in zip(side.predicted, side.confidence, strict=True):
-        bins = np.searchsorted(edges, top, side="left")
+        bins = bins_of(top)
         examples += np.bincount(bins, minlength=BINS)
         confidence += np.bincount(bins, top, BINS)
         right = right + np.bincount(bins, predicted == labels, BINS)

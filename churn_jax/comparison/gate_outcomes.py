@@ -11,9 +11,8 @@ from churn_jax.comparison.gates import (
     Gate,
     GateError,
     limit_text,
-    listed,
 )
-from churn_jax.comparison.number_text import count_text, value_text, with_range
+from churn_jax.comparison.number_text import count_text, listed, value_text, with_range
 from churn_jax.comparison.result import GateOutcome, Group, Interval, Noise
 
 # Sums and differences of shares are off by rounding, and that fails no gate.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.comparison.groups import coded
-from churn_jax.comparison.number_text import Unit, count_text
+from churn_jax.comparison.number_text import Unit, listed
 from churn_jax.comparison.pair import Pair
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.registry import did_you_mean
@@ -186,13 +186,6 @@ def _no_such(name: str, known: Sequence[str], what: str) -> str:
 def closest(name: str, known: Iterable[str]) -> str:
     """Suggests the most similar of the `known` names; "" if none is similar."""
     return did_you_mean(name, list(known), count=1, cutoff=0.6).removeprefix("; ")
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """The first `most` names and how many are left."""
-    left = len(names) - most
-    more = f" and {count_text(left)} more" if left > 0 else ""
-    return ", ".join(names[:most]) + more
 
 
 def limit_text(limit: float, unit: Unit) -> str:

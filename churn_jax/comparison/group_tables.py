@@ -28,21 +28,17 @@ _OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
 _IN_TERMINAL = 5  # groups; the page and the record have all
 
 
-def groupings(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups by grouping."""
-    found: dict[str, list[Group]] = {}
-    for group in groups:
-        found.setdefault(group.grouping, []).append(group)
-    return found
+def group_title(grouping: str) -> str:
+    """The heading of the classes, or of the values of a column of the slices."""
+    return "Classes" if grouping == "class" else f"Slices by {grouping}"
 
 
 def worst_groups(result: Findings) -> list[Block]:
     """The groups that the update makes worst, for a terminal."""
     interval = f"{level_text(result.level)} interval"
     found: list[Block] = []
-    for grouping, groups in groupings(result.groups).items():
+    for grouping, groups in result.groupings.items():
         shown = sorted(groups, key=_badness)[:_IN_TERMINAL]
-        what = "Classes" if grouping == "class" else f"Slices by {grouping}"
         order = "worst first" if result.labelled else "most churn first"
         some = f" of {count_text(len(groups))}" if len(shown) < len(groups) else ""
         heads = ["", "Examples", "Churn"]
@@ -63,7 +59,7 @@ def worst_groups(result: Findings) -> list[Block]:
             else:
                 row.append(range_text(group.churn, "share"))
             rows.append(row)
-        title = f"{what}, {order}: {len(shown)}{some}"
+        title = f"{group_title(grouping)}, {order}: {len(shown)}{some}"
         found.append(Table(heads, rows, title, kind="compare"))
     return found
 

@@ -1,6 +1,7 @@
 """Numbers of a comparison as text: as many digits as their interval supports."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from churn_jax.comparison.quantities import QUANTITIES
@@ -67,6 +68,13 @@ def count_text(count: float) -> str:
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` names and how many are left."""
+    left = len(names) - most
+    more = f" and {count_text(left)} more" if left > 0 else ""
+    return ", ".join(names[:most]) + more
 
 
 def remark(note: str) -> str:

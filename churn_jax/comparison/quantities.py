@@ -30,37 +30,42 @@ class Quantity:
     labels: bool = True
     scores: Literal["", "old", "new", "both"] = ""
 
+    @property
+    def is_change(self) -> bool:
+        """Whether it is the difference of a quantity that both versions have."""
+        return self.unit in ("points", "change")
+
 
 def _two_versions(
     name: str,
     heading: str,
     formula: str,
-    better: Literal["lower", "higher"],
-    unit: Literal["share", "number"],
-    scores: bool,
+    better: Literal["lower", "higher"] = "lower",
+    unit: Literal["share", "number"] = "number",
 ) -> tuple[Quantity, ...]:
     """A quantity of each version, and its difference, new minus old."""
-    change = "points" if unit == "share" else "change"
-    of = ("old", "new", "both") if scores else ("", "", "")
-    suffix = "gain" if better == "higher" else "change"
-    return (
-        Quantity(f"{name}_old", f"{heading}, old", formula, unit, better, True, of[0]),
-        Quantity(f"{name}_new", f"{heading}, new", formula, unit, better, True, of[1]),
+    share = unit == "share"  # of right predictions, which need no scores
+    suffix, change = ("gain", "points") if share else ("change", "change")
+    quantities = (
+        Quantity(f"{name}_old", f"{heading}, old", formula, unit, better, scores="old"),
+        Quantity(f"{name}_new", f"{heading}, new", formula, unit, better, scores="new"),
         Quantity(
             f"{name}_{suffix}",
             f"{heading}, change",
             "new minus old, paired",
             change,
             better,
-            True,
-            of[2],
+            scores="both",
         ),
     )
+    if share:
+        return tuple(dataclasses.replace(q, scores="") for q in quantities)
+    return quantities
 
 
 _ALL = (
     *_two_versions(
-        "accuracy", "Accuracy", "share of right predictions", "higher", "share", False
+        "accuracy", "Accuracy", "share of right predictions", "higher", "share"
     ),
     Quantity(
         "churn",
@@ -133,29 +138,12 @@ _ALL = (
         "Neutral churn",
         "wrong before and wrong now in another way, of the changed predictions",
     ),
-    *_two_versions(
-        "nll",
-        "NLL",
-        "mean -log p(label), nats",
-        "lower",
-        "number",
-        True,
-    ),
-    *_two_versions(
-        "brier",
-        "Brier score",
-        "mean of sum_c (p_c - [c = label])^2",
-        "lower",
-        "number",
-        True,
-    ),
+    *_two_versions("nll", "NLL", "mean -log p(label), nats"),
+    *_two_versions("brier", "Brier score", "mean of sum_c (p_c - [c = label])^2"),
     *_two_versions(
         "ece",
         "ECE",
         "sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|, 15 equal-width bins",
-        "lower",
-        "number",
-        True,
     ),
 )
 

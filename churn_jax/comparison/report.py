@@ -12,7 +12,7 @@ from churn_jax.comparison.figures import (
     reliability,
 )
 from churn_jax.comparison.flow_diagram import flow_diagram, mean_count
-from churn_jax.comparison.group_tables import group_blocks, groupings, worst_groups
+from churn_jax.comparison.group_tables import group_blocks, group_title, worst_groups
 from churn_jax.comparison.number_text import count_text, level_text, remark
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.result import Findings, GateOutcome, Version
@@ -65,10 +65,10 @@ def page(result: Findings, command: str = "") -> Document:
         Section("Probabilities", [Grid(_figures(result))]),
         *(
             Section(
-                "Classes" if grouping == "class" else f"Slices by {grouping}",
+                group_title(grouping),
                 group_blocks(grouping, groups, result.level, result.labelled),
             )
-            for grouping, groups in groupings(result.groups).items()
+            for grouping, groups in result.groupings.items()
         ),
         Section("Largest regressions", _regressions(result)),
         Section("What was run", [Facts(_run(result, command))]),
@@ -302,7 +302,7 @@ def _terms(result: Findings) -> list[Term]:
     terms: dict[str, str] = {}
     for name in result.quantities:
         quantity = QUANTITIES[name]
-        if quantity.unit in ("points", "change"):
+        if quantity.is_change:
             continue  # its two versions explain it
         heading = quantity.heading.removesuffix(", old").removesuffix(", new")
         better = quantity.better and f" {quantity.better.capitalize()} is better."

@@ -242,6 +242,14 @@ class Findings:
     paired: bool = False
 
     @property
+    def groupings(self) -> dict[str, list[Group]]:
+        """The groups of the classes and of every column of the slices."""
+        found: dict[str, list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.grouping, []).append(group)
+        return found
+
+    @property
     def run_pairs(self) -> int:
         """How many pairs of runs were compared."""
         return self.old.runs if self.paired else self.old.runs * self.new.runs

@@ -66,16 +66,20 @@ def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray
     return out.reshape(groups, *lead)
 
 
+def bins_of(confidence: np.ndarray) -> np.ndarray:
+    """The bin `((m - 1)/15, m/15]` of each top probability, from 0."""
+    edges = (np.arange(1, BINS) / BINS).astype(np.float32)
+    return np.searchsorted(edges, confidence.astype(np.float32, copy=False))
+
+
 def bin_gaps(
     side: ScannedSide, labels: np.ndarray, group: np.ndarray, groups: int
 ) -> np.ndarray:
     """Right predictions minus confidence, summed in each bin of the confidence."""
     assert side.confidence is not None
-    edges = (np.arange(1, BINS) / BINS).astype(np.float32)
     out = np.empty((groups, len(side.predicted), BINS))
     for r, confidence in enumerate(side.confidence):
-        confidence = confidence.astype(np.float32, copy=False)
-        member = np.searchsorted(edges, confidence, side="left")
+        member = bins_of(confidence)
         gap = (side.predicted[r] == labels) - confidence.astype(np.float64)
         sums = np.bincount(group * BINS + member, gap, groups * BINS)
         out[:, r] = sums.reshape(groups, BINS)

@@ -57,7 +57,7 @@ def changes(result: Findings) -> list[Change]:
     """Accuracy, NLL, Brier score and ECE of both versions, and the change."""
     found = []
     for name, quantity in QUANTITIES.items():
-        if quantity.unit not in ("points", "change"):
+        if not quantity.is_change:
             continue
         stem = name.rpartition("_")[0]
         of_sides = [f"{stem}_{side}" for side in ("old", "new")]
@@ -133,18 +133,14 @@ class Single(NamedTuple):
 
 def singles(result: Findings) -> list[Single]:
     """Churn, flips and all other quantities of the two versions together."""
-    both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if _is_change(q)}
+    both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
     return [
         Single(q.heading, _BETTER[q.better], result[name], q.unit, q.formula)
         for name, q in QUANTITIES.items()
         if name in result.quantities
-        and not _is_change(q)
+        and not q.is_change
         and name.rpartition("_")[0] not in both
     ]
-
-
-def _is_change(quantity) -> bool:
-    return quantity.unit in ("points", "change")
 
 
 def noise_singles(noise: Noise | None) -> list[Single]:

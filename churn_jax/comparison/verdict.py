@@ -1,7 +1,5 @@
 """What a comparison says, in sentences."""
 
-from collections.abc import Sequence
-
 from churn_jax.comparison.noise import TESTED_RUNS
 from churn_jax.comparison.number_text import (
     Unit,
@@ -9,12 +7,13 @@ from churn_jax.comparison.number_text import (
     has_range,
     judgement,
     level_text,
+    listed,
     p_text,
     range_text,
     value_text,
     with_range,
 )
-from churn_jax.comparison.result import Findings, Group, Interval
+from churn_jax.comparison.result import Findings, Interval
 
 _NAMED = 3  # groups that a sentence names
 
@@ -199,11 +198,8 @@ def _noise(result: Findings) -> list[str]:
 def _groups(result: Findings) -> list[str]:
     """In which groups of each grouping accuracy falls."""
     alpha = 1 - result.level
-    by_grouping: dict[str, list[Group]] = {}
-    for group in result.groups:
-        by_grouping.setdefault(group.grouping, []).append(group)
     found = []
-    for grouping, groups in by_grouping.items():
+    for grouping, groups in result.groupings.items():
         worse = [
             g for g in groups if g.adjusted_p < alpha and g.accuracy_gain.value < 0
         ]
@@ -215,14 +211,9 @@ def _groups(result: Findings) -> list[str]:
         if not worse:
             found.append(f"Accuracy falls detectably in none of the {total} {what}.")
             continue
+        names = listed([group.name for group in worse], _NAMED)
         found.append(
             f"Accuracy falls detectably in {count_text(len(worse))} of {total} "
-            f"{what} (Holm-adjusted p below {alpha:.3g}): {_names(worse)}."
+            f"{what} (Holm-adjusted p below {alpha:.3g}): {names}."
         )
     return found
-
-
-def _names(groups: Sequence[Group]) -> str:
-    named = [group.name for group in groups[:_NAMED]]
-    left = len(groups) - len(named)
-    return ", ".join(named) + (f" and {count_text(left)} more" if left else "")

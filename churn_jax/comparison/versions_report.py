@@ -68,7 +68,7 @@ _CELL = 7  # characters that a column of a matrix may need, with its margin
 _WHOLE = "first-to-last"
 
 
-def versions_page(result: VersionsFindings, command: str = "") -> Document:
+def page(result: VersionsFindings, command: str = "") -> Document:
     """The page of a folder; drawing its figures takes a while."""
     examples = f"{count_text(result.examples)} examples"
     examples += "" if result.labelled else " without labels"
@@ -93,7 +93,7 @@ def versions_page(result: VersionsFindings, command: str = "") -> Document:
     return Document(title, counts, blocks, command)
 
 
-def versions_terminal(result: VersionsFindings) -> Document:
+def terminal(result: VersionsFindings) -> Document:
     """What is printed: sentences, tables, and last the gates."""
     labels = short_labels(result)
     names = f"{count_text(len(result.names))} versions"
@@ -119,7 +119,7 @@ def versions_terminal(result: VersionsFindings) -> Document:
     return Document(arrow(result.whole), blocks=blocks)
 
 
-def versions_notebook(result: VersionsFindings) -> list[Block]:
+def notebook(result: VersionsFindings) -> list[Block]:
     """Sentences, gates and tables."""
     labels = short_labels(result)
     blocks: list[Block] = [

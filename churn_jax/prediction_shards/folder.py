@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import ArrayFileError, read_npy
+from churn_jax.array_files import (
+    ArrayFileError,
+    read_npy,
+    replace_file,
+    write_file,
+)
 from churn_jax.example_ids import as_ids, as_labels, repeated, rows_of, some
 from churn_jax.prediction_shards.rows import ShardedRows
-from churn_jax.predictions import PredictionsError, replace_file
+from churn_jax.predictions import PredictionsError
 
 __all__ = [
     "INDEX",
@@ -132,9 +137,7 @@ def write_index(
         raise PredictionsError(f"{folder}: {error}") from error
     except (TypeError, ValueError) as error:
         raise PredictionsError(f"{folder}: meta must be JSON-ready; {error}") from error
-    with replace_file(folder / INDEX) as file:
-        file.write(text.encode())
-    return folder / INDEX
+    return write_file(folder / INDEX, text)
 
 
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:

@@ -114,8 +114,8 @@ def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
 Classes = slice | np.ndarray
 
 
-class SideBySide:
-    """The pass over two sides with scores: surrogate churn and displacement."""
+class PairPass:
+    """What the pass finds of two sides with scores: surrogate churn, displacement."""
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
@@ -248,7 +248,7 @@ def scan(pair: Pair) -> Scanned:
         )
     )
     sides = [side for side in (old, new) if isinstance(side, SidePass)]
-    together = SideBySide(*sides) if len(sides) == 2 else None
+    together = PairPass(*sides) if len(sides) == 2 else None
     if sides:
         _over_blocks(pair.examples, sides, together)
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
@@ -263,7 +263,7 @@ def scan(pair: Pair) -> Scanned:
 
 
 def _over_blocks(
-    examples: int, sides: list[SidePass], together: SideBySide | None
+    examples: int, sides: list[SidePass], together: PairPass | None
 ) -> None:
     """Goes through all examples in blocks of rows, on a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
