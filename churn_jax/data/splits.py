@@ -30,7 +30,7 @@ _DECLARE = "give num_classes (in an .npz, an array of that name)"
 
 
 class DataError(ValueError):
-    """Data that cannot be used; the message is one sentence for the person who runs."""
+    """Data that cannot be used; the message is one sentence for the user."""
 
 
 class Examples(Protocol):

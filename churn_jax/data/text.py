@@ -38,7 +38,7 @@ _SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How texts become ids; other data have no use for it.
+    """How texts become ids; data of other kinds ignore it.
 
     Attributes:
         sequence_length: L, to which every text is cut or padded.

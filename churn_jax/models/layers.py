@@ -64,7 +64,7 @@ _TARGET: contextvars.ContextVar[str] = contextvars.ContextVar("_TARGET", default
 
 
 def backend() -> str:
-    """`cpu`, `gpu` or `tpu`, by which layers with several forms choose theirs."""
+    """The platform for which layers choose their forms: `cpu`, `gpu` or `tpu`."""
     return _TARGET.get() or jax.default_backend()
 
 
@@ -242,7 +242,7 @@ class Layered:
 
 
 def check_dropout(dropout: float) -> None:
-    """Refuses a share of dropped values that is below 0, or 1 and more."""
+    """Refuses a share of dropped values outside of [0, 1)."""
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1; got {dropout}")
 

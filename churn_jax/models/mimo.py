@@ -14,7 +14,7 @@ __all__ = ["MIMO", "draw_orders"]
 
 
 def draw_orders(key: PRNGKey, members: int, rows: int, repetition: float) -> Array:
-    """K orders of B rows, `[K, B]`; a place is equal in all with `repetition`."""
+    """K orders of B rows `[K, B]`; `repetition`: chance that all agree at a place."""
     key_fixed, key_order = jax.random.split(key)
     fixed = jax.random.uniform(key_fixed, (rows,)) < repetition
     # Places of the rows that move come first, then those of the rows that stay.

@@ -87,7 +87,7 @@ def residual_stages(
     remat: bool,
     **options,
 ) -> Array:
-    """So many blocks of each width; every stage but the first halves the resolution."""
+    """Stages of blocks; each stage but the first starts by halving the resolution."""
     if remat:
         block_class = nn.remat(block_class, static_argnums=(2,))
     for stage, (blocks, width) in enumerate(zip(stages, widths, strict=True), start=1):
@@ -122,7 +122,7 @@ def classify(
 def check_stages(
     stages: tuple[int, ...], width: int, name: str = "stages", of: str = "blocks"
 ) -> None:
-    """Refuses no stage, an empty one, or no channels; the names are the network's."""
+    """Refuses a network without stages, a stage without blocks, and no channels."""
     if not stages or min(stages) < 1:
         raise ValueError(
             f"{name} must be numbers of {of}, each at least 1; got {stages}"

@@ -17,7 +17,7 @@ __all__ = ["FUNCTIONS", "Draws", "read_at", "seed_of"]
 
 
 def seed_of(key: str) -> int:
-    """A seed of 128 bits that a text decides, the same on every machine."""
+    """A seed of 128 bits from a text, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=16).digest())
 
 

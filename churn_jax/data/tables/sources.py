@@ -94,7 +94,7 @@ class CsvFile(_File):
         """None: not known without reading."""
 
     def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
-        """Parses a column as numbers if it is needed as nothing else."""
+        """A column is parsed as numbers unless it is needed as words or as the time."""
         schema = self.schema
         words = {field.name for field in schema.categorical}
         words |= {c for c in (schema.label, schema.group) if c is not None}

@@ -189,7 +189,7 @@ class TableExamples:
         labels.check(self._where)
 
     def count(self, part: Part) -> int:
-        """How many examples a part has; only files that must be are read."""
+        """How many examples a part has; files that know their length are not read."""
         schema, held = self._schema, HoldOut(self._schema, self._holdout)
         if part == "holdout" and not held.share:
             return 0
