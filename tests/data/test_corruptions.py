@@ -74,14 +74,6 @@ def test_what_is_drawn_stays_what_it_was():
     np.testing.assert_allclose(draws.uniform(2), expected, atol=1e-5)
 
 
-def test_draws_are_uniform_and_normal_and_independent():
-    draws = Draws([f"k{i}" for i in range(200)])
-    uniform, normal = draws.uniform(10, 10), draws.normal(10, 10)
-    assert stats.kstest(uniform.ravel(), "uniform").pvalue > 0.01
-    assert stats.kstest(normal.ravel(), "norm").pvalue > 0.01
-    assert abs(np.corrcoef(uniform.reshape(200, -1)[:2])[0, 1]) < 0.3
-
-
 def test_noise_has_the_moments_it_should_have():
     grey = np.full((8, 32, 32, 3), 120, np.uint8)
     ids = range(8)

