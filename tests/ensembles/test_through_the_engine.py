@@ -10,11 +10,11 @@ from churn_jax import data
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.ensembles import Group, from_nnx, gate, with_inputs
-from churn_jax.methods import ERM, AntiDistillation, Codistillation
+from churn_jax.ensembles import Group, from_nnx
+from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.loop import train
 from churn_jax.training.run import Run
-from tests.ensembles.networks import NnxNet, affine
+from tests.ensembles.networks import NnxNet
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 CONFIG = TrainConfig(
@@ -74,29 +74,3 @@ def test_a_committee_of_two_architectures_trains_alike_under_every_mapping():
     assert predictions["vmap"].shape == (2, 2, 30, 10)
     for mapping in ("unroll", "loop"):
         np.testing.assert_allclose(predictions[mapping], predictions["vmap"], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_components_of_different_inputs_are_mixed_by_a_learned_gate():
-    """One component sees the upper half of a digit, one the lower; the gate all."""
-    method = AntiDistillation(deploy="gate", strength=0.1)
-    halves = [
-        Group(with_inputs(affine(32, 10), range(first, first + 32)), 1)
-        for first in (0, 32)
-    ]
-    gates = MethodSpec("a", "A", method).groups(ModelConfig(), 10)[1:]
-    run = Run("gated", method, (*halves, *gates), CONFIG)
-    trained = train(run, digits())
-    test = digits().test
-    logits = trained.predict(test.images)
-    members = trained.predict(test.images, every_member=True)
-    assert members.shape == (2, 2, len(test), 10) and not trained.stopped
-    params = trained.params[2]["head"]
-    x = test.images.reshape(len(test), 64) / 255.0
-    x = (x - trained.program.mean) / trained.program.std
-    weights = np.einsum("nd,rmdk->rmn", x, params["kernel"]) + params["bias"]
-    assert np.abs(weights).max() > 1e-2  # it has learned something
-    for r in range(2):
-        np.testing.assert_allclose(
-            logits[r], gate(members[r], weights[r]), rtol=1e-4, atol=1e-4
-        )

@@ -29,21 +29,15 @@ def refused(capsys, argv, *words):
     ("argv", "words"),
     [
         (["studdy"], ["'studdy'", "did you mean study"]),
-        (["study"], ["needs the name of a preset", "digits"]),
         (["study", "digit"], ["'digit'", "did you mean digits"]),
         (["study", "digits:huge"], ["'digits:huge'", "digits:tiny"]),
         ([*STUDY, "--bogus", "3"], ["--bogus", "digits:tiny -h"]),
         ([*STUDY, "--epochs", "many"], ["--train.epochs", "'many'"]),
         ([*STUDY, "--epochs", "0"], ["epochs must be at least 1; got 0"]),
         ([*STUDY, "--epochs"], ["--train.epochs", "Missing value"]),
-        ([*STUDY, "--replicas", "0"], ["replicas must be at least 1"]),
         ([*STUDY, "--mapping", "spread"], ["vmap, unroll, loop", "'spread'"]),
-        ([*STUDY, "--train.weights", "first"], ["last or best", "'first'"]),
         ([*STUDY, "--train.optimizer.name", "lion"], ["sgd, adam", "'lion'"]),
-        ([*STUDY, "--train.optimizer.schedule", "up"], ["cosine", "'up'"]),
         ([*STUDY, "--mesh", "rows=2"], ["replica, member and data", "'rows=2'"]),
-        ([*STUDY, "--mesh", "replica=x"], ["replica=4,member=2", "'replica=x'"]),
-        ([*STUDY, "--mesh", "replica=0"], ["at least 1"]),
         ([*STUDY, "--mesh", "replica=3", "--replicas", "4"], ["4 replicas", "3 dev"]),
         (
             [*STUDY, "--mesh", "data=3", "--batch-size", "32"],
@@ -51,7 +45,6 @@ def refused(capsys, argv, *words):
         ),
         ([*STUDY, "--set", COEFFICIENT], ["method.coefficient=value"]),
         ([*STUDY, "--set", f"{COEFFICIENT}=big"], [COEFFICIENT, "'big'"]),
-        ([*STUDY, "--set", f"{COEFFICIENT}=nan"], [COEFFICIENT, "'nan'"]),
         ([*STUDY, "--set", "codistil_skl.beta=1"], ["did you mean codistill_skl"]),
         ([*STUDY, "--set", "codistill_skl.gamma=1"], ["'gamma'", "beta"]),
         (["data"], ["mnist"]),
@@ -67,20 +60,16 @@ def test_a_wrong_command_is_refused(capsys, argv, words):
     ("options", "words"),
     [
         (["--only", "baselin"], ["'baselin'", "did you mean baseline"]),
-        (["--model", "mpl"], ["'mpl'", "did you mean"]),
         (["--model.dtype", "float16"], ["float32 or bfloat16", "'float16'"]),
         (["--model.remat"], ["remat"]),
         (["--model", "lenet5"], ["12 x 12", "8, 8"]),
         (["--batch-size", "300"], ["batch_size 300", "examples"]),
         (["--mesh", "replica=16", "--replicas", "16"], ["16 devices", "present"]),
-        (["--mesh", "member=2"], ["1 networks of mlp", "2 devices"]),
         (["--train.steps-per-call", "300"], ["steps_per_call 300"]),
         (["--train.optimizer.learning-rate", "0.1", "0.2", "0.3"], ["3", "2"]),
         (["--data.train-size", "5000"], ["train_size=5000", "digits"]),
-        (["--data.validation", "0"], ["validation"]),
         (["--data", "no_such_set"], ["no_such_set"]),
         (["--data", "missing.npz"], ["there is no file", "missing.npz"]),
-        (["--data", "digitz.txt"], ["digitz.txt"]),
     ],
     ids=lambda value: " ".join(value),
 )
@@ -116,17 +105,14 @@ def with_nan():
     [
         ({"images": images(), "labels": labels(59)}, ["60", "59"]),
         ({"images": images(), "labels": labels().astype(float)}, ["integer"]),
-        ({"images": images(), "labels": labels() - 1}, ["negative"]),
         (
             {"images": images(), "labels": labels(), "num_classes": np.int64(2)},
             ["2"],
         ),
         ({"images": with_nan(), "labels": labels()}, ["NaN"]),
-        ({"images": images().astype("U8"), "labels": labels()}, ["image"]),
         ({"images": images()[:, 0, 0, 0], "labels": labels()}, ["(60,)"]),
         ({"pictures": images(), "labels": labels()}, ["pictures"]),
         ({"images": images(), "labels": labels(), "ids": np.zeros(60, int)}, ["id"]),
-        ({"images": images(0), "labels": labels(0)}, ["empty"]),
         (
             {
                 "train_image": images(40),
@@ -140,14 +126,11 @@ def with_nan():
     ids=[
         "lengths",
         "float labels",
-        "negative labels",
         "labels out of range",
         "nan images",
-        "text images",
         "no image axes",
         "other keys",
         "equal ids",
-        "no examples",
         "test of another size",
     ],
 )
@@ -178,7 +161,7 @@ def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path, name):
     assert (tmp_path / "file").read_text() == "precious"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"config": 3}', '{"other": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}'])
 def test_a_record_that_is_not_a_studys_is_refused(capsys, tmp_path, text):
     (tmp_path / "study.json").write_text(text)
     refused(capsys, [*STUDY, "--out", tmp_path], tmp_path / "study.json", "--fresh")

@@ -95,180 +95,165 @@ class KnownTeachers:
         return jnp.matmul(features.astype(jnp.float32), HEADS[: self.olds])
 
 
-def case(name, build, objective, terms, *, sweep=None, **structure):
+def case(build, objective, *terms, sweep=None, steepest=1e5, **structure):
     """`sweep` are coefficients of the method and arguments of the reference alike."""
     sweep = sweep or {}
+    about = " ".join(f"{name}={value}" for name, value in structure.items())
     known = {k: v for k, v in structure.items() if k != "members"}
     return Case(
-        name,
+        f"{build.__name__} {about}",
         build(**structure, **sweep),
         partial(objective, **known),
         sweep,
         frozenset(terms),
+        steepest,
     )
 
 
-def _distillation(average, members=1):
-    sweep = {"alpha": 0.7, "temperature": 3.0}
-    made = case(
-        f"EnsembleDistillation {average} M={members}",
-        EnsembleDistillation,
-        reference.ensemble_distillation,
-        ["cross_entropy", "distillation"],
-        sweep=sweep,
-        average=average,
-        members=members,
-    )
-    return made
-
-
-def _codistillation(divergence, members=2, *, alpha=0.0, **structure):
-    logged = "peer_cross_entropy" if divergence == "cross_entropy" else divergence
-    kind = structure.get("kind", "entropy")
-    update = "independent " if "update" in structure else ""
-    label = f"Codistillation {update}{divergence} M={members}"
-    return case(
-        label + (f" + {kind} {structure.get('top_k', '')}" if alpha else ""),
-        Codistillation,
-        reference.codistillation,
-        ["cross_entropy", logged, kind],
-        sweep={"beta": 0.4, "alpha": alpha},
-        divergence=divergence,
-        members=members,
-        **structure,
-    )
-
-
-def _minimum_entropy(kind, top_k, members=1):
-    return case(
-        f"MinimumEntropy {kind} top_k={top_k} M={members}",
-        MinimumEntropy,
-        reference.minimum_entropy,
-        ["cross_entropy", kind],
-        sweep={"alpha": 0.3},
-        kind=kind,
-        top_k=top_k,
-        members=members,
-    )
-
-
-def _anti_distillation(penalty, members=2, *, logged=None, strength=0.2, **structure):
-    about = " ".join([penalty, *map(str, structure.values())])
-    known = {k: v for k, v in structure.items() if k != "members"}
-    return Case(
-        f"AntiDistillation {about} M={members}",
-        AntiDistillation(
-            members=members, penalty=penalty, strength=strength, **structure
-        ),
-        partial(reference.anti_distillation, penalty=penalty, **known),
-        {"strength": strength},
-        frozenset({penalty, *(logged or ["cross_entropy"])}),
-        steepest=1e14,  # the third power of the logits
-    )
-
-
-def _update(build, objective, terms, *, sweep, members=1, **structure):
-    about = " ".join(map(str, structure.values()))
-    return case(
-        f"{build.__name__} {about} M={members}",
-        build,
-        objective,
-        ["cross_entropy", *terms],
-        sweep=sweep,
-        members=members,
-        **structure,
-    )
-
+LABELS = "cross_entropy"
+codistillation = partial(case, Codistillation, reference.codistillation, LABELS)
+distillation = partial(
+    case,
+    EnsembleDistillation,
+    reference.ensemble_distillation,
+    LABELS,
+    "distillation",
+    sweep={"alpha": 0.7, "temperature": 3.0},
+)
+minimum_entropy = partial(
+    case, MinimumEntropy, reference.minimum_entropy, LABELS, sweep={"alpha": 0.3}
+)
+anti_distillation = partial(
+    case,
+    AntiDistillation,
+    reference.anti_distillation,
+    steepest=1e14,  # the third power of the logits
+)
+PULLED, BOTH = {"beta": 0.4, "alpha": 0.0}, {"beta": 0.4, "alpha": 0.2}
+PEER = "peer_cross_entropy"
 
 CASES = [
-    case("ERM M=3", ERM, reference.erm, ["cross_entropy"], members=3),
-    _minimum_entropy("entropy", None, members=2),
-    _minimum_entropy("uniform_skl", 3),
-    _codistillation("skl"),
-    _codistillation("l1", 3),
-    _codistillation("cross_entropy", 3),
-    _codistillation("joint_cross_entropy", 3),
-    _codistillation("skl", alpha=0.2, kind="uniform_skl", top_k=2),
-    _distillation("probs"),
-    _distillation("logits", members=2),
-    _codistillation("kl", 4),
-    _codistillation("cross_entropy", update="independent", refresh_steps=5),
-    _codistillation("skl", 3, alpha=0.2, update="independent"),
-    _anti_distillation("orthogonalized", 3, strength=0.05),
-    _anti_distillation(
+    case(ERM, reference.erm, LABELS, members=3),
+    minimum_entropy("entropy", kind="entropy", top_k=None, members=2),
+    minimum_entropy("uniform_skl", kind="uniform_skl", top_k=3),
+    codistillation("skl", "entropy", sweep=PULLED, divergence="skl"),
+    codistillation("l1", "entropy", sweep=PULLED, divergence="l1", members=3),
+    codistillation(PEER, "entropy", sweep=PULLED, divergence=LABELS, members=3),
+    codistillation(
+        "joint_cross_entropy",
+        "entropy",
+        sweep=PULLED,
+        divergence="joint_cross_entropy",
+        members=3,
+    ),
+    codistillation(
+        "skl", "uniform_skl", sweep=BOTH, divergence="skl", kind="uniform_skl", top_k=2
+    ),
+    codistillation("kl", "entropy", sweep=PULLED, divergence="kl", members=4),
+    codistillation(
+        PEER,
+        "entropy",
+        sweep=PULLED,
+        divergence=LABELS,
+        update="independent",
+        refresh_steps=5,
+    ),
+    codistillation(
+        "skl", "entropy", sweep=BOTH, divergence="skl", update="independent", members=3
+    ),
+    distillation(average="probs"),
+    distillation(average="logits", members=2),
+    anti_distillation(
+        "orthogonalized",
+        LABELS,
+        sweep={"strength": 0.05},
+        penalty="orthogonalized",
+        members=3,
+    ),
+    anti_distillation(
         "correlation",
+        LABELS,
+        "ensemble_cross_entropy",
+        sweep={"strength": 0.2},
+        penalty="correlation",
         train_on="both",
         deploy="mean_logits",
-        logged=["cross_entropy", "ensemble_cross_entropy"],
     ),
-    _anti_distillation(
+    anti_distillation(
         "inverse_difference",
-        3,
+        "ensemble_cross_entropy",
+        sweep={"strength": 2.0},
+        penalty="inverse_difference",
         order=1,
         epsilon=0.1,
         train_on="ensemble",
-        strength=2.0,
-        logged=["ensemble_cross_entropy"],
+        members=3,
     ),
-    _anti_distillation(
+    anti_distillation(
         "covariance",
-        4,
+        "label_loss",
+        sweep={"strength": 50.0},
+        penalty="covariance",
         on="probabilities",
-        component_losses=("focal", "squared_error", "cross_entropy", "label_smoothing"),
-        strength=50.0,
-        logged=["label_loss"],
+        component_losses=("focal", "squared_error", LABELS, "label_smoothing"),
+        members=4,
     ),
     case(
-        "OneToOneDistillation M=2",
         OneToOneDistillation,
         reference.one_to_one_distillation,
-        ["cross_entropy", "distillation"],
+        LABELS,
+        "distillation",
         sweep={"alpha": 0.7, "temperature": 3.0},
         members=2,
     ),
-    dataclasses.replace(
-        case(
-            "EnsembleDistributionDistillation M=2",
-            EnsembleDistributionDistillation,
-            reference.ensemble_distribution_distillation,
-            ["cross_entropy", "distribution"],
-            sweep={"alpha": 0.7, "temperature": 3.0, "smoothing": 0.01},
-            members=2,
-        ),
+    case(
+        EnsembleDistributionDistillation,
+        reference.ensemble_distribution_distillation,
+        LABELS,
+        "distribution",
+        sweep={"alpha": 0.7, "temperature": 3.0, "smoothing": 0.01},
         steepest=1e18,  # concentrations up to e^30, times a logit
+        members=2,
     ),
-    dataclasses.replace(
-        _update(
-            ELODI,
-            reference.elodi,
-            ["ldi_ensemble", "ldi_old"],
-            sweep={"alpha": 0.7, "mix": 0.4, "margin": 0.3},
-            top_k=2,
-            members=2,
-        ),
+    case(
+        ELODI,
+        reference.elodi,
+        LABELS,
+        "ldi_ensemble",
+        "ldi_old",
+        sweep={"alpha": 0.7, "mix": 0.4, "margin": 0.3},
         steepest=1e6,  # linear in the logits
+        top_k=2,
+        members=2,
     ),
-    _update(
+    case(
         FocalDistillation,
         reference.focal_distillation,
-        ["focal_kl"],
+        LABELS,
+        "focal_kl",
         sweep={"alpha": 0.7, "temperature": 3.0, "focal_base": 0.5, "focal_beta": 2.0},
         members=2,
     ),
-    _update(
+    case(
         BackwardCompatible,
         partial(reference.backward_compatible, heads=HEADS),
-        ["old_cross_entropy"],
+        LABELS,
+        "old_cross_entropy",
         sweep={"weight": 0.7},
         members=2,
     ),
-    _update(
-        RACT, partial(reference.ract, heads=HEADS), ["ract"], sweep={"weight": 0.7}
+    case(
+        RACT,
+        partial(reference.ract, heads=HEADS),
+        LABELS,
+        "ract",
+        sweep={"weight": 0.7},
     ),
-    _update(
+    case(
         BayesianUpdate,
         partial(reference.bayesian_update, counts=COUNTS),
-        ["updated_cross_entropy"],
+        LABELS,
+        "updated_cross_entropy",
         sweep={"alpha": 0.7, "cost_ratio": 1.5},
         members=2,
         rule="cr",

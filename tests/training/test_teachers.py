@@ -17,8 +17,7 @@ from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import make_program
 from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one
 from tests.training import tiny
-from tests.training.test_old_models import NETWORK as SMALL
-from tests.training.test_old_models import WIDTH
+from tests.training.tiny import SMALL, WIDTH
 
 IMAGES = jnp.asarray(np.random.default_rng(1).normal(size=(6, 8, 8, 1)), jnp.float32)
 

@@ -52,29 +52,3 @@ def test_the_step_compiles_for_a_tpu_topology(method):
     assert memory["temporary"] > 0
     # A v5e chip has 16 GiB.
     assert sum(memory.values()) < 16 * 2**30
-
-
-@pytest.mark.slow
-def test_a_batch_ensembles_step_costs_close_to_one_networks():
-    """By the compiler's estimate, beside one plain network on as many rows.
-
-    Every elementwise kernel is estimated at 1,824 cycles or more, and fast weights are
-    updated in kernels of their own; for a network of 30,000 cycles that is most of the
-    difference, and for one of 200,000 little.
-    """
-    script = SCRIPT.with_name("batch_ensemble.py")
-    options = "--topology v5e:2x2 --json --workloads mlp256-b128"
-    done = subprocess.run(
-        [sys.executable, str(script), *options.split()],
-        env={**as_users_have_it(), "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    result = json.loads(done.stdout.splitlines()[-1])
-    print(f"cycles {result['ratio']:.3f}, {result['without floors']:.3f}")
-    # Six fast weights, and room for three kernels of the loss over members.
-    assert result["kernels"] <= result["plain kernels"] + 9
-    assert 1 < result["without floors"] <= 1.2
-    assert result["bytes"] <= 1.1

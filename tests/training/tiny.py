@@ -20,7 +20,8 @@ from churn_jax.configuration.training import (
 )
 from churn_jax.data.augment import Augmentation
 from churn_jax.data.splits import Dataset, Split
-from churn_jax.ensembles import Group, from_function, from_linen
+from churn_jax.ensembles import Group, Outputs, from_function, from_linen
+from churn_jax.ensembles.network import linear_head
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
 from churn_jax.training.partition import fetch, join, split
@@ -117,6 +118,27 @@ def _apply_linear(params, x):
 
 # For what has nothing to do with the network: compiles in a fraction of the time.
 LINEAR = from_function(_init_linear, _apply_linear)
+
+
+WIDTH = 6  # of the features of SMALL
+
+
+def _init_small(key, x):
+    first, last = jax.random.split(key)
+    size = x[0].size
+    return {
+        "hidden": jax.random.normal(first, (size, WIDTH)) / size**0.5,
+        "head": {"kernel": jax.random.normal(last, (WIDTH, CLASSES))},
+    }
+
+
+def _apply_small(params, x):
+    features = jnp.tanh(x.reshape(x.shape[0], -1) @ params["hidden"])
+    return Outputs(features @ params["head"]["kernel"], features)
+
+
+# Two layers whose last one is known.
+SMALL = dataclasses.replace(from_function(_init_small, _apply_small), head=linear_head)
 
 
 def dataset():
