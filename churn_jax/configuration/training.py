@@ -82,6 +82,8 @@ class OptimizerConfig:
 
     def __post_init__(self):
         """Checks names and ranges."""
+        for field in ("step_epochs", "member_rates"):  # lists are taken, too
+            object.__setattr__(self, field, tuple(getattr(self, field)))
         for field, known in (
             ("name", _OPTIMIZERS),
             ("schedule", _SCHEDULES),

@@ -1,5 +1,7 @@
 """Optimisers and schedules against NumPy in float64, written from their formulas."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -238,3 +240,10 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         OptimizerConfig(**options)
+
+
+def test_lists_are_taken_and_options_compared():
+    """Runs of equal structure share what is compiled."""
+    given = OptimizerConfig(step_epochs=[1, 2], member_rates=[1.0])
+    assert given == OptimizerConfig(step_epochs=(1, 2), member_rates=(1.0,))
+    assert hash(given) == hash(dataclasses.replace(given))
