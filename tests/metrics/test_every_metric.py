@@ -5,7 +5,6 @@ All metrics share one compiled program per transform; each test looks at its own
 
 import functools
 import inspect
-import itertools
 
 import chex
 import jax
@@ -41,20 +40,9 @@ def close(actual, expected, rtol=RTOL):
         np.testing.assert_allclose(a, e, rtol=rtol, atol=1e-7)
 
 
-def specs(case):
-    """Where the example axis of every input is sharded, mask included."""
-    named = {
-        k: PartitionSpec(*(None,) * example_axis(k, case.kind), "data")
-        for k in make_inputs(case.kind, n=1)
-    }
-    return {**named, "mask": PartitionSpec("data")}
-
-
-def reference_of_valid(case, inputs):
-    """The reference on the examples that the mask keeps."""
-    inputs = dict(inputs)
-    index = np.flatnonzero(inputs.pop("mask"))
-    return case.reference(**take(inputs, case.kind, index))
+def spec(case, name):
+    """How an input is sharded by its examples."""
+    return PartitionSpec(*(None,) * example_axis(name, case.kind), "data")
 
 
 def make_mesh(axis_type):
@@ -67,10 +55,12 @@ def inputs_of(seed, cases=CASES):
     return {case.name: make_inputs(case.kind, seed) for case in cases}
 
 
-def with_mask(seed):
-    """Inputs of every case with a State, and a mask that leaves some of each shard."""
-    mask = {"mask": np.arange(N) % 7 > 0}
-    return {name: {**x, **mask} for name, x in inputs_of(seed, STREAMED).items()}
+def each(change, inputs, cases=CASES):
+    """`change(case, name, value)` of every input of every case."""
+    return {
+        case.name: {k: change(case, k, v) for k, v in inputs[case.name].items()}
+        for case in cases
+    }
 
 
 def every_value(inputs, mask=None):
@@ -80,19 +70,97 @@ def every_value(inputs, mask=None):
 
 
 compiled = jax.jit(every_value)
+ALL, SOME = np.ones(N, bool), np.arange(N) % 7 > 0  # leaves some of each shard
+
+
+# Each of these gives the inputs of all cases, which of their examples are valid, and
+# every metric of those as it is computed there.
+
+
+def plain(seed):
+    inputs = inputs_of(seed)
+    return inputs, ALL, compiled(inputs, ALL)
+
+
+def padded():
+    """What is not valid may hold anything."""
+
+    def spoil(case, name, x):
+        x = x.copy()
+        rows = np.moveaxis(x, example_axis(name, case.kind), 0)  # a view
+        rows[~SOME] = np.nan if is_floating(name) else -1
+        return x
+
+    inputs = inputs_of(3)
+    return inputs, SOME, compiled(each(spoil, inputs), SOME)
+
+
+def bfloat16():
+    def convert(dtype):
+        return lambda case, name, x: x.astype(dtype) if is_floating(name) else x
+
+    low = each(convert(jnp.bfloat16), inputs_of(4))
+    return each(convert(np.float32), low), ALL, compiled(low)
+
+
+def sharded(axis_type):
+    mesh, inputs = make_mesh(axis_type), inputs_of(8)
+
+    def place(case, name, x):
+        return jax.device_put(x, NamedSharding(mesh, spec(case, name)))
+
+    mask = jax.device_put(SOME, NamedSharding(mesh, PartitionSpec("data")))
+    return inputs, SOME, compiled(each(place, inputs), mask)
+
+
+def vmapped():
+    """Of two replicas; the second is the one that is wanted."""
+    stacked = jax.tree.map(lambda *x: np.stack(x), inputs_of(7), inputs_of(8))
+    values = jax.jit(jax.vmap(lambda x: every_value(x, SOME)))(stacked)
+    return inputs_of(8), SOME, jax.tree.map(lambda x: x[1], values)
+
+
+def eager():
+    inputs = inputs_of(8)
+    return inputs, SOME, every_value(jax.tree.map(jnp.asarray, inputs), SOME)
+
+
+PLACES = {
+    "seed 0": functools.partial(plain, 0),
+    "seed 1": functools.partial(plain, 1),
+    "seed 2": functools.partial(plain, 2),
+    "padding": padded,
+    "bfloat16": bfloat16,
+    "explicit sharding": functools.partial(sharded, "Explicit"),
+    "automatic sharding": functools.partial(sharded, "Auto"),
+    "vmap": vmapped,
+    "eager": eager,
+}
+
+
+def in_places(places, slow):
+    """A test in each place, of which some are slow."""
+    marks = {name: pytest.mark.slow for name in slow}
+    names = [pytest.param(name, marks=marks.get(name, ())) for name in places]
+    return pytest.mark.parametrize("place", names)
 
 
 @functools.cache
-def values_of(seed):
-    return jax.device_get(compiled(inputs_of(seed), np.ones(N, bool)))
+def values_in(place):
+    return jax.device_get({**PLACES, **STREAMS}[place]())
+
+
+def check(case, place):
+    inputs, mask, values = values_in(place)
+    valid = take(inputs[case.name], case.kind, np.flatnonzero(mask))
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(values[case.name]))
+    close(values[case.name], case.reference(**valid))
 
 
 @every
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_equals_the_float64_reference(case, seed):
-    actual = values_of(seed)[case.name]
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(actual))
-    close(actual, case.reference(**make_inputs(case.kind, seed)))
+@in_places(PLACES, slow=["explicit sharding", "automatic sharding", "vmap", "eager"])
+def test_equals_the_float64_reference(case, place):
+    check(case, place)
 
 
 @jax.jit
@@ -101,35 +169,109 @@ def computed(states):
     return {c.name: c.compute(states[c.name]) for c in CASES if c.name in states}
 
 
-def updated(states, batches):
-    return {c.name: states[c.name].update(**batches[c.name]) for c in STREAMED}
-
-
 def empty_states(cases=STREAMED):
     return {case.name: case.empty() for case in cases}
 
 
+def updated(states, batches, mask):
+    return {
+        c.name: states[c.name].update(**batches[c.name], mask=mask) for c in STREAMED
+    }
+
+
+def merged(*parts):
+    names = [case.name for case in STREAMED]
+    return {
+        n: functools.reduce(lambda a, b: a.merge(b), [p[n] for p in parts])
+        for n in names
+    }
+
+
+def batches_of(inputs, size):
+    """The examples in turn, `size` at a time, and which of them are valid."""
+    for start in range(0, N, size):
+        index = np.arange(start, start + size)
+        batch = {c.name: take(inputs[c.name], c.kind, index) for c in STREAMED}
+        yield batch, SOME[index]
+
+
+def reduced(inputs, mask):
+    """The states of one shard of the examples, added over the shards."""
+    return jax.lax.psum(updated(empty_states(), inputs, mask), "data")
+
+
+def shard_map():
+    inputs = inputs_of(9, STREAMED)
+    mesh = make_mesh("Auto")
+    specs = each(lambda case, name, x: spec(case, name), inputs, STREAMED)
+    run = jax.shard_map(
+        reduced,
+        mesh=mesh,
+        in_specs=(specs, PartitionSpec("data")),
+        out_specs=PartitionSpec(),
+    )
+    return inputs, SOME, computed(jax.device_get(jax.jit(run)(inputs, SOME)))
+
+
+def pmap():
+    inputs = inputs_of(9, STREAMED)
+    shards = jax.tree.map(lambda *x: np.stack(x), *batches_of(inputs, N // 8))
+    states = jax.device_get(jax.pmap(reduced, axis_name="data")(*shards))
+    return inputs, SOME, computed(jax.tree.map(lambda x: x[0], states))
+
+
 @functools.cache
-def masked_values():
-    mask = np.random.default_rng(0).random(N) < 0.6
-    inputs = inputs_of(3)
-    for case in CASES:
-        for name, x in inputs[case.name].items():
-            x = np.moveaxis(x, example_axis(name, case.kind), 0)  # a view
-            x[~mask] = np.nan if is_floating(name) else -1
-    return mask, jax.device_get(compiled(inputs, mask))
+def streamed_batches():
+    """A state that saw four batches in turn, and the states of each."""
+    inputs, update = inputs_of(11, STREAMED), jax.jit(updated)
+    whole, parts = empty_states(), []
+    for batch, mask in batches_of(inputs, 12):
+        whole = update(whole, batch, mask)
+        parts.append(update(empty_states(), batch, mask))
+    return inputs, whole, parts
 
 
-@every
-def test_masked_equals_filtered_whatever_the_padding_holds(case):
-    mask, values = masked_values()
-    inputs = take(make_inputs(case.kind, 3), case.kind, np.flatnonzero(mask))
-    close(values[case.name], case.reference(**inputs))
+def in_turn():
+    inputs, whole, _ = streamed_batches()
+    return inputs, SOME, computed(whole)
+
+
+def by_merge():
+    inputs, _, parts = streamed_batches()
+    return inputs, SOME, computed(jax.jit(merged)(*parts))
+
+
+def by_addition():
+    inputs, _, parts = streamed_batches()
+    added = jax.tree.map(lambda *x: sum(x[1:], x[0]), *jax.device_get(parts))
+    return inputs, SOME, computed(jax.tree.map(jnp.asarray, added))
+
+
+STREAMS = {
+    "shard_map and psum": shard_map,
+    "pmap and psum": pmap,
+    "batches in turn": in_turn,
+    "batches merged": by_merge,
+    "batches added": by_addition,
+}
+
+
+@streamed
+@in_places(STREAMS, slow=["pmap and psum"])
+@pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
+def test_states_add_up_to_the_float64_reference(case, place):
+    check(case, place)
+
+
+@streamed
+def test_a_state_keeps_its_shapes(case):
+    whole = streamed_batches()[1][case.name]
+    chex.assert_trees_all_equal_shapes_and_dtypes(whole, case.empty())
 
 
 @functools.cache
 def values_of_nothing():
-    whole = compiled(inputs_of(3), np.zeros(N, bool))
+    whole = compiled(inputs_of(3), ~ALL)
     streamed = computed(empty_states([case for case in CASES if case.empty]))
     return jax.device_get((whole, streamed))
 
@@ -142,194 +284,35 @@ def test_no_valid_example_gives_nan(case):
     assert (case.name in streamed) == bool(case.empty)
 
 
-@functools.cache
-def bfloat16_values():
-    low = {
-        case: {
-            k: jnp.asarray(v, jnp.bfloat16) if is_floating(k) else v
-            for k, v in inputs.items()
-        }
-        for case, inputs in inputs_of(4).items()
-    }
-    return jax.device_get((low, compiled(low)))
-
-
-@every
-def test_bfloat16_is_computed_in_float32(case):
-    inputs, values = (x[case.name] for x in bfloat16_values())
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(values))
-    up = {k: v.astype(np.float32) if is_floating(k) else v for k, v in inputs.items()}
-    close(values, case.reference(**up))
-
-
-def _shifted(case, inputs):
+def _shifted(case, name, x):
     """The same number for every class, or for no metric that such a shift changes."""
-    if not case.shift_invariant:
-        return inputs
-    rng = np.random.default_rng(0)
-    return {
-        k: (v + rng.integers(-8, 8, (*v.shape[:-1], 1))).astype(np.float32)
-        if is_floating(k)
-        else v
-        for k, v in inputs.items()
-    }
+    if not (case.shift_invariant and is_floating(name)):
+        return x
+    shift = np.random.default_rng(0).integers(-8, 8, (*x.shape[:-1], 1))
+    return (x + shift).astype(np.float32)
 
 
-def _renamed(case, inputs):
+def _renamed(case, name, x):
     """Another order of the classes, where classes have no meaning."""
     if not case.class_symmetric:
-        return inputs
-    logits = next(v for k, v in inputs.items() if is_floating(k))
-    order = np.random.default_rng(1).permutation(logits.shape[-1])
-    return {
-        k: v[..., order] if is_floating(k) else np.argsort(order).astype(v.dtype)[v]
-        for k, v in inputs.items()
-    }
+        return x
+    order = np.random.default_rng(1).permutation(C)
+    return x[..., order] if is_floating(name) else np.argsort(order).astype(x.dtype)[x]
 
 
 @functools.cache
-def values_as_they_are_shifted_and_renamed():
-    inputs, whole = inputs_of(2), np.ones(N, bool)
-    changed = [
-        {case.name: change(case, inputs[case.name]) for case in CASES}
-        for change in (_shifted, _renamed)
-    ]
-    return values_of(2), *jax.device_get([compiled(x, whole) for x in changed])
+def changed_values():
+    changed = [each(change, inputs_of(2)) for change in (_shifted, _renamed)]
+    return [jax.device_get(compiled(inputs, ALL)) for inputs in changed]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.shift_invariant], ids=str)
 def test_logits_may_be_shifted_and_classes_renamed(case):
-    expected, shifted, renamed = (
-        x[case.name] for x in values_as_they_are_shifted_and_renamed()
-    )
+    expected = values_in("seed 2")[2][case.name]
+    shifted, renamed = (values[case.name] for values in changed_values())
     # Adding an integer rounds the logits by up to 5e-7, which ECE's sums feel most.
     close(shifted, expected, rtol=1e-5)
     close(renamed, expected)
-
-
-def sharded(inputs, mask, axis_type):
-    mesh = make_mesh(axis_type)
-
-    def place(case):
-        shardings = {k: NamedSharding(mesh, spec) for k, spec in specs(case).items()}
-        return {
-            k: jax.device_put(v, shardings[k]) for k, v in inputs[case.name].items()
-        }
-
-    placed_mask = jax.device_put(mask, NamedSharding(mesh, PartitionSpec("data")))
-    return compiled({case.name: place(case) for case in CASES}, placed_mask)
-
-
-def mapped(inputs, mask):
-    """Of two replicas; the second is the one that is wanted."""
-    stacked = jax.tree.map(lambda *x: np.stack(x), inputs_of(7), inputs)
-    values = jax.jit(jax.vmap(lambda x: every_value(x, mask)))(stacked)
-    return jax.tree.map(lambda x: x[1], values)
-
-
-TRANSFORMS = {
-    "explicit sharding": functools.partial(sharded, axis_type="Explicit"),
-    "automatic sharding": functools.partial(sharded, axis_type="Auto"),
-    "vmap": mapped,
-    "eager": lambda inputs, mask: every_value(jax.tree.map(jnp.asarray, inputs), mask),
-}
-
-
-@functools.cache
-def transformed(name):
-    mask = np.arange(N) % 7 > 0
-    return mask, jax.device_get(TRANSFORMS[name](inputs_of(8), mask))
-
-
-def first_is_fast(names):
-    first, *others = names
-    slow = [pytest.param(name, marks=pytest.mark.slow) for name in others]
-    return pytest.mark.parametrize("transform", [first, *slow])
-
-
-@every
-@first_is_fast(TRANSFORMS)
-def test_transforms_give_the_same_number(case, transform):
-    mask, values = transformed(transform)
-    inputs = {**make_inputs(case.kind, 8), "mask": mask}
-    close(values[case.name], reference_of_valid(case, inputs))
-
-
-def reduced(inputs):
-    """The states of one shard of the examples, added over the shards."""
-    return jax.lax.psum(updated(empty_states(), inputs), "data")
-
-
-def by_shard_map(inputs):
-    shards = ({case.name: specs(case) for case in STREAMED},)
-    mapped = jax.shard_map(
-        reduced, mesh=make_mesh("Auto"), in_specs=shards, out_specs=PartitionSpec()
-    )
-    return jax.jit(mapped)(inputs)
-
-
-def by_pmap(inputs):
-    shards = [
-        {
-            case.name: take(inputs[case.name], case.kind, np.arange(6 * d, 6 * d + 6))
-            for case in STREAMED
-        }
-        for d in range(8)
-    ]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *shards)
-    states = jax.device_get(jax.pmap(reduced, axis_name="data")(stacked))
-    return jax.tree.map(lambda x: x[0], states)
-
-
-REDUCTIONS = {"shard_map": by_shard_map, "pmap": by_pmap}
-
-
-@functools.cache
-def reduced_over_devices(name):
-    return jax.device_get(computed(jax.device_get(REDUCTIONS[name](with_mask(9)))))
-
-
-@streamed
-@first_is_fast(REDUCTIONS)
-@pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")
-def test_psum_of_the_state_over_devices(case, transform):
-    expected = reference_of_valid(case, with_mask(9)[case.name])
-    close(reduced_over_devices(transform)[case.name], expected)
-
-
-@functools.cache
-def streams():
-    """The state of four batches in turn, and what three ways of joining them give."""
-    inputs, update, merge = with_mask(11), jax.jit(updated), jax.jit(merged)
-    whole, parts = empty_states(), []
-    for start, stop in itertools.pairwise((0, 12, 24, 36, N)):
-        batches = {
-            case.name: take(inputs[case.name], case.kind, np.arange(start, stop))
-            for case in STREAMED
-        }
-        whole = update(whole, batches)
-        parts.append(update(empty_states(), batches))
-    added = jax.tree.map(lambda *x: sum(x[1:], x[0]), *jax.device_get(parts))
-    joined = (whole, merge(parts), jax.tree.map(jnp.asarray, added))
-    return whole, jax.device_get([computed(states) for states in joined])
-
-
-def merged(parts):
-    return {
-        case.name: functools.reduce(
-            lambda a, b: a.merge(b), [part[case.name] for part in parts]
-        )
-        for case in STREAMED
-    }
-
-
-@streamed
-def test_batches_merge_to_the_whole(case):
-    expected = reference_of_valid(case, with_mask(11)[case.name])
-    whole, values = streams()
-    for one in values:
-        close(one[case.name], expected)
-    chex.assert_trees_all_equal_shapes_and_dtypes(whole[case.name], case.empty())
 
 
 DIFFERENTIABLE = [c for c in CASES if c.differentiable]
