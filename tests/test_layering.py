@@ -63,7 +63,7 @@ BELOW = {
         "predictions",
         "prediction_shards",
     ),
-    "analysis": ("metrics", "predictions", "perturbations"),  # of Jacobians
+    "analysis": ("lazy", "metrics", "predictions", "perturbations"),  # of Jacobians
     # tests of significance
     "reports": (
         "configuration",

@@ -4,8 +4,9 @@ Also how a model does on foreign and on corrupted images, and whether a student 
 a change of the input as its teacher does, and how far logits move at an update.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.analysis.corruption import (
@@ -140,17 +141,4 @@ _FILES = (
     "transfer",
 )
 
-
-def __getattr__(name: str) -> Any:
-    """Loads the file of a name when the name is first used."""
-    if name in __all__:
-        for file in _FILES:
-            found = import_module(f"churn_jax.analysis.{file}")
-            if name in found.__all__:
-                return getattr(found, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Names for completion, loaded or not."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -91,14 +91,10 @@ def averaged_feature_agreement(
     Args:
         features: `[R, N, D]` of R networks.
         logits: `[R, N, C]` of the same networks.
-        head_kernel: `[D_ref, C]`, last layer of the reference.
-        head_bias: `[C]`.
+        head_kernel, head_bias: as in `averaged_feature_logits`; errors as there.
 
     Returns:
         The `FeatureAgreement`; its relative distance is nan where all logits are equal.
-
-    Raises:
-        ValueError: the shapes do not fit.
 
     Example:
         >>> features = np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2)

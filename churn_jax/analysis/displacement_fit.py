@@ -11,11 +11,12 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from churn_jax.analysis.displacement import drawn_norms, mean_and_root
-from churn_jax.analysis.displacement_draws import (
+from churn_jax.analysis.displacement import (
     blocks_of,
+    drawn_norms,
     drawn_weights,
     generator,
+    mean_and_root,
     networks_of,
     two_sides,
 )

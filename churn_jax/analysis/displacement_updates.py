@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from churn_jax.analysis.displacement_draws import (
+from churn_jax.analysis.displacement import (
     blocks_of,
     drawn_weights,
     generator,
@@ -174,19 +174,12 @@ def flip_rank_counts(
     """How high the old ensemble ranks the wrong classes of negative flips.
 
     Args:
-        old: `[R1, N, C]`, networks of the old kind.
-        new: `[R2, N, C]`, of the new kind; None halves `old`.
-        labels: `[N]` class ids.
+        old, new, labels, key: as in `er_nfr_by_ensemble_size`; errors as there.
         size: members of an ensemble; 1 for single networks.
         draws: updates, whose flips are counted together.
-        key: of the draws.
 
     Returns:
         `[C]` int64, entry `r - 1` the negative flips of rank r. Rank 1 has none.
-
-    Raises:
-        ValueError: the shapes do not fit, or a side has fewer networks than members.
-        TypeError: not real numbers, or `key` is no key.
 
     Example:
         >>> old, new = np.array([[[3.0, 1.0, 2.0]]]), np.array([[[0.0, 5.0, 0.0]]])

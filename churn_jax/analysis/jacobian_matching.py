@@ -112,17 +112,11 @@ def distillation_expansion(
     image, the Jacobian-matching term and two curvatures, and an error of third order.
 
     Args:
-        teacher: `(images) -> logits [B, C]`.
-        student: `(images) -> logits [B, C]`.
-        images: `[B, ...]`, floating point.
-        perturbation: eps, shaped like the images.
+        teacher, student, images, perturbation: as in `jacobian_matching_term`; errors
+            as there.
 
     Returns:
         `DistillationExpansion` of this one draw, float32.
-
-    Raises:
-        ValueError: images and perturbation have different shapes.
-        TypeError: the images are not floating point.
 
     Example:
         >>> import jax.numpy as jnp
@@ -180,18 +174,12 @@ def jacobian_matching_gradient(
     """Gradient of the mean `jacobian_matching_term` in the student's weights.
 
     Args:
-        teacher: `(images) -> logits [B, C]`.
+        teacher, images, perturbation: as in `jacobian_matching_term`; errors as there.
         student: `(params, images) -> logits [B, C]`.
         params: the student's weights.
-        images: `[B, ...]`, floating point.
-        perturbation: eps, shaped like the images.
 
     Returns:
         A tree like `params`.
-
-    Raises:
-        ValueError: images and perturbation have different shapes.
-        TypeError: the images are not floating point.
 
     Example:
         >>> import jax.numpy as jnp
@@ -317,19 +305,13 @@ def matching_signal_to_noise(
     """Signal-to-noise ratio of the Jacobian-matching gradient over perturbations.
 
     Args:
-        teacher: `(images) -> logits [B, C]`.
-        student: `(params, images) -> logits [B, C]`.
-        params: the student's weights.
+        teacher, student, params: as in `jacobian_matching_gradient`; errors as there.
         images: `[B, ...]`, the same for every draw.
         perturbations: draws of eps, two or more, each shaped like the images; a
             generator is read one draw at a time.
 
     Returns:
         `gradient_signal_to_noise` of `jacobian_matching_gradient`, a float32 scalar.
-
-    Raises:
-        ValueError: images and a perturbation have different shapes.
-        TypeError: the images are not floating point.
 
     Example:
         >>> import jax.numpy as jnp

@@ -108,9 +108,7 @@ def jacobian_similarity(
     Args:
         teacher: `(images) -> logits [B, C]`.
         student: `(images) -> logits [B, C]`.
-        images: `[B, ...]`, floating point.
-        temperature: tau, of both.
-        chunk_size: examples that are differentiated at once.
+        images, temperature, chunk_size: as in `probability_jacobians`.
 
     Returns:
         `[B]` float32 in [-1, 1] up to rounding; 0 where a Jacobian is zero (a saturated

@@ -91,10 +91,8 @@ def confusion_matrix(
 
     Args:
         predictions: `[B]` class ids, on examples that the model was not fitted to.
-        labels: `[B]` class ids.
-        num_classes: C.
+        labels, num_classes, mask: as in `confusion_counts`.
         smoothing: s, above 0: examples with a uniform prediction added to every row.
-        mask: `[B]` valid examples.
 
     Returns:
         `[C, C]` float32; rows, by label, sum to 1. A class without examples has a
@@ -214,11 +212,10 @@ def bayesian_update_targets(
 
     Args:
         predictions: `[T, ...]` class ids, oldest model first.
-        confusions: `[T, C, C]` shares; rows by label, columns by prediction.
+        confusions, prior: as in `bayesian_posterior`.
         rule: `mb`, `mbme` or `cr`.
         cost_ratio: how much likelier a new class must be, for `cr`; may be traced
             (public code: 2.5).
-        prior: `[C]` shares of the classes; None for uniform.
 
     Returns:
         `[...]` int32 class ids.

@@ -102,16 +102,11 @@ def label_smoothing(
     `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`.
 
     Args:
-        logits: `[..., C]`, floating point.
-        labels: `[...]`, integers from 0 to `C - 1`.
+        logits, labels: as in `cross_entropy`; errors as there.
         smoothing: s, in [0, 1]; 0 is plain cross-entropy.
 
     Returns:
         `[...]` float32, at least the entropy of the smoothed label.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: logits are not floating point, or labels are not integers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -135,15 +130,10 @@ def squared_error(logits: Logits, labels: Labels) -> PerExample:
     `sum_c (f(c) - onehot(label)(c))^2` with `f = softmax(logits)`.
 
     Args:
-        logits: `[..., C]`, floating point.
-        labels: `[...]`, integers from 0 to `C - 1`.
+        logits, labels: as in `cross_entropy`; errors as there.
 
     Returns:
         `[...]` float32, from 0 to 2.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: logits are not floating point, or labels are not integers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -173,16 +163,15 @@ def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
     `-(1 - f_y)^gamma log f_y` with `f = softmax(logits)`.
 
     Args:
-        logits: `[..., C]`, floating point.
-        labels: `[...]`, integers from 0 to `C - 1`.
+        logits, labels: as in `cross_entropy`.
         gamma: static, 0 for cross-entropy, else at least 1.
 
     Returns:
         `[...]` float32, at least 0.
 
     Raises:
-        ValueError: the shapes do not fit, or gamma is between 0 and 1 or negative.
-        TypeError: logits are not floating point, or labels are not integers.
+        ValueError: as there, or gamma is between 0 and 1 or negative.
+        TypeError: as there.
 
     Example:
         >>> import jax.numpy as jnp

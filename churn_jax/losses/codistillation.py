@@ -52,16 +52,11 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
     `a = softmax(logits_a)` is the paper's `f(x; w_1)`, `b` its `f(x; w_2)`.
 
     Args:
-        logits_a: `[..., C]`, floating point.
-        logits_b: `[..., C]`.
+        logits_a, logits_b: as in `l1`; errors as there.
 
     Returns:
         `[...]` float32, at least 0; infinite where one side excludes a class (a logit
         of `-inf`) that the other allows.
-
-    Raises:
-        ValueError: the shapes differ or have no class axis.
-        TypeError: an argument is not floating point.
 
     Example:
         >>> import jax.numpy as jnp

@@ -86,16 +86,10 @@ def covariance_penalty(
     `mu_i = 1/k sum_t z_it`.
 
     Args:
-        outputs: `[M, B, ...]` floating point, M at least 2; trailing axes are classes.
-        mask: `[B]` valid examples.
-        axis_name: mapped axes that share the batch.
+        outputs, mask, axis_name: as in `correlation_penalty`; errors as there.
 
     Returns:
         A float32 scalar, at least 0; 0 for fewer than two valid examples.
-
-    Raises:
-        ValueError: fewer than two members, or a mask that does not fit.
-        TypeError: the outputs are not floating point.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,16 +122,10 @@ def residual_correlation_penalty(
     `m_t = 1/M sum_j z_jt` the ensemble's average output for example t.
 
     Args:
-        outputs: `[M, B, ...]` floating point, M at least 2; trailing axes are classes.
-        mask: `[B]` valid examples.
-        axis_name: mapped axes that share the batch.
+        outputs, mask, axis_name: as in `correlation_penalty`; errors as there.
 
     Returns:
         A float32 scalar, at least 0; exactly 0 where all members are equal.
-
-    Raises:
-        ValueError: fewer than two members, or a mask that does not fit.
-        TypeError: the outputs are not floating point.
 
     Example:
         >>> import jax.numpy as jnp

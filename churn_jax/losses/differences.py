@@ -25,6 +25,7 @@ __all__ = [
     "cross_entropy_difference_penalty",
     "difference_penalty",
     "inverse_difference_penalty",
+    "power",
 ]
 
 
@@ -34,13 +35,15 @@ def _pairs(values: Array) -> tuple[Array, Array]:
     return values[first], values[second]
 
 
-def _power(difference: Array, order: float) -> Array:
-    """`|difference|^order`, with derivative 0 at 0."""
+def power(size: Array, order: float) -> Array:
+    """`size^order` of what is at least 0, with derivative 0 at 0."""
+    if not (order >= 1 and math.isfinite(order)):
+        raise ValueError(f"order must be a finite number of at least 1; got {order}")
     if order == 2:
-        return jnp.square(difference)
-    zero = difference == 0.0
-    size = jnp.where(zero, 1.0, jnp.abs(difference))
-    return jnp.where(zero, 0.0, size if order == 1 else size ** float(order))
+        return jnp.square(size)
+    some = size > 0.0
+    safe = jnp.where(some, size, 1.0)
+    return jnp.where(some, safe if order == 1 else safe ** float(order), 0.0)
 
 
 def difference_penalty(
@@ -85,12 +88,10 @@ def difference_penalty(
         [anti-distillation] Eq. 7 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
-    if not (order >= 1 and math.isfinite(order)):
-        raise ValueError(f"order must be a finite number of at least 1; got {order}")
     examples = gather_examples(outputs, mask, axis_name)
     a, b = _pairs(examples.values)
     # Padded rows are 0 for every member, so their differences add nothing.
-    total = jnp.sum(_power(a - b, order)) / a.shape[0]
+    total = jnp.sum(power(jnp.abs(a - b), order)) / a.shape[0]
     return -sum_over_devices(total, axis_name) / examples.count
 
 
@@ -106,18 +107,15 @@ def inverse_difference_penalty(
     `1 / (|L'| + epsilon)`, `L'` as in `difference_penalty`.
 
     Args:
-        outputs: `[M, B, ...]` floating point, M at least 2; trailing axes are classes.
-        mask: `[B]` valid examples.
-        axis_name: mapped axes that share the batch.
-        order: p of the distance, static, at least 1.
+        outputs, mask, axis_name, order: as in `difference_penalty`.
         epsilon: above 0; `1 / epsilon` is the largest value.
 
     Returns:
         A float32 scalar in (0, 1 / epsilon].
 
     Raises:
-        ValueError: as `difference_penalty`, or an epsilon that is not above 0.
-        TypeError: the outputs are not floating point.
+        ValueError: as there, or an epsilon that is not above 0.
+        TypeError: as there.
 
     Example:
         >>> import jax.numpy as jnp

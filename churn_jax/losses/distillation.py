@@ -19,6 +19,14 @@ _LARGEST_LOG_CONCENTRATION = 30.0
 _STIRLING_FROM = 8.0
 
 
+def _check_scalars(temperature: float | Scalar, **others) -> None:
+    for name, value in {"temperature": temperature, **others}.items():
+        if jnp.ndim(value) != 0:
+            raise ValueError(f"{name} must be a scalar; got shape {jnp.shape(value)}")
+    if isinstance(temperature, (int, float)) and temperature <= 0:
+        raise ValueError(f"temperature must be positive; got {temperature}")
+
+
 def distillation_kl(
     *,
     student_logits: Logits,
@@ -63,12 +71,7 @@ def distillation_kl(
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
-    if jnp.ndim(temperature) != 0:
-        raise ValueError(
-            f"temperature must be a scalar; got shape {jnp.shape(temperature)}"
-        )
-    if isinstance(temperature, (int, float)) and temperature <= 0:
-        raise ValueError(f"temperature must be positive; got {temperature}")
+    _check_scalars(temperature=temperature)
     tau = jnp.asarray(temperature, jnp.float32)
     student = jnp.asarray(student_logits).astype(jnp.float32) / tau
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32) / tau
@@ -163,11 +166,7 @@ def dirichlet_nll(
     check_same_shape(
         **{"student_logits": student, "the logits of one teacher": teachers[0]}
     )
-    for name, value in (("temperature", temperature), ("smoothing", smoothing)):
-        if jnp.ndim(value) != 0:
-            raise ValueError(f"{name} must be a scalar; got shape {jnp.shape(value)}")
-    if isinstance(temperature, (int, float)) and temperature <= 0:
-        raise ValueError(f"temperature must be positive; got {temperature}")
+    _check_scalars(temperature=temperature, smoothing=smoothing)
     if isinstance(smoothing, (int, float)) and not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
     tau = jnp.asarray(temperature, jnp.float32)

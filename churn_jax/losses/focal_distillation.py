@@ -151,18 +151,11 @@ def focal_logit_matching(
     that both models know.
 
     Args:
-        student_logits: s, `[..., C]`, floating point.
-        old_logits: o, `[..., C]`.
-        labels: `[...]`, integers.
-        alpha: weight of every example.
-        beta: added weight where the old model is right.
+        student_logits, old_logits, labels, alpha, beta: as in `focal_kl`; errors as
+            there.
 
     Returns:
         `[...]` float32, at least 0.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: logits are not floating point, or labels are not integers.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,44 +1,32 @@
 """Logit difference inhibition: a student's logits stay near those of a teacher."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.class_sets import known_classes
-from churn_jax.typing import Array, Labels, Logits, PerExample
+from churn_jax.losses.differences import power
+from churn_jax.typing import Labels, Logits, PerExample
 
 __all__ = ["RANKINGS", "logit_difference_inhibition", "released_logit_difference"]
 
 RANKINGS = ("teacher", "student")
 
 
-def _check(top_k: int | None, order: float, rank_by: str, margin: ArrayLike) -> None:
+def _check(top_k: int | None, rank_by: str, margin: ArrayLike) -> None:
     if top_k is not None and (
         isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 0
     ):
         raise ValueError(
             f"top_k must be a whole number of classes, 0 or None for all; got {top_k!r}"
         )
-    if not (order >= 1 and math.isfinite(order)):
-        raise ValueError(f"order must be a finite number of at least 1; got {order}")
     if rank_by not in RANKINGS:
         raise ValueError(
             f"rank_by must be one of {', '.join(RANKINGS)}; got {rank_by!r}"
         )
     if isinstance(margin, (int, float)) and not margin >= 0:
         raise ValueError(f"margin must be at least 0; got {margin}")
-
-
-def _power(excess: Array, order: float) -> Array:
-    """`excess^order` of what is at least 0, with derivative 0 at 0."""
-    if order == 2:
-        return jnp.square(excess)
-    some = excess > 0.0
-    size = jnp.where(some, excess, 1.0)
-    return jnp.where(some, size if order == 1 else size ** float(order), 0.0)
 
 
 def logit_difference_inhibition(
@@ -102,7 +90,7 @@ def logit_difference_inhibition(
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
-    _check(top_k, order, rank_by, margin)
+    _check(top_k, rank_by, margin)
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
     known = known_classes(teacher)
@@ -117,7 +105,7 @@ def logit_difference_inhibition(
         known = jnp.take_along_axis(known, chosen, axis=-1)
     size = jnp.abs(jnp.where(known, student - teacher, 0.0))
     excess = jnp.maximum(size - jnp.asarray(margin, jnp.float32), 0.0)
-    return jnp.sum(_power(excess, order), axis=-1)
+    return jnp.sum(power(excess, order), axis=-1)
 
 
 def released_logit_difference(
@@ -168,7 +156,7 @@ def released_logit_difference(
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
     check_labels(labels, student_logits, logits_name="student_logits")
-    _check(None, 2, "teacher", margin)
+    _check(None, "teacher", margin)
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
     known = known_classes(teacher)

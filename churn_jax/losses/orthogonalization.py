@@ -125,8 +125,7 @@ def orthogonalized_correlation_penalty(
     Args:
         outputs: `[M, B, ...]` floating point, M at least 2, `z`; trailing axes are
             classes c.
-        mask: `[B]` valid examples.
-        axis_name: mapped axes that share the batch.
+        mask, axis_name: as in `orthogonalize`.
 
     Returns:
         A float32 scalar, at least 0; 0 without a valid example.

@@ -124,15 +124,10 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
     likely classes only, still against `1/C`.
 
     Args:
-        logits: `[..., C]`, floating point.
-        top_k: how many classes to keep, 1 to `C`; None keeps all.
+        logits, top_k: as in `entropy`; errors as there.
 
     Returns:
         `[...]` float32, at least 0: every term of the sum is. Unbounded above.
-
-    Raises:
-        ValueError: no class axis, or `top_k` outside 1 to `C`.
-        TypeError: logits are not floating point, or `top_k` is not an int.
 
     Example:
         >>> import jax.numpy as jnp
@@ -165,15 +160,10 @@ def renormalized_uniform_symmetric_kl(logits: Logits, top_k: int) -> PerExample:
     `sum_{j in top} (g_j - 1/k) log(k g_j)` with `g_j = f_j / sum_{i in top} f_i`.
 
     Args:
-        logits: `[..., C]`, floating point.
-        top_k: how many classes to keep, `k`, 2 to `C`.
+        logits, top_k: as in `renormalized_entropy`; errors as there.
 
     Returns:
         `[...]` float32, at least 0, unbounded above.
-
-    Raises:
-        ValueError: no class axis, or `top_k` outside 2 to `C`.
-        TypeError: logits are not floating point, or `top_k` is not an int.
 
     Example:
         >>> import jax.numpy as jnp

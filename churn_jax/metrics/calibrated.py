@@ -130,21 +130,10 @@ def calibrated_negative_log_likelihood(
     """Mean of `-log softmax(z / T)(label)`, with T fitted on a validation split.
 
     Args:
-        logits: `[..., C]` of the split that is scored.
-        labels: `[...]` class ids.
-        validation_logits: `[..., C]` of the same model on its validation split.
-        validation_labels: class ids of that split.
-        validation_mask: its valid examples.
-        mask: `[...]` valid examples of `logits`.
+        As in `calibrated_scores`, which gives all scores for one fit; errors as there.
 
     Returns:
         A float32 scalar in nats; nan without a valid example in either split.
-
-    Raises:
-        ValueError: labels, masks or numbers of classes do not fit together.
-
-    Notes:
-        As `calibrated_scores`, which gives all scores for one fit.
 
     Example:
         >>> import jax.numpy as jnp
@@ -177,22 +166,14 @@ def calibrated_brier_score(
     """Mean of `sum_j (softmax(z / T)_j - [j = label])^2`, T from a validation split.
 
     Args:
-        logits: `[..., C]` of the split that is scored.
-        labels: `[...]` class ids.
-        validation_logits: `[..., C]` of the same model on its validation split.
-        validation_labels: class ids of that split.
-        validation_mask: its valid examples.
-        mask: `[...]` valid examples of `logits`.
+        As in `calibrated_scores`, which gives all scores for one fit; errors as there.
 
     Returns:
         A float32 scalar in [0, 2]; nan without a valid example in either split.
 
-    Raises:
-        ValueError: labels, masks or numbers of classes do not fit together.
-
     Notes:
-        As `calibrated_scores`, which gives all scores for one fit. The temperature is
-        still the likelihood's and not the one that this score is smallest at.
+        The temperature is still the likelihood's and not the one that this score is
+        smallest at.
 
     Example:
         >>> import jax.numpy as jnp
@@ -226,23 +207,13 @@ def calibrated_expected_calibration_error(
     """`expected_calibration_error` of `z / T`, with T fitted on a validation split.
 
     Args:
-        logits: `[..., C]` of the split that is scored.
-        labels: `[...]` class ids.
-        validation_logits: `[..., C]` of the same model on its validation split.
-        validation_labels: class ids of that split.
-        num_bins: of equal width, static.
-        validation_mask: its valid examples.
-        mask: `[...]` valid examples of `logits`.
+        As in `calibrated_scores`, which gives all scores for one fit; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; nan without a valid example in either split.
 
-    Raises:
-        ValueError: labels, masks or numbers of classes do not fit together, or no bin.
-
     Notes:
-        As `calibrated_scores`, which gives all scores for one fit. The temperature is
-        the likelihood's; it need not make this error smaller.
+        The temperature is the likelihood's; it need not make this error smaller.
 
     Example:
         >>> import jax.numpy as jnp

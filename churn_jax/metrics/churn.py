@@ -98,18 +98,12 @@ def surrogate_churn(
     `1/2 E || (f_1 / max f_1)^alpha - (f_2 / max f_2)^alpha ||_1`.
 
     Args:
-        logits_a: `[..., C]`, one model.
-        logits_b: `[..., C]`, the other one.
+        logits_a, logits_b, mask: as in `churn`; errors as there.
         alpha: positive; the sharpness of the scores. It tends to `churn` as alpha
             grows, where neither model has ties.
-        mask: `[...]` valid examples.
 
     Returns:
         A float32 scalar in [0, C/2], symmetric; nan without a valid example.
-
-    Raises:
-        ValueError: the logits differ in shape, or the mask is not shaped like the
-            examples.
 
     Notes:
         Not bounded by one: the scores are divided by their maximum, not by their sum.

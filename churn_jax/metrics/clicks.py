@@ -294,16 +294,11 @@ def calibration_ratio(
     Above one the model predicts more clicks than there are.
 
     Args:
-        logits: `[..., 2]`, class 1 positive.
-        labels: `[...]`, 0 or 1; a valid example with another label gives nan.
-        mask: `[...]` valid examples.
+        logits, labels, mask: as in `roc_auc`; errors as there.
 
     Returns:
         A float32 scalar, at least 0; infinite without a positive, nan without a valid
         example.
-
-    Raises:
-        ValueError: not two classes, or labels or mask that do not fit.
 
     Notes:
         The paper does not report it. It tells whether a high log loss comes from a

@@ -65,13 +65,10 @@ def prediction_entropy(logits: Logits) -> PerExample:
     """Entropy of the prediction in nats, `-sum_j f_j log f_j`.
 
     Args:
-        logits: `[..., C]`.
+        logits: as in `prediction_confidence`; errors as there.
 
     Returns:
         `[...]` float32 in [0, log C].
-
-    Raises:
-        ValueError: there are fewer than two classes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -152,16 +149,10 @@ def churn_bound_from_confidence(
     """Upper bound on churn by confidence, `P[D_L1 > min(gamma_1, gamma_2)]`.
 
     Args:
-        logits_a: `[..., C]`, one model.
-        logits_b: `[..., C]`, the other one.
-        mask: `[...]` valid examples.
+        logits_a, logits_b, mask: as in `churn_bound_from_errors`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1], at least `churn`; nan without a valid example.
-
-    Raises:
-        ValueError: the logits differ in shape, or the mask is not shaped like the
-            examples.
 
     Notes:
         Where the predictions differ the event holds by the lemma's proof, so such an
@@ -194,16 +185,10 @@ def churn_bound_from_confidence_sum(
     which is at most `D_L1`.
 
     Args:
-        logits_a: `[..., C]`, one model.
-        logits_b: `[..., C]`, the other one.
-        mask: `[...]` valid examples.
+        logits_a, logits_b, mask: as in `churn_bound_from_errors`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1], at least `churn`; nan without a valid example.
-
-    Raises:
-        ValueError: the logits differ in shape, or the mask is not shaped like the
-            examples.
 
     Notes:
         Ours, not printed in the paper. At most `churn_bound_from_confidence`, except

@@ -151,16 +151,10 @@ def negative_flip_rate(
     `NFR = 1/N sum_i [yhat_new_i != l_i and yhat_old_i = l_i]`.
 
     Args:
-        old_logits: `[..., C_old]`, the model in use.
-        new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        old_logits, new_logits, labels, mask: as in `flip_rates`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples of both models.
 
     Example:
         >>> import jax.numpy as jnp
@@ -192,16 +186,10 @@ def positive_flip_rate(
     an update is `PFR - NFR`.
 
     Args:
-        old_logits: `[..., C_old]`, the model in use.
-        new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        old_logits, new_logits, labels, mask: as in `flip_rates`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples of both models.
 
     Notes:
         The mirror image of Eq. 11; the paper itself prints negative flips only.
@@ -234,17 +222,11 @@ def relative_negative_flip_rate(
     `Rel-NFR = NFR / ((1 - ER_old) ER_new)`.
 
     Args:
-        old_logits: `[..., C_old]`, the model in use.
-        new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        old_logits, new_logits, labels, mask: as in `flip_rates`; errors as there.
 
     Returns:
         A float32 scalar, at least 0; 1 for independent errors. 0 when the old model
         is never right or the new one never wrong; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples of both models.
 
     Example:
         >>> import jax.numpy as jnp
@@ -278,17 +260,11 @@ def backward_trust_compatibility(
     `BTC = sum_i [old right and new right] / sum_i [old right]`.
 
     Args:
-        old_logits: `[..., C_old]`, the model in use.
-        new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        old_logits, new_logits, labels, mask: as in `flip_rates`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; 1 when the old model is never right; nan without a
         valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples of both models.
 
     Example:
         >>> import jax.numpy as jnp
@@ -323,17 +299,11 @@ def backward_error_compatibility(
     share of errors that users have not met before.
 
     Args:
-        old_logits: `[..., C_old]`, the model in use.
-        new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        old_logits, new_logits, labels, mask: as in `flip_rates`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; 1 when the new model is never wrong; nan without a
         valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples of both models.
 
     Notes:
         Divided by the new model's errors. The ratio over the *old* model's errors is

@@ -171,17 +171,11 @@ def weighted_prediction_difference(
     `1/N sum_n 1/M sum_m (sum_l (Pbar_n(l) |P_nm(l) - Pbar_n(l)|)^p)^(1/p)`.
 
     Args:
-        logits: `[M, N, C]`, M at least 2.
-        order: p, static; at least 1, `float("inf")` for the largest term.
-        mask: `[N]` valid examples.
+        logits, order, mask: as in `prediction_difference`; errors as there.
 
     Returns:
         A float32 scalar, at least 0 and at most `prediction_difference` of the same
         order; nan without a valid example.
-
-    Raises:
-        ValueError: fewer than two models, an order below one, or a mask that does not
-            fit.
 
     Notes:
         The paper gives it in words, as a way to keep unlikely labels out. We weight the
@@ -207,14 +201,10 @@ def relative_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
     `1/N sum_n 1/M sum_m sum_l |P_nm(l) - Pbar_n(l)| / Pbar_n(l)`.
 
     Args:
-        logits: `[M, N, C]`, M at least 2.
-        mask: `[N]` valid examples.
+        logits, mask: as in `prediction_difference`; errors as there.
 
     Returns:
         A float32 scalar in [0, 2 C (M - 1) / M]; nan without a valid example.
-
-    Raises:
-        ValueError: fewer than two models, or a mask that does not fit.
 
     Notes:
         Every class weighs the same, however unlikely. A class that all models rule
@@ -241,7 +231,7 @@ def positive_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
 
     Args:
         logits: `[M, N, 2]`, M at least 2. For one score z per example pass `[0, z]`.
-        mask: `[N]` valid examples.
+        mask: as in `prediction_difference`.
 
     Returns:
         A float32 scalar in [0, 4 (M - 1) / M]; nan without a valid example.
@@ -274,15 +264,14 @@ def label_prediction_difference(
     `1/N sum_n 1/M sum_m |P_nm(l_n) - Pbar_n(l_n)| / Pbar_n(l_n)`.
 
     Args:
-        logits: `[M, N, C]`, M at least 2.
+        logits, mask: as in `prediction_difference`.
         labels: `[N]` class ids; a valid example with another id gives nan.
-        mask: `[N]` valid examples.
 
     Returns:
         A float32 scalar in [0, 2 (M - 1) / M]; nan without a valid example.
 
     Raises:
-        ValueError: fewer than two models, or labels or mask that do not fit.
+        ValueError: as there, or labels that do not fit.
 
     Example:
         >>> import jax.numpy as jnp
@@ -303,14 +292,10 @@ def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> S
     `2 / (M (M - 1)) sum_{m < k} P[argmax P_m != argmax P_k]`: mean pairwise churn.
 
     Args:
-        logits: `[M, N, C]`, M at least 2.
-        mask: `[N]` valid examples.
+        logits, mask: as in `prediction_difference`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; nan without a valid example.
-
-    Raises:
-        ValueError: fewer than two models, or a mask that does not fit.
 
     Notes:
         The paper gives it in words. A tie goes to the lower class id.

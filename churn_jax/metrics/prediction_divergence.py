@@ -149,14 +149,10 @@ def js_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
     mean entropy.
 
     Args:
-        logits: `[M, N, C]`, M at least 2.
-        mask: `[N]` valid examples.
+        logits, mask: as in `kl_prediction_difference`; errors as there.
 
     Returns:
         A float32 scalar in nats, in [0, log M]; nan without a valid example.
-
-    Raises:
-        ValueError: fewer than two models, or a mask that does not fit.
 
     Notes:
         Natural logarithm, and the divergence itself: its square root is a distance.

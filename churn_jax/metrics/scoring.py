@@ -73,15 +73,10 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
     `P_Err = P[Y != Y_hat]`.
 
     Args:
-        logits: `[..., C]`.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        logits, labels, mask: as in `accuracy`; errors as there.
 
     Returns:
         A float32 scalar in [0, 1]; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples.
 
     Example:
         >>> import jax.numpy as jnp
@@ -183,15 +178,10 @@ def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Sca
     """Mean of `sum_j (p_j - [j = label])^2`, summed over the classes.
 
     Args:
-        logits: `[..., C]`.
-        labels: `[...]` class ids; a valid example with another id gives nan.
-        mask: `[...]` valid examples.
+        logits, labels, mask: as in `negative_log_likelihood`; errors as there.
 
     Returns:
         A float32 scalar in [0, 2]; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples.
 
     Notes:
         The original, two-sided definition. Some papers divide by the number of

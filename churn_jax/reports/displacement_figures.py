@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from churn_jax.analysis import UpdatesBySize
-from churn_jax.analysis.displacement_draws import drawn_weights, generator, two_sides
+from churn_jax.analysis.displacement import drawn_weights, generator, two_sides
 from churn_jax.documents import Figure
 from churn_jax.documents.plotting import (
     INK,
