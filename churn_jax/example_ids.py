@@ -1,8 +1,12 @@
-"""What tells examples apart, and the one join of two sets of them."""
+"""Ids of examples, and the one join of two sets of them."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from churn_jax.array_files import ArrayFileError
 
 __all__ = [
     "Matched",
@@ -10,6 +14,7 @@ __all__ = [
     "as_ids",
     "as_labels",
     "check_unique",
+    "errors_of",
     "match_ids",
     "repeated",
     "rows_of",
@@ -21,6 +26,15 @@ _EXAMPLES = 3  # how many offending ids a message names
 
 class PredictionsError(ValueError):
     """Predictions that cannot be used; the message says why in one sentence."""
+
+
+@contextlib.contextmanager
+def errors_of(what: Any) -> Iterator[None]:
+    """Puts the path of a file, or another name, before the message of an error."""
+    try:
+        yield
+    except (PredictionsError, ArrayFileError) as error:
+        raise PredictionsError(f"{what}: {error}") from error
 
 
 class Matched(NamedTuple):

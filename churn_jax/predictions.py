@@ -21,6 +21,7 @@ from churn_jax.example_ids import (
     as_ids,
     as_labels,
     check_unique,
+    errors_of,
     match_ids,
     some,
 )
@@ -225,32 +226,28 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise PredictionsError(f"{path}: the predictions file {what}")
-    try:
-        archive = NpzArrays(path)
-    except (OSError, ArrayFileError) as error:
-        raise PredictionsError(f"{path}: cannot read predictions, {error}") from error
-    if missing := [name for name in _REQUIRED if name not in archive]:
-        raise PredictionsError(
-            f"{path}: not a predictions file, {', '.join(missing)} missing; it holds "
-            f"{', '.join(sorted(archive)) or 'nothing'}"
-        )
-    try:
-        arrays = {name: archive[name] for name in _REQUIRED}
-        meta = str(archive["meta"]) if "meta" in archive else "{}"
-    except ArrayFileError as error:
-        raise PredictionsError(f"{path}: cannot read predictions, {error}") from error
-    try:
-        facts = json.loads(meta)
-    except (ValueError, RecursionError) as error:
-        raise PredictionsError(
-            f"{path}: cannot read predictions, meta is damaged ({error})"
-        ) from error
-    if arrays["logits"].ndim == 2:
-        arrays["logits"] = arrays["logits"][None]
-    try:
+    with errors_of(path):
+        try:
+            archive = NpzArrays(path)
+            lacking = [name for name in _REQUIRED if name not in archive]
+            if lacking:
+                raise PredictionsError(
+                    f"not a predictions file, {', '.join(lacking)} missing; it holds "
+                    f"{', '.join(sorted(archive)) or 'nothing'}"
+                )
+            arrays = {name: archive[name] for name in _REQUIRED}
+            meta = str(archive["meta"]) if "meta" in archive else "{}"
+        except (OSError, ArrayFileError) as error:
+            raise PredictionsError(f"cannot read predictions, {error}") from error
+        try:
+            facts = json.loads(meta)
+        except (ValueError, RecursionError) as error:
+            raise PredictionsError(
+                f"cannot read predictions, meta is damaged ({error})"
+            ) from error
+        if arrays["logits"].ndim == 2:
+            arrays["logits"] = arrays["logits"][None]
         return Predictions(**arrays, meta=facts)
-    except PredictionsError as error:
-        raise PredictionsError(f"{path}: {error}") from None
 
 
 def check_comparable(a: Predictions, b: Predictions) -> None:

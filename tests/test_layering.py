@@ -18,7 +18,7 @@ BELOW = {
     "_checks": ("typing",),
     "divergences": ("typing", "_checks"),
     "array_files": (),
-    "example_ids": (),
+    "example_ids": ("array_files",),
     "flip_counts": (),
     "predictions": ("array_files", "example_ids"),
     "prediction_shards": ("predictions",),  # the same in many files

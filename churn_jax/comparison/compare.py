@@ -60,9 +60,9 @@ def compare(
         slices: a file or a mapping of groupings, name to `[N]` values; each value is
             compared separately.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
-        kind: "logits", "probabilities" or "classes" if the values do not tell.
-        old_kind: the same for the old side alone.
-        new_kind: the same for the new side alone.
+        kind: "logits", "probabilities" or "classes" if the values do not show it.
+        old_kind: `kind` of the old side alone.
+        new_kind: `kind` of the new side alone.
         class_map: class of the old side to class of the new one, or a file with it, or
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.

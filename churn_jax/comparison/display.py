@@ -88,7 +88,7 @@ class CompareResult(_Display, Findings):
         regressions_total: how many examples are negative flips in some pair of runs.
         curves: reliability of old and new; None without labels and scores.
         points: for the scatter of confidence and displacement; None without scores.
-        gates: the conditions that were asked for.
+        gates: the outcome of each condition.
         notes: sentences about what was read and joined.
         paired: whether run r is compared with run r alone, see `run_by_run`.
     """

@@ -95,7 +95,7 @@ def flow_diagram(flow: Flow, name: str = "flow") -> str:
 
 
 def _hatching(name: str) -> str:
-    """A pattern that tells negative flips from the rest without colours."""
+    """A pattern that marks negative flips without colours."""
     line = {"stroke": "currentColor", "stroke_opacity": ".55", "stroke_width": "1.6"}
     pattern = element(
         "pattern",

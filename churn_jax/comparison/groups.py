@@ -40,7 +40,7 @@ def slice_groups(pair: Pair, scanned: Scanned, *, level: float) -> tuple[Group, 
 
 def coded(values: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The distinct values, and which of them each example has."""
-    texts = values.tolist()  # a dict tells equal strings faster than sorting them
+    texts = values.tolist()  # a dict finds equal strings faster than sorting does
     names = [str(name) for name in dict.fromkeys(texts)]
     names = sorted(set(names) - {"", NO_VALUE})
     if len(names) < len(set(texts)):

@@ -46,7 +46,7 @@ def intervals(
 
     where V_examples is the variance over examples of what each contributes to that mean
     and C is the spread between the runs of a side, less what their noise on the
-    examples explains of it (`runs.uncertainty`). A side with one run is taken as it is.
+    examples explains of it (`uncertainty`). A side with one run is taken as it is.
     Quantiles are Student's with Satterthwaite's degrees of freedom, normal ones with
     one run a side. The ends:
 
@@ -63,7 +63,7 @@ def intervals(
         labels: `[N]` classes of the pair, or None.
         level: of the intervals.
         resamples: of the bootstrap.
-        seed: of the bootstrap, and of dealing more than 4096 examples into groups.
+        seed: of the bootstrap, and of assigning more than 4096 examples to groups.
 
     Returns:
         Name to `Interval`, in the order of `QUANTITIES`. Ends are NaN where a number is
@@ -76,9 +76,9 @@ def intervals(
         examples, with two or three runs a side (up to 99), and two runs that differ by
         more than the examples explain (about 92). Where runs differ by far more than
         that, up to ten runs do not show how skewed churn is between them, and 88 to 96
-        of 100 hold; `Noise.of_runs` and the verdict tell. Means of heavy-tailed scores
-        need more: with 200 examples of which 4 differ, 90 for surrogate churn. The
-        calibration error of few examples is too large, and so are its intervals.
+        of 100 hold; `Noise.of_runs` and the verdict show it. Means of heavy-tailed
+        scores need more: with 200 examples of which 4 differ, 90 for surrogate churn.
+        The calibration error of few examples is too large, and so are its intervals.
 
     Example:
         >>> from churn_jax.comparison.pair import ScannedSide
@@ -103,8 +103,8 @@ def intervals(
         https://doi.org/10.2307/3002019
     """
     runs = len(scanned.old.predicted) * len(scanned.new.predicted)
-    dealing, drawing = np.random.default_rng(seed).spawn(2)
-    group, groups = partition(scanned.old.predicted.shape[1], runs, dealing)
+    grouping, drawing = np.random.default_rng(seed).spawn(2)
+    group, groups = partition(scanned.old.predicted.shape[1], runs, grouping)
     found = counted(scanned, labels, group, groups, level)
     found |= resampled(scanned, labels, group, groups, level, resamples, drawing)
     return {name: found[name] for name in QUANTITIES if name in found}
@@ -155,9 +155,9 @@ def counted(
     size, changed = flips.examples[:, None, None], flips.changed
     found = {"churn": _share(ratio(changed, size, np.nan), level)}
     chance = chance_sums(scanned, group, groups)
-    apart = ratio(changed, size - chance, np.nan)  # 1 - kappa
+    beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
     most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
-    lost = _part(apart, level, most=most, examples=float(size.sum()))
+    lost = _part(beyond_chance, level, most=most, examples=float(size.sum()))
     found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
     if labels is None:
         return found

@@ -21,7 +21,7 @@ _EXCEEDS = 1.2  # V_runs counts where it is so many times V_examples
 _EXAMPLES = 5  # that bear on the excess; with fewer, p has too few values
 _SKEWED = 2000  # examples from which on the excess is about normal
 _NORMAL = 1e-3  # skewness
-_DEALS = 300  # of runs to two versions
+_DIVISIONS = 300  # of runs to two versions
 _HALVINGS = 40
 _ROUNDING = 1e-9
 _NONE = Interval(np.nan, np.nan, np.nan)
@@ -45,7 +45,7 @@ def noise_test(
     With several runs on both sides the effects `a` cancel in the excess, and
 
         V_runs     = s^2 (1/(A B) + 1/(2 A (A-1)) + 1/(2 B (B-1)))
-        V_examples = the same with the `e` of every example, were its runs dealt anew
+        V_examples = the same with the `e` of every example, if its runs are permuted
 
     where `s^2` is the mean square of `e` after a least-squares fit of `mu`, `a` and the
     excess to all pairs. V_examples is the variance of runs that are independent on each
@@ -54,7 +54,7 @@ def noise_test(
 
         excess^2 = z_p^2 V_examples + t_p^2 max(V_runs - 1.2 V_examples, 0)
 
-    with quantiles of a gamma distribution, as skewed as dealing makes the excess,
+    with quantiles of a gamma distribution, as skewed as the excess under permutation,
     and Student's with (A + B - 3) / 2 degrees of freedom. With one run on a side its
     effect does not cancel: V_runs is the variance of one more draw from the effects of
     the other side's runs, and z is normal.
@@ -63,7 +63,7 @@ def noise_test(
         scanned: both versions.
         level: of the intervals.
         resamples: not used; everything here is computed without resampling.
-        seed: of dealing more than 4096 examples into groups.
+        seed: of assigning more than 4096 examples to groups.
 
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
@@ -79,12 +79,12 @@ def noise_test(
 
         The factor 1.2 and the degrees of freedom are chosen by simulation, for versions
         whose runs differ by noise alone and for versions whose runs shift all examples
-        at once, which has a skewed effect on churn. Equal versions are told apart at
-        the 5 % level in 3 to 7 % of simulations, with few exceptions
+        at once, which has a skewed effect on churn. Equal versions are found to differ
+        at the 5 % level in 3 to 7 % of simulations, with few exceptions
         (`benchmarks/README.md`). With two against two runs there is no p: they can be
-        dealt in three ways only, and no test holds its level for any effects of runs.
+        divided in three ways only, and no test holds its level for any effects of runs.
 
-        The intervals are for new examples and new runs (`runs.uncertainty`). That of
+        The intervals are for new examples and new runs (`uncertainty`). That of
         the excess adds the variances over examples and runs and is no narrower than
         that of equal versions. It does not answer the same question as `p`, which uses
         that all runs are alike where nothing changed; it can hold 0 where `p` is small.
@@ -119,7 +119,7 @@ def noise_test(
 
     least = 0.0
     if not scanned.paired:
-        equal = _equal_versions(x, A, _dealt_anew(runs, A).sum() / N**2)
+        equal = _equal_versions(x, A, _permuted_variance(runs, A).sum() / N**2)
         least = float(equal.total if min(A, B) > 1 else equal.examples)
 
     def interval(*weights: float) -> Interval:
@@ -138,7 +138,7 @@ def noise_test(
 def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
     """The p-value of `noise_test`."""
     R, N = runs.shape
-    of_examples = _dealt_anew(runs, A)
+    of_examples = _permuted_variance(runs, A)
     squares = np.sum(np.square(of_examples))
     bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
     if R < TESTED_RUNS or bearing < _EXAMPLES:
@@ -173,18 +173,19 @@ def _skewed(tail: float, skewness: float) -> float:
 
 
 def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
-    """Skewness of the excess if every example's predictions are dealt anew."""
+    """Skewness of the excess if every example's predictions are permuted."""
     R, M = runs.shape
     if M > _SKEWED:
         return 0.0
     pairs = np.array(list(itertools.combinations(range(R), 2)))
     differ = runs[pairs[:, 0]] != runs[pairs[:, 1]]
-    deals = list(itertools.islice(itertools.combinations(range(R), A), _DEALS + 1))
-    if len(deals) > _DEALS:
+    every = itertools.combinations(range(R), A)
+    divisions = list(itertools.islice(every, _DIVISIONS + 1))
+    if len(divisions) > _DIVISIONS:
         rng = np.random.default_rng(0)
-        deals = [rng.permutation(R)[:A] for _ in range(_DEALS)]
-    old = np.zeros((len(deals), R), bool)
-    np.put_along_axis(old, np.array(deals), True, axis=1)
+        divisions = [rng.permutation(R)[:A] for _ in range(_DIVISIONS)]
+    old = np.zeros((len(divisions), R), bool)
+    np.put_along_axis(old, np.array(divisions), True, axis=1)
     first, second = old[:, pairs[:, 0]], old[:, pairs[:, 1]]
     inside = np.where(first, A * (A - 1), (R - A) * (R - A - 1))
     weights = np.where(first != second, 1 / (A * (R - A)), -1 / inside)
@@ -259,8 +260,8 @@ def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Int
     return Interval(value, value - half, value + half)
 
 
-def _dealt_anew(runs: np.ndarray, A: int) -> np.ndarray:
-    """Variance of each example's excess over all deals of its predictions, `[N]`."""
+def _permuted_variance(runs: np.ndarray, A: int) -> np.ndarray:
+    """Variance of each example's excess if its predictions are permuted, `[N]`."""
     R = len(runs)
     B = R - A
     disagreeing = np.zeros(runs.shape, np.int32)  # runs, with each run

@@ -203,9 +203,9 @@ class Scanned:
 
 def run_by_run(scanned: Scanned) -> Scanned:
     """Pairs run r of both sides with each other if such runs belong together."""
-    # They do if every run differs from its namesake on less than half as many examples
-    # as from any other run of either side, a few examples aside: the new runs were
-    # started from the old ones, or are the same. Independent runs of two versions
+    # They do if every run differs from the run of its name on less than half as many
+    # examples as from any other run of either side, a few examples aside: the new runs
+    # were started from the old ones, or are the same. Independent runs of two versions
     # hardly ever look like that.
     R = len(scanned.old.predicted)
     if R == 1:
@@ -213,10 +213,10 @@ def run_by_run(scanned: Scanned) -> Scanned:
     runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
     differ = count_flips(runs, runs).changed
     first = np.arange(2 * R)
-    namesake = (first + R) % (2 * R)
+    same_name = (first + R) % (2 * R)
     others = differ.astype(float)
-    others[first, first] = others[first, namesake] = np.inf
-    most = _CLOSER * differ[first, namesake] + _BY_CHANCE
+    others[first, first] = others[first, same_name] = np.inf
+    most = _CLOSER * differ[first, same_name] + _BY_CHANCE
     if np.any(most >= others.min(axis=1)):
         return scanned
     same = np.arange(R)

@@ -17,7 +17,7 @@ def partition(
     examples: int, pairs: int, seed: int | np.random.Generator
 ) -> tuple[np.ndarray, int]:
     """Divides the examples into groups that are resampled together."""
-    # More than 4096 examples are dealt out at random, so that the variance over groups
+    # More than 4096 examples are assigned at random, so that the variance over groups
     # is in expectation that over examples, with the error that 4095 degrees of freedom
     # leave: about 1 % of an interval's width.
     groups = min(_GROUPS, max(512, _NUMBERS // pairs))

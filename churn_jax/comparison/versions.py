@@ -58,10 +58,10 @@ def compare_versions(
         folder: with a file of predictions per version, or a folder per version with
             `predictions.npz` inside, or the folder of a study; see `find_versions`.
             Files `labels`, `slices` and `ids` in it are used for what is not given.
-        labels: a file or an array of `[N]` classes, where no version holds any.
-        slices: a file or a mapping of groupings, as for `compare`.
+        labels: as in `compare`, where no version holds any.
+        slices: as in `compare`, like all that follows but for `class_map` and `order`.
         ids: `[N]` example ids, or a file of them, for versions that hold none.
-        kind: "logits", "probabilities" or "classes" if the values do not tell.
+        kind: "logits", "probabilities" or "classes" if the values do not show it.
         class_map: "identity" where equal numbers are equal classes though the counts
             differ between versions.
         on_missing: "intersect" compares the examples that all versions have.
@@ -69,8 +69,7 @@ def compare_versions(
         id_column: name of the column with ids, where it is none of the usual ones.
         label_column: the same for labels.
         prediction_column: the same for predicted classes.
-        gates: conditions on every step, the path of a TOML file with them, or limits
-            by name, as in `{"max_nfr": 0.01}`.
+        gates: conditions on every step.
         regressions: how many negative flips of each step to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.

@@ -15,7 +15,14 @@ from churn_jax.array_files import (
     replace_file,
     write_file,
 )
-from churn_jax.example_ids import as_ids, as_labels, repeated, rows_of, some
+from churn_jax.example_ids import (
+    as_ids,
+    as_labels,
+    errors_of,
+    repeated,
+    rows_of,
+    some,
+)
 from churn_jax.prediction_shards.rows import ShardedRows
 from churn_jax.predictions import PredictionsError
 
@@ -143,8 +150,8 @@ def write_index(
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
     """Keeps the order that examples had before processes shared them.
 
-    Called before `write_index`. Nobody needs it who joins predictions by their ids;
-    several folders of one split are compared row by row with it.
+    Called before `write_index`. Several folders of one split are compared row by row
+    with it; predictions that are joined by id do not need it.
 
     Args:
         folder: of the shards, all closed.
@@ -176,10 +183,8 @@ def read_order(folder: str | os.PathLike, examples: int) -> np.ndarray | None:
     path = Path(folder) / ORDER
     if not path.is_file():
         return None
-    try:
+    with errors_of(folder):
         order = read_array(path)
-    except PredictionsError as error:
-        raise PredictionsError(f"{folder}: {error}") from error
     if order.dtype.kind in "iu" and np.array_equal(np.sort(order), np.arange(examples)):
         return order
     raise PredictionsError(f"{folder}: {ORDER} is no order of {examples} examples")
@@ -200,12 +205,10 @@ def read_shards(folder: str | os.PathLike) -> ShardedPredictions:
             folder.
     """
     folder = Path(folder)
-    try:
+    with errors_of(folder):
         index = _read_index(folder / INDEX)
         ids, labels, values = _read_all(folder, index["shards"])
         _check_agrees(index, values)
-    except PredictionsError as error:
-        raise PredictionsError(f"{folder}: {error}") from error
     return ShardedPredictions(ids, labels, values, index["meta"])
 
 
@@ -240,7 +243,7 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Sharde
         raise PredictionsError(f"there must be one shard at least; got {shards}")
     ids, labels, logits = [], [], []
     for shard in range(shards):
-        try:
+        with errors_of(f"shard {shard} of {shards}"):
             paths = {
                 part: shard_path(folder, part, shard, shards)
                 for part in ("ids", "labels", "logits")
@@ -251,8 +254,6 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Sharde
             labels.append(as_labels(read_array(paths["labels"])))
             logits.append(read_array(paths["logits"], mapped=True))
             _check_shard(ids, labels, logits)
-        except PredictionsError as error:
-            raise PredictionsError(f"shard {shard} of {shards}: {error}") from error
     return _unique_ids(ids), np.concatenate(labels), ShardedRows(logits)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.example_ids import errors_of
 from churn_jax.prediction_shards.folder import INDEX, read_order, read_shards
 from churn_jax.prediction_shards.rows import ShardedRows
 from churn_jax.predictions import (
@@ -165,10 +166,8 @@ def load_stored(path: str | os.PathLike) -> Predictions | MappedPredictions:
     if order is not None:
         ids, labels = ids[order], labels[order]
     mapped = MappedPredictions(ids, labels, found.values, found.meta, order)
-    try:
+    with errors_of(folder):
         return mapped.whole() if fits_whole(found.values.size) else mapped
-    except PredictionsError as error:
-        raise PredictionsError(f"{folder}: {error}") from None
 
 
 def load_whole(path: str | os.PathLike) -> Predictions:

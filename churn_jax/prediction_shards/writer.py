@@ -23,8 +23,8 @@ class ShardWriter:
     """Writes one shard batch by batch; memory holds one batch.
 
     The rows go to a temporary file that takes its name in `close`, so a writer that is
-    killed leaves no half shard. An index and an order that are there are removed first:
-    they spoke of the shards before. Used as a context manager, it closes itself, and
+    killed leaves no half shard. An index and an order of earlier shards are removed
+    first. Used as a context manager, it closes itself, and
     after an error leaves nothing.
 
     Args:

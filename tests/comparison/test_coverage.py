@@ -229,7 +229,7 @@ def test_what_is_not_finite_has_no_interval():
         assert np.isnan(bca_ends(value, resampled, influence, 0.95)).all()
 
 
-def test_groups_are_dealt_out_evenly_whatever_the_order():
+def test_groups_are_equally_large_whatever_the_order():
     group, groups = partition(10_000, 1, 0)
     assert groups == 4096
     assert set(np.bincount(group)) == {2, 3}

@@ -35,17 +35,14 @@ def excess(x, A):
     return x[:A, A:].mean() - np.mean(within)
 
 
-def dealt_anew(runs, A):
-    """Variance and skewness of the excess were every example's predictions dealt anew.
-
-    At random, that is, to the old and the new runs.
-    """
+def permuted(runs, A):
+    """Variance and skewness of the excess if predictions are permuted by example."""
     R, N = runs.shape
     squares, cubes = 0.0, 0.0
     for example in runs.T:
         x = (example[:, None] != example).astype(float)
-        deals = itertools.combinations(range(R), A)
-        orders = [[*deal, *(r for r in range(R) if r not in deal)] for deal in deals]
+        olds = itertools.combinations(range(R), A)
+        orders = [[*old, *(r for r in range(R) if r not in old)] for old in olds]
         values = [excess(x[np.ix_(order, order)], A) for order in orders]
         assert np.mean(values) == pytest.approx(0, abs=1e-12)
         squares += np.var(values)
@@ -79,7 +76,7 @@ def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved)
     found = noise_test(scanned)
     assert found.excess.value == pytest.approx(fitted[-1])
     assert found.excess.value > 0
-    of_examples, skewness = dealt_anew(runs, old)
+    of_examples, skewness = permuted(runs, old)
     gamma = stats.pearson3.isf(found.p, skewness)
     assert solves(fitted[-1], of_examples, gamma, of_runs, (R - 3) / 2, found.p)
 
@@ -97,7 +94,7 @@ def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
     of_runs = np.var(effects, ddof=1) * (1 + 1 / 4)
     found = noise_test(scanned)
     assert found.excess.value == pytest.approx(excess(x, 4))
-    of_examples, _ = dealt_anew(runs, 4)
+    of_examples, _ = permuted(runs, 4)
     normal = stats.norm.isf(found.p / 2)
     assert solves(excess(x, 4), of_examples, normal, of_runs, 1, found.p / 2)
 

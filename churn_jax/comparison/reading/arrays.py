@@ -130,8 +130,8 @@ def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Found:
-    """What a file holds; ids and labels as they are in it."""
+class RawSide:
+    """What will be a `Side`; ids and labels as they are in the file."""
 
     scores: Scores  # the predictions
     class_names: tuple[str, ...] | None = None  # of the columns of the scores, or None
@@ -143,7 +143,7 @@ class Found:
 
 def find_in_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
-) -> Found:
+) -> RawSide:
     """Predictions among arrays by name, such as those of a `.npz` file."""
     id_name = find_column(arrays, ID, names.id, "id")
     label_name = find_column(arrays, LABEL, names.label, "label")
@@ -159,7 +159,7 @@ def find_in_arrays(
             listed = ", ".join(map(str, stopped))
             notes = (f"runs {listed} stopped early and are left out.",)
             scores = dataclasses.replace(scores, values=scores.values[list(runs)])
-    return Found(
+    return RawSide(
         scores,
         array_class_names(arrays),
         None if id_name is None else as_array(arrays[id_name], "ids"),

@@ -263,7 +263,7 @@ def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list
     recorded = _recorded_index(metadata)
     candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
     found = [name for name in candidates if name in names]
-    if names and not names[0].strip():  # written anew each time a file is saved
+    if names and not names[0].strip():  # pandas writes it each time a file is saved
         found.append(names[0])
     ids = (id_column, *ID)
     return [n for n in dict.fromkeys(found) if n not in ids and n.lower() not in ids]

@@ -1,4 +1,4 @@
-"""What tells examples apart, and how those of two files are matched."""
+"""Ids of examples as users write them, and the index of a data frame."""
 
 from typing import Any
 

@@ -248,7 +248,7 @@ def _ids(side: Side, other: Side) -> np.ndarray | None:
 
 
 def _in_one_order(old: Side, new: Side) -> str:
-    """The note if only the order of the rows tells which example is which."""
+    """The note if examples are matched by the order of the rows alone."""
     if old.labels is not None and new.labels is not None:  # which must agree
         return (
             "There are no ids: examples are matched by their rows, in which the labels "

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.array_files import ArrayFileError
 from churn_jax.comparison.reading.arrays import array_class_names
 from churn_jax.comparison.reading.class_values import (
     ID,
@@ -22,7 +21,7 @@ from churn_jax.comparison.reading.class_values import (
 )
 from churn_jax.comparison.reading.contents import Contents, as_array, read_contents
 from churn_jax.comparison.reading.ids import as_ids, index_ids
-from churn_jax.example_ids import PredictionsError, check_unique, some
+from churn_jax.example_ids import PredictionsError, check_unique, errors_of, some
 
 _MOST_VALUES = 200  # of a grouping
 
@@ -41,7 +40,7 @@ class ExampleValues(NamedTuple):
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
     """Ids of examples."""
-    try:
+    with errors_of(_where(given, "ids")):
         contents = read_contents(given, id_column=id_column)
         columns = _columns(contents)
         if contents.array is not None:
@@ -55,8 +54,6 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
                 values = columns[_only(columns, ID, id_column, "id")]
         ids = as_ids(values)
         check_unique(ids)
-    except (PredictionsError, ArrayFileError) as error:
-        raise PredictionsError(f"{_where(given, 'ids')}: {error}") from error
     return ids
 
 
@@ -68,7 +65,7 @@ def read_labels(
         return given
     if isinstance(given, Mapping) and not _has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
-    try:
+    with errors_of(_where(given, "labels")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             ids, values, named = None, contents.array, None
@@ -97,8 +94,6 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    except (PredictionsError, ArrayFileError) as error:
-        raise PredictionsError(f"{_where(given, 'labels')}: {error}") from error
     return ExampleValues(ids, labels, index=ids is not None and id_name is None)
 
 
@@ -108,7 +103,7 @@ def read_slices(given: Any, id_column: str | None = None) -> ExampleValues:
     # further columns will do.
     if isinstance(given, ExampleValues):
         return given
-    try:
+    with errors_of(_where(given, "slices")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
@@ -129,8 +124,6 @@ def read_slices(given: Any, id_column: str | None = None) -> ExampleValues:
             raise PredictionsError(
                 f"columns have different lengths, {some([*lengths])}"
             )
-    except (PredictionsError, ArrayFileError) as error:
-        raise PredictionsError(f"{_where(given, 'slices')}: {error}") from error
     left = tuple(name for name in columns if name in predictions)
     return ExampleValues(ids, None, slices, left, ids is not None and id_name is None)
 

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from churn_jax.array_files import ArrayFileError
 from churn_jax.comparison.pair import Kind, Side
 from churn_jax.comparison.reading.arrays import (
     KINDS,
-    Found,
+    RawSide,
     as_scores,
     find_in_arrays,
     has_arrays,
@@ -30,7 +29,7 @@ from churn_jax.comparison.reading.tables import (
     numeric_columns,
     read_columns,
 )
-from churn_jax.example_ids import PredictionsError, check_unique, some
+from churn_jax.example_ids import PredictionsError, check_unique, errors_of, some
 
 
 def read_side(
@@ -88,7 +87,7 @@ def read_side(
     if kind is not None and kind not in KINDS:
         raise PredictionsError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     names = ColumnNames(id_column, label_column, prediction_column)
-    try:
+    with errors_of(file or name):
         contents = read_contents(
             given,
             lambda columns: numeric_columns(columns, kind, names),
@@ -96,7 +95,7 @@ def read_side(
             id_column,
         )
         if contents.array is not None:
-            found = Found(as_scores(contents.array, kind, "scores"))
+            found = RawSide(as_scores(contents.array, kind, "scores"))
         elif contents.arrays is None:
             found = find_in_table(contents.table, kind, names)
         elif has_arrays(contents.arrays, kind, names):
@@ -111,8 +110,6 @@ def read_side(
         elif side.ids is None:
             index = index_ids(contents.index)
             side = dataclasses.replace(side, ids=index, index=index is not None)
-    except (PredictionsError, ArrayFileError) as error:
-        raise PredictionsError(f"{file or name}: {error}") from error
     notes = [f"{name}: {note}" for note in side.notes]
     return dataclasses.replace(side, notes=(*contents.notes, *notes))
 
@@ -131,7 +128,7 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
     return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
-def _side(found: Found, name: str) -> Side:
+def _side(found: RawSide, name: str) -> Side:
     values, examples = found.scores.values, found.scores.values.shape[1]
     class_names = found.scores.class_names or found.class_names
     if class_names is not None and found.scores.kind != "classes":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.comparison.pair import Kind
-from churn_jax.comparison.reading.arrays import Found, Scores, as_scores
+from churn_jax.comparison.reading.arrays import RawSide, Scores, as_scores
 from churn_jax.comparison.reading.class_values import (
     ID,
     LABEL,
@@ -21,7 +21,7 @@ from churn_jax.comparison.reading.class_values import (
     score_columns,
 )
 from churn_jax.comparison.reading.ids import as_ids
-from churn_jax.example_ids import PredictionsError, check_unique, some
+from churn_jax.example_ids import PredictionsError, check_unique, errors_of, some
 
 _ROWS = 16_384  # converted at once
 _FRACTIONS = (
@@ -102,7 +102,7 @@ def read_columns(
     return {*_special(names, given), *numeric_columns(names, kind, given)}
 
 
-def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
+def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> RawSide:
     """Predictions in the columns of a table."""
     columns = table.column_names
     id_name = find_column(columns, ID, names.id, "id")
@@ -131,7 +131,7 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
         values = as_class_values(table.column(name), f"column {name}", _FRACTIONS)
         numbers = values.numbers.astype(np.int32)[None]
         scores = Scores("classes", numbers, values.names)
-    found = Found(
+    found = RawSide(
         scores,
         class_names,
         None if id_name is None else table.column(id_name),
@@ -141,7 +141,7 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> Found:
     return found if run_name is None else _by_run(found, table.column(run_name))
 
 
-def _by_run(found: Found, column: Any) -> Found:
+def _by_run(found: RawSide, column: Any) -> RawSide:
     """Rows of several runs, rearranged to `[R, N]` in the order of the ids."""
     if found.ids is None:
         raise PredictionsError("a table with a run column must have an id column")
@@ -150,10 +150,8 @@ def _by_run(found: Found, column: Any) -> Found:
     rows, first = [], ids[:0]
     for run, name in enumerate(names):
         of_run = np.flatnonzero(run_of == run)
-        try:
+        with errors_of(f"run {name}"):
             check_unique(ids[of_run])
-        except PredictionsError as error:
-            raise PredictionsError(f"run {name}: {error}") from error
         of_run = of_run[np.argsort(ids[of_run], kind="stable")]
         rows.append(of_run)
         first = ids[rows[0]]
@@ -195,7 +193,7 @@ def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
     out = np.empty((table.num_rows, len(columns)), np.float32)
     start = 0
-    with np.errstate(over="ignore"):  # the pass over the scores tells of infinite ones
+    with np.errstate(over="ignore"):  # the pass over the scores reports infinite ones
         for batch in table.select(list(columns)).to_batches(max_chunksize=_ROWS):
             stop = start + batch.num_rows
             for place, column in enumerate(batch.columns):

@@ -216,7 +216,8 @@ def scan(pair: Pair) -> Scanned:
     """Reads every score once and keeps what a comparison needs of each example.
 
     Blocks of rows go through a few threads. Memory does not grow with the number of
-    scores, and memory-mapped files are let go behind the pass. Arithmetic is float32.
+    scores, and pages of memory-mapped files are given back after use. Arithmetic is
+    float32.
 
     Args:
         pair: two joined versions; predicted classes are only looked up.
