@@ -315,12 +315,8 @@ class BatchEnsemble(Layers):
         features: int,
         size: int,
         *,
-        stride: int,
-        padding: int,
-        dtype: Any,
-        name: str,
-        kernel_init: Any,
         convolve: Callable[[Array, Array], Array] | None = None,
+        **options,
     ) -> nn.Module:
         """A `BatchEnsembleConv`; with bias where `convolve` computes it."""
         return BatchEnsembleConv(
@@ -328,13 +324,9 @@ class BatchEnsemble(Layers):
             self.size,
             bias="none" if convolve is None else self.bias,
             fast_weights=self.fast_weights,
-            kernel_init=kernel_init,
-            dtype=dtype,
             size=size,
-            stride=stride,
-            padding=padding,
             convolve=convolve,
-            name=name,
+            **options,
         )
 
     def norm(self, *, train: bool, name: str, **options) -> nn.Module:
