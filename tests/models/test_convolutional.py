@@ -156,12 +156,12 @@ def _outputs(model, size):
     [
         *(
             (
-                models.create(name, num_classes=10),
+                network(num_classes=10, stages=(1, 1, 1, 1)),
                 224,
                 [f"stage{stage}_block1" for stage in (1, 2, 3, 4)],
                 [(56, 56, 256), (28, 28, 512), (14, 14, 1024), (7, 7, 2048)],
             )
-            for name in ("resnet50", "resnet_v2_50")
+            for network in (ImageNetResNet, models.ResNetV2)
         ),
         (
             DenseNet(10, (1, 1, 1, 1)),
