@@ -8,7 +8,7 @@ continue it anywhere.
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,29 +25,6 @@ __all__ = [
     "stream",
     "stream_fingerprint",
 ]
-
-
-class ImageSource(Protocol):
-    """Images of one shape and dtype by row."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """`(H, W, C)` of every image."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype:
-        """uint8 or float32."""
-        ...
-
-    @property
-    def draws(self) -> bool:
-        """Whether `image` depends on the key."""
-        ...
-
-    def image(self, row: int, key: tuple[int, ...] | None) -> np.ndarray:
-        """`[H, W, C]`: as in evaluation without a key, else drawn by the key."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +80,11 @@ class EncodedImages:
         if isinstance(stored, bytes):
             return decode_crop(stored, choose, self.size)
         return resize_crop(stored, choose(stored.shape[1], stored.shape[0]), self.size)
+
+
+# `image(row, key)` is as in evaluation if the key is None, and drawn by it otherwise;
+# `draws` says whether it depends on the key.
+ImageSource = StoredImages | EncodedImages
 
 
 @dataclass(frozen=True, eq=False)

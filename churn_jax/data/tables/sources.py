@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
@@ -41,27 +41,6 @@ class Block(NamedTuple):
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
-
-
-class Source(Protocol):
-    """Rows of one file or set, read forward."""
-
-    @property
-    def where(self) -> str:
-        """Its name, for messages."""
-        ...
-
-    def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
-        """All rows of some of the columns; raises `DataError`."""
-        ...
-
-    def count(self) -> int | None:
-        """Number of rows if it is known without reading them."""
-        ...
-
-    def fingerprint(self) -> str:
-        """Differs if the contents differ; need not read everything."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -283,6 +262,10 @@ def _tfds_column(feature: Any, values: list) -> pa.Array:
     if isinstance(values[0], bytes):
         return pa.array([v.decode("utf-8", "replace") for v in values])
     return pa.array([v.item() if hasattr(v, "item") else v for v in values])
+
+
+Source = CsvFile | ParquetFile | TfdsSplit
+"""Rows of one file or set, read forward, block by block."""
 
 
 def find_sources(
