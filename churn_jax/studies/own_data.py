@@ -219,7 +219,7 @@ def own_study(
         batch_size=batch_size,
         eval_every_epochs=max(epochs // 10, 1),
         optimizer=optimizer,
-        augmentation=_augmentation(facts, model, epochs),
+        augmentation=_augmentation(facts, model, epochs)[0],
     )
     set_name = re.sub(r"[^\w.-]+", "-", data_stem(data.name))
     title = f"Churn on {data_name(data.name)} with {network_name(model.name)}"
@@ -242,12 +242,13 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     `study` is the recipe `chosen` with what the command line changed, which has no
     reason.
     """
+    given = "as given"
 
     def line(what: str, text: str, reason: str, options: str, *paths: str) -> str:
         same = all(
             attrgetter(path)(study) == attrgetter(path)(chosen) for path in paths
         )
-        return f"{what}: {text} ({reason if same else 'as given'}; {options})."
+        return f"{what}: {text} ({reason if same else given}; {options})."
 
     train, rule, name = study.train, study.train.optimizer, study.model.name
     steps = facts.train // train.batch_size
@@ -255,6 +256,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     decay = _number(rule.weight_decay)
     kind = "decoupled " if rule.decay == "decoupled" else ""
     rows = ", ".join(spec.name for spec in study.methods)
+    usual, why = _network(facts)
     notes = (
         line(
             "Data",
@@ -264,7 +266,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
             else "validation as given",
             "--data.train-size, --data.validation",
         ),
-        line("Network", network_name(name), _network_reason(name, facts), "--model"),
+        line("Network", network_name(name), why if name == usual else given, "--model"),
         line(
             "Optimiser",
             f"{_OPTIMIZERS[rule.name]}{momentum}, {kind}weight decay {decay}",
@@ -290,7 +292,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         line(
             "Augmentation",
             _moves(study, facts),
-            _augmentation_reason(facts, study.model, train.epochs),
+            _augmentation(facts, study.model, train.epochs)[1],
             "--train.augmentation.shift, .flip, .pad-crop",
             "train.augmentation",
         ),
@@ -369,11 +371,6 @@ def _network(facts: DataFacts) -> tuple[str, str]:
     return "resnet18", "the smallest ResNet for images of this size"
 
 
-def _network_reason(name: str, facts: DataFacts) -> str:
-    chosen, reason = _network(facts)
-    return reason if name == chosen else "as given"
-
-
 def _family(model: ModelConfig) -> _Family:
     name = model.name
     if model.pretrained:
@@ -386,27 +383,22 @@ def _family(model: ModelConfig) -> _Family:
     return _FAMILIES["plain" if plain else "batch_norm"]
 
 
-def _augmentation(facts: DataFacts, model: ModelConfig, epochs: int) -> Augmentation:
-    still = facts.kind != "images" or facts.streamed or model.name == "mlp"
-    if still or epochs < _SHIFTED_FROM:
-        return Augmentation()
-    shift = min(max(round(facts.side / _SHIFT), 1), _MOST_SHIFT)
-    return Augmentation(shift=shift)
-
-
-def _augmentation_reason(facts: DataFacts, model: ModelConfig, epochs: int) -> str:
+def _augmentation(
+    facts: DataFacts, model: ModelConfig, epochs: int
+) -> tuple[Augmentation, str]:
+    """The augmentation for the data, and why."""
+    still = Augmentation()
     if facts.kind != "images":
-        return "only images are augmented"
+        return still, "only images are augmented"
     if facts.streamed:
-        return "the usual one for images of any size"
+        return still, "the usual one for images of any size"
     if model.name == "mlp":
-        return "an MLP does not gain by shifted images"
+        return still, "an MLP does not gain by shifted images"
+    reason = "no mirroring: a mirrored digit or letter is another one"
     if epochs < _SHIFTED_FROM:
-        return f"shifts from {_SHIFTED_FROM} epochs on; {_NO_MIRRORING}"
-    return _NO_MIRRORING
-
-
-_NO_MIRRORING = "no mirroring: a mirrored digit or letter is another one"
+        return still, f"shifts from {_SHIFTED_FROM} epochs on; {reason}"
+    shift = min(max(round(facts.side / _SHIFT), 1), _MOST_SHIFT)
+    return Augmentation(shift=shift), reason
 
 
 def _batch_size(facts: DataFacts) -> int:

@@ -30,17 +30,17 @@ SHARES = (5, 25, 50, 75, 95)  # percent
 DRAWN = ("gaussian", "ods")
 
 
-def _teacher(opened: AnalysedStudy, student: MethodSpec) -> MethodSpec:
-    found = opened.teacher_of(student)
+def _teacher(analysed: AnalysedStudy, student: MethodSpec) -> MethodSpec:
+    found = analysed.teacher_of(student)
     if found is None:
         raise ValueError(f"{student.name} has no teacher to be compared with")
     return found
 
 
-def jacobian_parts(opened: AnalysedStudy) -> list[Part]:
+def jacobian_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per student row and replica: similarities `[M, N]` on test images."""
-    rows = [(spec, _teacher(opened, spec)) for spec in opened.students()]
-    return opened.parts(_similarities, rows)
+    rows = [(spec, _teacher(analysed, spec)) for spec in analysed.students()]
+    return analysed.parts(_similarities, rows)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -63,10 +63,10 @@ def _similarity(
 
 
 def _similarities(
-    opened: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
+    analysed: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
 ) -> tuple[Any, np.ndarray]:
-    teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)
-    pixels = to_pixels(opened.test(opened.options.jacobian_examples).images)
+    teacher, student = analysed.networks(taught_by.name), analysed.networks(spec.name)
+    pixels = to_pixels(analysed.test(analysed.options.jacobian_examples).images)
     theirs, own = teacher.replica(run), student.replica(run)
     found = []
     for member in range(student.members):
@@ -84,21 +84,21 @@ def _similarities(
     return value, similarity
 
 
-def matching_parts(opened: AnalysedStudy) -> list[Part]:
+def matching_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per replica of the rows that are distilled without a perturbation."""
 
     def plain(method: Method) -> bool:
         return method.one_to_one and method.perturbation == "none"
 
     def steps(teacher: MethodSpec, run: int) -> list[Step]:
-        return [steps_of(opened, teacher, kind, run) for kind in DRAWN]
+        return [steps_of(analysed, teacher, kind, run) for kind in DRAWN]
 
     rows = [
-        (spec, _teacher(opened, spec))
-        for spec in opened.students()
+        (spec, _teacher(analysed, spec))
+        for spec in analysed.students()
         if plain(spec.method)
     ]
-    return opened.parts(_matching, rows, steps)
+    return analysed.parts(_matching, rows, steps)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -133,17 +133,17 @@ def _add(
 
 
 def _matching(
-    opened: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
+    analysed: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
 ) -> tuple[Any, None]:
     """Signal-to-noise ratios on one batch of training images."""
-    teacher, student = opened.networks(taught_by.name), opened.networks(spec.name)
-    options = opened.options
-    batch = spaced(opened.train(spec), options.batch)
+    teacher, student = analysed.networks(taught_by.name), analysed.networks(spec.name)
+    options = analysed.options
+    batch = spaced(analysed.train(spec), options.batch)
     pixels = to_pixels(batch.images)
     theirs, own = teacher.replica(run), student.replica(run)
     found = {}
     for kind in DRAWN:
-        step = steps_of(opened, taught_by, kind, run)
+        step = steps_of(analysed, taught_by, kind, run)
         moments = GradientMoments.empty(tuple(v["params"] for v in own))
         for draw in range(options.draws):
             moved = moved_pixels(

@@ -172,24 +172,24 @@ def feature_space(
             f"{study.config.data.name} is a stream; features are of data in memory"
         )
     known: dict[str, Structure] = {}
-    opened = {
+    analysed = {
         name: RowNetworks.of(spec, study.restore(spec), known)
         for name, spec in ((n, study.spec(n)) for n in (reference, *rows))
     }
-    for name, row in opened.items():
+    for name, row in analysed.items():
         if row.members != 1:
             raise StudyError(
                 f"{name} deploys {row.members} networks; features are of one"
             )
     images = to_pixels(dataset.test.images)
     features = {}
-    for name, row in opened.items():
+    for name, row in analysed.items():
         stopped = study.folder.row(name).stopped_replicas
         kept = [r for r in range(study.config.train.replicas) if r not in stopped]
         features[name] = np.stack(
             [_features_of(row, name, row.replica(r), images) for r in kept]
         )
-    kernel, bias = _head(opened[reference], features[reference].shape[-1])
+    kernel, bias = _head(analysed[reference], features[reference].shape[-1])
     return FeatureSpace(
         reference=study.spec(reference).label,
         one_reference=bool(np.all(features[reference] == features[reference][0])),

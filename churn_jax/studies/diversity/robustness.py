@@ -19,17 +19,19 @@ __all__ = ["corruption_parts", "ood_parts"]
 LARGEST = 500  # examples per call
 
 
-def _deployed(opened: AnalysedStudy, spec: MethodSpec, run: int, images) -> np.ndarray:
+def _deployed(
+    analysed: AnalysedStudy, spec: MethodSpec, run: int, images
+) -> np.ndarray:
     """`[N, C]`, what one replica of a row predicts."""
-    row = opened.networks(spec.name)
+    row = analysed.networks(spec.name)
     ask = functools.partial(deployed_logits, row.structure, row.replica(run))
     return over_chunks(ask, (to_pixels(images),), LARGEST, axis=0)
 
 
-def foreign_images(opened: AnalysedStudy) -> np.ndarray:
+def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
     """The test images of the data set that `--ood` names."""
-    config = opened.study.config.data
-    name = opened.options.ood
+    config = analysed.study.config.data
+    name = analysed.options.ood
     if name == config.name:
         raise DataError(f"--ood {name}: the study's own data set is not foreign to it")
     if data.is_streaming(name, data_dir=config.data_dir):
@@ -40,28 +42,30 @@ def foreign_images(opened: AnalysedStudy) -> np.ndarray:
         manual_dir=config.manual_dir,
         text=config.text(),
     ).test
-    own = opened.dataset.test.images
+    own = analysed.dataset.test.images
     if found.images.shape[1:] != own.shape[1:] or found.images.dtype != own.dtype:
         raise DataError(
             f"{name} has images {found.images.shape[1:]} of {found.images.dtype}, but "
             f"the networks of this study take those of {config.name}, "
             f"{own.shape[1:]} of {own.dtype}"
         )
-    return spaced(found, opened.options.examples).images
+    return spaced(found, analysed.options.examples).images
 
 
-def ood_parts(opened: AnalysedStudy) -> list[Part]:
+def ood_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per row and replica: entropies on own and on foreign test images."""
-    foreign = foreign_images(opened)
+    foreign = foreign_images(analysed)
     compute = functools.partial(_entropies, foreign)
-    return opened.parts(compute, ((spec,) for spec in opened.rows))
+    return analysed.parts(compute, ((spec,) for spec in analysed.rows))
 
 
 def _entropies(
-    foreign, opened: AnalysedStudy, spec: MethodSpec, run: int
+    foreign, analysed: AnalysedStudy, spec: MethodSpec, run: int
 ) -> tuple[Any, None]:
-    own = _deployed(opened, spec, run, opened.test().images)
-    found = out_of_distribution(own[None], _deployed(opened, spec, run, foreign)[None])
+    own = _deployed(analysed, spec, run, analysed.test().images)
+    found = out_of_distribution(
+        own[None], _deployed(analysed, spec, run, foreign)[None]
+    )
     return {
         "entropy_in": found.entropy_in[0],
         "entropy_out": found.entropy_out[0],
@@ -73,18 +77,18 @@ def _entropies(
     }, None
 
 
-def corruption_parts(opened: AnalysedStudy) -> list[Part]:
+def corruption_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per corrupted test set and row; a set is made once for all rows."""
-    config, options = opened.study.config.data, opened.options
+    config, options = analysed.study.config.data, analysed.options
     sets = data.corrupted_sets(
         config.name,
         data_dir=config.data_dir,
         manual_dir=config.manual_dir,
         corruptions=options.types or None,
         severities=options.severities or None,
-        test=opened.test(),
+        test=analysed.test(),
     )
-    own = opened.dataset.test.images
+    own = analysed.dataset.test.images
 
     @functools.lru_cache(maxsize=1)
     def read(kind: str, severity: int):
@@ -103,21 +107,21 @@ def corruption_parts(opened: AnalysedStudy) -> list[Part]:
         Part(
             f"{spec.name}/{kind}/{severity}",
             # Published images and our own are other numbers under one name.
-            opened.stamp(spec, extra=sets.source),
-            functools.partial(_cell, opened, spec, read, kind, severity, sets.source),
+            analysed.stamp(spec, extra=sets.source),
+            functools.partial(_cell, analysed, spec, read, kind, severity, sets.source),
         )
         for kind in sets.corruptions
         for severity in sets.severities
-        for spec in opened.rows
-        if opened.runs(spec)
+        for spec in analysed.rows
+        if analysed.runs(spec)
     ]
 
 
-def _cell(opened, spec, read, kind, severity, source) -> tuple[Any, None]:
+def _cell(analysed, spec, read, kind, severity, source) -> tuple[Any, None]:
     """Every quantity of all replicas on one corrupted set."""
     images, labels = read(kind, severity)
-    runs = opened.runs(spec)
-    logits = np.stack([_deployed(opened, spec, run, images) for run in runs])
+    runs = analysed.runs(spec)
+    logits = np.stack([_deployed(analysed, spec, run, images) for run in runs])
     found = dataclasses.asdict(corruption_summary({(kind, severity): (logits, labels)}))
     value = {quantity: found[quantity][0, 0] for quantity in QUANTITIES}
     return {"runs": runs, "source": source, "examples": len(labels), **value}, None

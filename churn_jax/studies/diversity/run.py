@@ -93,8 +93,8 @@ def run_diversity(
             )
     if "ood" in sections and not options.ood:
         raise ValueError("the section ood needs --ood, the name of another data set")
-    opened = AnalysedStudy(FinishedStudy(out, data), options)
-    tokens = is_tokens(opened.dataset.test.images)
+    analysed = AnalysedStudy(FinishedStudy(out, data), options)
+    tokens = is_tokens(analysed.dataset.test.images)
     asked = dataclasses.asdict(options)
     for section in (s for s in SECTIONS if s in sections):
         if tokens and section in _OF_PIXELS:
@@ -104,7 +104,7 @@ def run_diversity(
         record = SectionRecord(out, section, settings)
         if record.replaced:
             on_note(f"{record.path} has other settings and is computed again")
-        parts = _PARTS[section](opened)
+        parts = _PARTS[section](analysed)
         if not parts:
             on_note(f"{section}: {_NOTHING.get(section, 'nothing to compute')}")
             continue

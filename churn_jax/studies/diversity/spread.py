@@ -51,7 +51,7 @@ class Step(NamedTuple):
     pixel_range: tuple[float, float] | None  # to which pixels are clipped
 
 
-def steps_of(opened: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) -> Step:
+def steps_of(analysed: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) -> Step:
     """The step of a row that learns from the teacher with this perturbation.
 
     Where no row does, of the first that perturbs at all; where none does, the default
@@ -59,7 +59,7 @@ def steps_of(opened: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) ->
     """
     taught = [
         spec.method
-        for spec in opened.study.config.methods
+        for spec in analysed.study.config.methods
         if spec.teacher == teacher.name and isinstance(spec.method, Perturbing)
     ]
     wanted = "ods" if kind == "transfer" else kind
@@ -134,35 +134,35 @@ def _size(count: int, members: int) -> int:
     return -(-share // -(-share // LARGEST))
 
 
-def teacher_parts(opened: AnalysedStudy) -> list[Part]:
+def teacher_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per ensemble of teachers and replica."""
 
     def steps(spec: MethodSpec, run: int) -> list[Step]:
-        return [steps_of(opened, spec, kind, run) for kind in KINDS[1:-1]]
+        return [steps_of(analysed, spec, kind, run) for kind in KINDS[1:-1]]
 
-    return opened.parts(_teachers, ((spec,) for spec in opened.teachers()), steps)
+    return analysed.parts(_teachers, ((spec,) for spec in analysed.teachers()), steps)
 
 
-def _teachers(opened: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
+def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
     """Clean and perturbed training images and clean test images of one replica."""
-    row, options = opened.networks(spec.name), opened.options
-    train = spaced(opened.train(spec), options.examples)
+    row, options = analysed.networks(spec.name), analysed.options
+    train = spaced(analysed.train(spec), options.examples)
     variables = row.replica(run)
     found = {"clean": _clean(row, variables, train, options.bins)}
     # Replicas are independent, so the next one's networks teach none of these students.
-    runs = opened.runs(spec)
+    runs = analysed.runs(spec)
     other = runs[(runs.index(run) + 1) % len(runs)]
     for kind in KINDS[1:-1]:
         if kind == "transfer" and other == run:
             continue
         guides = row.replica(other) if kind == "transfer" else variables
-        step = steps_of(opened, spec, kind, run)
+        step = steps_of(analysed, spec, kind, run)
         pixels = _moved(row, guides, kind, step, train, options.seed, run)
         found[kind] = {
             **_clean(row, variables, train, options.bins, pixels),
             **step._asdict(),
         }
-    found["test"] = _clean(row, variables, opened.test(), options.bins)
+    found["test"] = _clean(row, variables, analysed.test(), options.bins)
     return found, None
 
 
@@ -212,12 +212,12 @@ def _moved(
     return np.concatenate(pieces)
 
 
-def student_parts(opened: AnalysedStudy) -> list[Part]:
+def student_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per row with several members and replica: clean test images."""
-    return opened.parts(_students, ((spec,) for spec in opened.several()))
+    return analysed.parts(_students, ((spec,) for spec in analysed.several()))
 
 
-def _students(opened: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
-    row = opened.networks(spec.name)
-    test = opened.test()
-    return {"test": _clean(row, row.replica(run), test, opened.options.bins)}, None
+def _students(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
+    row = analysed.networks(spec.name)
+    test = analysed.test()
+    return {"test": _clean(row, row.replica(run), test, analysed.options.bins)}, None

@@ -1,4 +1,4 @@
-"""A finished study opened for the analyses: its rows, its networks, its examples."""
+"""A finished study prepared for the analyses: its rows, its networks, its examples."""
 
 import functools
 import hashlib
