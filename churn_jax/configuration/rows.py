@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from churn_jax import ensembles, models
@@ -250,6 +251,27 @@ class MethodSpec(RowSettings):
         teacher = () if self.teacher is None else (self.teacher,)
         start = (self.start,) if self.start else ()
         return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
+
+    def with_networks(self, change: Callable[[ModelConfig], ModelConfig]) -> MethodSpec:
+        """The row with each network of its own changed; others are only named."""
+        parts = tuple(
+            (part if isinstance(part, str) else change(part), size)
+            for part, size in self.models
+        )
+        model = None if self.model is None else change(self.model)
+        return dataclasses.replace(self, model=model, models=parts)
+
+    def computing_in(self, dtype: str, model: ModelConfig) -> MethodSpec:
+        """The row with networks that compute in another dtype; `model` is the study's.
+
+        Example:
+            >>> from churn_jax.methods import ERM
+            >>> row = MethodSpec("a", "A", ERM())
+            >>> row.computing_in("bfloat16", ModelConfig()).model.dtype
+            'bfloat16'
+        """
+        whole = dataclasses.replace(self, model=self.model or model)
+        return whole.with_networks(lambda one: dataclasses.replace(one, dtype=dtype))
 
     def groups(
         self, model: ModelConfig, num_classes: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import PurePath
 
 from churn_jax.configuration.network import ModelConfig
@@ -260,6 +261,13 @@ class StudyConfig(StudyRows):
         for spec in wanted:
             add(spec)
         return tuple(ordered)
+
+    def with_networks(
+        self, change: Callable[[ModelConfig], ModelConfig]
+    ) -> StudyConfig:
+        """The study with every network changed, its own and those of its rows."""
+        rows = tuple(spec.with_networks(change) for spec in self.methods)
+        return dataclasses.replace(self, model=change(self.model), methods=rows)
 
     def dependencies(self, spec: MethodSpec) -> tuple[MethodSpec, ...]:
         """The rows that one learns or starts from, and theirs."""

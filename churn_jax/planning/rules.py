@@ -17,7 +17,7 @@ from churn_jax.planning.hlo import Counted
 from churn_jax.planning.steps import Step
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 
-__all__ = ["Check", "check_study", "shard_bytes"]
+__all__ = ["Check", "check_study", "crossing", "largest", "shard_bytes"]
 
 _FLOAT = 4
 # Numbers per replica: what a method logs, means over the batch, and flags.
@@ -43,23 +43,23 @@ def shard_bytes(tree) -> int:
     """Bytes of a tree of shapes with shardings on one device."""
 
     def of(leaf) -> int:
-        shape = (
-            leaf.shape
-            if leaf.sharding is None
-            else leaf.sharding.shard_shape(leaf.shape)
-        )
-        size = (
-            8
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else (np.dtype(leaf.dtype).itemsize)
-        )
+        whole = leaf.sharding is None
+        shape = leaf.shape if whole else leaf.sharding.shard_shape(leaf.shape)
+        key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        size = 8 if key else np.dtype(leaf.dtype).itemsize
         return math.prod(shape) * size
 
     return sum(of(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def _crossing(found: Sequence[Counted], axis: str) -> list[Counted]:
+def crossing(found: Sequence[Counted], axis: str) -> list[Counted]:
+    """The collectives that cross an axis of the mesh."""
     return [one for one in found if axis in one.collective.axes]
+
+
+def largest(found: Sequence[Counted]) -> int:
+    """Bytes of the largest array that they move."""
+    return max((part for one in found for part in one.collective.parts), default=0)
 
 
 def _moved(found: Sequence[Counted]) -> int:
@@ -73,7 +73,7 @@ def check_study(step: Step, found: Sequence[Counted], reused: int) -> list[Check
 
 
 def _replicas(found: Sequence[Counted]) -> Check:
-    across = _crossing(found, REPLICA)
+    across = crossing(found, REPLICA)
     return Check(
         "nothing crosses replica",
         not across,
@@ -116,7 +116,7 @@ def _members(step: Step, found: Sequence[Counted]) -> Check:
     images = replicas * batch * image * _FLOAT
     passes = step.run.method.passes
     allowed = passes.drawn_teacher + passes.teachers_input_gradients
-    across = _crossing(found, MEMBER)
+    across = crossing(found, MEMBER)
     larger = [part for one in across for part in one.collective.parts if part > limit]
     times = sum(
         one.times for one in across for part in one.collective.parts if part > limit
@@ -130,11 +130,10 @@ def _members(step: Step, found: Sequence[Counted]) -> Check:
     rule = "member carries logits, moments and scalars"
     if allowed and sharded:
         rule += f", and {allowed} reduction of the images' size"
-    largest = max((p for one in across for p in one.collective.parts), default=0)
     return Check(
         rule,
         not larger or permitted,
-        f"largest {largest:,} of {limit:,} bytes"
+        f"largest {largest(across):,} of {limit:,} bytes"
         + (f", and {-(-times // step.updates)} of {images:,}" if larger else ""),
     )
 
@@ -155,7 +154,7 @@ def _data(step: Step, found: Sequence[Counted]) -> Check:
     gradients = shard_bytes(state.params)
     sums = replicas * _SCALARS * _FLOAT * (1 + len(jax.tree.leaves(state.sums)))
     limit = gradients + statistics + 4 * moments + sums
-    across = _crossing(found, DATA)
+    across = crossing(found, DATA)
     parts = {
         kind: [one for one in across if one.collective.kind == kind]
         for kind in ("all-reduce", "reduce-scatter")

@@ -65,17 +65,7 @@ def without_weights(config: StudyConfig) -> StudyConfig:
     def plain(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, pretrained="")
 
-    rows = []
-    for spec in config.methods:
-        parts = tuple(
-            (plain(part) if isinstance(part, ModelConfig) else part, size)
-            for part, size in spec.models
-        )
-        own = None if spec.model is None else plain(spec.model)
-        rows.append(dataclasses.replace(spec, model=own, models=parts))
-    return dataclasses.replace(
-        config, model=plain(config.model), methods=tuple(rows), updates=()
-    )
+    return dataclasses.replace(config.with_networks(plain), updates=())
 
 
 def taught_by(
@@ -91,17 +81,9 @@ def taught_by(
     cached = bool(teaching.logits) or (spec.teacher is not None and teaching.offline)
     if spec.teacher is not None and not cached:
         row = config.spec(spec.teacher)
-        model = row.model or config.model
         if teaching.dtype:
-            model = dataclasses.replace(model, dtype=teaching.dtype)
-            parts = tuple(
-                (dataclasses.replace(part, dtype=teaching.dtype), size)
-                if isinstance(part, ModelConfig)
-                else (part, size)
-                for part, size in row.models
-            )
-            row = dataclasses.replace(row, model=model, models=parts)
-        own = row.groups(model, classes)
+            row = row.computing_in(teaching.dtype, config.model)
+        own = row.groups(config.model, classes)
         if teaching.members:
             own = (Group(own[0].network, teaching.members),)
         if teaching.calibrated:

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.streams import SYNTHETIC, StreamData, StreamStudyConfig
 from churn_jax.planning.hlo import Counted
-from churn_jax.planning.rules import Check, shard_bytes
+from churn_jax.planning.rules import Check, crossing, largest, shard_bytes
 from churn_jax.planning.steps import Step, placed
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive import StreamRun
@@ -135,18 +135,18 @@ def check_stream(step: Step, found: Sequence[Counted], reused: int) -> list[Chec
     model, state = step.run.model, step.arguments[0]
     local = config.replicas // mesh[REPLICA]
     scores = config.replicas * config.window * _FLOAT
-    across = [one for one in found if REPLICA in one.collective.axes]
-    largest = max((p for one in across for p in one.collective.parts), default=0)
+    across = crossing(found, REPLICA)
+    most = largest(across)
     often = max((one.times for one in across), default=0)
     checks = [
         Check(
             "replica carries a window's scores, once per window",
-            largest <= scores and often <= 1,
-            f"{len(across)} collectives, largest {largest:,} of {scores:,} bytes",
+            most <= scores and often <= 1,
+            f"{len(across)} collectives, largest {most:,} of {scores:,} bytes",
         ),
         Check(
             "member carries nothing",
-            not [one for one in found if MEMBER in one.collective.axes],
+            not crossing(found, MEMBER),
             f"its axis has {mesh[MEMBER]} device",
         ),
     ]
@@ -154,8 +154,7 @@ def check_stream(step: Step, found: Sequence[Counted], reused: int) -> list[Chec
     towers = shard_bytes(state.dense.params)
     gathered = local * config.window * _FLOAT
     limit = max(looked_up, towers, gathered)
-    along = [one for one in found if DATA in one.collective.axes]
-    biggest = max((p for one in along for p in one.collective.parts), default=0)
+    biggest = largest(crossing(found, DATA))
     checks.append(
         Check(
             "data carries the batch's rows, the towers' gradients and scores",

@@ -60,25 +60,11 @@ def versions() -> dict[str, str]:
 def importable(config: StudyConfig) -> StudyConfig:
     """The study with names by which another process finds its networks and columns."""
 
-    def network(part: Any) -> Any:
-        if not isinstance(part, ModelConfig):
-            return part
-        return dataclasses.replace(part, name=MODELS.record_name(part.name))
+    def network(model: ModelConfig) -> ModelConfig:
+        return dataclasses.replace(model, name=MODELS.record_name(model.name))
 
-    rows = [
-        dataclasses.replace(
-            spec,
-            model=network(spec.model),
-            models=tuple((network(part), size) for part, size in spec.models),
-        )
-        for spec in config.methods
-    ]
-    return dataclasses.replace(
-        config,
-        model=network(config.model),
-        methods=tuple(rows),
-        columns=recorded_columns(config.columns),
-    )
+    columns = recorded_columns(config.columns)
+    return dataclasses.replace(config.with_networks(network), columns=columns)
 
 
 def hardware() -> str:

@@ -9,7 +9,6 @@ import numpy as np
 
 from churn_jax import metrics
 from churn_jax.class_sets import known_classes
-from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import StreamingDataset
@@ -47,15 +46,11 @@ def row_teachers(
     teacher, groups = trained(spec.teacher), ()
     predictor = teacher
     if teaching.dtype:
-        taught_by = config.spec(spec.teacher)
-        model = taught_by.model or config.model
-        own = dataclasses.replace(model, dtype=teaching.dtype)
-        parts = tuple((_computing(p, teaching.dtype), n) for p, n in taught_by.models)
-        row = dataclasses.replace(taught_by, model=own, models=parts)
+        row = config.spec(spec.teacher).computing_in(teaching.dtype, config.model)
         # A checkpoint knows the teacher by its networks' names.
         groups = tuple(
             Group(_named(group.network, teaching.dtype), group.size)
-            for group in row.groups(own, num_classes)
+            for group in row.groups(config.model, num_classes)
         )
         program = dataclasses.replace(teacher.program, groups=groups)
         predictor = dataclasses.replace(teacher, program=program)
@@ -102,13 +97,6 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
 
 def _named(network: Network, dtype: str) -> Network:
     return dataclasses.replace(network, name=f"{network.name} in {dtype}")
-
-
-def _computing(part: str | ModelConfig, dtype: str) -> str | ModelConfig:
-    """A committee's part in a dtype; one that is only named takes the row's."""
-    if isinstance(part, str):
-        return part
-    return dataclasses.replace(part, dtype=dtype)
 
 
 def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.ndarray:

@@ -120,15 +120,9 @@ def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
     row = dataclasses.replace(
         spec, train=tuple(change for change in spec.train if change[0] not in left_out)
     )
-    if cut and spec.model is not None:
-        row = dataclasses.replace(row, model=_tiny_network(spec.model))
     if cut:
-        parts = [
-            (_tiny_network(part) if isinstance(part, ModelConfig) else part, size)
-            for part, size in spec.models
-        ]
         row = dataclasses.replace(
-            row, models=tuple(parts), classes=spec.classes[:_TINY_CLASSES]
+            row.with_networks(_tiny_network), classes=spec.classes[:_TINY_CLASSES]
         )
     if spec.train_size is None:
         return row
