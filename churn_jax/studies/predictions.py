@@ -37,24 +37,27 @@ from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
 
 __all__ = [
-    "deployed_logits",
     "keep_examples",
     "keep_split",
     "predict_split_of",
+    "split_logits",
 ]
 
 
-def deployed_logits(
+def split_logits(
     trained: Trained,
     dataset: Dataset | StreamingDataset,
     split: str,
     weights: str = "config",
+    *,
+    every_member: bool = False,
 ) -> np.ndarray:
-    """`[R, N, C]` of the split of `dataset` called so, resident or streamed."""
+    """`[R, N, C]` of a split, resident or streamed; `[R, M, N, C]` of every member."""
     part = getattr(dataset, split)
     if isinstance(dataset, StreamingDataset):
-        return trained.predict(part, weights, reading=dataset.reading)
-    return trained.predict(part.images, weights)
+        options = {"every_member": every_member, "reading": dataset.reading}
+        return trained.predict(part, weights, **options)
+    return trained.predict(part.images, weights, every_member=every_member)
 
 
 class SplitPredictions(NamedTuple):
@@ -88,7 +91,7 @@ def predict_split_of(
     method, part = trained.run.method, getattr(dataset, split)
 
     def of_row() -> np.ndarray | None:
-        return deployed_logits(trained, dataset, split, weights) if deployed else None
+        return split_logits(trained, dataset, split, weights) if deployed else None
 
     if not deploys_a_mean(method):
         return SplitPredictions(of_row())
@@ -96,9 +99,7 @@ def predict_split_of(
     streamed = isinstance(dataset, StreamingDataset)
     most = MOST_NUMBERS // per_example
     if len(part) <= most:
-        options = {"reading": dataset.reading} if streamed else {}
-        images = part if streamed else part.images
-        every = trained.predict(images, weights, every_member=True, **options)
+        every = split_logits(trained, dataset, split, weights, every_member=True)
         members = Members(part.ids, part.labels, every)
         if not deployed:
             return SplitPredictions(None, members)

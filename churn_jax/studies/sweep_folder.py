@@ -23,7 +23,7 @@ from churn_jax.reports.sweep import SPLITS
 from churn_jax.studies.folder import continued, data_record, launch_record
 from churn_jax.studies.grid import Axis, Point, is_baseline
 from churn_jax.studies.inputs import StudyError
-from churn_jax.studies.predictions import deployed_logits
+from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
@@ -169,7 +169,7 @@ class SweepFolder:
     ) -> None:
         """Writes the predictions of a finished program, point by point."""
         parts = {split: getattr(self.dataset, split) for split in SPLITS}
-        logits = {k: deployed_logits(trained, self.dataset, k) for k in SPLITS}
+        logits = {k: split_logits(trained, self.dataset, k) for k in SPLITS}
         if jax.process_index() != 0:
             return
         for i, point in enumerate(program.points):

@@ -11,10 +11,10 @@ from churn_jax import metrics
 from churn_jax.class_sets import known_classes
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.data import StreamingDataset
 from churn_jax.ensembles import Group, Network, average_logits
 from churn_jax.example_ids import PredictionsError, rows_of, some
 from churn_jax.prediction_shards import MappedPredictions, load_stored
+from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
 
@@ -101,11 +101,7 @@ def _named(network: Network, dtype: str) -> Network:
 
 def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.ndarray:
     """`[R, T, N, C]`, of the first `members` (0: all)."""
-    part = getattr(dataset, split)
-    if isinstance(dataset, StreamingDataset):
-        every = teacher.predict(part, every_member=True, reading=dataset.reading)
-    else:
-        every = teacher.predict(part.images, every_member=True)
+    every = split_logits(teacher, dataset, split, every_member=True)
     return every[:, : members or None]
 
 

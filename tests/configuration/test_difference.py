@@ -20,6 +20,12 @@ def test_equal_work_has_no_differences():
         ({"a": [True]}, {"a": [1]}, ["a[0]: True there, 1 here"]),
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, ["a.b[1]: 2 there, 3 here"]),
         ({"a": [1]}, {"a": [1, 2]}, ["a: [1] there, [1, 2] here"]),
+        # Methods of two classes differ in the class alone.
+        (
+            {"m": {"class": "ERM", "x": 1}},
+            {"m": {"class": "ELODI", "x": 2}},
+            ["m: ERM there, ELODI here"],
+        ),
         (
             {"methods": [{"name": "ad", "x": 1}]},
             {"methods": [{"name": "ad", "x": 2}]},
