@@ -1,4 +1,4 @@
-"""What the papers report, for reports to show beside what was measured.
+"""What the papers report, for reports to show next to what was measured.
 
 The numbers are in `<paper>.json`, one object per table and data set, as they are
 printed: percent where the paper prints percent, `[mean, standard deviation]`, and a
@@ -45,7 +45,7 @@ class Published:
 
     @property
     def mark(self) -> str:
-        """What a reader is told beside the number: `doubtful`, `derived` or nothing."""
+        """What a reader is told with the number: `doubtful`, `derived` or nothing."""
         return "doubtful" if self.doubtful else "derived" if self.derived else ""
 
 

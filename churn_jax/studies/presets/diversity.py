@@ -204,7 +204,7 @@ def dm_end2_cifar10() -> StudyConfig:
         )
     return _study(
         "dm-end2-cifar10",
-        "END² beside ConfODS on CIFAR-10 with ResNet-32",
+        "END² and ConfODS on CIFAR-10 with ResNet-32",
         tuple(rows),
         recipe=CIFAR10,
         baseline="end2_4",
