@@ -96,26 +96,40 @@ def test_bfloat16_logits_give_the_figures_of_their_values(cells):
     np.testing.assert_allclose(a.brier, b.brier, rtol=1e-6)
 
 
-def test_what_does_not_fit_is_refused(cells):
-    logits, labels = cells["fog", 1]
-    fewer = {key: value for key, value in cells.items() if key != ("contrast", 1)}
-    cases = [
-        ({}, "must not be empty"),
-        (fewer, r"1 of 3 x 2 cells are missing, the first is contrast, severity 1"),
-        ([(("fog", 1), (logits, labels))] * 2, "fog, severity 1 is given twice"),
-        ({("fog", 1): (logits[0], labels)}, r"fog, severity 1: .*\(40, 4\)"),
-        ({("fog", 1): (logits, labels[:3])}, r"got \(3,\) and \(2, 40, 4\)"),
+LOGITS, LABELS = np.zeros((2, 40, 4), np.float32), np.zeros(40, int)
+FOG = {("fog", 1): (LOGITS, LABELS)}
+
+
+@pytest.mark.parametrize(
+    ("cells", "error", "message"),
+    [
+        ({}, ValueError, "must not be empty"),
         (
-            {**cells, ("fog", 3): (logits[:1], labels)},
+            {**FOG, ("snow", 3): (LOGITS, LABELS)},
+            ValueError,
+            "2 of 2 x 2 cells are missing, the first is fog, severity 3",
+        ),
+        ([*FOG.items()] * 2, ValueError, "fog, severity 1 is given twice"),
+        (
+            {("fog", 1): (LOGITS[0], LABELS)},
+            ValueError,
+            r"fog, severity 1: .*\(40, 4\)",
+        ),
+        ({("fog", 1): (LOGITS, LABELS[:3])}, ValueError, r"\(3,\) and \(2, 40, 4\)"),
+        (
+            {**FOG, ("fog", 3): (LOGITS[:1], LABELS)},
+            ValueError,
             "fog, severity 3 has 1 runs, but fog, severity 1 has 2",
         ),
-    ]
-    for bad, message in cases:
-        with pytest.raises(ValueError, match=message):
-            corruption_summary(bad)
-    with pytest.raises(TypeError, match="floating"):
-        corruption_summary({("fog", 1): (logits.astype(int), labels)})
-    with pytest.raises(TypeError, match="labels must be integers"):
-        corruption_summary({("fog", 1): (logits, labels * 1.0)})
+        ({("fog", 1): (LOGITS.astype(int), LABELS)}, TypeError, "floating"),
+        ({("fog", 1): (LOGITS, LABELS * 1.0)}, TypeError, "labels must be integers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(cells, error, message):
+    with pytest.raises(error, match=message):
+        corruption_summary(cells)
+
+
+def test_a_quantity_that_is_none_is_refused():
     with pytest.raises(ValueError, match="accuracy, nll, brier, ece; got 'f1'"):
-        corruption_summary(cells).mean("f1")
+        corruption_summary(FOG).mean("f1")

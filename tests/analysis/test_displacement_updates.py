@@ -29,9 +29,8 @@ def rounded(rows):
 def test_rates_are_those_of_pairs_of_ensembles(rng):
     labels = rng.integers(0, 4, 30)
     old, new = rng.normal(size=(2, 3, 30, 4)) + np.eye(4)[labels]
-    found = er_nfr_by_ensemble_size(
-        old, new, labels, sizes=(1, 2, 3), draws=80, key=KEY
-    )
+    sizes = {"sizes": (1, 2, 3), "draws": 80, "key": KEY}
+    found = er_nfr_by_ensemble_size(old, new, labels, **sizes)
     for s, size in enumerate(found.sizes):
         parts = (found.old_error, found.new_error, found.negative_flip_rate)
         drawn = np.stack([x[s] for x in parts], axis=-1)
@@ -46,18 +45,15 @@ def test_larger_ensembles_of_one_kind_flip_less(rng):
     labels = rng.integers(0, 5, 300)
     common = 1.2 * np.eye(5)[labels] + 0.5 * rng.normal(size=(300, 5))
     networks = common + rng.normal(size=(32, 300, 5))
-    found = er_nfr_by_ensemble_size(
-        networks, None, labels, sizes=(1, 4, 16), draws=20, key=KEY
-    )
+    sizes = {"sizes": (1, 4, 16), "draws": 20, "key": KEY}
+    found = er_nfr_by_ensemble_size(networks, None, labels, **sizes)
     means = found.negative_flip_rate.mean(axis=1)
     assert means[0] > 1.3 * means[1] and means[1] > 1.3 * means[2] > 0
 
 
 def test_where_nothing_can_flip_the_relative_rate_is_not_a_number():
     networks = np.tile([[5.0, 0.0]], (2, 3, 1))
-    found = er_nfr_by_ensemble_size(
-        networks, None, np.zeros(3, int), sizes=(1,), draws=1, key=KEY
-    )
+    found = rates(networks, np.zeros(3, int))
     assert np.isnan(found.relative_negative_flip_rate).all()
     assert not found.negative_flip_rate.any()
 

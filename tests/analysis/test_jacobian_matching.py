@@ -62,37 +62,29 @@ def loss(images):
     )
 
 
-def test_the_series_is_right_to_the_second_order(eps):
-    """Halving the step divides what is left over by eight."""
+def test_the_series_is_right_to_the_second_order_and_its_mean_to_the_third(eps):
+    """Halving the step divides what is left over by eight, and by sixteen.
+
+    The mean over opposite steps, as of a zero-mean perturbation, has no odd orders.
+    """
     images, _ = draw()
     at = np.asarray(images, np.float64)
-    clean, left = loss(at), []
+    clean, left, left_of_mean, without = loss(at), [], [], []
     for size in (0.5, 0.25):
         moved = np.asarray(size * eps, np.float64)
         series = quick_expansion(PREDICT, LEARNER, images, size * eps)
         np.testing.assert_allclose(series.clean, clean, rtol=1e-6)
-        left.append(loss(at + moved) - np.asarray(series.total))
-        np.testing.assert_allclose(
-            series.matching, term(STUDENT, images, size * eps), rtol=2e-5, atol=1e-7
-        )
-    ratio = np.linalg.norm(left[0]) / np.linalg.norm(left[1])
-    assert 6.0 < ratio < 10.0
-
-
-def test_the_mean_over_opposite_steps_is_right_to_the_third_order(eps):
-    """Of a zero-mean perturbation the odd orders go: sixteen, and no linear term."""
-    images, _ = draw()
-    at, left, without = np.asarray(images, np.float64), [], []
-    for size in (0.5, 0.25):
-        moved = np.asarray(size * eps, np.float64)
-        series = quick_expansion(PREDICT, LEARNER, images, size * eps)
-        expected = (loss(at + moved) + loss(at - moved)) / 2
-        even = series.total - series.linear
-        left.append(np.linalg.norm(expected - np.asarray(even)))
-        without.append(np.linalg.norm(expected - np.asarray(even - series.matching)))
-    assert 10.0 < left[0] / left[1] < 22.0
+        expected = term(STUDENT, images, size * eps)
+        np.testing.assert_allclose(series.matching, expected, rtol=2e-5, atol=1e-7)
+        left.append(np.linalg.norm(loss(at + moved) - np.asarray(series.total)))
+        mean = (loss(at + moved) + loss(at - moved)) / 2
+        even = np.asarray(series.total - series.linear)
+        left_of_mean.append(np.linalg.norm(mean - even))
+        without.append(np.linalg.norm(mean - even + np.asarray(series.matching)))
+    assert 6.0 < left[0] / left[1] < 10.0
+    assert 10.0 < left_of_mean[0] / left_of_mean[1] < 22.0
     # Without the matching term an error of second order stays.
-    assert without[1] > 5.0 * left[1] and without[0] / without[1] < 6.0
+    assert without[1] > 5.0 * left_of_mean[1] and without[0] / without[1] < 6.0
 
 
 def test_gradient_equals_differences_in_a_weight(eps):
@@ -111,24 +103,25 @@ def test_gradient_equals_differences_in_a_weight(eps):
         np.testing.assert_allclose(found[layer][place], expected, rtol=1e-3, atol=1e-6)
 
 
+def ratio_of(draws):
+    """Norm of the mean over the root of the total variance, float64."""
+    exact = np.float64(draws).reshape(len(draws), -1)
+    return np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
+
+
 def test_signal_to_noise_by_hand_and_against_numpy(rng):
+    ratio = jax.jit(gradient_signal_to_noise)
     # The mean is (4, 4), the variances 2 and 0.
-    value = gradient_signal_to_noise(jnp.array([[3.0, 4.0], [5.0, 4.0]]))
+    value = ratio(np.float32([[3.0, 4.0], [5.0, 4.0]]))
     np.testing.assert_allclose(value, np.sqrt(32.0 / 2.0), rtol=1e-6)
+    assert ratio(np.ones((2, 2), np.float32)) == np.inf
+    for shape in ((1, 2), (2, 2)):  # one draw, and draws of nothing
+        assert np.isnan(ratio(np.zeros(shape, np.float32)))
     draws = rng.normal(0.5, 1.0, (20, 3, 5)).astype(np.float32)
-    exact = np.float64(draws).reshape(20, -1)
-    expected = np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
-    np.testing.assert_allclose(gradient_signal_to_noise(draws), expected, rtol=2e-6)
-    scaled = gradient_signal_to_noise(-7.0 * draws)
-    np.testing.assert_allclose(scaled, expected, rtol=2e-6)
-
-
-def test_signal_to_noise_of_equal_draws_and_of_one():
-    assert gradient_signal_to_noise(jnp.ones((3, 2))) == jnp.inf
-    assert jnp.isnan(gradient_signal_to_noise(jnp.ones((1, 2))))
-    assert jnp.isnan(gradient_signal_to_noise(jnp.zeros((3, 2))))
+    for scale in (1.0, -7.0):
+        np.testing.assert_allclose(ratio(scale * draws), ratio_of(draws), rtol=2e-6)
     with pytest.raises(ValueError, match="axis of draws"):
-        gradient_signal_to_noise(jnp.float32(1.0))
+        gradient_signal_to_noise(1.0)
 
 
 def test_streaming_equals_the_whole_and_keeps_a_small_spread(rng):
@@ -137,11 +130,9 @@ def test_streaming_equals_the_whole_and_keeps_a_small_spread(rng):
     update = jax.jit(GradientMoments.update)
     moments = GradientMoments.empty({"w": draws[0]})
     for row in draws:
-        moments = update(moments, {"w": jnp.asarray(row)})
-    exact = np.float64(draws)
-    np.testing.assert_allclose(moments.mean["w"], exact.mean(0), rtol=1e-6)
-    expected = np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
-    np.testing.assert_allclose(moments.signal_to_noise(), expected, rtol=5e-3)
+        moments = update(moments, {"w": row})
+    np.testing.assert_allclose(moments.mean["w"], np.float64(draws).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(moments.signal_to_noise(), ratio_of(draws), rtol=5e-3)
 
 
 def test_ods_gives_the_matching_gradient_more_signal_than_noise_of_equal_norm():

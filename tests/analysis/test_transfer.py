@@ -14,6 +14,10 @@ from tests.perturbations.test_ods import draw
 quick_guide = jax.jit(transferred_guide)
 
 
+def guided(drawn, other, guides):
+    return quick_guide(drawn_jacobians=drawn, other_jacobians=other, guides=guides)
+
+
 def given(batch=5):
     images, keys = draw(batch=batch)
     drawn, other = (
@@ -24,7 +28,7 @@ def given(batch=5):
 
 def test_equals_least_squares_in_float64():
     drawn, other, guides = given()
-    found = quick_guide(drawn_jacobians=drawn, other_jacobians=other, guides=guides)
+    found = guided(drawn, other, guides)
     for n in range(5):
         j = np.asarray(other[n], np.float64).T
         target = np.asarray(drawn[n], np.float64).T @ np.asarray(guides[n], np.float64)
@@ -40,7 +44,7 @@ def test_a_linear_map_between_jacobians_maps_the_guide(rng):
     _, other, guides = given()
     mixes = jnp.asarray(rng.normal(size=(5, CLASSES, CLASSES)).astype(np.float32))
     drawn = jnp.einsum("bij,bjd->bid", mixes, other, precision="highest")
-    found = quick_guide(drawn_jacobians=drawn, other_jacobians=other, guides=guides)
+    found = guided(drawn, other, guides)
     expected = jnp.einsum("bij,bi->bj", mixes, guides, precision="highest")
     expected = expected - jnp.mean(expected, -1, keepdims=True)  # moves nothing
     np.testing.assert_allclose(found.guides, expected, rtol=2e-3, atol=2e-4)
@@ -49,44 +53,31 @@ def test_a_linear_map_between_jacobians_maps_the_guide(rng):
 
 def test_a_teacher_explains_itself_and_nothing_across():
     drawn, _, guides = given()
-    itself = quick_guide(drawn_jacobians=drawn, other_jacobians=drawn, guides=guides)
+    itself = guided(drawn, drawn, guides)
     np.testing.assert_allclose(itself.explained, np.ones(5), atol=1e-5)
     none = jnp.zeros_like(drawn)
-    across = quick_guide(
-        drawn_jacobians=jnp.concatenate([drawn, none], -1),
-        other_jacobians=jnp.concatenate([none, drawn], -1),
-        guides=guides,
-    )
+    sides = np.concatenate([drawn, none], -1), np.concatenate([none, drawn], -1)
+    across = guided(*sides, guides)
     np.testing.assert_allclose(across.explained, np.zeros(5), atol=1e-12)
     for i, j in ((drawn, none), (none, drawn)):
-        flat = quick_guide(drawn_jacobians=i, other_jacobians=j, guides=guides)
+        flat = guided(i, j, guides)
         np.testing.assert_array_equal(flat.explained, np.zeros(5))
         np.testing.assert_array_equal(flat.guides, np.zeros((5, CLASSES)))
 
 
-def test_tiny_jacobians_and_transforms_change_nothing():
+def test_tiny_jacobians_and_vmap_change_nothing():
     drawn, other, guides = given()
-
-    def seen(drawn, other, guides):
-        return transferred_guide(
-            drawn_jacobians=drawn, other_jacobians=other, guides=guides
-        )
-
-    eager = seen(drawn, other, guides)
-    mapped = jax.jit(jax.vmap(seen))(drawn, other, guides)
-    tiny = seen(1e-25 * drawn, 1e-25 * other, guides)
+    expected = guided(drawn, other, guides)
+    mapped = jax.jit(jax.vmap(guided))(drawn, other, guides)
+    tiny = guided(1e-25 * drawn, 1e-25 * other, guides)
     for found in (mapped, tiny):
-        np.testing.assert_allclose(found.explained, eager.explained, atol=1e-5)
-        np.testing.assert_allclose(found.guides, eager.guides, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found.explained, expected.explained, atol=1e-5)
+        np.testing.assert_allclose(found.guides, expected.guides, rtol=1e-3, atol=1e-4)
 
 
 def test_errors_name_both_shapes():
     drawn, other, guides = given()
     with pytest.raises(ValueError, match=r"\(5, 4, 6\) and \(5, 4, 5\)"):
-        transferred_guide(
-            drawn_jacobians=drawn, other_jacobians=other[..., :5], guides=guides
-        )
+        guided(drawn, other[..., :5], guides)
     with pytest.raises(ValueError, match=r"guides must be.*\(5, 3\) for \(5, 4, 6\)"):
-        transferred_guide(
-            drawn_jacobians=drawn, other_jacobians=other, guides=guides[:, :3]
-        )
+        guided(drawn, other, guides[:, :3])
