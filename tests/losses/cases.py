@@ -32,37 +32,48 @@ class Case:
     bounded: bool = True  # by the size of the logits
 
 
-def single(name, **options):
-    loss, expected = getattr(losses, name), getattr(reference, name)
-    label = ",".join([name, *(f"{k}={v}" for k, v in options.items())])
+def _label(name, options):
+    return ",".join([name, *(f"{k}={v}" for k, v in options.items())])
+
+
+def _call(module, name, labelled, options, *positional, **roles):
+    """The loss, or its reference; one label for every example, also inside vmap."""
+    first = next(iter([*positional, *roles.values()]))
+    labels = np.full(first.shape[:-1], 3, np.int32)
+    if labelled and roles:
+        roles["labels"] = labels
+    elif labelled:
+        positional = (*positional, labels)
+    return getattr(module, name)(*positional, **roles, **options)
+
+
+def single(name, labelled=False, **options):
+    """A loss of one prediction, and of its label."""
+    fixed = (name, labelled, options)
     return Case(
-        label, lambda a, b: loss(a, **options), lambda a, b: expected(a, **options)
+        _label(name, options),
+        lambda a, b: _call(losses, *fixed, a),
+        lambda a, b: _call(reference, *fixed, a),
+        labelled=labelled,
     )
 
 
-def labelled(name, **options):
-    """One label for every example, so that the row also makes sense inside vmap."""
-    loss, expected = getattr(losses, name), getattr(reference, name)
+def roles(name, first, second, labelled=False, case=None, **options):
+    """A loss of two models that have roles, by keyword."""
+    fixed = (name, labelled, options)
     return Case(
-        ",".join([name, *(f"{k}={v}" for k, v in options.items())]),
-        lambda a, b: loss(a, jnp.full(a.shape[:-1], 3, jnp.int32), **options),
-        lambda a, b: expected(a, np.full(a.shape[:-1], 3), **options),
-        labelled=True,
-    )
-
-
-def distillation(temperature):
-    return Case(
-        f"distillation_kl,temperature={temperature}",
-        lambda a, b: losses.distillation_kl(
-            student_logits=a, teacher_logits=b, temperature=temperature
-        ),
-        lambda a, b: reference.distillation_kl(
-            student_logits=a, teacher_logits=b, temperature=temperature
-        ),
+        _label(name, options),
+        lambda a, b: _call(losses, *fixed, **{first: a, second: b}),
+        lambda a, b: _call(reference, *fixed, **{first: a, second: b}),
         pair=True,
-        scale=temperature**2,
+        labelled=labelled,
+        **(case or {}),
     )
+
+
+def exchangeable(name):
+    loss, expected = getattr(losses, name), getattr(reference, name)
+    return Case(name, loss, expected, pair=True, symmetric=True)
 
 
 def dirichlet(temperature):
@@ -84,87 +95,43 @@ def dirichlet(temperature):
     )
 
 
-def difference(**options):
-    """A teacher's classes all count: its logits are above those of unknown ones."""
-
-    def loss(a, b):
-        return losses.logit_difference_inhibition(
-            student_logits=a, teacher_logits=b, **options
-        )
-
-    return Case(
-        ",".join(["logit_difference_inhibition", *map(str, options.values())]),
-        loss,
-        lambda a, b: reference.logit_difference_inhibition(
-            student_logits=a, teacher_logits=b, **options
-        ),
-        pair=True,
-        shifts=False,
-        bounded=False,  # the power of a difference
-    )
-
-
-def update(name, student="student_logits", old="old_logits", *, case=None, **options):
-    """A loss between two versions, with one label for every example."""
-    expected = getattr(reference, name)
-
-    def loss(a, b):
-        labels = jnp.full(a.shape[:-1], 3, jnp.int32)
-        roles = {student: a, old: b}
-        return getattr(losses, name)(**roles, labels=labels, **options)
-
-    return Case(
-        name,
-        loss,
-        lambda a, b: expected(
-            **{student: a, old: b}, labels=np.full(a.shape[:-1], 3), **options
-        ),
-        pair=True,
-        labelled=True,
-        **(case or {}),
-    )
-
-
-UNBOUNDED = {"shifts": False, "bounded": False}
+STUDENT = ("student_logits", "teacher_logits")
+UPDATE = ("student_logits", "old_logits", True)
+UNBOUNDED = {"shifts": False, "bounded": False}  # the power of a difference
 
 
 CASES = [
-    labelled("cross_entropy"),
-    labelled("label_smoothing", smoothing=0.2),
-    labelled("squared_error"),
-    labelled("focal", gamma=1.5),
+    single("cross_entropy", labelled=True),
+    single("label_smoothing", labelled=True, smoothing=0.2),
+    single("squared_error", labelled=True),
+    single("focal", labelled=True, gamma=1.5),
+    single("backward_compatible", labelled=True),
     single("entropy"),
     single("entropy", top_k=3),
     single("renormalized_entropy", top_k=5),
     single("uniform_symmetric_kl"),
     single("uniform_symmetric_kl", top_k=3),
     single("renormalized_uniform_symmetric_kl", top_k=4),
-    Case("l1", losses.l1, reference.l1, pair=True, symmetric=True),
-    Case(
-        "symmetric_kl",
-        losses.symmetric_kl,
-        reference.symmetric_kl,
-        pair=True,
-        symmetric=True,
-    ),
-    Case(
-        "cross_entropy_between",
-        lambda a, b: losses.cross_entropy_between(target_logits=a, logits=b),
-        lambda a, b: reference.cross_entropy_between(target_logits=a, logits=b),
-        pair=True,
-    ),
-    distillation(1.0),
-    distillation(4.0),
+    exchangeable("l1"),
+    exchangeable("symmetric_kl"),
+    roles("cross_entropy_between", "target_logits", "logits"),
+    roles("distillation_kl", *STUDENT, temperature=1.0),
+    roles("distillation_kl", *STUDENT, temperature=4.0, case={"scale": 16.0}),
     dirichlet(10.0),
-    difference(top_k=3),
-    difference(top_k=5, order=1.5, rank_by="student", margin=0.25),
-    update(
-        "released_logit_difference", old="teacher_logits", margin=0.1, case=UNBOUNDED
+    roles("logit_difference_inhibition", *STUDENT, top_k=3, case=UNBOUNDED),
+    roles(
+        "logit_difference_inhibition",
+        *STUDENT,
+        case=UNBOUNDED,
+        top_k=5,
+        order=1.5,
+        rank_by="student",
+        margin=0.25,
     ),
-    update("focal_kl", temperature=2.0, alpha=0.5, beta=1.0, case={"scale": 6.0}),
-    update("focal_logit_matching", alpha=0.5, beta=1.0, case=UNBOUNDED),
-    labelled("backward_compatible"),
-    update("ract", student="old_head_logits", old="new_logits", case={"shifts": False}),
+    roles("released_logit_difference", *STUDENT, True, UNBOUNDED, margin=0.1),
+    roles("focal_kl", *UPDATE, {"scale": 6.0}, temperature=2.0, alpha=0.5, beta=1.0),
+    roles("focal_logit_matching", *UPDATE, UNBOUNDED, alpha=0.5, beta=1.0),
+    roles("ract", "old_head_logits", "new_logits", True, {"shifts": False}),
 ]
 
 

@@ -96,6 +96,14 @@ def _case(name, kind, state=None, settings=None, **flags):
     return Case(name, kind, function, reference, empty, **flags)
 
 
+def _spread_case(prefix, kind="models", differentiable=True, order=None, **flags):
+    """One of the differences of models from their mean."""
+    name = f"{prefix.lower()}_prediction_difference".lstrip("_")
+    state = getattr(metrics, f"{prefix}PredictionDifferenceState")
+    settings = {"order": order} if order else None
+    return _case(name, kind, state, settings, differentiable=differentiable, **flags)
+
+
 def _mean_case(name, kind, state, **flags):
     """A per-example quantity, tested through its mean."""
     per_example, reference = getattr(metrics, name), getattr(ref, name)
@@ -201,22 +209,14 @@ CASES = [
     _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
     _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH),
     _mean_case("ambiguity", "models", state=None),
-    *(
-        _case(
-            "prediction_difference",
-            "models",
-            metrics.PredictionDifferenceState,
-            {"order": order},
-            **SMOOTH,
-        )
-        for order in (1, 2, 3.5, float("inf"))
-    ),
-    _case(
-        "weighted_prediction_difference",
-        "models",
-        metrics.WeightedPredictionDifferenceState,
-        **SMOOTH,
-    ),
+    *(_spread_case("", order=order) for order in (1, 2, 3.5, float("inf"))),
+    _spread_case("Weighted"),
+    _spread_case("KL"),
+    _spread_case("JS"),
+    _spread_case("Relative"),
+    _spread_case("Positive", "binary models", class_symmetric=False),
+    _spread_case("Label", "labelled models"),
+    _spread_case("Hamming", differentiable=False),
     _case(
         "score_difference",
         "scores of models",
@@ -224,42 +224,6 @@ CASES = [
         {"order": 2},
         differentiable=True,
         shift_invariant=False,
-    ),
-    _case(
-        "kl_prediction_difference",
-        "models",
-        metrics.KLPredictionDifferenceState,
-        **SMOOTH,
-    ),
-    _case(
-        "js_prediction_difference",
-        "models",
-        metrics.JSPredictionDifferenceState,
-        **SMOOTH,
-    ),
-    _case(
-        "relative_prediction_difference",
-        "models",
-        metrics.RelativePredictionDifferenceState,
-        **SMOOTH,
-    ),
-    _case(
-        "positive_prediction_difference",
-        "binary models",
-        metrics.PositivePredictionDifferenceState,
-        differentiable=True,
-        class_symmetric=False,
-    ),
-    _case(
-        "label_prediction_difference",
-        "labelled models",
-        metrics.LabelPredictionDifferenceState,
-        **SMOOTH,
-    ),
-    _case(
-        "hamming_prediction_difference",
-        "models",
-        metrics.HammingPredictionDifferenceState,
     ),
     _calibrated_case(),
     _diversity_by_confidence_case(),

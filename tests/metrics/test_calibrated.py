@@ -164,16 +164,6 @@ def test_the_gradient_takes_the_temperature_as_a_constant():
     assert not np.any(of_validation)
 
 
-def test_bfloat16_logits_are_scaled_in_float32():
-    (z, y), (vz, vy) = split(15), split(16)
-    low, v_low = jnp.asarray(z, jnp.bfloat16), jnp.asarray(vz, jnp.bfloat16)
-    found = scores_of(low, y, **validation(v_low, vy))
-    up = [np.asarray(x.astype(jnp.float32)) for x in (low, v_low)]
-    expected = ref.calibrated_scores(up[0], y, up[1], vy)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert all(x.dtype == jnp.float32 for x in found)
-
-
 def two_fold_reference(logits, labels, key, repeats):
     folds = []
     for one in jax.random.split(key, repeats):

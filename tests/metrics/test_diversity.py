@@ -1,7 +1,6 @@
 """Members' diversity: per example, by confidence, and what the mean gains by it."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
@@ -161,12 +160,3 @@ def test_members_numbers_are_those_of_the_metrics_they_are_named_after():
     gain = np.mean(briers) - ref.brier_score(np.log(p.mean(0)), y)
     total = np.mean(1 - np.sum(p.mean(0) ** 2, -1))
     np.testing.assert_allclose(found.variance_share * total, gain, rtol=1e-5)
-
-
-def test_members_in_bfloat16_with_more_axes():
-    z, y = members(9)
-    low = jnp.asarray(z, jnp.bfloat16)
-    whole = diversity_of(low, y)
-    folded = diversity_of(low.reshape(M, 6, 8, 5), y.reshape(6, 8))
-    np.testing.assert_allclose(folded, whole, rtol=1e-6)
-    assert all(x.dtype == jnp.float32 for x in whole)
