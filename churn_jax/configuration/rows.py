@@ -26,6 +26,11 @@ T = TypeVar("T")
 class RowSettings:
     """What every row of a study can do; it has a `name` and changes, `train`."""
 
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        """Names of all rows that must be trained before this one."""
+        return ()
+
     def config(self: Any, train: T) -> T:
         """How this row is trained: the study's `train` with the row's changes.
 
@@ -90,6 +95,11 @@ class StudyRows:
         changed = dataclasses.replace(spec, method=method)
         rows = tuple(changed if row is spec else row for row in study.methods)
         return dataclasses.replace(study, methods=rows)
+
+    def dependencies(self, spec: Any) -> tuple[Any, ...]:
+        """The rows that one learns or starts from, and theirs."""
+        del spec
+        return ()
 
     def check_names(self: Any) -> list[str]:
         """The rows' names, which must differ."""

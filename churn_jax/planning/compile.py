@@ -58,7 +58,7 @@ def default_row(config: Any) -> str:
 
     def networks(spec: Any) -> int:
         count = spec.method.members
-        for name in getattr(spec, "dependencies", ()):
+        for name in spec.dependencies:
             count += config.spec(name).method.members
         return count
 

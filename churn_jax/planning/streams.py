@@ -14,6 +14,7 @@ from churn_jax.configuration.streams import SYNTHETIC, StreamData, StreamStudyCo
 from churn_jax.planning.hlo import Counted
 from churn_jax.planning.rules import Check, crossing, largest, shard_bytes
 from churn_jax.planning.steps import Step, placed
+from churn_jax.studies.streams.run import stream_run
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive import StreamRun
 from churn_jax.training.progressive.metrics import StreamMetrics
@@ -54,15 +55,7 @@ def table_bytes(config: StreamStudyConfig, name: str) -> int:
 
 
 def _run(config: StreamStudyConfig, name: str) -> StreamRun:
-    spec = config.spec(name)
-    sizes, numeric = _schema(config.data)
-    towers = spec.model or config.model
-    return StreamRun(
-        name=name,
-        method=spec.method,
-        model=towers.build(sizes, numeric, spec.method.members),
-        config=spec.config(config.train),
-    )
+    return stream_run(config, config.spec(name), *_schema(config.data))
 
 
 def stream_step(config: StreamStudyConfig, name: str, devices: Sequence[Any]) -> Step:

@@ -185,15 +185,12 @@ class StudyFolder:
         """What is recorded of a trained row; None where there is none."""
         return self.record.row(name)
 
-    def dependencies(self, spec: Any) -> tuple[Any, ...]:
-        """The rows that one learns or starts from, and theirs."""
-        return self.config.dependencies(spec)
-
     def outdated(self, spec: Any) -> bool:
         """Whether the row was trained before, but otherwise than it would be now."""
         if (row := self.row(spec.name)) is None:
             return False
-        there, here = (row.spec, *row.dependencies), (spec, *self.dependencies(spec))
+        there = (row.spec, *row.dependencies)
+        here = (spec, *self.config.dependencies(spec))
         return bool(differences(without(to_json(there)), without(to_json(here))))
 
     def finished(self, spec: Any) -> bool:

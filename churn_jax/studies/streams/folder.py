@@ -38,10 +38,6 @@ class StreamFolder(StudyFolder):
         self._open(out, StreamRecord(config, known, launch_record(command)))
         self._count(*self.record.methods)
 
-    def dependencies(self, spec: Any) -> tuple[Any, ...]:
-        """None: nothing teaches a click model."""
-        return ()
-
     def finished(self, spec: Any) -> bool:
         """Whether the row was trained as it is now and its result is there."""
         if self.row(spec.name) is None or self.outdated(spec):

@@ -20,7 +20,7 @@ from churn_jax.training.progress import Work
 from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.run import Interrupted
 
-__all__ = ["run_stream_study"]
+__all__ = ["run_stream_study", "stream_run"]
 
 
 def run_stream_study(
@@ -60,16 +60,9 @@ def run_stream_study(
     selected = config.select(only)
     stream = open_stream(config.data)
     config = _with_warm_start(config, stream, on_note)
-    models = {}
-    for spec in selected:  # before the first row trains
-        towers = spec.model or config.model
-        schema, members = stream.schema, spec.method.members
-        models[spec.name] = StreamRun(
-            name=spec.name,
-            method=spec.method,
-            model=towers.build(schema.sizes, len(schema.numeric), members),
-            config=spec.config(config.train),
-        )
+    sizes, numeric = stream.schema.sizes, len(stream.schema.numeric)
+    # Before the first row trains.
+    runs = {spec.name: stream_run(config, spec, sizes, numeric) for spec in selected}
     primary = jax.process_index() == 0
     with lock_folder(out):
         check_shared_folder(out)
@@ -94,7 +87,7 @@ def run_stream_study(
                 continue
             launch = functools.partial(
                 run_stream,
-                models[spec.name],
+                runs[spec.name],
                 stream,
                 folder.method_dir(spec.name),
                 on_progress=on_progress,
@@ -106,6 +99,15 @@ def run_stream_study(
             if primary:
                 folder.write(stream_row(spec, result))
         return out
+
+
+def stream_run(
+    config: StreamStudyConfig, spec: StreamSpec, sizes: tuple[int, ...], numeric: int
+) -> StreamRun:
+    """What is trained for one row, on tables of `sizes` and numeric features."""
+    towers = spec.model or config.model
+    model = towers.build(sizes, numeric, spec.method.members)
+    return StreamRun(spec.name, spec.method, model, spec.config(config.train))
 
 
 def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyConfig:
