@@ -76,7 +76,8 @@ def dense(x, params):
     return x @ params["kernel"] + params["bias"]
 
 
-def lenet5(params, images):
+def lenet5(variables, images):
+    params = variables["params"]
     x = convolution(images, params["conv1"]["kernel"], padding=2)
     x = average_pool(relu(x + params["conv1"]["bias"]))
     x = convolution(x, params["conv2"]["kernel"])

@@ -1,4 +1,4 @@
-"""The convolutional networks against NumPy; sizes, layouts, initial kernels."""
+"""The convolutional networks against NumPy and against golden logits of PyTorch."""
 
 from functools import partial
 
@@ -12,65 +12,84 @@ from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet
 from churn_jax.models.residual import max_pool
 from tests import reference_models
-from tests.models import numpy_networks
+from tests.models import drawn, numpy_networks, public_networks
 from tests.models.linen_networks import drawn_variables, images, products
 
-
-def _of_params(reference):
-    return lambda variables, x: reference(variables["params"], x)
-
-
 _STAGES = {"num_classes": 3, "stages": (1, 1), "width": 2}
-# Network, shape of the images, NumPy's logits and features in evaluation. Golden
-# logits show basic blocks and `ResNetV2`, see test_public_networks.py.
-_NETWORKS = {
-    "lenet5 nhwc": (
-        LeNet5(10, layout="nhwc"),
-        (2, 13, 12, 2),
-        _of_params(numpy_networks.lenet5),
-    ),
-    "lenet5 banded": (
-        LeNet5(10, layout="banded"),
-        (2, 28, 28, 1),
-        _of_params(numpy_networks.lenet5),
-    ),
-    "resnet, 3x3": (
-        ImageNetResNet(**_STAGES),
-        (2, 17, 14, 3),
-        partial(numpy_networks.imagenet_resnet, strides=(1, 2, 1)),
-    ),
-    "resnet, 1x1": (
-        ImageNetResNet(stride_at="1x1", **_STAGES),
-        (2, 17, 14, 3),
-        partial(numpy_networks.imagenet_resnet, strides=(2, 1, 1)),
-    ),
-    "densenet": (
-        DenseNet(num_classes=3, blocks=(2, 1), growth=2, width=3),
-        (2, 12, 9, 2),
-        partial(numpy_networks.densenet, blocks=(2, 1)),
-    ),
-    "vgg": (
-        VGG(3, (2, 1), width=3, grid=3, hidden=5),
-        (2, 9, 13, 2),
-        partial(numpy_networks.vgg, stages=(2, 1), grid=3),
-    ),
-    "vgg, batch norm": (
-        VGG(3, (2, 1), width=3, grid=3, hidden=5, batch_norm=True),
-        (2, 9, 13, 2),
-        partial(numpy_networks.vgg, stages=(2, 1), grid=3),
-    ),
-}
+_DENSE = DenseNet(num_classes=3, blocks=(2, 1), growth=2, width=3)
+_VGG = VGG(3, (2, 1), width=3, grid=3, hidden=5)
+_resnet, _densenet, _vgg = (
+    numpy_networks.imagenet_resnet,
+    partial(numpy_networks.densenet, blocks=(2, 1)),
+    partial(numpy_networks.vgg, stages=(2, 1), grid=3),
+)
 
 
-@pytest.mark.parametrize("name", _NETWORKS)
-def test_logits_and_features_are_those_of_numpy(name):
-    model, shape, reference = _NETWORKS[name]
+# Golden logits below show basic blocks and `ResNetV2`.
+@pytest.mark.parametrize(
+    ("model", "shape", "reference"),
+    [
+        (LeNet5(10, layout="nhwc"), (2, 13, 12, 2), numpy_networks.lenet5),
+        (LeNet5(10, layout="banded"), (2, 28, 28, 1), numpy_networks.lenet5),
+        (
+            ImageNetResNet(**_STAGES),
+            (2, 17, 14, 3),
+            partial(_resnet, strides=(1, 2, 1)),
+        ),
+        (
+            ImageNetResNet(stride_at="1x1", **_STAGES),
+            (2, 17, 14, 3),
+            partial(_resnet, strides=(2, 1, 1)),
+        ),
+        (_DENSE, (2, 12, 9, 2), _densenet),
+        (_VGG, (2, 9, 13, 2), _vgg),
+        (_VGG.clone(batch_norm=True), (2, 9, 13, 2), _vgg),
+    ],
+    ids="lenet5 banded resnet-3x3 resnet-1x1 densenet vgg vgg-norm".split(),
+)
+def test_logits_and_features_in_evaluation_are_those_of_numpy(model, shape, reference):
     x = images(*shape)
     variables = drawn_variables(model, x)
     output = jax.jit(model.apply)(variables, x)
     expected = reference(*numpy_networks.in_float64((variables, x)))
     for ours, theirs in zip(output, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet18",
+        pytest.param("resnet50", marks=pytest.mark.slow),
+        pytest.param("resnet50_stride_1x1", marks=pytest.mark.slow),
+        "resnet_v2_50",
+    ],
+)
+def test_logits_and_parameters_are_those_of_the_public_model(name):
+    golden, copy = public_networks.golden(name), public_networks.NETWORKS[name]
+    model = public_networks.build(name)
+    like = public_networks.variable_shapes(model)
+    count = sum(leaf.size for leaf in jax.tree.leaves(like["params"]))
+    width = like["params"]["head"]["kernel"].shape[0]
+    more_classes = (1000 - public_networks.CLASSES) * (width + 1)
+    assert count + more_classes == golden["parameters"]  # has those of 1,000 classes
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), like)
+    shapes = {key: value.shape for key, value in copy.write(empty).items()}
+    assert drawn.fingerprint(shapes) == golden["weights"]
+    variables = copy.read(drawn.weights(shapes), like)
+    output = jax.jit(model.apply)(variables, drawn.images())
+    np.testing.assert_allclose(output.logits, golden["logits"], rtol=0, atol=1e-4)
+
+
+def test_golden_logits_tell_images_and_strides_apart():
+    logits = {
+        name: np.array(public_networks.golden(name)["logits"])
+        for name in public_networks.NETWORKS
+    }
+    for rows in logits.values():
+        assert np.abs(rows[0] - rows[1]).max() > 0.1  # 1,000 times the tolerance
+    moved = logits["resnet50"] - logits["resnet50_stride_1x1"]
+    assert np.abs(moved).max() > 0.1
 
 
 def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statistics():

@@ -63,7 +63,7 @@ def test_every_network_of_the_zoo_is_here():
 
 
 # With 10 classes and 32 x 32 x 3 pixels; the public models with 1,000. Those that
-# golden logits are of are counted in test_public_networks.py.
+# golden logits are of are counted in test_convolutional.py.
 _PARAMETERS = {
     # 75*6+6, 25*6*16+16, 576*120+120, 120*84+84, 84*10+10
     "lenet5": 456 + 2416 + 69240 + 10164 + 850,
