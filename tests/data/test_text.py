@@ -19,7 +19,6 @@ from churn_jax.data import (
     normalize,
     prepare,
 )
-from churn_jax.data.text import pad_tokens
 from tests.data.small_sets import SmallSet, class_label
 
 PIECES = (
@@ -75,7 +74,8 @@ def _saved(tmp_path, arrays):
     return tmp_path / "texts.npz"
 
 
-def test_joined_tokens_are_cut_and_padded(rng, tmp_path):
+def test_joined_tokens_are_cut_and_padded(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr("churn_jax.data.text._CHUNK", 7)  # texts at a time
     arrays = _arrays(rng)
     path, options = _saved(tmp_path, arrays), TextOptions(5, vocabulary_size=20)
     found = load(path, validation=10, text=options)
@@ -94,14 +94,6 @@ def test_joined_tokens_are_cut_and_padded(rng, tmp_path):
     whole = load(path, validation=10, text=TextOptions(5))
     assert whole.train.images.max() > 19
     assert whole.fingerprint != found.fingerprint
-
-
-def test_many_texts_are_padded_as_few_are(rng, monkeypatch):
-    tokens, offsets, _ = _ragged(rng, 30)
-    whole = pad_tokens(tokens, offsets, 6)
-    monkeypatch.setattr("churn_jax.data.text._CHUNK", 7)
-    np.testing.assert_array_equal(pad_tokens(tokens, offsets, 6), whole)
-    assert (whole != 0).sum() == np.minimum(np.diff(offsets), 6).sum()
 
 
 def test_padded_tokens_are_cut_or_padded_again(rng, tmp_path):
