@@ -52,18 +52,7 @@ class Stopped:
 
 @dataclasses.dataclass(frozen=True)
 class DataRecord:
-    """The examples of a study.
-
-    Attributes:
-        name: of the set or the file.
-        title: the same in words.
-        fingerprint: of all examples.
-        num_classes: C; None for click streams.
-        train: number of training examples.
-        validation: of validation examples.
-        test: of test examples.
-        examples: of a stream; known when it has been read once.
-    """
+    """The examples of a study; `examples` of a stream are known once it was read."""
 
     name: str = ""
     title: str = ""
@@ -77,15 +66,7 @@ class DataRecord:
 
 @dataclasses.dataclass(frozen=True)
 class LaunchRecord:
-    """The last launch into a folder.
-
-    Attributes:
-        command: that started it.
-        date: in ISO format.
-        hardware: the machine in words.
-        devices: of JAX.
-        versions: of what a result depends on.
-    """
+    """The last launch into a folder: when (ISO), where, with which versions."""
 
     command: str = ""
     date: str = ""
@@ -168,13 +149,7 @@ class RowRecord:
 
 @dataclasses.dataclass(frozen=True)
 class StreamRowRecord(RowRecord):
-    """A row of a study of click streams.
-
-    Attributes:
-        spec: what was trained.
-        dependencies: empty; nothing teaches a click model.
-        examples: in the stream.
-    """
+    """A row of a study of click streams; `examples` are those of the stream."""
 
     spec: StreamSpec  # pyrefly: ignore[bad-override]
     dependencies: tuple[StreamSpec, ...] = ()  # pyrefly: ignore[bad-override]
@@ -244,13 +219,7 @@ class StudyRecord:
 
 @dataclasses.dataclass(frozen=True)
 class StreamRecord(StudyRecord):
-    """`study.json` of a study of click streams.
-
-    Attributes:
-        config: what the study was launched with last.
-        methods: the finished rows.
-        kind: of record.
-    """
+    """`study.json` of a study of click streams."""
 
     Row: ClassVar = StreamRowRecord
 
@@ -311,20 +280,7 @@ class ProgramRecord:
 
 @dataclasses.dataclass(frozen=True)
 class SweepRecord:
-    """`sweep.json`.
-
-    Attributes:
-        config: the study whose data, network, training and methods are used.
-        seeds: runs per point.
-        criterion: by which values are chosen.
-        data: see `DataRecord`.
-        launch: see `LaunchRecord`.
-        baseline: name of the point that the others are compared with.
-        axes: what is swept.
-        points: all settings.
-        programs: what is trained together.
-        kind: of record.
-    """
+    """`sweep.json`; `seeds` are runs per point, `baseline` is the name of a point."""
 
     config: StudyConfig
     seeds: int
