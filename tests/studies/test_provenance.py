@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.codec import from_json, replaced, to_json
 from churn_jax.configuration.difference import without
 from churn_jax.configuration.record import StudyRecord
 from churn_jax.configuration.study import StudyConfig
@@ -57,6 +57,14 @@ def test_a_shorter_training_of_the_paper_is_no_longer_the_papers():
         "epochs 3 instead of 450",
         "batch_size 128 instead of 1024",
     )
+
+
+def test_another_number_of_examples_is_in_the_title():
+    config = preset("mnist")
+    study = derived(config, replaced(config, [("data.train_size", 2000)]))
+    title = "Preset mnist on MNIST with LeNet5, 2,000 training examples, 40 epochs"
+    assert (study.title, study.notes) == (title, ())
+    assert study.changes == ("2,000 training examples instead of 1,000",)
 
 
 def test_another_network_is_in_the_title_and_its_recipe_is_the_presets():
