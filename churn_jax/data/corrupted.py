@@ -323,7 +323,11 @@ def corrupted_sets(
                 f"manual_dir {manual_dir}"
             )
     if source in (None, "tfds"):
-        found = _prepared(base, data_dir, source)
+        found = find_tfds(base, data_dir)
+        if found is None and source is not None:
+            known = TFDS.get(base)
+            what = f"{known} is not prepared" if known else f"there is none for {base}"
+            raise DataError(f"TFDS has no corrupted test images to read: {what}")
         if found is not None:
             wanted = found.corruptions if corruptions is None else wanted
             levels = found.severities if severities is None else levels
@@ -343,15 +347,6 @@ def corrupted_sets(
     made = Generated.by(source, test, cache_dir)
     words = f"{made.name} on the test images of {name}"
     return CorruptedSets(words, wanted, levels, made.read)
-
-
-def _prepared(name: str, data_dir, source: str | None) -> CorruptedTfds | None:
-    found = find_tfds(name, data_dir)
-    if found is None and source is not None:
-        known = TFDS.get(name)
-        what = f"{known} is not prepared" if known else f"there is none for {name}"
-        raise DataError(f"TFDS has no corrupted test images to read: {what}")
-    return found
 
 
 def _check_known(

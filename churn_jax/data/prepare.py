@@ -5,7 +5,7 @@ import pathlib
 import time
 from dataclasses import dataclass
 
-from churn_jax.data.splits import DataError
+from churn_jax.data.splits import DataError, first_line
 
 __all__ = ["Prepared", "prepare"]
 
@@ -91,10 +91,9 @@ def prepare(
         except DataError:  # of a builder of ours: one sentence already
             raise
         except Exception as error:  # TFDS raises a type of its own for every cause
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            reason = lines[0].strip() if lines else "no reason given"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             raise DataError(
-                f"{name} could not be prepared ({type(error).__name__}: {reason}); "
+                f"{name} could not be prepared ({reason}); "
                 "original files already on disk can be given with manual_dir "
                 "(--manual-dir)"
             ) from error

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
-from churn_jax.data.splits import DataError, Dataset, Split, id_bytes
+from churn_jax.data.splits import DataError, Dataset, Split, first_line, id_bytes
 
 __all__ = [
     "EncodedImages",
@@ -136,10 +136,9 @@ class StreamedSplit:
         try:
             return self.source.image(int(self.rows[index]), key)
         except Exception as error:  # storage and decoders raise many kinds
-            reason = str(error).strip().splitlines() or [type(error).__name__]
             raise DataError(
                 f"{self.name}: the image of record {self.ids[index]} cannot be read "
-                f"({reason[0][:200]})"
+                f"({first_line(error)[:200]})"
             ) from error
 
     def take(self, indices: np.ndarray) -> "StreamedSplit":

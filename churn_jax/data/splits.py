@@ -33,6 +33,12 @@ class DataError(ValueError):
     """Data that cannot be used; the message is one sentence for the user."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
+
+
 class Examples(Protocol):
     """What a split of any kind can do: in memory or streamed."""
 

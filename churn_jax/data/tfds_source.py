@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
-from churn_jax.data.splits import DataError, Split, check_split
+from churn_jax.data.splits import DataError, Split, check_split, first_line
 from churn_jax.data.text import TextOptions, read_text_records
 from churn_jax.registry import did_you_mean
 
@@ -109,7 +109,7 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
             "installed (TensorFlow comes with pip install 'churn-jax[tfds]')"
         ) from error
     except (ValueError, AssertionError) as error:  # unknown configuration or version
-        raise DataError(f"{name}: TFDS refuses it: {_first_line(error)}") from error
+        raise DataError(f"{name}: TFDS refuses it: {first_line(error)}") from error
 
 
 class TfdsRecords:
@@ -316,8 +316,3 @@ def _read_split(where: str, records: TfdsRecords) -> Split:
         labels,
         np.asarray(ids) if ids else None,
     )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from churn_jax.data.splits import DataError
+from churn_jax.data.splits import DataError, first_line
 from churn_jax.data.tables.schema import Categorical, Numeric, TableSchema
 from churn_jax.data.tables.sources import Block
 
@@ -118,7 +118,7 @@ def words_of(block: Block, column: str) -> tuple[list[str | None], np.ndarray]:
     except pa.ArrowException as error:
         raise DataError(
             f"{block.where}: column {column!r} holds {kind} that cannot be read as "
-            f"words ({str(error).splitlines()[0]})"
+            f"words ({first_line(error)})"
         ) from error
     places = array.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     return [*words, None], places

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from churn_jax.data.splits import DataError
+from churn_jax.data.splits import DataError, first_line
 from churn_jax.data.tables.schema import TableSchema, check_columns
 
 __all__ = ["Block", "Source", "find_sources"]
@@ -140,7 +140,7 @@ class CsvFile(_File):
     @staticmethod
     def _explain(error: Exception, names: list[str]) -> str:
         """A sentence for the user, from Arrow's message."""
-        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        text = first_line(error)
         found = re.search(r"column #(\d+): Row #(\d+): .* to (\w+): (.*)", text)
         if found:
             column, row, kind, what = found.groups()
@@ -178,7 +178,7 @@ class ParquetFile(_File):
         except (pa.ArrowException, OSError) as error:
             raise DataError(
                 f"{self.where}: this is no Parquet file, or it is damaged "
-                f"({str(error).splitlines()[0]})"
+                f"({first_line(error)})"
             ) from error
 
     def blocks(self, columns: tuple[str, ...]) -> Iterator[Block]:
@@ -195,7 +195,7 @@ class ParquetFile(_File):
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(
                         f"{self.where}: after row {row - 1} the file cannot be read "
-                        f"({str(error).splitlines()[0]})"
+                        f"({first_line(error)})"
                     ) from error
                 if batch is None:
                     return
