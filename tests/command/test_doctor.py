@@ -53,20 +53,15 @@ def test_it_returns_1_and_says_from_where_launches_differ(tmp_path, capsys, trai
 
 def test_a_perturbed_launch_is_meant_to_differ(tmp_path, capsys, trained):
     trained["second"] = OTHER
-    assert doctor("--perturb", "--launches", 3, "--out", tmp_path / "out") == 0
+    words = ["--perturb", "--deterministic", "--launches", 3]
+    assert doctor(*words, "--out", tmp_path / "out") == 0
+    flags = [env["XLA_FLAGS"] for env in trained["env"]]
+    assert all("xla_gpu_deterministic_ops=true" in found for found in flags)
     said = " ".join(capsys.readouterr().out.split())
     assert "one flipped bit: 2 launches of 2 updates" in said
     assert "±" in said
     found = json.loads((tmp_path / "out" / "repeatability.json").read_text())
     assert (found["perturbed"], found["repeats"]) == (True, False)
-
-
-@pytest.mark.parametrize("flag", ["--deterministic", "--no-deterministic"])
-def test_deterministic_kernels_are_asked_for_in_the_launches(tmp_path, trained, flag):
-    assert doctor(flag, "--out", tmp_path / "out") == 0
-    for env in trained["env"]:
-        asked = "xla_gpu_deterministic_ops=true" in env.get("XLA_FLAGS", "")
-        assert asked == (flag == "--deterministic")
 
 
 def test_each_measurement_has_a_folder_of_its_own():
@@ -85,8 +80,6 @@ def test_each_measurement_has_a_folder_of_its_own():
         (["--updates", "0"], "one update"),
         (["--steps", "5"], "--steps"),
         (["digist"], "did you mean digits"),
-        (["--method", "distillation"], "learns from a teacher"),
-        (["--model", "mpl"], "'mpl'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_2(capsys, trained, options, words):

@@ -22,7 +22,6 @@ from churn_jax.methods import (
     BayesianUpdate,
     Codistillation,
     EnsembleDistillation,
-    MinimumEntropy,
     OneToOneDistillation,
 )
 from churn_jax.studies.folder import StudyFolder
@@ -317,15 +316,6 @@ def test_how_the_weights_start_is_the_networks_and_is_in_its_name():
     ]
     np.testing.assert_array_equal(start[0], start[1])
     assert np.abs(start[2]).max() <= np.sqrt(6 / 12) and np.any(start[2] != start[0])
-
-
-def test_resolved_configuration_is_json_and_names_its_methods():
-    grid = row(method=MinimumEntropy(alpha=jnp.array([0.25, 0.5])))
-    value = json.loads(json.dumps(to_json(study(BASELINE, grid))))
-    assert value["methods"][0]["method"]["class"] == "ERM"
-    assert value["methods"][1]["method"]["alpha"] == [0.25, 0.5]
-    assert value["methods"][1]["method"]["ramp"] == {"kind": "constant", "steps": 0.0}
-    assert value["train"]["optimizer"]["learning_rate"] == 0.1
 
 
 def test_a_row_trains_as_the_study_but_for_its_changes():

@@ -111,7 +111,7 @@ def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
 def test_a_compiler_does_not_outlive_the_command(tmp_path, number):
     path = tmp_path / "pid"
     text = (
-        "from pathlib import Path; from tests.planning.test_apart import *; "
+        "from pathlib import Path; from tests.planning.test_compile import *; "
         f"plan_apart(Waiting(Path({str(path)!r})), 'baseline', SLICE, MeshShape())"
     )
     with subprocess.Popen([sys.executable, "-c", text], env=as_users_have_it()) as one:
