@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from churn_jax import ensembles, models
+from churn_jax.configuration.checks import check_choice, check_least
 from churn_jax.lazy import jnp
 
 __all__ = ["ModelConfig", "Sharing"]
@@ -45,12 +46,8 @@ class Sharing:
 
     def __post_init__(self):
         """Checks what the layers do not."""
-        if self.kind not in SHARINGS:
-            raise ValueError(
-                f"sharing kind must be one of {', '.join(SHARINGS)}; got {self.kind!r}"
-            )
-        if self.heads < 0:
-            raise ValueError(f"sharing heads must be at least 0; got {self.heads}")
+        check_choice("sharing kind", self.kind, SHARINGS)
+        check_least("sharing heads", self.heads, 0)
         own = ("kind", "heads", *_OPTIONS[self.kind])
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

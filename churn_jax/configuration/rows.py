@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from churn_jax import ensembles, models
+from churn_jax.configuration.checks import check_least
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.methods.base import Method
@@ -143,8 +144,7 @@ class Teaching:
 
     def __post_init__(self):
         """Checks what needs no study."""
-        if self.members < 0:
-            raise ValueError(f"teaching.members must be at least 0; got {self.members}")
+        check_least("teaching.members", self.members, 0)
         if self.dtype not in ("", "float32", "bfloat16"):
             raise ValueError(
                 f"teaching.dtype must be float32 or bfloat16; got {self.dtype!r}"

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from churn_jax import models
+from churn_jax.configuration.checks import check_least, check_share
 from churn_jax.configuration.rows import RowSettings, StudyRows
 from churn_jax.configuration.training import (
     MeshShape,
@@ -79,10 +80,7 @@ class StreamConfig:
     def __post_init__(self):
         """Checks that the numbers fit each other."""
         check_replicas(self, "window", "report_every_windows")
-        if self.warm_examples < 0:
-            raise ValueError(
-                f"warm_examples must be at least 0; got {self.warm_examples}"
-            )
+        check_least("warm_examples", self.warm_examples, 0)
         if self.warm_examples and self.seeds.init == "varied":
             raise ValueError(
                 f"the first {self.warm_examples} examples are a warm start of one "
@@ -167,17 +165,11 @@ class StreamData:
 
     def __post_init__(self):
         """Checks ranges."""
-        if not 0.0 <= self.holdout < 1.0:
-            raise ValueError(
-                f"holdout must be at least 0 and below 1; got {self.holdout}"
-            )
-        if self.examples is not None and self.examples < 1:
-            raise ValueError(f"examples must be at least 1; got {self.examples}")
-        for name in ("fields", "buckets"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
+        check_share("holdout", self.holdout)
+        if self.examples is not None:
+            check_least("examples", self.examples, 1)
+        check_least("fields", self.fields, 1)
+        check_least("buckets", self.buckets, 1)
         if self.source == SYNTHETIC and self.examples is None:
             raise ValueError("a synthetic stream needs its number of examples")
 
@@ -288,10 +280,7 @@ class StreamStudyConfig(StudyRows):
             raise ValueError(
                 f"the baseline {self.baseline!r} is no row: {', '.join(names)}"
             )
-        if not 0.0 <= self.warm_share < 1.0:
-            raise ValueError(
-                f"warm_share must be at least 0 and below 1; got {self.warm_share}"
-            )
+        check_share("warm_share", self.warm_share)
         for spec in self.methods:
             train = spec.config(self.train)
             if train.numbers != self.train.numbers:

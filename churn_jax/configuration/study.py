@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import PurePath
 
+from churn_jax.configuration.checks import check_choice, check_least
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, StudyRows, averaged_name
 from churn_jax.configuration.training import TrainConfig
@@ -73,11 +74,7 @@ class EvaluationConfig:
 
     def __post_init__(self):
         """Refuses unknown forms."""
-        if self.predictions not in _FORMS:
-            raise ValueError(
-                f"evaluation.predictions must be one of {', '.join(_FORMS)}; got "
-                f"{self.predictions!r}"
-            )
+        check_choice("evaluation.predictions", self.predictions, _FORMS)
 
     def sharded(self, runs: int, examples: int, classes: int) -> bool:
         """Whether logits `[R, N, C]` go into shards.
@@ -187,10 +184,8 @@ class StudyConfig(StudyRows):
                     f"{spec.name} has {replicas} replicas, the study "
                     f"{self.train.replicas}; rows are compared run by run"
                 )
-            if spec.train_size is not None and spec.train_size < 1:
-                raise ValueError(
-                    f"{spec.name}: train_size must be at least 1; got {spec.train_size}"
-                )
+            if spec.train_size is not None:
+                check_least(f"{spec.name}: train_size", spec.train_size, 1)
             self._check_dependencies(spec, (spec.name,), names)
             if spec.method.needs_teacher and not spec.taught:
                 raise ValueError(f"{spec.name} needs the name of its teacher method")

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from churn_jax.configuration.checks import check_choice, check_least, check_share
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
@@ -90,11 +91,7 @@ class OptimizerConfig:
             ("decay", ("l2", "decoupled")),
             ("decay_on", ("kernels", "all")),
         ):
-            if getattr(self, field) not in known:
-                raise ValueError(
-                    f"optimizer {field} must be one of {', '.join(known)}; got "
-                    f"{getattr(self, field)!r}"
-                )
+            check_choice(f"optimizer {field}", getattr(self, field), known)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1); got {self.momentum}")
         if self.flat_until >= self.linear_until:
@@ -139,11 +136,7 @@ class Seeds:
         """Checks the levels."""
         for factor in _FACTORS:
             levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
-            if getattr(self, factor) not in levels:
-                raise ValueError(
-                    f"seeds.{factor} must be one of {', '.join(levels)}; got "
-                    f"{getattr(self, factor)!r}"
-                )
+            check_choice(f"seeds.{factor}", getattr(self, factor), levels)
 
     def keys(self, factor: str, replicas: ArrayLike) -> jax.Array:
         """One typed key per replica, `[R]`; equal ones where the factor is fixed.
@@ -199,10 +192,7 @@ class MeshShape:
 def check_replicas(config: Any, *counts: str) -> None:
     """Checks what all configurations of replicas have in common, and `counts`."""
     for field in ("replicas", "batch_size", *counts):
-        if getattr(config, field) < 1:
-            raise ValueError(
-                f"{field} must be at least 1; got {getattr(config, field)}"
-            )
+        check_least(field, getattr(config, field), 1)
     if config.seed_numbers and len(config.seed_numbers) != config.replicas:
         raise ValueError(
             f"seed_numbers must be empty or {config.replicas} numbers, one per "
@@ -267,20 +257,11 @@ class TrainConfig:
     def __post_init__(self):
         """Checks what needs no data."""
         check_replicas(self, "epochs", "eval_batch_size", "eval_every_epochs")
-        if self.mapping not in MAPPINGS:
-            raise ValueError(
-                f"mapping must be one of {', '.join(MAPPINGS)}; got {self.mapping!r}"
-            )
-        if self.sample not in SAMPLES:
-            raise ValueError(
-                f"sample must be one of {', '.join(SAMPLES)}; got {self.sample!r}"
-            )
+        check_choice("mapping", self.mapping, MAPPINGS)
+        check_choice("sample", self.sample, SAMPLES)
         if self.weights not in ("last", "best"):
             raise ValueError(f"weights must be last or best; got {self.weights!r}")
-        if not 0.0 <= self.ema_decay < 1.0:
-            raise ValueError(
-                f"ema_decay must be at least 0 and below 1; got {self.ema_decay}"
-            )
+        check_share("ema_decay", self.ema_decay)
 
     @property
     def numbers(self) -> tuple[int, ...]:

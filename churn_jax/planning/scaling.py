@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from churn_jax.configuration.checks import check_choice
 from churn_jax.configuration.training import MeshShape
 from churn_jax.documents import Document, Text
 from churn_jax.planning.chips import Slice
@@ -51,8 +52,7 @@ class Point:
 
 def grown(config: Any, grow: str, devices: int) -> Any:
     """The study with its replicas, or its batch, multiplied by the devices."""
-    if grow not in GROW:
-        raise ValueError(f"--grow must be one of {', '.join(GROW)}; got {grow!r}")
+    check_choice("--grow", grow, GROW)
     train = config.train
     if grow == "replicas":
         replicas = train.replicas * devices

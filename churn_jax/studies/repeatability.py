@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.array_files import replace_file, write_file
+from churn_jax.configuration.checks import check_least
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
@@ -128,8 +129,7 @@ class Launch:
 
     def __post_init__(self):
         """Checks what needs no preset."""
-        if self.updates < 1:
-            raise ValueError(f"updates must be at least 1; got {self.updates}")
+        check_least("updates", self.updates, 1)
         if self.batch_size < 0:
             raise ValueError(f"batch_size must be at least 1; got {self.batch_size}")
 

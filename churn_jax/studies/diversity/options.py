@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from churn_jax.configuration.checks import check_least
+
 __all__ = ["DiversityOptions"]
 
 
@@ -37,9 +39,5 @@ class DiversityOptions:
     def __post_init__(self):
         """Checks the counts."""
         for name in ("examples", "jacobian_examples", "bins", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
-        if self.draws < 2:
-            raise ValueError(f"draws must be at least 2; got {self.draws}")
+            check_least(name, getattr(self, name), 1)
+        check_least("draws", self.draws, 2)
