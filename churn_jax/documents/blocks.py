@@ -31,7 +31,7 @@ __all__ = [
     "Text",
     "bullets",
     "plain",
-    "shown",
+    "visible_blocks",
 ]
 
 HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
@@ -225,7 +225,7 @@ class Facts:
     facts: Mapping[str, str]
 
     @property
-    def shown(self) -> dict[str, str]:
+    def known(self) -> dict[str, str]:
         """Those with a value."""
         return {name: value for name, value in self.facts.items() if value}
 
@@ -371,7 +371,9 @@ class Only:
     below_width: int = 0
 
 
-def shown(blocks: Sequence["Block"], writer: str, width: int = 0) -> list["Block"]:
+def visible_blocks(
+    blocks: Sequence["Block"], writer: str, width: int = 0
+) -> list["Block"]:
     """The blocks that a writer shows, without those that hold nothing.
 
     Args:
@@ -388,9 +390,9 @@ def shown(blocks: Sequence["Block"], writer: str, width: int = 0) -> list["Block
         if isinstance(block, Only):
             fits = block.from_width <= width and not 0 < block.below_width <= width
             if writer in block.writers and (fits or writer != TERMINAL):
-                found += shown(block.blocks, writer, width)
+                found += visible_blocks(block.blocks, writer, width)
         elif isinstance(block, Section | Grid | Card | Fold):
-            if inside := shown(block.blocks, writer, width):
+            if inside := visible_blocks(block.blocks, writer, width):
                 found.append(dataclasses.replace(block, blocks=inside))
         elif isinstance(block, Figure):
             if writer == HTML and ((drawn := block.draw()).svg or drawn.image):
@@ -407,7 +409,7 @@ def _is_empty(block: "Block") -> bool:
         case Rows(items):
             return not items
         case Facts():
-            return not block.shown
+            return not block.known
         case Terms(terms):
             return not terms
     return False

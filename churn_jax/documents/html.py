@@ -19,7 +19,7 @@ from churn_jax.documents.blocks import (
     Inline,
     Strong,
     Table,
-    shown,
+    visible_blocks,
 )
 from churn_jax.escaping import without_controls
 
@@ -47,7 +47,7 @@ def html_page(document: Document) -> str:
     """
     from markupsafe import Markup
 
-    blocks = shown(document.blocks, HTML)
+    blocks = visible_blocks(document.blocks, HTML)
     script = _file("page.js") if _any_sortable(blocks) else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     run = f"; script-src 'sha256-{digest}'" if script else ""
@@ -82,7 +82,9 @@ def html_fragment(blocks: Sequence[Block]) -> str:
     return (
         _templates()
         .get_template("fragment.html.j2")
-        .render(blocks=shown(blocks, HTML), style=Markup(_file("fragment.css")))
+        .render(
+            blocks=visible_blocks(blocks, HTML), style=Markup(_file("fragment.css"))
+        )
     )
 
 

@@ -21,7 +21,7 @@ from churn_jax.documents.blocks import (
     Terms,
     Text,
     plain,
-    shown,
+    visible_blocks,
 )
 from churn_jax.escaping import markdown_text, with_ends
 
@@ -53,7 +53,7 @@ def markdown(document: Document, level: int = 1) -> str:
         <BLANKLINE>
     """
     parts = [f"{'#' * level} {markdown_text(document.title)}"]
-    parts += _parts(shown(document.blocks, MARKDOWN), level + 1)
+    parts += _parts(visible_blocks(document.blocks, MARKDOWN), level + 1)
     return "\n\n".join(parts) + "\n"
 
 
@@ -75,7 +75,7 @@ def _block(block: Block, level: int) -> list[str]:
             caption = [_inline(block.caption)] if block.caption else []
             return [*title, _table(block), *caption]
         case Facts():
-            facts = block.shown.items()
+            facts = block.known.items()
             return [
                 "\n".join(f"* {markdown_text(k)}: {markdown_text(v)}" for k, v in facts)
             ]

@@ -17,7 +17,7 @@ from churn_jax.documents.blocks import (
     Table,
     Terms,
     Text,
-    shown,
+    visible_blocks,
 )
 from churn_jax.escaping import printable, terminal_text, with_ends
 
@@ -57,7 +57,7 @@ def print_document(
 
     of_machine = console is None and not Console().is_terminal
     console = console or Console()
-    for i, block in enumerate(shown(document.blocks, TERMINAL, console.width)):
+    for i, block in enumerate(visible_blocks(document.blocks, TERMINAL, console.width)):
         if spaced and i:
             console.print()
         _print(block, console, of_machine)
@@ -225,7 +225,7 @@ def _facts(block: Facts) -> "RichTable":
     from rich.table import Table as RichTable
 
     out = RichTable(show_header=False, box=None)
-    for name, value in block.shown.items():
+    for name, value in block.known.items():
         out.add_row(terminal_text(name), terminal_text(value))
     return out
 

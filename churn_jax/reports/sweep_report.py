@@ -1,6 +1,6 @@
 """The report of a sweep: `report.html`, `table.md`, `table.csv` and PNG figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
@@ -176,27 +176,20 @@ def _caption(result: SweepResult) -> str:
 
 
 def _table(result: SweepResult, axis: AxisResult, split: str) -> Table:
+    """Every point of an axis, the baseline first."""
     columns = [Column(axis.field, "right"), Column("", "center")]
     columns += [
         Column(quantity.heading, from_width=0 if i < FIRST else WIDE)
         for i, quantity in enumerate(quantities(result))
     ]
-    rows = [
-        (label, mark, *cells) for mark, (label, *cells) in _rows(result, axis, split)
-    ]
-    return Table(columns, rows, f"On the {split} split", kind="")
-
-
-def _rows(
-    result: SweepResult, axis: AxisResult, split: str
-) -> Iterator[tuple[str, Sequence[str]]]:
-    """Mark and cells of every point of an axis, the baseline first."""
     points = axis.points
     if result.baseline is not None and result.baseline not in points:
         points = (result.baseline, *points)
-    for point in points:
-        cells = _cells(result, point, split)
-        yield _mark(axis, point), [_label(result, point), *cells]
+    rows = [
+        (_label(result, point), _mark(axis, point), *_cells(result, point, split))
+        for point in points
+    ]
+    return Table(columns, rows, f"On the {split} split", kind="")
 
 
 def _label(result: SweepResult, point: PointResult) -> str:

@@ -21,7 +21,6 @@ from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.updates import UpdateResult, Updates
 
 __all__ = [
-    "Chain",
     "Curve",
     "against_setting",
     "chains",
@@ -153,15 +152,8 @@ FEWEST = 3  # versions
 WRAP = 16  # characters of a version's label on one line
 
 
-@dataclasses.dataclass(frozen=True)
-class Chain:
-    """Versions of which each replaces the one before."""
-
-    versions: tuple[str, ...]  # their names, the oldest first
-
-
-def find_chains(updates: Updates) -> tuple[Chain, ...]:
-    """The longest sequences of at least three versions."""
+def find_chains(updates: Updates) -> tuple[tuple[str, ...], ...]:
+    """The longest sequences of at least three versions, each replacing the last."""
     after: dict[str, list[str]] = {}
     for result in updates.results:
         following = after.setdefault(result.old, [])
@@ -180,9 +172,7 @@ def find_chains(updates: Updates) -> tuple[Chain, ...]:
     for first in after:
         if first not in replaced:
             walk((first,))
-    return tuple(
-        Chain(path) for path in paths if not any(set(path) < set(p) for p in paths)
-    )
+    return tuple(path for path in paths if not any(set(path) < set(p) for p in paths))
 
 
 def chains(updates: Updates) -> str:
@@ -190,7 +180,7 @@ def chains(updates: Updates) -> str:
     found = find_chains(updates)[:MOST_CHAINS]
     if not found:
         return ""
-    longest = max(len(chain.versions) for chain in found)
+    longest = max(map(len, found))
     with drawing(5.4, 0.3 + 1.2 * len(found)) as (figure, done):
         axes = figure.add_subplot()
         for line, chain in enumerate(found):
@@ -201,15 +191,15 @@ def chains(updates: Updates) -> str:
         return done("Chains of versions with the negative flip rate of every update")
 
 
-def _draw(axes, updates: Updates, chain: Chain, height: float) -> None:
+def _draw(axes, updates: Updates, chain: tuple[str, ...], height: float) -> None:
     labels = dict(zip(updates.versions, updates.labels, strict=True))
     errors = _errors(updates)
-    for place, name in enumerate(chain.versions):
+    for place, name in enumerate(chain):
         text = "\n".join(textwrap.wrap(short_label(labels[name]), WRAP))
         error = f"\nER {100 * errors[name].mean:.2f}" if name in errors else ""
         axes.text(place, height, text + error, ha="center", va="center", fontsize=8)
-    for i, old in enumerate(chain.versions):
-        for j in range(i + 1, len(chain.versions)):
+    for i, old in enumerate(chain):
+        for j in range(i + 1, len(chain)):
             far = j - i
             room, up, bend, line = (
                 (0.3, 0.0, 0.0, "-") if far == 1 else (0.05, 0.2, -0.22 / far, ":")
@@ -219,7 +209,7 @@ def _draw(axes, updates: Updates, chain: Chain, height: float) -> None:
             ends = (j - room, height + up), (i + room, height + up)
             axes.annotate("", *ends, arrowprops=arrow)
             lift = 0.05 if far == 1 else 0.2 + 0.11 * far
-            flips = _flips(updates, old, chain.versions[j])
+            flips = _flips(updates, old, chain[j])
             where = (i + j) / 2, height + lift
             axes.text(*where, flips, ha="center", va="bottom", fontsize=8)
 

@@ -5,7 +5,7 @@ import pytest
 
 from churn_jax.analysis import corruption_summary, out_of_distribution
 from churn_jax.documents import MARKDOWN, Table
-from churn_jax.documents.blocks import shown
+from churn_jax.documents.blocks import visible_blocks
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
 from churn_jax.reports.diversity_figures import corruption_boxes, entropy_histograms
@@ -53,7 +53,7 @@ def put(folder, section, settings, parts, arrays=None):
 
 def cells(document):
     """The only table, by row."""
-    (section,) = shown(document.blocks, MARKDOWN)
+    (section,) = visible_blocks(document.blocks, MARKDOWN)
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 

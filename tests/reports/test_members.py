@@ -9,7 +9,7 @@ from rich.console import Console
 
 from churn_jax import reports
 from churn_jax.documents import TERMINAL, Document, html_page
-from churn_jax.documents.blocks import shown
+from churn_jax.documents.blocks import visible_blocks
 from churn_jax.predictions import PredictionsError
 from churn_jax.reports.members import (
     DIAGNOSTICS,
@@ -137,7 +137,7 @@ def test_members_are_in_every_form_of_any_study(pairs):
         assert "Alike: two members predict the same class for more than" in said
         assert "Differ: two members" not in said
         assert "Partly: on 10 of 50,000 examples, evenly spaced." in said
-    (found,) = shown([section], TERMINAL)[0].blocks
+    (found,) = visible_blocks([section], TERMINAL)[0].blocks
     assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
     assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
     assert pairs.rows[1].agreement.disagreement.mean() < HARDLY

@@ -174,7 +174,9 @@ def test_the_whole_report_of_table_3_next_to_the_papers_numbers(tmp_path, rng):
     assert cells["covariance 1 s1"][0] == Cell(
         "-0.018", mark="doubtful [1]", tone="doubt"
     )
-    assert cells["correlation 5 s10"][0] == "+4.660"
+    last = next(r for r in report.rows if r.info.label == "correlation 5 s10")
+    change = last.changes["stream"].changes["log_loss"].relative.difference
+    assert cells["correlation 5 s10"][:2] == ["+4.660", f"{100 * change:+.3f}"]
     assert "sign" in notes.items[0].text
 
 

@@ -332,11 +332,11 @@ def updates_of(*results):
 
 def test_chains_are_the_longest_sequences():
     found = find_chains(updates_of("ab", "bc", "ac", "ad", "de", "xy", "ef"))
-    assert ["".join(chain.versions) for chain in found] == ["abc", "adef"]
+    assert ["".join(chain) for chain in found] == ["abc", "adef"]
     assert find_chains(updates_of("ab", "ac")) == ()
     # A circle has no first version, but what leads into it has.
     circle = find_chains(updates_of("za", "ab", "bc", "ca"))
-    assert ["".join(chain.versions) for chain in circle] == ["zabc"]
+    assert ["".join(chain) for chain in circle] == ["zabc"]
 
 
 def test_curves_are_read_from_the_labels():
