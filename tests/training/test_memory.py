@@ -30,6 +30,7 @@ class Remembers(Method):
 
     spoil: str = static("")
     infinite_at: float = coefficient(-1.0)
+    steep_at: float = coefficient(-1.0)
 
     def init_memory(self, num_classes):
         return {"frequency": jnp.zeros(num_classes), "updates": jnp.int32(0)}
@@ -43,6 +44,8 @@ class Remembers(Method):
         weights = 1.0 + jnp.take(old, labels)
         values = weights * losses.cross_entropy(logits, labels)
         loss = jnp.sum(batch.mean(values))
+        # A finite loss whose gradient is not.
+        loss += jnp.sqrt(jnp.where(step == self.steep_at, 0.0 * loss, 1.0))
         frequency += jnp.where(step == self.infinite_at, jnp.inf, 0.0)
         memory = {"frequency": frequency, "updates": batch.memory["updates"] + 1}
         if self.spoil == "shape":
@@ -111,15 +114,19 @@ def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
     assert tiny.bitwise_equal(*alone)
 
 
-def test_a_memory_that_is_not_finite_stops_the_replica_by_name():
-    """A finite loss, finite gradients, and a next update that would be spoilt."""
-    run = a_run(Remembers(members=2, infinite_at=np.float32([-1, 2])))
+@pytest.mark.parametrize(
+    ("culprit", "name"), [("infinite_at", "memory"), ("steep_at", "gradient")]
+)
+def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
+    """With a finite loss: what is spoilt is the next update."""
+    run = a_run(Remembers(members=2, **{culprit: np.float32([-1, 2])}))
     stepper = tiny.stepper(run)
     state = stepper.advance(4)
     assert state.alive.tolist() == [True, False]
     assert state.stopped_step.tolist() == [-1, 2]
     code = int(state.stopped_term[1])
-    assert stopped_term(code, stepper.session.terms) == "memory"
+    assert stopped_term(code, stepper.session.terms) == name
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
     assert np.isfinite(state.memory["frequency"]).all()
 
 

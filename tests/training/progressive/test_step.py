@@ -198,3 +198,28 @@ def test_eight_devices_learn_what_one_learns(run, stream, learned):
         np.testing.assert_allclose(a, b, **close)
     for name, value in figures.items():
         np.testing.assert_allclose(spread_figures[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_no_operation_has_the_size_of_a_table():
+    """Tables are updated in place, and XLA copies or selects none of them."""
+    rows = 500_000
+    large = tiny_model(sizes=(rows, rows), features=(4,), wide=True, gate=True)
+    small = tiny_model(features=(4,), wide=True, gate=True)
+    method = AntiDistillation(members=2, deploy="gate", on="part")
+    _, inputs, state = ready(tiny_run(method, small, replicas=2))
+    table = jax.ShapeDtypeStruct((2 * large.rows, large.width), jnp.float32)
+    state = state.replace(tables=table, accumulators=table)
+    window = Examples.of(next(ArrayStream().windows(16)))
+    step = make_step(states.make_program(tiny_run(method, large, replicas=2)))
+    lowered = step.lower(state, StreamMetrics.empty(2), inputs, window, np.int32(0))
+    compiled = lowered.compile()
+    size = 4 * np.prod(table.shape)
+    memory = compiled.memory_analysis()
+    assert memory.alias_size_in_bytes > 2 * size
+    assert memory.temp_size_in_bytes < size / 50
+    shape = f"= f32[{','.join(map(str, table.shape))}]"
+    of_tables = [line for line in compiled.as_text().splitlines() if shape in line]
+    assert any("scatter" in line for line in of_tables)
+    moved = (" copy(", " select(", " copy-start(", " transpose(", " broadcast(")
+    assert [x for x in of_tables if any(kind in x for kind in moved)] == []
