@@ -92,11 +92,8 @@ def after(network, mesh=MeshShape(), steps=3, replicas=2):
     return stepper.now(), stepper.advance(steps)
 
 
-@pytest.mark.parametrize(
-    "network",
-    [Normalised(), pytest.param(NnxNormalised, marks=pytest.mark.slow)],
-    ids=["linen", "nnx"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [Normalised(), NnxNormalised], ids=["linen", "nnx"])
 def test_statistics_are_those_of_the_global_batch_on_every_mesh(network):
     linen = isinstance(network, nn.Module)
     network = from_linen(network) if linen else from_nnx(network)

@@ -1,7 +1,7 @@
 """Distillation along drawn teachers' directions, on meshes and with every mapping.
 
-Four teachers with convolutions, sharded over the member axis; their student is one
-network of four members, on every device of that axis.
+Four teachers, sharded over the member axis; their student is one network of four
+members with a convolution, on every device of that axis.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ STUDENT = tiny.hashed(from_linen(tiny.SharedNet(4)))
 
 @functools.cache
 def teacher():
-    return tiny.teacher(TEACHERS)
+    return tiny.teacher(TEACHERS, network=tiny.SMALL)
 
 
 @functools.cache

@@ -63,8 +63,10 @@ class Outcome(NamedTuple):
 @functools.cache
 def outcome(name, shape):
     method = METHODS[name]
-    taught_by = tiny.teacher(2) if method.needs_teacher else None
-    run = tiny.make_run(method, mesh=MeshShape(*shape))
+    taught_by = None
+    if method.needs_teacher:
+        taught_by = tiny.teacher(2, network=tiny.NETWORK)
+    run = tiny.make_run(method, network=tiny.NETWORK, mesh=MeshShape(*shape))
     stepper = tiny.stepper(run, taught_by=taught_by)
     start = stepper.now()
     first = stepper.advance(1)

@@ -23,8 +23,8 @@ IMAGES = jnp.asarray(np.random.default_rng(1).normal(size=(6, 8, 8, 1)), jnp.flo
 
 
 @functools.cache
-def trained():
-    return tiny.teacher(3, 2, SMALL)
+def trained(members=3):
+    return tiny.teacher(members, 2, SMALL)
 
 
 @functools.cache
@@ -215,14 +215,14 @@ class TestOffline:
 
 @functools.cache
 def convolved(mesh, mapping):
-    """Three updates with four convolutional teachers and an old model."""
+    """Three updates with four teachers and an old model."""
     run = tiny.make_run(
         ELODI(alpha=0.3, mix=0.6, top_k=3),
         replicas=2,
         mesh=MeshShape(*mesh),
         mapping=mapping,
     )
-    teachers = Teachers(tiny.teacher(4, 2), (tiny.teacher(1, 2),))
+    teachers = Teachers(trained(4), (older(),))
     stepper = tiny.stepper(run, taught_by=teachers)
     return stepper, stepper.advance(3)
 
