@@ -14,6 +14,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.training import checkpoint
 from churn_jax.training.checkpoint import (
     CheckpointError,
     Checkpoints,
@@ -165,6 +166,18 @@ def test_a_flipped_bit_is_found_wherever_it_matters(saved, tmp_path):
         assert_is(restored, 8 if restored.skipped else 16)
         found += bool(restored.skipped)
     assert found >= 3
+
+
+def test_arrays_other_than_those_written_are_found(two, monkeypatch):
+    """Where the files can be read: storage that returned other bytes."""
+    checkpoints = Checkpoints(two, identity=IDENTITY)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_checksum", lambda leaf: jnp.uint32(1))
+        checkpoints.save(24, tree(24), {"updates_done": 24})
+    checkpoints.close()
+    restored = restore(two)
+    assert_is(restored, 16)
+    assert "24 cannot be read (the checksum of ['key'] is" in restored.skipped[0]
 
 
 def test_checksums_are_of_content_and_position_not_of_sharding():

@@ -13,19 +13,17 @@ from flax import struct
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods import ERM, Codistillation, LossOutput
+from churn_jax.training import seeds as drawing
 from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import (
-    draw_sample,
-    epoch_order,
-    member_counts,
-    member_subsets,
-)
+from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.step import draw
 from tests.training import tiny
 
 LEVELS = ("fixed", "varied")
 PAIR = Codistillation(beta=0.3, alpha=0.1)
+member_counts = jax.jit(drawing.member_counts, static_argnums=1)
+member_subsets = jax.jit(drawing.member_subsets, static_argnums=1)
 
 
 @struct.dataclass

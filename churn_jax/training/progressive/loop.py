@@ -26,6 +26,7 @@ from churn_jax.training.progressive.metrics import (
     StreamMetrics,
     StreamResult,
     curve_entry,
+    empty_metrics,
     save_result,
     without_stopped,
 )
@@ -196,10 +197,7 @@ class _Loop(Launch):
         self.start_clock(run.config.checkpoint_every_seconds)
 
     def _nothing(self) -> StreamMetrics:
-        """No sums, each in memory of its own: they are donated."""
-        shapes = jax.eval_shape(lambda: StreamMetrics.empty(self.run.config.replicas))
-        empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-        return replicate(empty, self.mesh)
+        return empty_metrics(self.run.config.replicas, self.mesh)
 
     def _tree(self) -> dict[str, Any]:
         return {"state": self.state, "total": self.total, "segment": self.segment}

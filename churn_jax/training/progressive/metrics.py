@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.sharding import Mesh
 
 from churn_jax.array_files import write_file
 from churn_jax.configuration.record import Stopped
 from churn_jax.metrics import AUCState, CalibrationRatioState, NLLState
 from churn_jax.metrics.state import AdditiveState, MeanState
+from churn_jax.training.partition import replicate
 from churn_jax.training.writers import as_json
 from churn_jax.typing import Array
 
@@ -22,6 +24,7 @@ __all__ = [
     "StreamMetrics",
     "StreamResult",
     "curve_entry",
+    "empty_metrics",
     "load_result",
     "save_result",
     "score_differences",
@@ -160,6 +163,13 @@ class StreamMetrics(AdditiveState):
             figures[name] = differences[0, column]
             figures[f"{name}_loo"] = differences[1:, column]
         return figures
+
+
+def empty_metrics(replicas: int, mesh: Mesh) -> StreamMetrics:
+    """No sums on the mesh, each in memory of its own: the step is donated them."""
+    shapes = jax.eval_shape(lambda: StreamMetrics.empty(replicas))
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    return replicate(zeros, mesh)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,13 @@ from churn_jax.methods import AntiDistillation, Batch
 from churn_jax.models.click import ClickNetwork
 from churn_jax.training import MeshShape
 from churn_jax.training.progressive import state as states
-from churn_jax.training.progressive.metrics import StreamMetrics
+from churn_jax.training.progressive import step as steps
+from churn_jax.training.progressive.metrics import StreamMetrics, empty_metrics
 from churn_jax.training.progressive.step import (
     Examples,
     make_score,
     make_step,
     term_names,
-    window_order,
 )
 from churn_jax.training.state import with_sums
 from tests.training.progressive.streams import (
@@ -30,6 +30,7 @@ from tests.training.progressive.streams import (
 )
 
 RATE = 0.3
+window_order = jax.jit(steps.window_order)
 
 
 def ready(run):
@@ -56,7 +57,8 @@ def stream():
 def learn(run, stream):
     """State before and after two windows, the scores of both, and the figures."""
     program, inputs, state = ready(run)
-    step, metrics = make_step(program, donate=False), StreamMetrics.empty(2)
+    step = make_step(program, donate=False)
+    metrics = empty_metrics(2, program.mesh)
     before, scores = state, []
     for number, window in enumerate(stream.windows(16)):
         state, metrics, given = step(
@@ -78,8 +80,10 @@ def of_replica(run, table, r):
 
 def dense_replica(run, program, inputs, state, stream, r):
     """One replica by autodiff and optax over whole tables, batch after batch."""
+    state = jax.device_get(state)
     model, network = run.model, ClickNetwork(run.model)
-    method = jax.tree.map(lambda x: x[r], inputs.coefficients.method)
+    coefficients = jax.device_get(inputs.coefficients)
+    method = jax.tree.map(lambda x: x[r], coefficients.method)
     params = {
         "table": of_replica(run, state.tables, r),
         "towers": jax.tree.map(lambda x: x[r], state.dense.params[0]),
@@ -130,6 +134,7 @@ def dense_replica(run, program, inputs, state, stream, r):
 def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
     r = 1
     program, inputs, before, after, scores, _ = learned
+    after = jax.device_get(after)
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
     table, kept = (of_replica(run, t, r) for t in (after.tables, after.accumulators))
@@ -156,7 +161,7 @@ def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):
     program, inputs, before, _, scores, _ = learned
     window = next(stream.windows(16))
     _, fresh = make_score(program)(
-        before, StreamMetrics.empty(2), inputs, Examples.of(window)
+        before, empty_metrics(2, program.mesh), inputs, Examples.of(window)
     )
     for r in range(2):
         order = window_order(inputs.order_key[r], np.int32(0), window.mask)
