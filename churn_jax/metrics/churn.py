@@ -8,13 +8,7 @@ from flax import struct
 
 from churn_jax._checks import check_logits, check_members, check_same_shape
 from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import (
-    AdditiveState,
-    MeanState,
-    RateState,
-    masked_mean,
-    valid_examples,
-)
+from churn_jax.metrics.state import CountState, MeanState, RateState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 __all__ = [
@@ -204,7 +198,7 @@ class SurrogateChurnState(MeanState):
 
 
 @struct.dataclass
-class ChurnByCorrectnessState(AdditiveState):
+class ChurnByCorrectnessState(CountState):
     """Streamed `churn_by_correctness`; int32 counts."""
 
     churned_correct: jax.Array
@@ -212,19 +206,11 @@ class ChurnByCorrectnessState(AdditiveState):
     correct: jax.Array
     examples: jax.Array
 
-    @classmethod
-    def empty(cls) -> "ChurnByCorrectnessState":
-        """No examples yet."""
-        return cls(*(jnp.zeros((), jnp.int32) for _ in range(4)))
-
-    def update(self, logits_a, logits_b, labels, mask=None):
+    def update(self, logits_a, logits_b, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `churn_by_correctness`."""
         churned = disagree(logits_a, logits_b)
         right = is_correct(logits_a, labels)
-        valid = valid_examples(mask, churned.shape)
-        counted = (churned & right, churned & ~right, right, jnp.ones_like(right))
-        counts = (jnp.sum(x & valid, dtype=jnp.int32) for x in counted)
-        return self.merge(type(self)(*counts))
+        return self.count(churned & right, churned & ~right, right, mask=mask)
 
     def compute(self) -> ChurnByCorrectness:
         """Both rates, float32."""

@@ -4,7 +4,7 @@ Only the arg max matters, so the two models may know different numbers of classe
 long as class ids agree.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import AdditiveState, valid_examples
+from churn_jax.metrics.state import CountState
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 __all__ = [
@@ -39,7 +39,7 @@ class FlipRates(NamedTuple):
 
 
 @struct.dataclass
-class FlipState(AdditiveState):
+class FlipState(CountState):
     """The 2x2 table of old and new correctness; int32 counts.
 
     `negative`: old right, new wrong. `positive`: old wrong, new right. `both`: both
@@ -51,21 +51,13 @@ class FlipState(AdditiveState):
     both: jax.Array
     examples: jax.Array
 
-    @classmethod
-    def empty(cls) -> "FlipState":
-        """No examples yet."""
-        return cls(*(jnp.zeros((), jnp.int32) for _ in range(4)))
-
-    def update(self, *, old_logits, new_logits, labels, mask=None) -> "FlipState":
+    def update(self, *, old_logits, new_logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `negative_flip_rate`."""
         check_logits(old_logits=old_logits, new_logits=new_logits)
         check_labels(labels, old_logits, logits_name="old_logits")
         check_labels(labels, new_logits, logits_name="new_logits")
         old, new = is_correct(old_logits, labels), is_correct(new_logits, labels)
-        valid = valid_examples(mask, old.shape)
-        counted = (old & ~new, ~old & new, old & new, jnp.ones_like(old))
-        counts = (jnp.sum(x & valid, dtype=jnp.int32) for x in counted)
-        return self.merge(type(self)(*counts))
+        return self.count(old & ~new, ~old & new, old & new, mask=mask)
 
     def compute(self) -> FlipRates:
         """All rates; nan before the first valid example.

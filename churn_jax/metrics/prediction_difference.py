@@ -11,6 +11,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_members
 from churn_jax.divergences import log_probs
+from churn_jax.metrics.churn import ambiguity
 from churn_jax.metrics.scoring import nan_at_unknown_labels
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, Scalar
@@ -120,14 +121,7 @@ def _label(logits, labels):
 
 def _hamming(logits):
     _check(logits)
-    predictions = jnp.argmax(logits, axis=-1)
-    models = predictions.shape[0]
-
-    def others_that_differ(own):  # one model at a time: never [M, M, N]
-        return jnp.sum(predictions != own[None], axis=0, dtype=jnp.int32)
-
-    differ = jnp.sum(jax.lax.map(others_that_differ, predictions), axis=0)
-    return differ.astype(jnp.float32) / (models * (models - 1))
+    return ambiguity(logits)
 
 
 def prediction_difference(

@@ -23,6 +23,7 @@ from churn_jax.typing import Mask, PerExample, Scalar
 
 __all__ = [
     "AdditiveState",
+    "CountState",
     "LongSum",
     "MeanState",
     "RateState",
@@ -169,25 +170,34 @@ class MeanState(AdditiveState):
 
 
 @struct.dataclass
-class RateState(AdditiveState):
+class CountState(AdditiveState):
+    """Base of States whose fields are int32 counts of examples, the last one of all."""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No examples yet."""
+        return cls(*(jnp.zeros((), jnp.int32) for _ in dataclasses.fields(cls)))
+
+    def count(self, *which, mask: Mask | None = None) -> Self:
+        """Adds the valid ones of the bools `[...]`, an array for each field but one."""
+        valid = valid_examples(mask, which[0].shape)
+        counts = (
+            jnp.sum(x & valid, dtype=jnp.int32)
+            for x in (*which, jnp.ones_like(which[0]))
+        )
+        return jax.tree.map(jnp.add, self, type(self)(*counts))
+
+
+@struct.dataclass
+class RateState(CountState):
     """The share of examples for which something holds; integers only, so exact."""
 
     hits: jax.Array
     examples: jax.Array
 
-    @classmethod
-    def empty(cls) -> Self:
-        """No examples yet."""
-        return cls(hits=jnp.zeros((), jnp.int32), examples=jnp.zeros((), jnp.int32))
-
     def add(self, holds, mask: Mask | None = None) -> Self:
         """This state and the valid ones of the bools `holds [...]`."""
-        valid = valid_examples(mask, holds.shape)
-        return dataclasses.replace(
-            self,
-            hits=self.hits + jnp.sum(holds & valid, dtype=jnp.int32),
-            examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
-        )
+        return self.count(holds, mask=mask)
 
     def compute(self) -> Scalar:
         """The share, float32; nan before the first valid example."""
