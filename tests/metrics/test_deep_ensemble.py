@@ -11,6 +11,8 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import C, M, N, make_inputs
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 dee = jax.jit(metrics.deep_ensemble_equivalent)
 curve_of = jax.jit(metrics.ensemble_reference_curve, static_argnames="subsets")
 CURVE = np.array([0.789, 0.708, 0.673, 0.655], np.float32)
@@ -49,11 +51,9 @@ def test_equals_the_float64_reference_on_any_curve():
     curves = curves.astype(np.float32)
     found = jax.jit(jax.vmap(metrics.deep_ensemble_equivalent))(nlls, curves)
     assert found.value.shape == found.below.shape == nlls.shape
-    for curve, nll, value in zip(curves, nlls, found.value):
-        expected = [
-            [ref.deep_ensemble_equivalent(x, curve) for x in row] for row in nll
-        ]
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for c, *index in np.ndindex(nlls.shape):
+        expected = ref.deep_ensemble_equivalent(nlls[c, *index], curves[c])
+        np.testing.assert_allclose(found.value[c, *index], expected, rtol=1e-5)
 
 
 def test_reading_the_curve_at_the_value_gives_the_nll_back():
@@ -63,14 +63,11 @@ def test_reading_the_curve_at_the_value_gives_the_nll_back():
     assert np.all(np.diff(value) < 0)
 
 
-def test_one_size_and_low_precision():
+def test_one_size():
     found = dee(np.array([1.0, 0.5, 2.0]), np.array([1.0], np.float32))
     assert found.value.tolist() == [1, 1, 1]
     assert found.below.tolist() == [False, False, True]
     assert found.saturated.tolist() == [False, True, False]
-    low = dee(jnp.bfloat16(0.75), jnp.array([1.0, 0.5], jnp.bfloat16))
-    assert low.value == 1.5
-    assert low.value.dtype == jnp.float32
 
 
 def test_gradient_is_the_slope_of_the_segment_and_finite_everywhere():
@@ -88,11 +85,8 @@ def test_gradient_is_the_slope_of_the_segment_and_finite_everywhere():
 def test_what_is_not_a_number_stays_so():
     found = dee(np.array([np.nan, 0.7], np.float32), CURVE)
     assert np.isnan(found.value).tolist() == [True, False]
-    assert not found.below[0]
-    assert not found.saturated[0]
-    unknown = dee(
-        np.array([0.7, 0.9], np.float32), np.where(CURVE > 0.7, CURVE, np.nan)
-    )
+    assert not found.below[0] and not found.saturated[0]
+    unknown = dee(np.array([0.7, 0.9], np.float32), np.append(CURVE[:3], np.nan))
     assert np.isnan(unknown.value).all()
 
 
@@ -156,15 +150,10 @@ def test_an_ensemble_is_worth_its_own_members():
     np.testing.assert_allclose(copies, np.full(M, copies[0]), rtol=1e-6)
 
 
-def test_one_member_and_replicas():
+def test_one_member():
     z, y = members(4)
-    one = curve_of(z[:1], y)
-    np.testing.assert_allclose(one, [ref.negative_log_likelihood(z[0], y)], rtol=1e-6)
-    runs = np.stack([z, members(5)[0]])
-    mapped = jax.jit(jax.vmap(metrics.ensemble_reference_curve, (0, None)))(runs, y)
-    for r in range(2):
-        expected = ref.ensemble_reference_curve(runs[r], y)
-        np.testing.assert_allclose(mapped[r], expected, rtol=2e-6)
+    expected = [ref.negative_log_likelihood(z[0], y)]
+    np.testing.assert_allclose(curve_of(z[:1], y), expected, rtol=1e-6)
 
 
 def test_memory_is_that_of_the_members_and_not_of_the_subsets():
@@ -183,9 +172,7 @@ def test_members_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="together"):
         curve(z, y, validation_logits=z)
     both = functools.partial(curve, z, y, validation_labels=y)
-    with pytest.raises(
-        ValueError, match=rf"members.*\({M}, {N}, {C}\).*\(3, {N}, {C}\)"
-    ):
+    with pytest.raises(ValueError, match=rf"members.*\({M}, {N}.*\(3, {N}, {C}\)"):
         both(validation_logits=z[:3])
     with pytest.raises(ValueError, match=rf"validation_logits.*\({N - 1},\).*\({N},\)"):
         both(validation_logits=z[:, 1:])
