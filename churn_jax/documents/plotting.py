@@ -6,6 +6,7 @@ is told apart by colour alone. Text and axes take the colour of the surrounding 
 when a figure is drawn, not when this module is.
 """
 
+import functools
 import io
 import math
 import re
@@ -25,6 +26,7 @@ __all__ = [
     "colour",
     "dash",
     "drawing",
+    "drawn_later",
     "element",
     "error_bar",
     "error_line",
@@ -145,6 +147,14 @@ def bars_by_row(axes, rows, kinds) -> None:
     axes.set_yticks(range(len(rows)), [short_label(row) for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(left=0)
+
+
+def drawn_later(drawings, subject) -> list[Figure]:
+    """Figures of `subject` that a page draws; each is a function, title and caption."""
+    return [
+        Figure(functools.partial(draw, subject), title, caption)
+        for draw, title, caption in drawings
+    ]
 
 
 def legend(figure, axes, columns: int = 2) -> None:

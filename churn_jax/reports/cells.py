@@ -22,6 +22,7 @@ __all__ = [
     "p_value",
     "percent",
     "rate",
+    "share",
     "signed",
     "times",
     "with_error",
@@ -78,6 +79,11 @@ def _plus_minus(mean: float, spread: float, digits: int) -> str:
     if not math.isfinite(spread):
         return f"{mean:.{digits}f}"
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def share(value: float) -> str:
+    """`5.72`, times 100."""
+    return f"{100 * value:.2f}" if math.isfinite(value) else ABSENT
 
 
 def signed(difference: Difference | None, scale: float, digits: int) -> str:

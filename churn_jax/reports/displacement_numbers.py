@@ -6,7 +6,6 @@ displacements are of logits, or of features that share a space.
 """
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from churn_jax.analysis import (
 from churn_jax.class_sets import known_classes
 from churn_jax.prediction_shards import is_stored, load_whole
 from churn_jax.predictions import check_comparable
+from churn_jax.registry import did_you_mean
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 
 __all__ = [
@@ -221,9 +221,8 @@ def _file_of(study: Study, row: str) -> Path:
         return Path(row)
     names = [method.name for method in study.methods]
     if row not in names:
-        close = difflib.get_close_matches(row, names, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"rows: {', '.join(names)}"
-        raise ReportError(f"{study.folder} has no row {row!r}; {hint}")
+        hint = did_you_mean(row, names, 1, 0.6) or f"; rows: {', '.join(names)}"
+        raise ReportError(f"{study.folder} has no row {row!r}{hint}")
     path = study.method_folder(row) / TEST
     if not is_stored(path):
         raise ReportError(f"{path} does not exist; has the row {row} finished?")

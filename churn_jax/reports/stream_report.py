@@ -4,7 +4,6 @@ Columns follow Table 3 of the anti-distillation paper. Changes are percent of th
 baseline's number in the text forms, plain shares at full precision in the CSV.
 """
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -22,7 +21,6 @@ from churn_jax.documents import (
     Column,
     Document,
     Facts,
-    Figure,
     Grid,
     Only,
     Records,
@@ -38,6 +36,7 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
+from churn_jax.documents.plotting import drawn_later
 from churn_jax.reports import stream_figures as figures
 from churn_jax.reports.cells import (
     ABSENT,
@@ -71,6 +70,20 @@ PART_TITLES = {
     "holdout": "Examples held out of the stream, scored at its end",
 }
 METHOD_FACTS = ("class", "penalty", "strength", "input_scale", "on", "deploy")
+FIGURES = (
+    (
+        figures.trade_off,
+        "What reproducibility costs",
+        "Down is more reproducible, left predicts better. Numbers: λ. Bars: one "
+        "standard error.",
+    ),
+    (
+        figures.along_the_stream,
+        "Along the stream",
+        "Each point is one stretch of the stream, scored before it was learned; the "
+        "first stretches are of models that know little.",
+    ),
+)
 GLOSSARY = (
     Term(
         "Progressive validation",
@@ -194,7 +207,7 @@ def stream_document(report: StreamReport) -> Document:
                 ],
             ),
             Only((HTML,), [_results(report, tables, verdicts, notes, about)]),
-            Section("Figures", [Grid(_figures(report))]),
+            Section("Figures", [Grid(drawn_later(FIGURES, report))]),
             *([published] if published else []),
             Only(
                 (HTML,),
@@ -225,23 +238,6 @@ def _results(report: StreamReport, tables, verdicts, notes, about: str) -> Secti
         for part, found in tables.items()
     ]
     return Section("Results", blocks)
-
-
-def _figures(report: StreamReport) -> list[Figure]:
-    return [
-        Figure(
-            functools.partial(figures.trade_off, report),
-            "What reproducibility costs",
-            "Down is more reproducible, left predicts better. Numbers: λ. Bars: one "
-            "standard error.",
-        ),
-        Figure(
-            functools.partial(figures.along_the_stream, report),
-            "Along the stream",
-            "Each point is one stretch of the stream, scored before it was learned; "
-            "the first stretches are of models that know little.",
-        ),
-    ]
 
 
 def _card(row: StreamRow) -> Card:

@@ -6,8 +6,7 @@ the text forms, plain fractions at full precision in the CSV, which has every qu
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from churn_jax.documents import (
     Column,
     Document,
     Facts,
-    Figure,
     Fold,
     Grid,
     Only,
@@ -41,6 +39,7 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
+from churn_jax.documents.plotting import drawn_later
 from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import (
     difference_fields,
@@ -325,15 +324,16 @@ def study_document(report: Report) -> Document:
     named, stop, rest = report.best.partition(". ")
     best = Text((Strong(named + stop), rest) if named else "", "best")
     verdict = Card(against, [verdicts], kind="")
+    figures = drawn_later([FIRST, *FIGURES] if report.rows else [], report)
     html = [
         best,
-        Grid([*_figures(report, [FIRST]), verdict], kind="first"),
+        Grid([*figures[:1], verdict], kind="first"),
         Section("Results", results),
         Section("What the rows differ in", training),
         updates_section(report),
         *([paper_section(flips, "Update")] if flips else []),
         *after,
-        Section("Figures", [Grid(_figures(report, FIGURES))]),
+        Section("Figures", [Grid(figures[1:])]),
         *filter(None, [ambiguous_section(report), bounds_section(report)]),
         Section("Methods", [Grid(_cards(report))]),
         run_section(report.study.record, _run(report)),
@@ -381,16 +381,6 @@ def _training(report: Report) -> list[Table]:
         return []
     heads = [Column(head, "left") for head in lines[0]]
     return [Table(heads, lines[1:], kind="words")]
-
-
-def _figures(
-    report: Report, figures: Sequence[tuple[Callable[[Report], str], str, str]]
-) -> list[Figure]:
-    """Drawn when a page is written; none without a row."""
-    return [
-        Figure(functools.partial(draw, report), title, caption)
-        for draw, title, caption in (figures if report.rows else ())
-    ]
 
 
 def _run(report: Report) -> dict[str, object]:

@@ -34,7 +34,7 @@ from churn_jax.documents.plotting import (
     line_style,
     short_label,
 )
-from churn_jax.reports.cells import number, percent
+from churn_jax.reports.cells import number, percent, share
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.members import Agreement
@@ -336,13 +336,8 @@ def bounds_section(report: Report) -> Section | None:
     )
     heads = ("Method", "Churn %", *(f"{title} %" for _, title, _ in PANELS))
     rows = [
-        (row.info.label, *map(_percent, mean_bounds(row).values()))
-        for row in report.rows
+        (row.info.label, *map(share, mean_bounds(row).values())) for row in report.rows
     ]
     means = Table(heads, rows, caption=about)
     title = "Bounds on churn: Lemmas 1 and 2"
     return Section("", [Fold(title, [Grid([figure, means])], heading=True)])
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}" if np.isfinite(value) else "–"

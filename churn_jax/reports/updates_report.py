@@ -1,14 +1,11 @@
 """Model updates as blocks of a document, as Markdown and as CSV."""
 
-import functools
-import math
 from collections.abc import Sequence
 
 from churn_jax.documents import (
     Block,
     Column,
     Document,
-    Figure,
     Fold,
     Grid,
     Records,
@@ -20,8 +17,9 @@ from churn_jax.documents import (
     csv_text,
     markdown,
 )
+from churn_jax.documents.plotting import drawn_later
 from churn_jax.reports import updates_figures
-from churn_jax.reports.cells import estimate_fields
+from churn_jax.reports.cells import ABSENT, estimate_fields, share
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
@@ -63,36 +61,27 @@ _KNOWN = (
 _FIGURES = (
     (
         updates_figures.errors_against_flips,
-        (
-            "Error rate against negative flips",
-            "One point per update, as in Figure 1 of the paper: left and down is "
-            "better. Bars: one standard error.",
-        ),
+        "Error rate against negative flips",
+        "One point per update, as in Figure 1 of the paper: left and down is better. "
+        "Bars: one standard error.",
     ),
     (
         updates_figures.chains,
-        (
-            "Chains of versions",
-            "NFR %, of their own pairs where the new version was trained against the "
-            "old one; dotted: of versions that are not next to each other, over all "
-            "pairs of runs where this is no update of the study. Below a version: its "
-            "error rate.",
-        ),
+        "Chains of versions",
+        "NFR %, of their own pairs where the new version was trained against the old "
+        "one; dotted: of versions that are not next to each other, over all pairs of "
+        "runs where this is no update of the study. Below a version: its error rate.",
     ),
     (
         updates_figures.against_setting,
-        (
-            "What the setting does",
-            "As in Figure 6 of the paper. Bars: one standard error.",
-        ),
+        "What the setting does",
+        "As in Figure 6 of the paper. Bars: one standard error.",
     ),
     (
         updates_figures.rank_histogram,
-        (
-            "Rank of the wrong class in the old model",
-            "Negative flips alone, as in Figure 4 of the paper: the class that the new "
-            "model wrongly predicts was the old model's runner-up at rank 2.",
-        ),
+        "Rank of the wrong class in the old model",
+        "Negative flips alone, as in Figure 4 of the paper: the class that the new "
+        "model wrongly predicts was the old model's runner-up at rank 2.",
     ),
 )
 
@@ -114,12 +103,7 @@ def updates_section(report: Report) -> Section:
             flip_tables(updates),
             open=len(updates.versions) <= _MOST_OPEN,
         ),
-        Grid(
-            [
-                Figure(functools.partial(draw, updates), *words)
-                for draw, words in _FIGURES
-            ]
-        ),
+        Grid(drawn_later(_FIGURES, updates)),
     ]
     return Section("Updates", blocks)
 
@@ -224,7 +208,7 @@ def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table
             cells.append(f"{result.num_examples:,} {result.examples}")
         cells += [q.write(getattr(result.first, q.name)) for q in RATES]
         cells += [
-            q.write(getattr(result.second, q.name)) if result.second else "–"
+            q.write(getattr(result.second, q.name)) if result.second else ABSENT
             for q in second
         ]
         rows.append(cells)
@@ -256,8 +240,7 @@ def flip_tables(updates: Updates) -> list[Table]:
 
 def _percentages(labels: Sequence[str], matrix) -> list[tuple[str, ...]]:
     return [
-        (label, *(f"{100 * v:.2f}" if math.isfinite(v) else "–" for v in row))
-        for label, row in zip(labels, matrix, strict=True)
+        (label, *map(share, row)) for label, row in zip(labels, matrix, strict=True)
     ]
 
 
