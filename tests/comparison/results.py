@@ -1,4 +1,4 @@
-"""Comparisons of random predictions, and a parser that checks their pages."""
+"""Random predictions joined and compared, and a parser that checks the pages."""
 
 import functools
 from html.parser import HTMLParser
@@ -8,12 +8,48 @@ import numpy as np
 from churn_jax.comparison.compare import compare_pair
 from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.gates import Gate
+from churn_jax.comparison.pair import Pair, Scanned, Side
 from churn_jax.comparison.result import Interval
-from tests.comparison.random_pairs import pair_of, random_logits
+from churn_jax.comparison.scanning.scan import scan
 
 NAN = float("nan")
 NONE = Interval(NAN, NAN, NAN)
 GATES = (Gate("churn", 0.05), Gate("churn", 0.99, "max", "bound"))
+
+
+def random_logits(seed, runs=(1, 1), examples=40, classes=4):
+    """Labels `[N]` and the logits `[R, N, C]` of two versions that often agree."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, classes, examples)
+    shared = 1.5 * np.eye(classes)[labels] + generator.normal(size=(examples, classes))
+    sides = (
+        (shared + generator.normal(size=(r, examples, classes))).astype(np.float32)
+        for r in runs
+    )
+    return labels, *sides
+
+
+def pair_of(old, new, labels=None, **fields) -> tuple[Pair, Scanned]:
+    """The pair and what a pass over it keeps; `old` and `new` as in `random_logits`.
+
+    Whole numbers `[R, N]` are predicted classes.
+    """
+    old, new = (
+        Side(
+            name,
+            "logits" if np.ndim(values) == 3 else "classes",
+            np.asarray(values),
+            runs=tuple(range(len(values))),
+        )
+        for name, values in (("old", old), ("new", new))
+    )
+    classes = max(old.classes, new.classes)
+    if labels is not None:
+        labels = np.asarray(labels)
+        classes = max(classes, int(labels.max(initial=-1)) + 1)
+    ids = np.asarray(fields.pop("ids", np.arange(old.examples)))
+    pair = Pair(old, new, ids, classes, labels=labels, **fields)
+    return pair, scan(pair)
 
 
 @functools.cache
@@ -34,7 +70,7 @@ def result_of(
     if not scored:
         old, new = old.argmax(-1), new.argmax(-1)
     regions = np.array([f"region {i * 7 % 5}" for i in range(examples)])
-    pair, _ = pair_of(
+    pair, scanned = pair_of(
         old,
         new,
         labels if labelled else None,
@@ -42,7 +78,7 @@ def result_of(
         slices={"region": regions} if sliced else {},
         ids=np.array([f"image-{i:05}" for i in range(examples)]),
     )
-    return compare_pair(pair, gates=gates, resamples=100)
+    return compare_pair(pair, gates=gates, resamples=100, scanned=scanned)
 
 
 class Page(HTMLParser):

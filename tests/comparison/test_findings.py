@@ -15,7 +15,7 @@ from churn_jax.comparison.findings import (
     scatter_points,
 )
 from churn_jax.comparison.pair import ScannedSide
-from tests.comparison.random_pairs import pair_of, random_logits
+from tests.comparison.results import pair_of, random_logits
 
 
 @pytest.mark.parametrize("held", [0, 10**6])

@@ -3,7 +3,7 @@ import pytest
 
 from churn_jax.analysis.significance import holm, mcnemar_exact
 from churn_jax.comparison.groups import class_groups, slice_groups
-from tests.comparison.random_pairs import pair_of, random_logits
+from tests.comparison.results import pair_of, random_logits
 
 SHARES = ("churn", "negative_flip_rate", "positive_flip_rate")
 

@@ -9,7 +9,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from churn_jax.cli import main
 from churn_jax.comparison import versions as module
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.gates import Gate
@@ -321,27 +320,11 @@ def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
         compare_versions(tmp_path, **QUICK)
 
 
-def test_the_command_compares_a_folder(tmp_path, folder, capsys):
-    words = ["compare", str(folder), "--resamples", "100"]
-    files = [tmp_path / f"report.{name}" for name in ("html", "json", "markdown")]
-    options = [word for p in files for word in (f"--{p.suffix[1:]}", str(p))]
-    assert main([*words, "--max-churn", "100%", *options]) == 0
-    assert "v1 -> v10" in capsys.readouterr().out
-    assert all(path.stat().st_size for path in files)
-    assert main([*words, "--max-churn", "0", "--order", "v10", "v2"]) == 1
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "Left out, since the order does not name them: 'v1', 'v3'." in printed
-    assert main([*words, "--class-map", "map.csv"]) == 2
-    assert "one version to one other" in capsys.readouterr().err
-    assert main(["compare", str(tmp_path / "methods")]) == 2
-
-
-def test_columns_have_any_name_in_a_folder_too(tmp_path, made, capsys):
+def test_columns_have_any_name_in_a_folder_too(tmp_path, made):
     ids, labels, logits = made
     for name, scores in zip("ab", logits, strict=False):
         table = pa.table({"key": ids, "truth": labels, "guess": scores.argmax(-1)})
         pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
-    options = ["--id-column", "key", "--label-column", "truth"]
-    options += ["--prediction-column", "guess"]
-    assert main(["compare", str(tmp_path), "--resamples", "100", *options]) == 0
-    assert "were right and are wrong now" in " ".join(capsys.readouterr().out.split())
+    names = {"id_column": "key", "label_column": "truth", "prediction_column": "guess"}
+    found = compare_versions(tmp_path, **names, **QUICK)
+    assert found.accuracy[1].value == np.mean(logits[1].argmax(-1) == labels)

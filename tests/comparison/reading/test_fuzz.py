@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from churn_jax import cli
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
@@ -359,20 +358,6 @@ def test_changed_bytes_spoil_no_other_row(part, tmp_path):
             if has_all_classes(pair):
                 wrong = rows_that_are_wrong(pair, case.ids, case.names)
                 assert wrong <= count, (seed, case.what, wrong)
-
-
-@pytest.mark.parametrize("seed", range(0, 160, 5))
-def test_the_command_says_one_sentence(seed, tmp_path, capsys):
-    case = Case(seed, tmp_path)
-    if case.expected != "error":
-        return
-    paths = [str(path) for path in case.paths]
-    code = cli.main(["compare", *paths, "--on-missing", case.on_missing])
-    said = capsys.readouterr()
-    assert code == 2, (said, case.what)
-    assert said.err.startswith("churn-jax: ")
-    assert said.err.count("\n") == 1
-    assert "Traceback" not in said.err + said.out
 
 
 def test_order_of_rows_changes_no_number(rng, tmp_path):
