@@ -138,11 +138,11 @@ def test_without_the_spread_between_runs_the_truth_is_missed():
 def test_equal_versions_are_seldom_told_apart_and_others_are():
     rng = np.random.default_rng(3)
     equal, other = [], []
-    for difference, found, draws in ((0.0, equal, 100), (1.5, other, 25)):
+    for difference, found, draws in ((0.0, equal, 60), (1.5, other, 15)):
         for _ in range(draws):
             scanned, _, _ = versions(rng, 1, 400, (4, 4), 0.1, difference)
             found.append(noise_test(scanned).p < 0.05)
-    assert np.mean(equal) <= 0.12  # 5 % and three standard errors
+    assert np.mean(equal) <= 0.13  # 5 % and three standard errors
     assert np.mean(other) > 0.8
 
 

@@ -2,11 +2,9 @@
 
 import collections
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import metrics
 from churn_jax.comparison import findings
 from churn_jax.comparison.findings import (
     class_flow,
@@ -14,6 +12,7 @@ from churn_jax.comparison.findings import (
     reliability_curve,
     scatter_points,
 )
+from churn_jax.comparison.intervals import intervals
 from churn_jax.comparison.pair import ScannedSide
 from tests.comparison.results import pair_of, random_logits
 
@@ -157,8 +156,8 @@ def test_curve_is_that_of_a_loop_over_bins(runs):
     assert curve.examples.sum() == runs * 90
     if runs == 1:  # its gaps are the calibration error
         gaps = np.nansum(np.abs(curve.accuracy - curve.confidence) * curve.examples)
-        error = metrics.expected_calibration_error(old[0], jnp.asarray(labels))
-        assert gaps / 90 == pytest.approx(float(error), abs=1e-6)
+        error = intervals(scanned, labels, resamples=100)["ece_old"].value
+        assert gaps / 90 == pytest.approx(error, abs=1e-6)
 
 
 def test_edges_belong_to_the_bin_below():

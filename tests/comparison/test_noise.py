@@ -105,14 +105,14 @@ def test_equal_versions_of_few_counts_are_not_told_apart():
     found = []
     for churn_is, examples in ((0.03, 897), (0.1, 300), (0.3, 100)):
         wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
-        for _ in range(80):
+        for _ in range(40):
             runs = (rng.random((6, examples)) < wrong).astype(np.int32)
             scanned = Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:]))
             found.append(noise_test(scanned).p)
         # There are three ways to deal four runs: no test of 5 % exists.
         two = Scanned(ScannedSide(runs[:2]), ScannedSide(runs[3:5]))
         assert np.isnan(noise_test(two).p)
-    assert np.mean(np.array(found) < 0.05) <= 0.10  # 5 % and three standard errors
+    assert np.mean(np.array(found) < 0.05) <= 0.11  # 5 % and three standard errors
 
 
 def test_an_update_that_doubles_churn_is_found():
