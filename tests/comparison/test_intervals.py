@@ -187,6 +187,26 @@ def test_no_flip_is_not_certain():
     assert np.isnan(found["backward_error_compatibility"].low)
 
 
+def test_changes_of_scores_have_the_variance_of_paired_differences():
+    labels, old, new = random_logits(4, (1, 1), 60)
+    _, scanned = pair_of(old, new, labels)
+    found = intervals(scanned, labels, resamples=100)
+
+    def of_examples(side):
+        """What every example adds to 60 times each number."""
+        gap = (side.predicted[0] == labels) - side.confidence[0].astype(np.float64)
+        member = np.ceil(side.confidence[0] * 15).astype(int)
+        sign = np.sign(np.bincount(member, gap))[member]
+        return -side.label_log_prob[0], side.brier[0], sign * gap
+
+    pairs = zip(of_examples(scanned.old), of_examples(scanned.new), strict=True)
+    for name, (a, b) in zip(("nll", "brier", "ece"), pairs, strict=True):
+        change = found[f"{name}_change"]
+        assert change.value == pytest.approx(np.mean(b - a), rel=1e-5), name
+        half = stats.norm.isf(0.025) * np.std(b - a) / np.sqrt(60)
+        assert change.high - change.value == pytest.approx(half, rel=1e-5), name
+
+
 def test_an_infinite_nll_has_no_interval():
     side = ScannedSide(
         np.zeros((1, 4), np.int32),

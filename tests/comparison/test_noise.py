@@ -8,6 +8,7 @@ from scipy import stats
 
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Scanned, ScannedSide
+from churn_jax.comparison.uncertainty import share_ends, uncertainty
 
 
 def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
@@ -118,6 +119,29 @@ def test_equal_versions_of_few_counts_are_not_told_apart():
 def test_an_update_that_doubles_churn_is_found():
     found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(8)]
     assert max(found) < 0.05
+
+
+def test_churn_within_a_side_has_the_interval_of_the_jackknife():
+    scanned = sides(3, 4, 1)
+    runs = scanned.old.predicted
+    R, N = runs.shape
+
+    def within(x):
+        return x.sum() / (len(x) * (len(x) - 1))
+
+    def pseudo_values(x):
+        left = [np.delete(np.delete(x, r, 0), r, 1) for r in range(R)]
+        return np.array([R * within(x) - (R - 1) * within(less) for less in left])
+
+    x = churn(runs)
+    moved = [((run[:, None] != run) - x) / N for run in runs.T]  # by each example
+    noise = np.sum([pseudo_values(of).var(ddof=1) for of in moved]) / R
+    examples = np.sum(np.square([within(of) for of in moved]))
+    known = uncertainty(examples, (pseudo_values(x).var(ddof=1) / R, noise, R - 1))
+    ends = share_ends(within(x), known.total, known.quantile(0.95), N)
+    found = noise_test(scanned).within_old
+    assert found.value == pytest.approx(within(x))
+    np.testing.assert_allclose((found.low, found.high), ends)
 
 
 def test_identical_versions_are_not_said_to_differ():

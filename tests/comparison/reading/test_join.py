@@ -334,7 +334,10 @@ def test_columns_of_other_names_are_used_everywhere(tmp_path):
     pq.write_table(table, tmp_path / "p.parquet")
     columns = {"id_column": "key", "label_column": "truth"}
     side = read_side(tmp_path / "p.parquet", prediction_column="p", **columns)
-    pair = join(side, side, labels=tmp_path / "p.parquet", **columns)
+    slices = {"key": rows[::-1], "third": rows[::-1] % 3}
+    files = {"labels": tmp_path / "p.parquet", "slices": slices}
+    pair = join(side, side, **files, **columns)
     np.testing.assert_array_equal(pair.labels, rows % 3)
+    np.testing.assert_array_equal(pair.slices["third"], (rows % 3).astype(str))
     with pytest.raises(PredictionsError, match="no id column 'no'; it has key"):
         read_side(tmp_path / "p.parquet", id_column="no")
