@@ -5,12 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.perturbations import (
-    adversarial,
-    gaussian,
-    pair_disagreement,
-    two_sided,
-)
+from churn_jax import perturbations
+from churn_jax.perturbations import adversarial, two_sided
 from tests.perturbations.networks import (
     CLASSES,
     gradient,
@@ -25,6 +21,8 @@ from tests.perturbations.test_ods import BATCH, PREDICT, WEIGHTS, draw, norms
 TEACHERS = [weights(seed) for seed in (1, 2, 3)]
 STUDENTS = [weights(seed) for seed in (4, 5)]
 
+gaussian = jax.jit(perturbations.gaussian)
+pair_disagreement = jax.jit(perturbations.pair_disagreement)
 quick_adversarial = jax.jit(adversarial, static_argnums=0)
 quick_two_sided = jax.jit(two_sided, static_argnums=(0, 1))
 

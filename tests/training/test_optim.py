@@ -72,7 +72,7 @@ def ours(config, params, gradients):
             params = jax.tree.map(jnp.add, params, updates)
         return params
 
-    return run(jax.tree.map(jnp.float32, params), RATE, DECAY)
+    return run(jax.tree.map(np.float32, params), RATE, DECAY)
 
 
 CONFIGS = {
@@ -126,13 +126,17 @@ MEMBERS = {
 def moved(gradient, **options):
     """How far each leaf moves in one update at rate 0.1, without momentum."""
     config = OptimizerConfig(momentum=0.0, nesterov=False, **options)
-    params = jax.tree.map(jnp.float32, MEMBERS)
-    optimizer = make_optimizer(
-        config, lambda t: 1.0, learning_rate=0.1, weight_decay=0.5
-    )
-    given = jax.tree.map(lambda p: jnp.full_like(p, gradient), params)
-    updates, _ = optimizer.update(given, optimizer.init(params), params)
-    flat = jax.tree_util.tree_leaves_with_path(updates)
+    params = jax.tree.map(np.float32, MEMBERS)
+
+    @jax.jit
+    def update(params):
+        optimizer = make_optimizer(
+            config, lambda t: 1.0, learning_rate=0.1, weight_decay=0.5
+        )
+        given = jax.tree.map(lambda p: jnp.full_like(p, gradient), params)
+        return optimizer.update(given, optimizer.init(params), params)[0]
+
+    flat = jax.tree_util.tree_leaves_with_path(jax.device_get(update(params)))
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): float(leaf.ravel()[0])
         for path, leaf in flat
