@@ -1,5 +1,7 @@
 """The augmentation against NumPy, and where its randomness comes from."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,24 +11,30 @@ from jax.sharding import NamedSharding, PartitionSpec
 from churn_jax.data.augment import Augmentation, augment, normalize
 
 ALL = Augmentation(pad_crop=1, shift=2, flip=True)
-_jitted = jax.jit(augment, static_argnums=2)
+SEEDS = np.arange(24)
 
 
-def _keys(count, seed=0):
-    return jax.random.split(jax.random.key(seed), count)
+def keys_of(seeds):
+    return jax.vmap(jax.random.key)(seeds)
+
+
+@partial(jax.jit, static_argnums=2)
+def augmented(images, seeds, policy):
+    """Images by keys of these seeds, and the bits that those keys give."""
+    bits = jax.vmap(lambda key: jax.random.bits(key, (5,), jnp.uint32))
+    return augment(images, keys_of(seeds), policy), bits(keys_of(seeds))
 
 
 def _images(rng, shape=(24, 6, 7, 3), dtype=np.uint8):
     return rng.integers(1, 256, shape).astype(dtype)
 
 
-def _reference(images, keys, policy):
+def _reference(images, draws, policy):
     """Pad, crop, shift and flip with NumPy slices, from the documented draws."""
     out = np.empty_like(images)
     height, width = images.shape[1:3]
-    for i, image in enumerate(images):
-        bits = np.asarray(jax.random.bits(keys[i], (5,), jnp.uint32)).astype(np.int64)
-        p, s = policy.pad_crop, policy.shift
+    p, s = policy.pad_crop, policy.shift
+    for i, (image, bits) in enumerate(zip(images, np.asarray(draws, np.int64))):
         y, x = bits[0] % (2 * p + 1), bits[1] % (2 * p + 1)
         padded = np.pad(image, ((p, p), (p, p), (0, 0)))
         image = padded[y : y + height, x : x + width]
@@ -50,48 +58,45 @@ def _reference(images, keys, policy):
     ids=str,
 )
 def test_equals_numpy_exactly(rng, policy, dtype):
-    images, keys = _images(rng, dtype=dtype), _keys(24)
-    out = _jitted(jnp.asarray(images), keys, policy)
+    images = _images(rng, dtype=dtype)
+    out, draws = augmented(images, SEEDS, policy)
     assert out.dtype == dtype
-    np.testing.assert_array_equal(out, _reference(images, keys, policy))
+    np.testing.assert_array_equal(out, _reference(images, draws, policy))
 
 
 def test_policy_that_is_off_returns_its_input(rng):
     images = jnp.asarray(_images(rng))
-    assert augment(images, _keys(24), Augmentation()) is images
+    assert augment(images, keys_of(SEEDS), Augmentation()) is images
     assert Augmentation().is_off
     assert not Augmentation(shift=1).is_off
 
 
 def test_an_image_depends_on_its_own_key_and_not_on_its_place_in_the_batch(rng):
-    images, keys = jnp.asarray(_images(rng)), _keys(24)
-    whole = np.asarray(_jitted(images, keys, ALL))
-    order = rng.permutation(24)
-    np.testing.assert_array_equal(
-        _jitted(images[order], keys[order], ALL), whole[order]
-    )
-    changed = jnp.concatenate([keys[:3], _keys(1, 99), keys[4:]])
-    same = np.asarray(_jitted(images, changed, ALL)) == whole
-    assert same.all((1, 2, 3)).tolist() == [i != 3 for i in range(24)]
+    images, order = _images(rng), rng.permutation(24)
+    whole = np.asarray(augmented(images, SEEDS, ALL)[0])
+    moved, _ = augmented(images[order], SEEDS[order], ALL)
+    np.testing.assert_array_equal(moved, whole[order])
+    other = np.asarray(augmented(images, np.where(SEEDS == 3, 99, SEEDS), ALL)[0])
+    same = (other == whole).all((1, 2, 3))
+    assert same.tolist() == [i != 3 for i in range(24)]
 
 
 def test_vmap_and_sharded_agree(rng):
-    images, keys = jnp.asarray(_images(rng)), _keys(24)
-    whole = np.asarray(_jitted(images, keys, ALL))
-    replicas = jax.jit(jax.vmap(lambda x, k: augment(x, k, ALL)))
-    stacked = replicas(images.reshape(4, 6, 6, 7, 3), keys.reshape(4, 6))
+    images = _images(rng)
+    whole = np.asarray(augmented(images, SEEDS, ALL)[0])
+
+    def one(images, seeds):
+        return augment(images, keys_of(seeds), ALL)
+
+    stacked = jax.jit(jax.vmap(one))(images.reshape(4, 6, 6, 7, 3), SEEDS.reshape(4, 6))
     np.testing.assert_array_equal(np.asarray(stacked).reshape(whole.shape), whole)
 
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    sharding = NamedSharding(mesh, PartitionSpec("data"))
-    args = jax.device_put((images, keys), sharding)
-    np.testing.assert_array_equal(_jitted(*args, ALL), whole)
+    over = PartitionSpec("data")
+    args = jax.device_put((images, SEEDS), NamedSharding(mesh, over))
+    np.testing.assert_array_equal(augmented(*args, ALL)[0], whole)
     manual = jax.shard_map(
-        lambda x, k: augment(x, k, ALL),
-        mesh=mesh,
-        in_specs=PartitionSpec("data"),
-        out_specs=PartitionSpec("data"),
-        check_vma=True,
+        one, mesh=mesh, in_specs=over, out_specs=over, check_vma=True
     )
     np.testing.assert_array_equal(jax.jit(manual)(*args), whole)
 
@@ -129,4 +134,4 @@ _POLICY = Augmentation(flip=True)
 )
 def test_bad_input_is_named(rng, call, error, message):
     with pytest.raises(error, match=message):
-        call(jnp.asarray(_images(rng)), _keys(24))
+        call(jnp.asarray(_images(rng)), keys_of(SEEDS))

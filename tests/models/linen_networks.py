@@ -1,12 +1,13 @@
 """Variables of tiny networks, drawn by NumPy, and what a program consists of."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+# Arrays here are NumPy's: every operation on one of JAX's is compiled for its shape.
 
 
 def images(*shape):
-    return jnp.asarray(np.random.default_rng(3).normal(size=shape), jnp.float32)
+    return np.random.default_rng(3).normal(size=shape).astype(np.float32)
 
 
 def drawn_variables(model, x, seed=0):
@@ -26,7 +27,7 @@ def drawn_variables(model, x, seed=0):
         spread = 0.5 if name.startswith("fast") else spread
         moved = generator.normal(size=leaf.shape)
         moved = np.abs(moved) if name == "var" else moved
-        return jnp.asarray(start + spread * moved, jnp.float32)
+        return (start + spread * moved).astype(np.float32)
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from churn_jax import models
 
@@ -57,4 +57,5 @@ def build(name, num_classes=CLASSES, **overrides):
 
 def variable_shapes(model):
     """As from `init`, without computing anything."""
-    return jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    x = np.zeros((1, 32, 32, 3), np.float32)
+    return jax.eval_shape(model.init, jax.random.key(0), x)

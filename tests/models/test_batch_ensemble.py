@@ -45,7 +45,7 @@ def test_dense_equals_a_loop_over_weight_matrices_forward_and_gradient(rng, bias
     layer = BatchEnsembleDense(5, K, bias=bias)
     x = images(K * B, 7)
     params = drawn_variables(layer, x)["params"]
-    outer = jnp.asarray(rng.normal(size=(K * B, 5)), jnp.float32)
+    outer = rng.normal(size=(K * B, 5)).astype(np.float32)
 
     def loss(params, x):
         y = layer.apply({"params": params}, x)
@@ -88,7 +88,7 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
         x,
         partial(numpy_networks.convolution, stride=stride, padding=padding),
     )
-    outer = jnp.asarray(rng.normal(size=y.shape), jnp.float32)
+    outer = rng.normal(size=y.shape).astype(np.float32)
 
     def loss(params, x):
         out = layer.apply({"params": params}, x)
@@ -143,7 +143,7 @@ def test_a_jacobian_of_the_gradient_agrees_in_both_modes():
 )
 def test_fast_weights_start_as_the_paper_draws_them(kind, moments):
     layer = BatchEnsembleDense(4000, 5, fast_weights=kind)
-    params = jax.jit(layer.init)(jax.random.key(0), jnp.zeros((5, 2)))["params"]
+    params = jax.jit(layer.init)(jax.random.key(0), np.zeros((5, 2), "f4"))["params"]
     fast = np.asarray(params["fast_out"], np.float64)
     # 20,000 draws: seven standard errors of mean and deviation.
     np.testing.assert_allclose(
@@ -181,16 +181,18 @@ def test_a_tiled_batch_is_evaluated_by_every_member_as_if_it_were_alone(name):
     x = images(*shape)
     variables = drawn_variables(together, x)
     each = [of_member(variables, m) for m in range(K)]
-    output, own = jax.jit(
+    both = jax.jit(
         lambda v, each, x: (
             together.apply(v, x),
             jax.vmap(alone.apply, (0, None))(each, x),
         )
-    )(variables, jax.tree.map(lambda *leaves: np.stack(leaves), *each), x)
+    )
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    output, own = jax.device_get(both(variables, stacked, x))
     assert output.logits.shape == (K, 2, 3)
     assert_close(output.logits, own.logits[:, 0])
     assert_close(output.features, own.features[:, 0])
-    assert float(jnp.abs(output.logits[0] - output.logits[1]).max()) > 1e-3
+    assert np.abs(output.logits[0] - output.logits[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["lenet5", "resnet8"])
@@ -205,7 +207,7 @@ def test_one_member_with_fast_weights_of_one_is_the_plain_network(name):
 
     def fill(path, leaf):
         if path[-1].key.startswith("fast"):
-            return jnp.ones(leaf.shape)
+            return np.ones(leaf.shape, np.float32)
         seen.add(path)
         return flat[path].reshape(leaf.shape)
 
@@ -229,7 +231,8 @@ def test_one_member_with_fast_weights_of_one_is_the_plain_network(name):
 def test_parameter_count_is_the_plain_networks_and_the_factors(settings, extra):
     def count(build, layers):
         model = build(num_classes=10, layers=layers)
-        tree = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+        x = np.zeros((1, 8, 8, 3), np.float32)
+        tree = jax.eval_shape(model.init, jax.random.key(0), x)
         return sum(leaf.size for leaf in jax.tree.leaves(tree["params"]))
 
     # Stem, two convolutions of each width, of which the first may widen, and the head.
@@ -272,18 +275,19 @@ def test_a_split_batch_gives_every_member_its_part_and_zeros_elsewhere():
     )
     x = images(2 * K, 4, 4, 1)
     variables = drawn_variables(tiled, x)
-    whole, output, evaluated = jax.jit(
+    every = jax.jit(
         lambda v, x: (
             tiled.apply(v, x, train=True),
             split.apply(v, x, train=True),
             split.apply(v, x),
         )
-    )(variables, x)
+    )
+    whole, output, evaluated = jax.device_get(every(variables, x))
     for m in range(K):
         rows = slice(2 * m, 2 * m + 2)
         assert_close(output.logits[m, rows], whole.logits[m, rows], rtol=1e-6)
         assert_close(output.features[m, rows], whole.features[m, rows], rtol=1e-6)
-        elsewhere = np.delete(np.asarray(output.logits[m]), np.r_[rows], axis=0)
+        elsewhere = np.delete(output.logits[m], np.r_[rows], axis=0)
         assert not elsewhere.any()
     assert_close(evaluated.logits, whole.logits, rtol=1e-6)
     assert split.splits_batch and not tiled.splits_batch
@@ -320,7 +324,7 @@ def test_there_is_one_convolution_per_layer_and_none_is_grouped(name):
     """Scaling goes around the shared convolution; kernels are never batched."""
     shape = NETWORKS[name][1]
     build = partial(LeNet5, 3, layout="nhwc") if name == "lenet5" else NETWORKS[name][0]
-    model, x = build(layers=BatchEnsemble(4)), jnp.zeros(shape)
+    model, x = build(layers=BatchEnsemble(4)), np.zeros(shape, "f4")
     found = products(jax.make_jaxpr(model.apply)(drawn_variables(model, x), x))
     found = [e for e in found if e.primitive.name == "conv_general_dilated"]
     assert len(found) == {"lenet5": 2, "resnet8": 7}[name]
@@ -381,7 +385,7 @@ class _Forgetful(nn.Module):
 
 
 def test_a_network_in_which_a_layer_was_forgotten_is_refused():
-    x = jnp.zeros((4, 2))
+    x = np.zeros((4, 2), "f4")
     for plain in (("head",), ("dense1",), ("dense1", "head")):
         network = from_linen(_Forgetful(BatchEnsemble(2), plain))
         with pytest.raises(ValueError, match=rf"2 members in {', '.join(plain)}:"):
@@ -399,7 +403,7 @@ def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
     with pytest.raises(ValueError, match="normal, signs; got 'ones'"):
         BatchEnsembleDense(3, 2, fast_weights="ones")
     with pytest.raises(ValueError, match="5 rows cannot be shared out among 2 members"):
-        BatchEnsembleDense(3, 2).init(jax.random.key(0), jnp.zeros((5, 4)))
+        BatchEnsembleDense(3, 2).init(jax.random.key(0), np.zeros((5, 4), "f4"))
 
 
 def _softmax(z):

@@ -96,7 +96,7 @@ def test_variables_start_as_the_paper_says():
     assert np.abs(split[..., :4]).max() < 2.0 * 1.5 / 0.8796 + 1e-3
     assert not np.any(split[..., 4])
     params = jax.jit(ClickNetwork(model).init)(
-        jax.random.key(0), jnp.zeros((2, 1, 1, 5)), jnp.zeros((1, 395))
+        jax.random.key(0), np.zeros((2, 1, 1, 5), "f4"), np.zeros((1, 395), "f4")
     )["params"]
     towers = jax.tree.map(np.asarray, params["towers"])
     kernels = towers["dense1"]["kernel"]

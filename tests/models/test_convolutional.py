@@ -99,7 +99,7 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
 
     def train(model):
         apply = partial(model.apply, train=True, mutable=["batch_stats"])
-        return jax.jit(apply)(variables, x)
+        return jax.device_get(jax.jit(apply)(variables, x))
 
     output, moved = train(model)
     expected = numpy_networks.resnet(*numpy_networks.in_float64((params, x)))
@@ -119,13 +119,13 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
         )
     # bfloat16 keeps 8 bits: different, but by a few per cent of order one.
     low = train(model.clone(dtype=jnp.bfloat16))[0]
-    assert 0 < float(jnp.abs(low.logits - output.logits).max()) < 0.3
+    assert 0 < np.abs(low.logits - output.logits).max() < 0.3
     # In evaluation statistics stay and an example does not see the others.
     evaluate = jax.jit(partial(model.apply, mutable=["batch_stats"]))
     whole, same = evaluate(variables, x)
     jax.tree.map(np.testing.assert_array_equal, same["batch_stats"], before)
-    other = evaluate(variables, x.at[1:].multiply(3.0))[0]
-    np.testing.assert_array_equal(whole.logits[:1], other.logits[:1])
+    other = evaluate(variables, np.concatenate([x[:1], 3 * x[1:]]))[0]
+    np.testing.assert_array_equal(*(np.asarray(o.logits)[0] for o in (whole, other)))
 
 
 def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
@@ -141,7 +141,7 @@ def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
 
 def test_auto_is_banded_on_cpu_and_nhwc_elsewhere(monkeypatch):
     """Gradients of both convolutions are compared in test_banded.py."""
-    x, model = jnp.zeros((1, 28, 28, 1)), LeNet5(num_classes=10)
+    x, model = np.zeros((1, 28, 28, 1), "f4"), LeNet5(num_classes=10)
     trees = [
         jax.eval_shape(model.clone(layout=layout).init, jax.random.key(0), x)
         for layout in ("nhwc", "banded")
@@ -164,7 +164,7 @@ def _outputs(model, size):
         seen["/".join(context.module.path)] = out
         return out
 
-    x = jnp.zeros((1, size, size, 3))
+    x = np.zeros((1, size, size, 3), "f4")
     with nn.intercept_methods(note):
         jax.eval_shape(model.init, jax.random.key(0), x)
     return seen
@@ -238,7 +238,7 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
 
 def test_kernels_are_he_normal_by_fan_out():
     init = jax.jit(models.BasicBlock(64, stride=2).init, static_argnums=2)
-    params = init(jax.random.key(0), jnp.zeros((1, 4, 4, 32)), False)["params"]
+    params = init(jax.random.key(0), np.zeros((1, 4, 4, 32), "f4"), False)["params"]
     kernel = params["conv1"]["kernel"]  # 3 x 3 x 32 x 64
     # 18,432 normal draws: the sample deviation is within 3 % (six sigma).
     np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)

@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,7 +40,7 @@ def test_images_and_vectors_are_flattened_and_equal_a_numpy_forward_pass(
 )
 def test_kernels_start_with_the_variance_that_is_asked_for(kind, gains):
     model = MLP(features=(200,), num_classes=50, kernel_init=kind)
-    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 100)))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 100), "f4"))["params"]
     for number, name in enumerate(("dense1", "head")):
         kernel = np.asarray(params[name]["kernel"], np.float64)
         assert not np.any(params[name]["bias"])

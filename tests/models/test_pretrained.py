@@ -5,7 +5,6 @@ import sys
 from functools import cache
 
 import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from churn_jax import models
 from churn_jax.models import PretrainedError, load_pretrained
 from tests.models import drawn
 
-_TOKENS = jnp.array([[3, 9, 4], [7, 0, 0]])
+_TOKENS = np.array([[3, 9, 4], [7, 0, 0]])
 _BERT = {"vocabulary_size": 12, "positions": 4, "depth": 1, "width": 8, "hidden": 6}
 _SWIN = {"stages": (1, 1), "attention_heads": (1, 2), "width": 4, "window": 2}
 _RESNET = {"stages": (1, 1), "width": 4}
@@ -59,7 +58,7 @@ def _weights(kind):
 
 
 def _shapes(network, kind):
-    x = _TOKENS if kind == "bert" else jnp.zeros((1, 32, 32, 3))
+    x = _TOKENS if kind == "bert" else np.zeros((1, 32, 32, 3), "f4")
     return jax.eval_shape(network.init, jax.random.key(0), x)
 
 

@@ -75,7 +75,7 @@ def test_logits_of_swin_are_those_of_pixels_that_see_their_window_on_their_side(
 
 def test_a_block_of_swin_skips_each_branch_for_whole_examples():
     block = SwinBlock(heads=1, window=2, shifted=True, hidden=8, drop_path=0.4)
-    x = jnp.broadcast_to(images(1, 4, 4, 4), (400, 4, 4, 4))
+    x = np.broadcast_to(images(1, 4, 4, 4), (400, 4, 4, 4))
     shapes = jax.eval_shape(lambda key: block.init(key, x, False), jax.random.key(0))
     variables = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.3, "f4"), shapes)
     variables["params"]["norm1"]["bias"] = np.arange(4, dtype="f4")
