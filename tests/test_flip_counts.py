@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from churn_jax import flip_counts
-from churn_jax.flip_counts import (
-    count_flips,
-    count_flips_by_group,
-    version_matrices,
-)
+from churn_jax.flip_counts import count_flips, count_flips_by_group, version_matrices
 
 
 def looped(predicted, labels):

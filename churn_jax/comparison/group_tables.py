@@ -14,11 +14,7 @@ from churn_jax.comparison.number_text import (
     share_text,
     value_text,
 )
-from churn_jax.comparison.result import (
-    Findings,
-    Group,
-    Interval,
-)
+from churn_jax.comparison.result import Findings, Group, Interval
 from churn_jax.documents import Block, Cell, Column, Fold, Strong, Table
 from churn_jax.documents import Text as Paragraph
 from churn_jax.documents.plotting import element

@@ -28,11 +28,7 @@ _NONE = Interval(np.nan, np.nan, np.nan)
 
 
 def noise_test(
-    scanned: Scanned,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    scanned: Scanned, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Noise | None:
     """Is the churn between two versions more than retraining either would give?
 
@@ -193,10 +189,6 @@ def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
     return float(max(cubes, 0.0) / variance**1.5)
 
 
-def _between(x: np.ndarray, A: int):
-    return x[..., :A, A:].mean(axis=(-2, -1))
-
-
 def _within(x: np.ndarray):
     """Mean over the pairs of different runs of `[..., R, R]`; NaN for one run."""
     R = x.shape[-1]
@@ -207,7 +199,8 @@ def _within(x: np.ndarray):
 
 def _combination(x: np.ndarray, A: int, weights) -> np.ndarray:
     """`w_0 between + w_1 within old + w_2 within new` of `[..., A + B, A + B]`."""
-    parts = (_between(x, A), _within(x[..., :A, :A]), _within(x[..., A:, A:]))
+    between = x[..., :A, A:].mean(axis=(-2, -1))
+    parts = (between, _within(x[..., :A, :A]), _within(x[..., A:, A:]))
     chosen = [w * part for w, part in zip(weights, parts, strict=True) if w]
     return np.sum(chosen, axis=0)
 

@@ -224,8 +224,5 @@ def run_by_run(scanned: Scanned) -> Scanned:
     if surrogate is not None:
         surrogate = surrogate[same, same][:, None]
     return dataclasses.replace(
-        scanned,
-        surrogate=surrogate,
-        displacement=scanned.own_displacement,
-        paired=True,
+        scanned, surrogate=surrogate, displacement=scanned.own_displacement, paired=True
     )

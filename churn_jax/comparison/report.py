@@ -92,7 +92,7 @@ def terminal(result: Findings) -> Document:
         *worst_groups(result),
         *regressions_lines(result),
         *flow_lines(result.flow),
-        *gate_lines([(gate, "") for gate in result.gates], gate_sentence(result)),
+        *gate_lines(_gates(result), gate_sentence(result)),
     ]
     return Document(arrow(result), blocks=blocks)
 
@@ -120,7 +120,7 @@ def notebook(result: Findings) -> list[Block]:
     """Verdict, gates and numbers; figures and groups are on the page only."""
     blocks = [Text((Strong(f"{result.old.name} → {result.new.name}"),))]
     if result.gates:
-        blocks += [Text((Strong(gate_sentence(result)),)), gate_rows(result.gates)]
+        blocks += [Text((Strong(gate_sentence(result)),)), gate_rows(_gates(result))]
     blocks += map(Text, (*sentences(result), *result.notes))
     return [*blocks, *changes_table(result), singles_table(result)]
 
@@ -145,14 +145,18 @@ def _counted(count: int, word: str, plural: str = "s") -> str:
     return f"{count_text(count)} {word}{'' if count == 1 else plural}"
 
 
-def gate_rows(gates: Sequence[GateOutcome], where: Sequence[str] = ()) -> Rows:
-    """The gates as coloured lines of the page."""
+def gate_rows(gates: Sequence[tuple[GateOutcome, str]]) -> Rows:
+    """The gates, each with its update in a folder, as coloured lines of the page."""
     lines = []
-    for gate, step in zip(gates, where or [""] * len(gates), strict=True):
+    for gate, step in gates:
         kind, word = ("good", "PASS") if gate.passed else ("bad", "FAIL")
         rest = gate.line.removeprefix(word).strip()
         lines.append(Text((Strong(word, kind), f" {rest}{step}"), kind))
     return Rows(lines)
+
+
+def _gates(result: Findings) -> list[tuple[GateOutcome, str]]:
+    return [(gate, "") for gate in result.gates]
 
 
 def gate_lines(gates: Sequence[tuple[GateOutcome, str]], sentence: str) -> list[Block]:
@@ -174,7 +178,7 @@ def verdict_blocks(result: Findings) -> list[Block]:
         kind = "outcome good" if result.passed else "outcome bad"
         blocks.append(Text(gate_sentence(result), kind))
     first, *others = sentences(result)
-    return [*blocks, Text(first, "lead"), *map(Text, others), gate_rows(result.gates)]
+    return [*blocks, Text(first, "lead"), *map(Text, others), gate_rows(_gates(result))]
 
 
 def _facts(result: Findings) -> list[str]:

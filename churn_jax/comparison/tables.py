@@ -18,13 +18,7 @@ from churn_jax.comparison.number_text import (
     value_text,
 )
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import (
-    Findings,
-    Flow,
-    Interval,
-    Noise,
-    Regression,
-)
+from churn_jax.comparison.result import Findings, Flow, Interval, Noise, Regression
 from churn_jax.documents import TERMINAL, Block, Cell, Column, Only, Table
 
 NARROW = 72  # columns of a terminal below which only changes have their interval

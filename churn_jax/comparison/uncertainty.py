@@ -161,10 +161,7 @@ _HALVINGS = 50  # of an interval of length 1: to 1e-15
 
 
 def share_ends(
-    share: np.ndarray,
-    variance: np.ndarray,
-    quantile: np.ndarray,
-    examples: np.ndarray,
+    share: np.ndarray, variance: np.ndarray, quantile: np.ndarray, examples: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval, with as many examples as fit the variance."""
     # With n = p (1 - p) / V, the examples of a binomial share of this variance, the

@@ -2,7 +2,6 @@
 
 from churn_jax.comparison.noise import TESTED_RUNS
 from churn_jax.comparison.number_text import (
-    Unit,
     count_text,
     has_range,
     judgement,
@@ -70,20 +69,12 @@ def _churn(result: Findings) -> str:
             f", on average over {result.run_pairs} pairs of runs "
             f"({runs[0]} old, {runs[1]} new)"
         )
-    if churn.value == 0:
-        text = f"The update changes no prediction{_within(churn, 'share', result)}"
-    else:
-        text = (
-            "The update changes "
-            f"{value_text(churn, 'share')} of predictions"
-            f"{_within(churn, 'share', result)}"
-        )
-    return f"{text}{over}."
-
-
-def _within(interval: Interval, unit: Unit, result: Findings) -> str:
-    ends = range_text(interval, unit)
-    return f" ({level_text(result.level)} interval {ends})" if ends else ""
+    what = "no prediction"
+    if churn.value != 0:
+        what = f"{value_text(churn, 'share')} of predictions"
+    ends = range_text(churn, "share")
+    within = f" ({level_text(result.level)} interval {ends})" if ends else ""
+    return f"The update changes {what}{within}{over}."
 
 
 def _flips(result: Findings) -> str:

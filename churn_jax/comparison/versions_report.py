@@ -124,7 +124,7 @@ def notebook(result: VersionsFindings) -> list[Block]:
     labels = short_labels(result)
     blocks: list[Block] = [
         Text((Strong(f"{result.names[0]} → {result.names[-1]}"),)),
-        gate_rows(*_gate_columns(result)),
+        gate_rows(_gates(result)),
         *map(Text, (*versions_sentences(result), *result.notes)),
         _untitled(version_table(result, labels)),
         _untitled(step_table(result)),
@@ -143,11 +143,6 @@ def title_of(step: Findings) -> str:
 def _gates(result: VersionsFindings) -> list[tuple]:
     """The gates of all updates, each with its update."""
     return [(g, f" [{arrow(step)}]") for step in result.steps for g in step.gates]
-
-
-def _gate_columns(result: VersionsFindings) -> tuple[list, list[str]]:
-    gates = _gates(result)
-    return [gate for gate, _ in gates], [where for _, where in gates]
 
 
 def _untitled(table: Table) -> Table:
@@ -171,7 +166,7 @@ def _verdict(result: VersionsFindings) -> list[Block]:
         Text(versions_gate_sentence(result), kind),
         Text(first, "lead"),
         *map(Text, others),
-        gate_rows(*_gate_columns(result)),
+        gate_rows(_gates(result)),
         *(Text(note, "note remark") for note in result.notes),
     ]
 

@@ -9,20 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import (
-    ArrayFileError,
-    read_npy,
-    replace_file,
-    write_file,
-)
-from churn_jax.example_ids import (
-    as_ids,
-    as_labels,
-    errors_of,
-    repeated,
-    rows_of,
-    some,
-)
+from churn_jax.array_files import ArrayFileError, read_npy, replace_file, write_file
+from churn_jax.example_ids import as_ids, as_labels, errors_of, repeated, rows_of, some
 from churn_jax.prediction_shards.rows import ShardedRows
 from churn_jax.predictions import PredictionsError
 

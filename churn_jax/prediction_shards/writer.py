@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.example_ids import as_ids, as_labels
-from churn_jax.prediction_shards.folder import (
-    INDEX,
-    ORDER,
-    shard_path,
-    stored_dtype,
-)
+from churn_jax.prediction_shards.folder import INDEX, ORDER, shard_path, stored_dtype
 from churn_jax.predictions import PredictionsError, replace_file
 
 __all__ = ["ShardWriter"]

@@ -173,14 +173,7 @@ def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
 
 ID = ("id", "ids", "example_id", "example_ids")
 LABEL = ("label", "labels", "y_true", "target", "targets")
-PREDICTION = (
-    "prediction",
-    "predictions",
-    "predicted",
-    "class",
-    "classes",
-    "y_pred",
-)
+PREDICTION = ("prediction", "predictions", "predicted", "class", "classes", "y_pred")
 RUN = ("run",)
 SCORES: dict[str, Kind] = {
     "logits": "logits",

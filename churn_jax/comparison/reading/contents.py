@@ -14,12 +14,7 @@ import numpy as np
 
 from churn_jax.array_files import ArrayFileError, NpzArrays, as_real, read_npy
 from churn_jax.comparison.reading.class_values import ID
-from churn_jax.prediction_shards import (
-    INDEX,
-    ShardedRows,
-    read_shards,
-    shard_folder,
-)
+from churn_jax.prediction_shards import INDEX, ShardedRows, read_shards, shard_folder
 from churn_jax.predictions import Predictions, PredictionsError, some
 
 ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet")

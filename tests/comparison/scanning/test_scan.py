@@ -89,10 +89,7 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     new = scores(1, (3, 60, 7), kinds[1], dtype)
     labels = np.random.default_rng(2).integers(0, 9, 60)  # two classes nobody knows
     found = scan(pair_of(old, new, kinds, labels, classes=9))
-    for side, values, kind in (
-        (found.old, old, kinds[0]),
-        (found.new, new, kinds[1]),
-    ):
+    for side, values, kind in ((found.old, old, kinds[0]), (found.new, new, kinds[1])):
         for name, value in reference_side(values, kind, labels).items():
             assert_close(getattr(side, name), value)
     ratios = [
