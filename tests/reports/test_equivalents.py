@@ -267,7 +267,7 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     path.unlink()
     report = reports.collect(folder)
     assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
-    assert any("no deep-ensemble equivalents" in remark for remark in report.remarks)
+    assert report.unreadable[0].startswith("No row has the predictions of a deep ens")
     assert study_figures.on_reference_curve(report) == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
     assert report.headline.name == "churn"
