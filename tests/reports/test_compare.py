@@ -173,10 +173,13 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     assert two.prediction_difference.mean > 0
     assert np.isnan(two.set_values["prediction_difference"]).all()
     # Run r is compared with run r, at whatever place it is.
-    later = {"baseline": summarize(noisy, stopped=[0]), "same": summarize(noisy)}
-    same = compare_with_baseline(later, "baseline")["same"]
-    assert (same.accuracy.runs, same.accuracy.difference, same.accuracy.p) == (3, 0, 1)
-    assert same.churn.difference == same.calibrated_nll.runs == 0
+    all_four, later = summarize(noisy), summarize(noisy, stopped=[0])
+    for base, row in ((all_four, later), (later, all_four)):
+        same = compare_with_baseline({"baseline": base, "same": row}, "baseline")[
+            "same"
+        ]
+        assert (same.accuracy.runs, same.accuracy.p) == (3, 1)
+        assert same.accuracy.difference == same.churn.difference == 0
     # Runs without a partner are not compared.
     others = {"baseline": two, "other": summarize(noisy, stopped=[0, 1])}
     other = compare_with_baseline(others, "baseline")["other"]
