@@ -6,14 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.command.study import _parse
 from churn_jax.predictions import load_predictions
+from churn_jax.studies import run_study
 from churn_jax.training import progress
 
 pytestmark = pytest.mark.usefixtures("compilation_cache")
@@ -24,7 +25,8 @@ _LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --model.feature
     --train.eval-every-epochs 1 --train.checkpoint-every-seconds 0.2""".split()
 # Training that lasts seconds, so that a signal meets it.
 _SLOWLY = """
-import time
+import sys, time
+from churn_jax.cli import main
 from churn_jax.training import loop
 
 evaluate = loop._Loop.evaluate
@@ -35,21 +37,15 @@ def slowly(self, epoch):
     return found
 
 loop._Loop.evaluate = slowly
+sys.exit(main(sys.argv[1:]))
 """
 _SHORT = ["study", "digits:tiny", "--model.features", "8", "--only", "baseline"]
 
 
-def launch(out, cache, *, driver=_SLOWLY, arguments=_LONG):
-    """The command in a process of its own; `driver` is run before it."""
-    program = textwrap.dedent(driver) + textwrap.dedent(
-        """
-        import sys
-        from churn_jax.cli import main
-        sys.exit(main(sys.argv[1:]))
-        """
-    )
+def launch(out, cache):
+    """The long study in a process of its own, slowly."""
     return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments, "--out", str(out)],
+        [sys.executable, "-c", _SLOWLY, *_LONG, "--out", str(out)],
         env={
             **os.environ,
             "JAX_PLATFORMS": "cpu",
@@ -89,7 +85,8 @@ def whole(tmp_path_factory, compilation_cache):
     """Predictions of the long study when nobody disturbs it."""
     out = tmp_path_factory.mktemp("whole") / "run"
     seldom = ["--train.checkpoint-every-seconds", "1000"]
-    assert main([*_LONG, *seldom, "--out", str(out)]) == 0
+    config, options = _parse([*_LONG[1:], *seldom])
+    run_study(config, out, only=options.only)
     return logits(out)
 
 
@@ -141,59 +138,56 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
     np.testing.assert_array_equal(logits(out), logits(tmp_path / "whole"))
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path, compilation_cache):
-    out = tmp_path / "run"
-    slow_save = """
-        import time
-        from churn_jax.training.checkpoint import Checkpoints
+# A command whose training is pretended: it compiles, or has updates to save.
+_PRETENDED = """
+import sys, time
+from pathlib import Path
+from churn_jax.command.run import Launched, run_command
+from churn_jax.training.progress import COMPILING, Display, Work
 
-        def save(self, step, tree, meta):
-            print("saving", flush=True)
-            time.sleep(300)
+def train(shown, *, on_work, stop, **told):
+    on_work(Work("a", COMPILING if sys.argv[1] == "compiling" else sys.argv[1], 0))
+    print("begun", flush=True)
+    assert stop.wait(30)
+    print("saving", flush=True)
+    time.sleep(300)
 
-        Checkpoints.save = save
-    """
-    arguments = [*_LONG, "--train.checkpoint-every-seconds", "1000"]
-    driver = _SLOWLY + textwrap.dedent(slow_save)
-    process = launch(out, compilation_cache, driver=driver, arguments=arguments)
-    wait_for_lines(process, out, 1)
-    process.send_signal(signal.SIGINT)
-    first = ""
-    while not first.endswith("saving\n"):
-        first += process.stdout.readline()
-        assert process.poll() is None
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=60)
-    assert time.monotonic() - began < 30
-    assert process.returncode == 130
-    assert "SIGINT: stopping after this update, saving" in first
-    assert "stopped at once; the last checkpoint is kept" in said
-    assert "Traceback" not in errors
+run_command(
+    Launched(Path(sys.argv[2])), "churn-jax study", progress=Display, train=train,
+    show=None,
+)
+"""
 
 
-def test_ctrl_c_before_the_first_update_has_nothing_to_wait_for(
-    tmp_path, compilation_cache
+@pytest.mark.parametrize(
+    ("doing", "signals", "said"),
+    [
+        ("training", 2, "stopped at once; the last checkpoint is kept"),
+        ("compiling", 1, "interrupted; there was nothing new to save"),
+    ],
+)
+def test_ctrl_c_ends_at_once_without_updates_or_the_second_time(
+    tmp_path, doing, signals, said
 ):
-    compiling = """
-        import time
-        from churn_jax.training import loop
-
-        def make_step(program, **options):
-            print("compiling", flush=True)
-            return lambda *args: time.sleep(300)
-
-        loop.make_step = make_step
-    """
-    process = launch(tmp_path / "run", compilation_cache, driver=compiling)
-    while "compiling" not in process.stdout.readline():
-        assert process.poll() is None
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=60)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PRETENDED, doing, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    first = ""
+    for line in ("begun\n", "saving\n")[:signals]:
+        while not first.endswith(line):
+            first += process.stdout.readline()
+            assert process.poll() is None
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+    last, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 10
-    assert process.returncode == 130, errors
-    assert "interrupted; there was nothing new to save. To go on: churn-jax " in said
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+    stopping = "SIGINT: stopping after this update, saving"
+    assert (stopping in first) == (signals == 2)
+    assert f"{said}. To go on: churn-jax study" in last
 
 
 _IMPORTING = """

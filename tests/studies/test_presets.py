@@ -343,6 +343,7 @@ def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
     two_updates(config, images, tmp_path, *rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 def test_members_that_share_weights_take_two_updates(images, tmp_path):
     config = with_an_mlp(preset("dm-fashion:tiny"))

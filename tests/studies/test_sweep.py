@@ -175,23 +175,29 @@ class TestSweep:
     def test_the_same_folder_keeps_what_is_there_and_takes_more_in(
         self, swept, tmp_path
     ):
-        first, started = swept[1], []
-        out = shutil.copytree(swept[0], tmp_path / "out")
-        again = run_sweep(
-            SMALL,
-            [axis_of("skl.beta=0.4,1")],
-            out,
-            seeds=3,
-            points_per_program=1,
-            on_start=lambda program, finished: started.append(
-                ([p.value for p in program.points], finished)
-            ),
-        )
-        assert started == [([0.0, 0.4], True), ([1.0], False)]
-        before, after = (logits_of(path, "skl.beta=0.4") for path in (swept[0], out))
-        np.testing.assert_array_equal(before, after)
-        values = [[p.value for p in r.axes[0].points] for r in (first, again)]
-        assert values == [[0.0, 0.4], [0.0, 0.4, 1.0]]
+        out, started, plans = tmp_path / "out", [], []
+        shutil.copytree(swept[0], out)
+        stop = threading.Event()
+
+        def on_start(program, finished):
+            started.append(([point.value for point in program.points], finished))
+            stop.set()
+
+        with pytest.raises(Interrupted, match=r"before skl\.beta-2"):
+            run_sweep(
+                SMALL,
+                [axis_of("skl.beta=0.4,1")],
+                out,
+                seeds=3,
+                points_per_program=1,
+                on_plan=plans.append,
+                on_start=on_start,
+                stop=stop,
+            )
+        assert started == [([0.0, 0.4], True)]
+        assert [point.value for point in plans[0][1].points] == [1.0]
+        record = json.loads((out / "sweep.json").read_text())
+        assert [point["value"] for point in record["points"]] == [0.0, 0.4, 1.0]
 
     def test_a_folder_does_not_mix_settings(self, swept):
         """Else one report compares points of other lengths and other seeds."""
