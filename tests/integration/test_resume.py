@@ -262,7 +262,7 @@ def test_killed_in_the_middle_of_a_checkpoint_write(
     )
 
 
-def test_a_truncated_checkpoint_is_said_and_the_one_before_used(
+def test_a_truncated_checkpoint_is_named_and_the_one_before_used(
     digits, tmp_path, whole
 ):
     killed_run(tmp_path)

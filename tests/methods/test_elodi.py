@@ -60,7 +60,7 @@ def apart(target, logits=LOGITS[0], rows=slice(None), **options):
 
 
 def test_a_case_worked_out_by_hand():
-    """(1, 4, 0) beside the mean (3, 2, -1) of two members, and the old (1, 6, 0)."""
+    """(1, 4, 0) with the mean (3, 2, -1) of two members, and the old (1, 6, 0)."""
     logits = np.float32([[[1, 4, 0]]])
     answers = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
     method = ELODI(alpha=0.5, mix=0.25, top_k=2)
@@ -149,7 +149,7 @@ def test_an_old_model_of_fewer_classes_is_followed_on_those():
         np.testing.assert_array_equal(gradient[0][:, [0, 3]], 0.0)
 
 
-def test_what_the_student_does_not_know_is_not_asked_of_it():
+def test_classes_that_the_student_does_not_have_are_ignored():
     narrow = LOGITS.copy()
     narrow[..., 2] = UNKNOWN_LOGIT
     rest = np.array([0, 1, 3, 4])

@@ -21,6 +21,7 @@ def batch(labels, counts=COUNTS, mask=None):
     return batch_of(labels, mask).replace(member_weights=counts)
 
 
+@jax.jit
 def value_and_gradient(method, logits, batch):
     return jax.value_and_grad(lambda z: loss_of(method, z, batch).loss)(logits)
 

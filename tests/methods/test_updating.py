@@ -195,7 +195,7 @@ def test_a_class_that_the_new_model_cannot_know_is_no_target():
 
 
 @pytest.mark.parametrize("build", [BackwardCompatible, RACT, BayesianUpdate])
-def test_who_teaches_is_checked(build):
+def test_teachers_are_checked(build):
     name, method = build.__name__, build()
     with pytest.raises(ValueError, match=f"{name} needs an old model; name one"):
         outcome(method, TEACHER, 0)
@@ -203,7 +203,7 @@ def test_who_teaches_is_checked(build):
         outcome(method, OLD, 1)
 
 
-def test_what_is_missing_is_said():
+def test_missing_inputs_are_named():
     with pytest.raises(ValueError, match="olds=1, but the row has 2 old models"):
         outcome(BayesianUpdate(), OLD, 2)
     with pytest.raises(ValueError, match="keeps the method's memory"):

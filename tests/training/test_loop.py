@@ -172,7 +172,7 @@ def test_method_that_needs_a_teacher_says_so():
         train(run_of(EnsembleDistillation()), digits())
 
 
-def test_students_of_a_replica_that_stopped_are_told_of():
+def test_students_of_a_stopped_replica_are_reported():
     stopped = (Stopped(1, "loss", 30), Stopped(4, "gradient", 7))
     teacher = SimpleNamespace(run=SimpleNamespace(name="teachers"), stopped=stopped)
     old = SimpleNamespace(stopped=())
@@ -240,7 +240,7 @@ def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
 
     with pytest.raises(Interrupted) as ended:
         train(run, digits(), directory=tmp_path, on_work=on_work, stop=stop)
-    # Of 128 updates. What was told of was done, and soon after it was done.
+    # Of 128 updates. What was reported was done, and soon after it was done.
     assert len(told) > 20
     assert all(0 <= done - said <= 20 for said, done in told), told
     stopped = int(str(ended.value).split(" after ")[1].split()[0])

@@ -1,9 +1,7 @@
 """What is vmapped, written one after another or called, by network and backend."""
 
 import dataclasses
-import threading
 
-import numpy as np
 import pytest
 
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
@@ -11,13 +9,11 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
-from churn_jax.training import program as programs
 from churn_jax.training.examples import example_of
-from churn_jax.training.loop import train
 from churn_jax.training.partition import split
 from churn_jax.training.program import choose_mappings
 from churn_jax.training.replicas import make_step
-from churn_jax.training.run import Interrupted, Run, chunk_count
+from churn_jax.training.run import Run, chunk_count
 from tests.training import tiny
 
 PHOTO, DIGIT = (32, 32, 3), (28, 28, 1)
@@ -113,33 +109,3 @@ def test_replicas_called_two_at_a_time_train_like_all_at_once():
         mine, other = tiny.replica(ours, r), tiny.replica(theirs, r)
         assert tiny.largest_difference(mine.params, other.params) < 5e-6
         assert tiny.largest_difference(mine.sums, other.sums) < 1e-5
-
-
-@pytest.mark.slow
-def test_a_training_in_turns_of_two_validates_saves_and_predicts_as_one_of_all(
-    monkeypatch, tmp_path
-):
-    """As a TPU does it: interrupted, restored, evaluated and predicted in turns."""
-
-    def in_turns(*given, **options):
-        found = choose_mappings(*given, **options)
-        return dataclasses.replace(found, replicas="loop", at_once=2)
-
-    mesh = MeshShape(2, 1, 2)
-    options = {"replicas": 8, "mesh": mesh, "steps_per_call": 0, "epochs": 2}
-    run = tiny.make_run(Codistillation(beta=0.3, alpha=0.1), **options)
-    given = {"mean": 0.5, "std": 0.25}
-    whole = train(run, tiny.dataset(), **given)
-    monkeypatch.setattr(programs, "choose_mappings", in_turns)
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(Interrupted):
-        train(run, tiny.dataset(), directory=tmp_path, stop=stop, **given)
-    turns = train(run, tiny.dataset(), directory=tmp_path, **given)
-    assert (turns.program.mapping, turns.program.at_once) == ("loop", 2)
-    assert len(turns.chunks()) == 8 // mesh.replica // 2
-    assert tiny.largest_difference(whole.params, turns.params) < 5e-6
-    images = tiny.dataset().train.images
-    np.testing.assert_allclose(
-        turns.predict(images), whole.predict(images), rtol=1e-4, atol=1e-5
-    )

@@ -99,7 +99,7 @@ def test_updates_equal_the_formulas_in_float64(name):
 
 
 def test_clipping_looks_at_one_network_and_not_at_its_neighbours():
-    """Mapped over networks, a small gradient beside a large one is left as it is."""
+    """Mapped over networks, a small gradient next to a large one stays as it is."""
     config = OptimizerConfig(momentum=0.0, nesterov=False, clip_norm=1.0)
 
     def one(gradient):

@@ -192,7 +192,7 @@ class TestOffline:
         assert tiny.largest_difference(online.params, offline.params) < 1e-6
         np.testing.assert_allclose(online.sums, offline.sums, rtol=1e-5)
 
-    def test_an_augmented_student_is_not_told_what_the_teacher_would_say(self):
+    def test_cached_logits_ignore_the_students_augmentation(self):
         online, offline = (self.after(how, True) for how in (False, True))
         assert tiny.largest_difference(online.params, offline.params) > 1e-3
 
