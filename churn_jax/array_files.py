@@ -164,14 +164,19 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Writes a text or bytes with `replace_file`.
+    """Writes a text or bytes with `replace_file`; a pipe or a device is not replaced.
 
     Raises:
         OSError: the file could not be written; an earlier one is left as it was.
     """
+    path = Path(path)
+    content = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        path.write_bytes(content)
+        return path
     with replace_file(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-    return Path(path)
+        file.write(content)
+    return path
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype, int]:

@@ -1,5 +1,6 @@
 """Arrays of damaged and forged files: read where they are used, or one sentence."""
 
+import os
 import struct
 import zipfile
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from churn_jax import array_files
-from churn_jax.array_files import ArrayFileError, NpzArrays, read_npy
+from churn_jax.array_files import ArrayFileError, NpzArrays, read_npy, write_file
 from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.data import load
@@ -118,6 +119,20 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
+
+
+def test_a_text_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
+    path = write_file(tmp_path / "new" / "a.txt", "é")
+    assert path.read_bytes() == write_file(path, "é".encode()).read_bytes()
+    assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, "through")
+    assert os.read(reader, 20) == b"through" and pipe.is_fifo()
+    os.close(reader)
+    with pytest.raises(OSError):
+        write_file(tmp_path, "a folder")
 
 
 def test_memory_is_what_the_system_says():

@@ -209,7 +209,7 @@ def plan(argv: Sequence[str]) -> int:
 def _check_file(option: str, path: Path | None) -> None:
     if path is None:
         return
-    if path.name in ("", "-") or (path.exists() and not path.is_file()):
+    if path.name in ("", "-") or path.is_dir():
         raise ValueError(f"{option} needs the name of a file; got {path}")
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
