@@ -68,14 +68,10 @@ def ract(*, old_head_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
     Args:
         old_head_logits: o, `[..., C]`, floating point.
         new_logits: n, `[..., C]`.
-        labels: y, `[...]`, integers from 0 to `C - 1`.
+        labels: as in `backward_compatible`; errors as there.
 
     Returns:
         `[...]` float32, at least `backward_compatible`.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: logits are not floating point, or labels are not integers.
 
     Example:
         >>> import jax.numpy as jnp

@@ -87,10 +87,8 @@ def focal_kl(
     Args:
         student_logits: s, `[..., C]`, floating point.
         old_logits: o, `[..., C]`.
-        labels: `[...]`, integers.
+        labels, alpha, beta: as in `focal_weights`.
         temperature: tau, a positive scalar; may be traced (public code: 100).
-        alpha: weight of every example.
-        beta: added weight where the old model is right.
 
     Returns:
         `[...]` float32, at least 0 up to rounding.

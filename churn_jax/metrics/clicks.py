@@ -69,14 +69,10 @@ def log_loss(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
 
     Args:
         logits: `[..., C]`; two classes for clicks.
-        labels: `[...]` class ids; a valid example with another id gives nan.
-        mask: `[...]` valid examples.
+        labels, mask: as in `negative_log_likelihood`; errors as there.
 
     Returns:
         A float32 scalar, at least 0; nan without a valid example.
-
-    Raises:
-        ValueError: labels or mask are not shaped like the examples.
 
     Example:
         >>> import jax.numpy as jnp
