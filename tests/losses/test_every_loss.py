@@ -145,11 +145,11 @@ def _shard_map(a, b):
     return jax.jit(jax.shard_map(values, **shards))(a, b)
 
 
+# Examples in docstrings run without jit.
 TRANSFORMS = {
     "vmap": jax.jit(jax.vmap(values)),  # of one example, which has no leading axis
     "sharded": _sharded,
     "shard_map": _shard_map,
-    "eager": lambda a, b: values(jnp.asarray(a), jnp.asarray(b)),
 }
 
 
@@ -165,7 +165,6 @@ def transformed(name):
         "vmap",
         "sharded",
         pytest.param("shard_map", marks=pytest.mark.slow),
-        pytest.param("eager", marks=pytest.mark.slow),
     ],
 )
 def test_transforms_and_leading_axes_change_nothing(case, transform):

@@ -114,24 +114,14 @@ def everything_of_weights(weights, features, mask, axis_name=None):
     }
 
 
-def sharded(weights, features, mask):
-    data = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
-    return jax.jit(everything_of_weights)(
-        weights, jax.device_put(features, data), jax.device_put(mask, data)
-    )
-
-
-def explicit(weights, features, mask):
+def sharded(*arguments):
     """The mesh is in the types of the arrays."""
     axis_types = (jax.sharding.AxisType.Explicit,)
     mesh = Mesh(np.array(jax.devices()), ("data",), axis_types)
-    data, all_of_it = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    everywhere, data = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+    placed = map(jax.device_put, arguments, (everywhere, data, data))
     with jax.set_mesh(mesh):
-        return jax.jit(everything_of_weights)(
-            jax.device_put(weights, all_of_it),
-            jax.device_put(features, data),
-            jax.device_put(mask, data),
-        )
+        return jax.jit(everything_of_weights)(*placed)
 
 
 def shard_map(weights, features, mask):
@@ -163,7 +153,6 @@ def per_device(mapped):
 
 TRANSFORMS = {
     "sharded": sharded,
-    "explicit": explicit,
     "shard_map": shard_map,
     "vmap": per_device(lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))),
     "pmap": per_device(jax.pmap),
@@ -173,8 +162,7 @@ TRANSFORMS = {
 @pytest.mark.parametrize(
     "transform",
     [
-        pytest.param("sharded", marks=pytest.mark.slow),
-        "explicit",
+        "sharded",
         "shard_map",
         pytest.param("vmap", marks=pytest.mark.slow),
         pytest.param("pmap", marks=pytest.mark.slow),

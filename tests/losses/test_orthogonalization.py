@@ -28,7 +28,8 @@ def test_worked_by_hand():
     expected = [[1.0, 2.0], [2.8, -1.4], [0.0, 0.0]]
     np.testing.assert_allclose(orthogonalize(z), expected, rtol=1e-6)
     # <q1, z2> = 1, <q1, z3> = 2, <q2, z3> = 5.6; k = 2.
-    np.testing.assert_allclose(penalty(z)[0], 0.25 + 1.0 + 2.8**2, rtol=1e-6)
+    value = jax.jit(losses.orthogonalized_correlation_penalty)(z)
+    np.testing.assert_allclose(value, 0.25 + 1.0 + 2.8**2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("members", [1, 6])

@@ -5,7 +5,6 @@ import functools
 import operator
 from collections.abc import Callable
 
-import jax
 import numpy as np
 
 from churn_jax import metrics
@@ -136,15 +135,6 @@ def _binned_auc_case(**settings):
     )
 
 
-def _jitted(case):
-    """One program is compiled sooner than its operations one by one."""
-    return dataclasses.replace(case, function=jax.jit(case.function))
-
-
-def _flip_case(name):
-    return _case(name, "update", metrics.FlipState, select=(name,))
-
-
 def _calibrated_case():
     """One validation split for every test, which no mask or shift of theirs touches."""
     validation = make_inputs("labelled", seed=100)
@@ -156,9 +146,7 @@ def _calibrated_case():
     def reference(logits, labels):
         return ref.calibrated_scores(logits, labels, **fixed)[1:]
 
-    return _jitted(
-        Case("calibrated_scores", "labelled", function, reference, empty=None)
-    )
+    return Case("calibrated_scores", "labelled", function, reference, empty=None)
 
 
 def _diversity_by_confidence_case():
@@ -175,7 +163,7 @@ def _diversity_by_confidence_case():
 
     empty = functools.partial(metrics.DiversityByConfidenceState.empty, num_bins=6)
     name = "diversity_by_confidence"
-    return _jitted(Case(name, "members", function, reference, empty, select))
+    return Case(name, "members", function, reference, empty, select)
 
 
 SMOOTH = {"differentiable": True}
@@ -227,15 +215,12 @@ CASES = [
     ),
     _calibrated_case(),
     _diversity_by_confidence_case(),
-    _jitted(
-        _case("member_diversity", "labelled members", metrics.MemberDiversityState)
-    ),
+    _case("member_diversity", "labelled members", metrics.MemberDiversityState),
     _case("ensemble_reference_curve", "labelled members", at_least=1),
-    _flip_case("negative_flip_rate"),
-    _flip_case("positive_flip_rate"),
-    _flip_case("relative_negative_flip_rate"),
-    _flip_case("backward_trust_compatibility"),
-    _flip_case("backward_error_compatibility"),
+    *(
+        _case(name, "update", metrics.FlipState, select=(name,))
+        for name in metrics.FlipRates._fields
+    ),
 ]
 # One case per State class and setting that changes its arithmetic.
 STREAMED = list({type(c.empty()): c for c in reversed(CASES) if c.empty}.values())
