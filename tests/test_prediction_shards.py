@@ -190,57 +190,45 @@ def _twice(folder):
     np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
 
 
+def _logits(shape, dtype=np.float32):
+    return _shard("logits", np.zeros(shape, dtype))
+
+
 LOGITS = _name("logits", 1)
-DAMAGED = {
-    "no index.json, so these predictions are not there or not fin": (
-        lambda d: (d / INDEX).unlink()
+DAMAGED = [
+    (lambda d: (d / INDEX).unlink(), "no index.json, so these predictions are not th"),
+    (lambda d: (d / LOGITS).unlink(), r"shard 1 of 2: is missing \(logits-00001-of-"),
+    (
+        _bytes(LOGITS, lambda c: c[:-5]),
+        "needs 352 bytes and 347 are there; the file is",
     ),
-    r"shard 1 of 2: is missing \(logits-00001-of-00002.npy\)": (
-        lambda d: (d / LOGITS).unlink()
+    (_bytes(LOGITS, lambda c: c[:8]), "shard 1 of 2: logits-00001-of-00002.npy is dam"),
+    (_logits((R, 11, C + 1)), "shard 1 of 2: classes 5, but classes 4 in shard 0"),
+    (_logits((1, 11, C)), "shard 1 of 2: runs 1, but runs 2 in shard 0"),
+    (
+        _logits((R, 11, C), np.float16),
+        "logits in float16, but logits in float32 in sha",
     ),
-    "logits-.* needs 352 bytes and 347 are there; the file is trunc": _bytes(
-        LOGITS, lambda content: content[:-5]
-    ),
-    "shard 1 of 2: logits-00001-of-00002.npy is damaged": _bytes(
-        LOGITS, lambda content: b"\x93NUMPY\x01\x00"
-    ),
-    "shard 1 of 2: classes 5, but classes 4 in shard 0": _shard(
-        "logits", np.zeros((R, 11, C + 1), np.float32)
-    ),
-    "shard 1 of 2: runs 1, but runs 2 in shard 0": _shard(
-        "logits", np.zeros((1, 11, C), np.float32)
-    ),
-    "shard 1 of 2: logits in float16, but logits in float32 in shard 0": _shard(
-        "logits", np.zeros((R, 11, C), np.float16)
-    ),
-    r"bfloat16; got float64 of shape \(2, 11, 4\)": _shard(
-        "logits", np.zeros((R, 11, C))
-    ),
-    "shard 1 of 2: it has 3 ids, 11 labels and logits of 11 examples": _shard(
-        "ids", np.arange(3)
-    ),
-    "shard 1 of 2: ids are <U3, but int64 in shard 0": _shard(
-        "ids", np.array([f"a{i}" for i in range(11)])
-    ),
-    r"11 ids occur more than once, for example .*in shard 0 and 1": _twice,
-    "shard 1 of 2: labels must be at least 0; 11 are negative": _shard(
-        "labels", np.full(11, -1)
-    ),
-    "index.json is damaged": _bytes(INDEX, lambda content: b"{"),
-    "index.json is not one of prediction shards": _bytes(INDEX, lambda content: b"[1]"),
-    "json is not one of prediction shards": _index(format="x"),
-    "has version 2; this release reads version 1": _index(version=2),
-    "shard 0 of 3: is missing": _index(shards=3),
-    "one shard at least; got 0": _index(shards=0),
-    "shards in index.json must be int; got '2'": _index(shards="2"),
-    "meta in index.json must be dict": _index(meta=[]),
-    "says examples 22, the shards have 23; they are of two": _index(examples=22),
-}
+    (_logits((R, 11, C), float), r"bfloat16; got float64 of shape \(2, 11, 4\)"),
+    (_shard("ids", np.arange(3)), "it has 3 ids, 11 labels and logits of 11 examples"),
+    (_shard("ids", np.arange(11).astype("U3")), "ids are <U3, but int64 in shard 0"),
+    (_twice, "11 ids occur more than once, for example .*in shard 0 and 1"),
+    (_shard("labels", np.full(11, -1)), "labels must be at least 0; 11 are negative"),
+    (_bytes(INDEX, lambda c: b"{"), "index.json is damaged"),
+    (_bytes(INDEX, lambda c: b"[1]"), "index.json is not one of prediction shards"),
+    (_index(format="x"), "index.json is not one of prediction shards"),
+    (_index(version=2), "has version 2; this release reads version 1"),
+    (_index(shards=3), "shard 0 of 3: is missing"),
+    (_index(shards=0), "one shard at least; got 0"),
+    (_index(shards="2"), "shards in index.json must be int; got '2'"),
+    (_index(meta=[]), "meta in index.json must be dict"),
+    (_index(examples=22), "says examples 22, the shards have 23; they are of two"),
+]
 
 
-@pytest.mark.parametrize("message", DAMAGED)
-def test_what_cannot_be_read_is_said_in_one_sentence(written, message):
-    DAMAGED[message](written)
+@pytest.mark.parametrize(("damage", "message"), DAMAGED)
+def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
+    damage(written)
     for read in (read_shards, read_side):
         if not (written / INDEX).exists() and read is read_side:
             continue  # then the folder is none of shards

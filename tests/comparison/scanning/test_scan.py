@@ -158,13 +158,6 @@ def test_ties_go_to_the_lowest_class_at_full_precision():
     assert found.new.predicted.tolist() == [[0, 0]]
 
 
-def test_shifted_logits_are_the_same_predictions():
-    old = scores(0).astype(np.float64)
-    found = scan(pair_of(old, old + 100.0, labels=np.zeros(60, int)))
-    assert_close(found.old.brier, found.new.brier)
-    assert np.all(found.surrogate < 1e-6) and np.all(found.displacement < 1e-5)
-
-
 def test_rows_and_classes_are_taken_where_the_pair_says():
     old, new = scores(0, (1, 40, 4)), scores(1, (1, 50, 5))
     labels = np.random.default_rng(2).integers(0, 6, 30)
