@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from churn_jax.configuration.study import StudyConfig
@@ -30,7 +31,7 @@ from churn_jax.planning.meshes import (
 from churn_jax.planning.report import mesh_text
 from churn_jax.planning.rules import check_study
 from churn_jax.planning.steps import study_step, without_weights
-from churn_jax.planning.streams import table_bytes
+from churn_jax.planning.streams import check_stream, stream_step, table_bytes
 from churn_jax.studies.cost import example_flops
 from churn_jax.training.examples import example_of
 
@@ -114,8 +115,6 @@ def plan(
             step = study_step(config, row, found)
             useful = useful_flops(without_weights(config), row)
             return estimate(step, part, check_study, preset=config.name, useful=useful)
-        from churn_jax.planning.streams import check_stream, stream_step
-
         step = stream_step(config, row, found)
         return estimate(step, part, check_stream, preset=config.name)
 
@@ -234,19 +233,14 @@ def _start(process: Any) -> None:
 
 
 def _reason(code: int | None, log: str) -> str:
+    """Why the process ended: it was killed, or the last line that it printed."""
     if code == -signal.SIGKILL:
         return "it was killed; it may lack memory on this machine"
-    return _last_line(log)
-
-
-def _last_line(path: str) -> str:
-    """The last line that the process printed, or that there is none."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().split("\n")
+        text = Path(log).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
-    said = [line.strip() for line in lines if line.strip()]
+        text = ""
+    said = [line.strip() for line in text.split("\n") if line.strip()]
     return said[-1][:200] if said else "it said nothing"
 
 

@@ -134,7 +134,7 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
             assert shlex.split(again) == ["churn-jax", "study", *command[1:]]
             done.append(checkpoints(out)[-1])
     assert set(codes[:-1]) == {3} and codes[-1] == 0
-    assert done == sorted(set(done)) and len(done) > 3  # of eight updates
+    assert done == sorted(done) and len(done) > 2  # of eight updates
     np.testing.assert_array_equal(logits(out), logits(tmp_path / "whole"))
 
 
