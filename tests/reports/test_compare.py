@@ -175,9 +175,8 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     # Run r is compared with run r, at whatever place it is.
     all_four, later = summarize(noisy), summarize(noisy, stopped=[0])
     for base, row in ((all_four, later), (later, all_four)):
-        same = compare_with_baseline({"baseline": base, "same": row}, "baseline")[
-            "same"
-        ]
+        both = {"baseline": base, "same": row}
+        same = compare_with_baseline(both, "baseline")["same"]
         assert (same.accuracy.runs, same.accuracy.p) == (3, 1)
         assert same.accuracy.difference == same.churn.difference == 0
     # Runs without a partner are not compared.
