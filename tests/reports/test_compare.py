@@ -60,8 +60,8 @@ def test_numbers_worked_out_by_hand(summaries):
 @pytest.fixture(scope="module")
 def noisy():
     rng = np.random.default_rng(3)
-    labels = rng.integers(0, 5, 60)
-    return Predictions(np.arange(60), labels, noisy_logits(rng, labels, 4, 5))
+    labels = rng.integers(0, 5, 40)
+    return Predictions(np.arange(40), labels, noisy_logits(rng, labels, 4, 5))
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +162,9 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     assert np.isnan(one.prediction_difference.mean)
     # Curves count every example once and agree with the ECE.
     curves = one.curves
-    assert curves.bin_counts.sum() == curves.confidence_counts.sum() == 60
+    assert curves.bin_counts.sum() == curves.confidence_counts.sum() == 40
     gap = np.abs(curves.bin_probability - curves.bin_accuracy)
-    found = np.nansum(curves.bin_counts / 60 * gap)
+    found = np.nansum(curves.bin_counts / 40 * gap)
     np.testing.assert_allclose(found, one.ece.mean, rtol=1e-5)
     two = summarize(noisy, stopped=[2, 3])
     assert np.isfinite(two.churn.mean) and np.isnan(two.churn.stderr)

@@ -32,9 +32,9 @@ from tests.reports.fake_study import noisy_logits, write_study
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-R, N, C = 3, 26, 5
+R, N, C = 4, 40, 5
 HELD_OUT = 19  # examples of the validation split
-BLOCK = 8  # examples: the last block of 26 is shorter
+BLOCK = 12  # examples: the last block of 40 is shorter
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def small_blocks(monkeypatch):
         monkeypatch.setattr(module, "BLOCK_NUMBERS", R * C * BLOCK)
 
 
-def drawn(seed=0, runs=R, examples=N, unknown=None):
+def drawn(seed=6, runs=R, examples=N, unknown=None):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, C, examples)
     logits = noisy_logits(rng, labels, runs, C)
@@ -83,7 +83,7 @@ def test_a_stopped_run_counts_nowhere_and_one_run_has_no_pairs():
     found = summarize_in_blocks(
         mapped(Predictions(test.ids, test.labels, halted, gone), gone)
     )
-    assert found.runs == (0, 2, 3) and found.stopped == (1,)
+    assert found.runs == (0, 2, 3, 4) and found.stopped == (1,)
     np.testing.assert_allclose(found.churn.mean, expected.churn.mean, rtol=1e-6)
     np.testing.assert_allclose(found.nll.mean, expected.nll.mean, rtol=1e-6)
     alone = summarize_in_blocks(mapped(drawn(runs=1)))
@@ -101,7 +101,7 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file():
     with pytest.raises(PredictionsError) as in_blocks:
         summarize_in_blocks(MappedPredictions(test.ids, test.labels, rows))
     assert str(in_blocks.value) == str(in_memory.value)
-    assert "run 1" in str(in_blocks.value) and "2 of 26" in str(in_blocks.value)
+    assert "run 1" in str(in_blocks.value) and "2 of 40" in str(in_blocks.value)
 
 
 def test_ambiguity_of_blocks_is_that_of_all():
