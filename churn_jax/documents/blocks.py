@@ -374,16 +374,9 @@ class Only:
 def visible_blocks(
     blocks: Sequence["Block"], writer: str, width: int = 0
 ) -> list["Block"]:
-    """The blocks that a writer shows, without those that hold nothing.
+    """The blocks that a writer shows: no `Only`, and nothing without content.
 
-    Args:
-        blocks: of a document.
-        writer: one of `HTML`, `MARKDOWN` and `TERMINAL`.
-        width: columns of the terminal.
-
-    Returns:
-        No `Only`, and no section, grid, card or fold without a block in it. Figures are
-        drawn, and only there for `HTML`.
+    Figures are drawn, and only there for `HTML`; `width` is that of a terminal.
     """
     found: list[Block] = []
     for block in blocks:

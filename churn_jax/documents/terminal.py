@@ -172,11 +172,9 @@ def _framed(table: Table, width: int) -> "RichTable":
 
 
 def _without_frame(table: Table, width: int) -> "RenderableType":
-    """A heading over a table without frames, with its caption below.
-
-    Where it is narrow, words of the columns' names and the cells on the left are
-    broken; numbers, on the right, never are.
-    """
+    """A heading over a table without frames, with its caption below."""
+    # Where it is narrow, words of the columns' names and the cells on the left are
+    # broken; numbers, on the right, never are.
     from rich.cells import cell_len
     from rich.console import Group
     from rich.padding import Padding

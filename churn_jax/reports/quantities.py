@@ -27,24 +27,15 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """One number of a `MethodSummary`.
+    """One number of a `MethodSummary`."""
 
-    Attributes:
-        name: its field.
-        heading: of its column.
-        write: the text of a cell.
-        scale: 100 for what is shown in per cent.
-        narrow: whether a narrow terminal shows it too.
-        on_request: whether only studies that have such a column show it at all.
-        measure: `(logits [N, C], labels [N])` of one run to its number, for a column
-            that is no field of a `MethodSummary`.
-    """
-
-    name: str
-    heading: str
-    write: Callable[[Estimate], str] = number
-    narrow: bool = False
-    on_request: bool = False
+    name: str  # its field
+    heading: str  # of its column
+    write: Callable[[Estimate], str] = number  # the text of a cell
+    narrow: bool = False  # whether a narrow terminal shows it too
+    on_request: bool = False  # whether only studies with such a column show it at all
+    # `(logits [N, C], labels [N])` of one run to its number, for a column that is no
+    # field of a `MethodSummary`
     measure: Callable[[np.ndarray, np.ndarray], Any] | None = None
 
     @property
@@ -54,7 +45,7 @@ class Quantity:
 
     @property
     def scale(self) -> float:
-        """What a value is multiplied by where it is shown."""
+        """What a value is multiplied by where it is shown: 100 for per cent."""
         return 100.0 if self.write is percent else 1.0
 
 
