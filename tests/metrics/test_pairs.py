@@ -77,19 +77,29 @@ def close(found, expected):
     np.testing.assert_allclose(np.array(found), expected, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", STREAMING)
-def test_streamed_pairs_equal_a_loop_over_pairs(name, versions):
+RATES = metrics.FlipRates._fields  # across two sets in `flip_rates`, all of them
+WITHIN = ("churn", "l1_distance", "churn_by_correctness", *RATES)
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMING if name not in RATES])
+def test_streamed_pairs_across_equal_a_loop_over_pairs(name, versions):
     metric, reference, labelled = STREAMING[name]
     old, new, labels, mask = versions
     given = [labels[mask]] if labelled else []
     labels = labels if labelled else None
-    own = pairwise(metric, old, labels, mask, block_bytes=BLOCKS_OF_8)
-    close(own, loop(reference, old[:, mask], old[:, mask], *given))
-    if name in metrics.FlipRates._fields[1:]:  # `flip_rates` has all of them
-        return
     found = cross_pairs(metric, old, new, labels, mask, block_bytes=BLOCKS_OF_8)
     assert all(x.shape == (R1, R2) for x in jax.tree.leaves(found))
     close(found, loop(reference, old[:, mask], new[:, mask], *given))
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_streamed_pairs_of_one_set_equal_a_loop_over_pairs(name, versions):
+    metric, reference, labelled = STREAMING[name]
+    runs, _, labels, mask = versions
+    given = [labels[mask]] if labelled else []
+    labels = labels if labelled else None
+    found = pairwise(metric, runs, labels, mask, block_bytes=BLOCKS_OF_8)
+    close(found, loop(reference, runs[:, mask], runs[:, mask], *given))
 
 
 def test_the_block_size_does_not_matter_and_padding_may_hold_anything(versions):
