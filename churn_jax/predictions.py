@@ -8,7 +8,6 @@ needed here, so a comparison never has to import a trainer.
 import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -185,17 +184,10 @@ def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
         meta = json.dumps(predictions.meta)
     except (TypeError, ValueError) as error:
         raise PredictionsError(f"meta must be JSON-ready; {error}") from error
-    arrays = {
-        "ids": predictions.ids,
-        "labels": predictions.labels,
-        "logits": predictions.logits,
-        "meta": np.asarray(meta),
-    }
+    arrays = {name: getattr(predictions, name) for name in _REQUIRED}
     try:
-        with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, array, allow_pickle=False)
+        with replace_file(path) as file:
+            np.savez(file, **arrays, meta=np.asarray(meta))
     except OSError as error:
         raise OSError(
             error.errno,
