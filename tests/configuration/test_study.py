@@ -340,6 +340,20 @@ def test_a_row_trains_as_the_study_but_for_its_changes():
     assert from_json(MethodSpec, record).config(train) == own
 
 
+def test_networks_of_a_study_are_changed_wherever_they_are():
+    own = ModelConfig("mlp", features=(7,), inputs=(1, 2))
+    committee = row(models=((own, 2), ("lenet5", 1)), model=own)
+    config = study(BASELINE, committee).with_networks(
+        lambda model: dataclasses.replace(model, dtype="bfloat16")
+    )
+    half = dataclasses.replace(own, dtype="bfloat16")
+    assert config.model == ModelConfig(dtype="bfloat16")
+    assert config.methods[0] == BASELINE  # which has the study's
+    assert config.methods[1].models == ((half, 2), ("lenet5", 1))
+    assert config.methods[1].model == half
+    assert committee.computing_in("bfloat16", ModelConfig()) == config.methods[1]
+
+
 def test_a_row_can_have_a_network_of_its_own():
     wide = row(model=ModelConfig("mlp", features=(7,)))
     config = study(BASELINE, wide)

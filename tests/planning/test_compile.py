@@ -12,6 +12,7 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import CompilerDiedError, Slice, plan_apart
+from churn_jax.planning.compile import _reason
 from tests.environment import as_users_have_it
 
 SLICE = Slice.parse("v5e:1x1")
@@ -73,6 +74,13 @@ def test_a_compiler_that_was_killed_is_said():
     with pytest.raises(CompilerDiedError, match="v5e:1x1: it was killed; it may lack"):
         plan_apart(Dying(), "baseline", SLICE, MeshShape())
     assert dict(os.environ) == before
+
+
+def test_a_compiler_that_crashed_is_said_by_its_last_line(tmp_path):
+    log = tmp_path / "log"
+    assert _reason(1, str(log)) == "it said nothing"
+    log.write_text("first\n  F0000 out of memory \n\n")
+    assert _reason(1, str(log)) == "F0000 out of memory"
 
 
 @pytest.mark.slow

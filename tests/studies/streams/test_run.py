@@ -13,6 +13,7 @@ from churn_jax.studies import StudyError
 from churn_jax.studies.streams import StreamData, run_stream_study, stream_preset
 from churn_jax.studies.streams import run as module
 from churn_jax.studies.streams.inputs import FirstExamples, open_stream
+from churn_jax.studies.streams.run import stream_run
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.progressive import StreamResult
 from churn_jax.training.run import Interrupted
@@ -86,6 +87,15 @@ def test_a_row_with_a_new_coefficient_is_set_aside_and_trained_again(
     (tmp_path / "methods" / row / "result.json").unlink()
     run_stream_study(other, tmp_path, only=(row,))
     assert trained == [row] * 3
+
+
+def test_a_row_is_trained_with_its_own_settings_and_model(study):
+    towers = dataclasses.replace(study.model, features=(3,))
+    changes = {"train": (("batch_size", 16),), "model": towers}
+    spec = dataclasses.replace(study.methods[0], **changes)
+    run = stream_run(study, spec, (4, 5), 2)
+    assert run.config.batch_size == 16 and study.train.batch_size == 32
+    assert (run.model.features, run.model.sizes) == ((3,), (4, 5))
 
 
 def test_a_half_done_row_of_other_settings_is_set_aside(study, trained, tmp_path):
