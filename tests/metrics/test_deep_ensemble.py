@@ -56,13 +56,6 @@ def test_equals_the_float64_reference_on_any_curve():
         np.testing.assert_allclose(found.value[c, *index], expected, rtol=1e-5)
 
 
-def test_reading_the_curve_at_the_value_gives_the_nll_back():
-    nlls = np.linspace(0.655, 0.789, 30, dtype=np.float32)
-    value = np.asarray(dee(nlls, CURVE).value, np.float64)
-    np.testing.assert_allclose(np.interp(value, [1, 2, 3, 4], CURVE), nlls, rtol=1e-6)
-    assert np.all(np.diff(value) < 0)
-
-
 def test_one_size():
     found = dee(np.array([1.0, 0.5, 2.0]), np.array([1.0], np.float32))
     assert found.value.tolist() == [1, 1, 1]

@@ -54,16 +54,6 @@ def test_by_hand():
     np.testing.assert_allclose(positive(binary), 1.0, rtol=1e-6)
 
 
-def test_weighting_takes_out_unlikely_labels():
-    # The models differ threefold on label 1, which both hold for unlikely.
-    logits = np.log(np.float32([[[1 - 1e-3, 1e-3]], [[1 - 3e-3, 3e-3]]]))
-    # Both labels differ by 0.001 from the mean; weights 0.998 and 0.002.
-    np.testing.assert_allclose(weighted(logits), 1e-3, rtol=1e-3)
-    np.testing.assert_allclose(difference(logits), 2e-3, rtol=1e-3)
-    z = make_inputs("models", 1)["logits"]
-    assert 0 < weighted(z) < difference(z)
-
-
 def test_two_binary_models_give_the_difference_of_the_positive_label():
     logits = make_inputs("binary models", 0)["logits"][:2]
     a, b = ref.softmax(logits)[..., 1]

@@ -10,7 +10,7 @@ from scipy.special import rel_entr
 
 from churn_jax import metrics
 from tests import reference_metrics as ref
-from tests.metrics.cases import C, M, make_inputs
+from tests.metrics.cases import M, make_inputs
 
 kl = jax.jit(metrics.kl_prediction_difference)
 js = jax.jit(metrics.js_prediction_difference)
@@ -41,15 +41,6 @@ def test_agree_with_scipy():
     np.testing.assert_allclose(js(logits[:2]), np.mean(two), rtol=2e-6)
 
 
-def test_kl_is_the_divergence_to_the_mean_and_back():
-    # sum_mk KL(m || k) / M^2 = mean KL(m || mean) + mean KL(mean || k)
-    logits = make_inputs("models", 3)["logits"]
-    P = ref.softmax(logits)
-    back = rel_entr(P.mean(0), P).sum(-1).mean()
-    expected = M / (M - 1) * (float(js(logits)) + back)
-    np.testing.assert_allclose(kl(logits), expected, rtol=2e-6)
-
-
 @DIVERGENCES
 def test_equal_models_do_not_differ_and_order_of_models_is_free(metric):
     logits = make_inputs("models", 4)["logits"]
@@ -63,36 +54,6 @@ def test_pinsker_bounds_it_from_below(metric):
     for n in range(logits.shape[1]):
         one = logits[:, n : n + 1]
         assert metric(one) >= 0.5 * delta_1(one) ** 2 - 1e-7
-
-
-@DIVERGENCES
-def test_small_deviations_enter_squared(metric):
-    """Half the deviation is half the Delta_1 but a quarter of the divergence."""
-    rng = np.random.default_rng(0)
-    base, noise = rng.normal(size=(1, 64, C)), rng.normal(size=(M, 64, C))
-    values = []
-    for size in (2e-3, 1e-3):
-        logits = (base + size * noise).astype(np.float32)
-        values.append((float(metric(logits)), float(delta_1(logits))))
-    (large, large_delta), (small, small_delta) = values
-    # Logits are rounded by 1e-7, a deviation of 1e-3 thereby by 1e-4.
-    np.testing.assert_allclose(large / small, 4.0, rtol=5e-3)
-    np.testing.assert_allclose(large_delta / small_delta, 2.0, rtol=5e-3)
-    name = "kl" if metric is kl else "js"
-    reference = getattr(ref, f"{name}_prediction_difference")
-    np.testing.assert_allclose(small, reference(logits), rtol=2e-3)
-
-
-def test_rare_labels_inflate_kl_as_the_paper_says():
-    # Equal differences of 0.001 at P(1) near 0.5 and near 0.002.
-    def two(p):
-        probs = np.array([[[1 - p, p]], [[1 - p - 1e-3, p + 1e-3]]])
-        return np.log(probs).astype(np.float32)
-
-    common, rare = two(0.5), two(0.002)
-    np.testing.assert_allclose(delta_1(common), delta_1(rare), rtol=1e-3)
-    # Curvature 1/p + 1/(1 - p): 4 in the middle, about 1/0.0025 = 400 out there.
-    assert 80 < float(kl(rare)) / float(kl(common)) < 120
 
 
 @DIVERGENCES
