@@ -103,9 +103,6 @@ def test_nnx_template_is_not_touched(x):
     equal(network.apply(variables, x)[0], first)
 
 
-seen: list = []
-
-
 @pytest.mark.parametrize("kind", ["linen", "nnx"])
 def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     """Eight shards of two examples leave the statistics of one batch of sixteen."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from churn_jax.prediction_shards import load_stored, read_shards
-from churn_jax.predictions import load_predictions
 from tests.environment import as_users_have_it
 from tests.integration.processes import finish, launch, together
 
@@ -130,18 +129,3 @@ def test_open_mpi_tells_who_takes_part(tmp_path):
     assert done.stdout.count(" s. Report:") == 1
     record = json.loads((out / "study.json").read_text())
     assert len(record["launch"]["devices"]) == 2
-
-
-@pytest.mark.slow
-def test_two_processes_restore_a_teacher_that_one_trained(alone, tmp_path):
-    """Other processes, another mesh: the checkpoint does not care."""
-    out = tmp_path / "study"
-    teacher = [*STUDY[:-2], "ensemble"]
-    finish([launch(teacher, out)], out)
-    student = [*STUDY[:-2], "distillation"]
-    together(student, out, "member=1,replica=2")
-    a, b = (
-        load_predictions(o / "methods" / "distillation" / "predictions.npz").logits
-        for o in (out, alone)
-    )
-    np.testing.assert_allclose(a, b, atol=1e-5)
