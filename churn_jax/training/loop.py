@@ -195,7 +195,7 @@ class _Loop(Launch):
         while self.done < self.total:
             epoch = self.done // per_epoch
             if self.done % per_epoch == 0:
-                self.states = [without_sums(state) for state in self.states]
+                self.states = [_new_epoch(state) for state in self.states]
             whole = self.session.inputs(epoch)
             if self.session.feed is not None:
                 self.session.feed.start(whole.order, self.done)
@@ -363,6 +363,9 @@ def _next_block(updates: int, seconds: float) -> int:
     """Updates of the next block, at most four times as many: a time may be off."""
     wanted = updates * _BLOCK_SECONDS / max(seconds, 1e-9)
     return max(int(min(wanted, 4 * updates)), 1)
+
+
+_new_epoch = jax.jit(without_sums, donate_argnums=0)
 
 
 @jax.jit

@@ -7,11 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Outputs, average_probs
 from churn_jax.methods import AntiDistillation, Batch
 from churn_jax.models.click import ClickNetwork
 from churn_jax.training import MeshShape
+from churn_jax.training.partition import REPLICA, make_mesh
 from churn_jax.training.progressive import state as states
 from churn_jax.training.progressive import step as steps
 from churn_jax.training.progressive.metrics import StreamMetrics, empty_metrics
@@ -21,7 +24,7 @@ from churn_jax.training.progressive.step import (
     make_step,
     term_names,
 )
-from churn_jax.training.state import with_sums
+from churn_jax.training.state import TrainState, with_sums, without_sums
 from tests.training.progressive.streams import (
     ArrayStream,
     adagrad,
@@ -180,6 +183,15 @@ def test_an_order_is_a_permutation_with_padding_last():
         np.testing.assert_array_equal(np.sort(order), np.arange(8))
         np.testing.assert_array_equal(order[5:], [5, 6, 7])
     assert len({tuple(order) for order in orders}) == 4
+
+
+def test_sums_stay_where_they_are_when_a_segment_begins():
+    """The step refuses others."""
+    placed = NamedSharding(make_mesh(MeshShape(2, 1, 2)), P(REPLICA))
+    sums, updates = jax.device_put((np.ones((4, 2)), np.ones(4)), placed)
+    state = without_sums(TrainState.specs().replace(sums=sums, updates=updates))
+    for leaf in (state.sums, state.updates):
+        assert leaf.sharding.is_equivalent_to(placed, leaf.ndim) and not leaf.any()
 
 
 @pytest.mark.slow
