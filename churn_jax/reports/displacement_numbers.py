@@ -316,7 +316,7 @@ class FeatureSpace:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureNumbers:
-    """What is told of features."""
+    """Numbers of features' displacements and of their averages."""
 
     reference: str  # label of the row that is the reference
     one_reference: bool  # whether all replicas had the same reference

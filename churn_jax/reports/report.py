@@ -202,7 +202,7 @@ class Report:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """Everything that is told of a row, in the order of the CSV.
+        """All quantities that are reported of a row, in the order of the CSV.
 
         Those on request only where one of them is among the columns, and of a user's
         own columns only those that are.

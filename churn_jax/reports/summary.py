@@ -94,8 +94,8 @@ class MethodSummary:
         relative_prediction_difference: Delta^r.
         label_prediction_difference: Delta^L.
         run_values: run-level names to `[R]`.
-        pair_values: pair-level names to `[R, R]`, symmetric; besides the estimates
-            above, those of `BOUNDS`.
+        pair_values: pair-level names to `[R, R]`, symmetric: those of the estimates
+            above and of `BOUNDS`.
         set_values: set-level names to `[R]`, the number without run r; NaN with fewer
             than three runs.
         curves: what the plots need.
@@ -108,7 +108,7 @@ class MethodSummary:
             do not ask for it, or without an ensemble to compare with.
         member_kl: mean KL divergence of two members of a run, nats; NaN for rows
             without members' predictions.
-        member_disagreement: churn of two members of a run; likewise.
+        member_disagreement: churn of two members of a run; NaN for the same rows.
         parameters: trained numbers per run; NaN where the study does not tell.
         own: columns that were registered by name; they are attributes, too.
     """

@@ -46,7 +46,7 @@ __all__ = [
 
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
-# What is told of each run; scores need labels.
+# Numbers of each run; scores need labels.
 _ALONE: Mapping[str, Callable[[], Any]] = {
     "confidence": metrics.ConfidenceState.empty,
     "entropy": metrics.EntropyState.empty,

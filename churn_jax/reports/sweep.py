@@ -28,14 +28,13 @@ class PointResult:
 
     name: str  # folder under `points/`
     axis: str  # name of its axis; empty for a baseline that is on none
-    value: float | None  # of the coefficient; None likewise
+    value: float | None  # of the coefficient; None for such a baseline
     label: str  # of its method
     # numbers on the validation split; None where there are none
     validation: MethodSummary | None
     test: MethodSummary | None  # numbers on the test split, which no choice looks at
     missing: str = ""  # why there are no numbers; empty where there are
-    # whether it trains as the baseline does, perhaps besides another point that is the
-    # baseline
+    # whether it trains as the baseline does, which another point may be
     is_baseline: bool = False
 
     def on(self, split: str) -> MethodSummary | None:
