@@ -151,9 +151,9 @@ def compare_pair(
         scanned = scan(pair)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
-    sampling = {"level": level, "resamples": resamples, "seed": seed}
-    found = intervals(scanned, pair.labels, **sampling)
-    noise = noise_test(scanned, **sampling)
+    drawn = {"level": level, "seed": seed}
+    found = intervals(scanned, pair.labels, resamples=resamples, **drawn)
+    noise = noise_test(scanned, **drawn)
     groups = class_groups(pair, scanned, level=level)
     groups += slice_groups(pair, scanned, level=level)
     listed, total = largest_regressions(pair, scanned, regressions)

@@ -27,9 +27,7 @@ _ROUNDING = 1e-9
 _NONE = Interval(np.nan, np.nan, np.nan)
 
 
-def noise_test(
-    scanned: Scanned, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Noise | None:
+def noise_test(scanned: Scanned, *, level: float = 0.95, seed: int = 0) -> Noise | None:
     """Is the churn between two versions more than retraining either would give?
 
     With `x_rs` the churn of two runs, the excess is its mean over pairs of an old and a
@@ -58,7 +56,6 @@ def noise_test(
     Args:
         scanned: both versions.
         level: of the intervals.
-        resamples: not used; everything here is computed without resampling.
         seed: of assigning more than 4096 examples to groups.
 
     Returns:
@@ -93,7 +90,6 @@ def noise_test(
         >>> found.within_old.value, found.excess.value
         (0.5, -0.25)
     """
-    del resamples
     old, new = scanned.old.predicted, scanned.new.predicted
     A, B = len(old), len(new)
     if A == B == 1:
