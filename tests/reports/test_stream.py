@@ -7,7 +7,7 @@ from rich.console import Console
 
 from churn_jax.documents import Cell, csv_text, html_page
 from churn_jax.reports import is_stream, print_stream, write_stream
-from churn_jax.reports.stream import collect_stream
+from churn_jax.reports.stream import collect_stream, number_or_nan
 from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams, interval
 from churn_jax.reports.stream_report import (
     stream_document,
@@ -141,6 +141,11 @@ def test_rows_without_a_usable_result_are_named_with_the_reason(folder):
     assert "the totals lack calibration" in reasons["cut"]
     assert reasons["later"] == "it has not finished"
     assert [row.info.name for row in report.rows] == ["baseline", "ad"]
+
+
+def test_a_number_of_several_runs_is_the_mean_of_those_known():
+    assert number_or_nan([1.0, None, 3.0]) == 2.0 and number_or_nan(4) == 4.0
+    assert np.isnan([number_or_nan("x"), number_or_nan(True), number_or_nan([])]).all()
 
 
 def test_without_the_baseline_nothing_is_compared(folder):
