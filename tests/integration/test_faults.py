@@ -5,6 +5,7 @@ import gc
 import json
 import resource
 import shutil
+import subprocess
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -181,6 +182,46 @@ def test_a_replica_that_blows_up_is_reported_and_the_others_are_as_without_it(
     last = json.loads(metrics.splitlines()[-1])
     assert last["validation"]["accuracy"][1] is None
     assert None not in (last["validation"]["accuracy"][i] for i in (0, 2))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of four MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting is not permitted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_wherever_it_happens(capsys, small_disk, whole):
+    """Less and less room, so that every kind of file is the first to fail once."""
+    out = small_disk / "run"
+    assert run(out, "baseline") == 0
+    finished = results(out)
+    failures = 0
+    for room in (0, 8, 24, 48, 80, 120, 160, 200, 260, 340):
+        shutil.rmtree(out / "methods" / "entropy", ignore_errors=True)
+        free = shutil.disk_usage(small_disk).free // 1024 - room
+        with (small_disk / "filler").open("wb") as filler:
+            filler.write(bytes(max(free, 0) * 1024))
+        capsys.readouterr()
+        code = run(out, "baseline", "entropy")
+        if code == 2:
+            failures += 1
+            one_sentence(capsys)
+        else:
+            assert code == 0
+        assert finished.items() <= results(out).items()
+        (small_disk / "filler").unlink()
+    assert failures >= 6
+    assert run(out, "baseline", "entropy") == 0
+    np.testing.assert_array_equal(logits(out, "entropy"), logits(whole, "entropy"))
 
 
 @pytest.mark.slow

@@ -165,6 +165,13 @@ def test_bfloat16_stays_close_to_float32():
     assert 0 < gap < 0.02 * np.max(np.abs(exact))  # eight bits of mantissa
 
 
+@pytest.mark.slow
+def test_training_in_bfloat16_keeps_float32_weights_and_learns():
+    trained = train(run_of(model=BFLOAT16), digits())
+    assert not trained.stopped and np.all(accuracy(trained, digits().test) > 0.5)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trained.params))
+
+
 def test_method_that_needs_a_teacher_says_so():
     from churn_jax.methods import EnsembleDistillation
 
