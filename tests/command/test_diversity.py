@@ -112,7 +112,7 @@ def test_the_command_computes_every_section_and_goes_on(run, capsys):
     assert all(p["ods"]["signal_to_noise"] > 0 for p in parts(run, "matching").values())
     before = (run / "diversity" / "teachers.json").read_bytes()
     assert main(words) == 0
-    assert "teachers: computed before, kept" in capsys.readouterr().out
+    assert "teachers: finished before, kept" in capsys.readouterr().out
     assert (run / "diversity" / "teachers.json").read_bytes() == before
 
 
