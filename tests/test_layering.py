@@ -16,6 +16,7 @@ BELOW = {
     "_jax": (),
     "_plugins": (),
     "_checks": ("typing",),
+    "setting_checks": (),
     "divergences": ("typing", "_checks"),
     "array_files": (),
     "example_ids": ("array_files",),
@@ -28,16 +29,25 @@ BELOW = {
     "documents": ("escaping", "array_files"),
     "lazy": (),
     "registry": (),
-    "losses": ("lazy", "divergences", "class_sets"),
+    "losses": ("lazy", "setting_checks", "divergences", "class_sets"),
     "metrics": ("divergences", "class_sets"),
     "perturbations": ("divergences",),
-    "models": ("lazy", "typing", "_checks", "registry"),
+    "models": ("lazy", "typing", "_checks", "setting_checks", "registry"),
     # log_probs of averaged members
-    "ensembles": ("lazy", "typing", "_checks", "_jax", "class_sets", "divergences"),
+    "ensembles": (
+        "lazy",
+        "typing",
+        "_checks",
+        "setting_checks",
+        "_jax",
+        "class_sets",
+        "divergences",
+    ),
     "data": (
         "lazy",
         "typing",
         "_checks",
+        "setting_checks",
         "array_files",
         "registry",  # its hints
     ),  # augmentation runs in the jitted step, see JAX_FREE
@@ -63,7 +73,13 @@ BELOW = {
         "predictions",
         "prediction_shards",
     ),
-    "analysis": ("lazy", "metrics", "predictions", "perturbations"),  # of Jacobians
+    "analysis": (
+        "lazy",
+        "setting_checks",
+        "metrics",
+        "predictions",
+        "perturbations",  # of Jacobians
+    ),
     # tests of significance
     "reports": (
         "configuration",
@@ -127,6 +143,7 @@ HEAVY = {
 JAX_FREE = (
     "data/",
     "registry.py",
+    "setting_checks.py",
     "array_files.py",
     "example_ids.py",
     "flip_counts.py",

@@ -19,6 +19,7 @@ from churn_jax.metrics import (
     expected_calibration_error,
     negative_log_likelihood,
 )
+from churn_jax.setting_checks import check_choice
 
 __all__ = ["QUANTITIES", "CorruptionSummary", "Quartiles", "corruption_summary"]
 
@@ -94,10 +95,7 @@ class CorruptionSummary:
         return tuple(Quartiles(*map(float, cut)) for cut in cuts.T)
 
     def _values(self, quantity: str) -> NDArray[np.float64]:
-        if quantity not in QUANTITIES:
-            raise ValueError(
-                f"quantity must be one of {', '.join(QUANTITIES)}; got {quantity!r}"
-            )
+        check_choice("quantity", quantity, QUANTITIES)
         return getattr(self, quantity)
 
 

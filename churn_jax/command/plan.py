@@ -21,6 +21,7 @@ from churn_jax.command.options import (
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.documents import Document, Text
 from churn_jax.registry import did_you_mean
+from churn_jax.setting_checks import check_least
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["plan", "read_plan"]
@@ -176,8 +177,7 @@ def plan(argv: Sequence[str]) -> int:
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
 
-    if options.tries < 1:
-        raise ValueError(f"--tries must be at least 1; got {options.tries}")
+    check_least("--tries", options.tries, 1)
     slices = _slices(options.topology)
     if len(slices) > 1 and meshed:
         raise ValueError(

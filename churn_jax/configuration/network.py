@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from churn_jax import ensembles, models
-from churn_jax.configuration.checks import check_choice, check_least
 from churn_jax.lazy import jnp
+from churn_jax.setting_checks import check_choice, check_least
 
 __all__ = ["ModelConfig", "Sharing"]
 

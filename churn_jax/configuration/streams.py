@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, ClassVar
 
 from churn_jax import models
-from churn_jax.configuration.checks import check_least, check_share
 from churn_jax.configuration.rows import RowSettings, StudyRows
 from churn_jax.configuration.training import (
     MeshShape,
@@ -15,6 +14,7 @@ from churn_jax.configuration.training import (
     check_replicas,
 )
 from churn_jax.methods.base import Method
+from churn_jax.setting_checks import check_least, check_share
 
 __all__ = [
     "SYNTHETIC",

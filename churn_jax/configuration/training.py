@@ -6,10 +6,10 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from churn_jax.configuration.checks import check_choice, check_least, check_share
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
+from churn_jax.setting_checks import check_choice, check_least, check_share
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import jax, jnp
+from churn_jax.setting_checks import check_choice
 
 if TYPE_CHECKING:
     from churn_jax.typing import PyTree
@@ -76,10 +77,7 @@ def choose(
     runs of a few small dense ones, else `vmap`. On other backends `vmap`, or `loop`
     over some vmapped replicas at a time (`split`, see `vmapped_at_once`).
     """
-    if mapping not in MAPPINGS:
-        raise ValueError(
-            f"mapping must be one of {', '.join(MAPPINGS)}; got {mapping!r}"
-        )
+    check_choice("mapping", mapping, MAPPINGS)
     if mapping != "auto":
         return mapping
     if (backend or jax.default_backend()) != "cpu":

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from churn_jax._checks import check_mask
 from churn_jax.divergences import entropy
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, Labels, Logits, Mask
 
 __all__ = [
@@ -248,8 +249,7 @@ def bayesian_update_targets(
         [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    if rule not in UPDATE_RULES:
-        raise ValueError(f"rule must be one of {', '.join(UPDATE_RULES)}; got {rule!r}")
+    check_choice("rule", rule, UPDATE_RULES)
     predictions, logarithms = _votes(predictions, confusions)
     predictions = predictions.astype(jnp.int32)
     start = logarithms[0][predictions[0]]

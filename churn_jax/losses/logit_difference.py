@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.class_sets import known_classes
 from churn_jax.losses.differences import power
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Labels, Logits, PerExample
 
 __all__ = ["RANKINGS", "logit_difference_inhibition", "released_logit_difference"]
@@ -21,10 +22,7 @@ def _check(top_k: int | None, rank_by: str, margin: ArrayLike) -> None:
         raise ValueError(
             f"top_k must be a whole number of classes, 0 or None for all; got {top_k!r}"
         )
-    if rank_by not in RANKINGS:
-        raise ValueError(
-            f"rank_by must be one of {', '.join(RANKINGS)}; got {rank_by!r}"
-        )
+    check_choice("rank_by", rank_by, RANKINGS)
     if isinstance(margin, (int, float)) and not margin >= 0:
         raise ValueError(f"margin must be at least 0; got {margin}")
 

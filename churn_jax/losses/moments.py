@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from churn_jax._checks import check_mask
+from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array, Mask, Scalar
 
 __all__ = [
@@ -209,8 +210,8 @@ class MomentState:
         self, examples: Examples, decay: ArrayLike, axis_name: AxisName
     ) -> tuple[Self, Scalar]:
         """The next state, differentiable in the batch, and the batch's share in it."""
-        if isinstance(decay, (int, float)) and not 0 <= decay < 1:
-            raise ValueError(f"decay must be at least 0 and below 1; got {decay}")
+        if isinstance(decay, (int, float)):
+            check_share("decay", decay)
         members, _, classes = examples.values.shape
         if self.second.shape != (classes, members, members):
             raise ValueError(

@@ -13,6 +13,7 @@ from churn_jax.methods.base import Method, Ramp, deploy
 from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
 from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 from churn_jax.registry import Registry
+from churn_jax.setting_checks import check_share
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits
@@ -167,10 +168,7 @@ class AntiDistillation(Method):
             )
         if not self.epsilon > 0:
             raise ValueError(f"epsilon must be above 0; got {self.epsilon}")
-        if not 0.0 <= self.running < 1.0:
-            raise ValueError(
-                f"running must be at least 0 and below 1; got {self.running}"
-            )
+        check_share("running", self.running)
         moments = self.penalty in ("correlation", "covariance")
         if self.running and not (moments and self.on in ("logits", "probabilities")):
             raise ValueError(

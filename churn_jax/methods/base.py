@@ -16,6 +16,7 @@ from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 from churn_jax.registry import Registry
+from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -139,8 +140,7 @@ class Method:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise ValueError(f"{name} must be a whole number; got {value!r}")
-        if self.members < 1:
-            raise ValueError(f"members must be at least 1; got {self.members}")
+        check_least("members", self.members, 1)
         check_choices(self, deploy=DEPLOYMENTS, member_sample=MEMBER_SAMPLES)
         if self.deploy == "gate" and not self.gate:
             raise ValueError(

@@ -8,6 +8,7 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.batch import LossOutput, forward
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.methods.updating import Updating, old_logits
+from churn_jax.setting_checks import check_least
 
 __all__ = ["BayesianUpdate"]
 
@@ -54,8 +55,7 @@ class BayesianUpdate(Updating):
         """Checks structure."""
         super().__post_init__()
         check_choices(self, rule=UPDATE_RULES)
-        if self.olds < 1:
-            raise ValueError(f"olds must be at least 1; got {self.olds}")
+        check_least("olds", self.olds, 1)
 
     def init_memory(self, num_classes):
         """Confusion counts, `[O + M, C, C]`: of the old models, then of the members."""

@@ -12,6 +12,7 @@ from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits, PerExample
@@ -148,8 +149,7 @@ class Codistillation(Method):
         steps = self.refresh_steps
         if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)):
             raise ValueError(f"refresh_steps must be a whole number; got {steps!r}")
-        if steps < 1:
-            raise ValueError(f"refresh_steps must be at least 1; got {steps}")
+        check_least("refresh_steps", steps, 1)
         if self.update == "joint" and steps != 1:
             raise ValueError(
                 f"refresh_steps={steps} needs update='independent': joint updates "

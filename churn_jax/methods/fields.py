@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 from churn_jax.lazy import jax
+from churn_jax.setting_checks import check_choice
 
 __all__ = ["check_choices", "coefficient", "pytree", "register", "share", "static"]
 
@@ -61,7 +62,4 @@ def register() -> None:
 def check_choices(record: Any, **allowed: Sequence[str]) -> None:
     """Refuses a field whose value is not among the allowed ones."""
     for name, values in allowed.items():
-        if (value := getattr(record, name)) not in values:
-            raise ValueError(
-                f"{name} must be one of {', '.join(values)}; got {value!r}"
-            )
+        check_choice(name, getattr(record, name), values)

@@ -11,6 +11,7 @@ from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import Method, Passes
 from churn_jax.methods.batch import Apply, Batch, Teacher, forward, with_state
 from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
     from churn_jax.typing import Array, Logits, PyTree
@@ -60,10 +61,7 @@ class Perturbing(Method):
         """Checks structure."""
         super().__post_init__()
         check_choices(self, perturbation=PERTURBATIONS)
-        if self.external_teachers < 0:
-            raise ValueError(
-                f"external_teachers must be at least 0; got {self.external_teachers}"
-            )
+        check_least("external_teachers", self.external_teachers, 0)
         if self.external_teachers and self.perturbation == "two_sided":
             raise ValueError(
                 "a two_sided step follows the teachers themselves; got "

@@ -17,6 +17,7 @@ from churn_jax.models.layers import (
     xla_convolution,
 )
 from churn_jax.models.rank_one import between, rank_one_matmul
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, PyTree
 
 __all__ = [
@@ -60,10 +61,7 @@ class _FastLayer(nn.Module):
     dtype: Any = jnp.float32
 
     def __post_init__(self):
-        if self.bias not in BIASES:
-            raise ValueError(
-                f"bias must be one of {', '.join(BIASES)}; got {self.bias!r}"
-            )
+        check_choice("bias", self.bias, BIASES)
         fast_init(self.fast_weights)
         super().__post_init__()
 
@@ -261,11 +259,7 @@ class BatchEnsemble(Layers):
             ("norm_of", NORMS),
             ("batches", BATCHES),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(known)}; got "
-                    f"{getattr(self, name)!r}"
-                )
+            check_choice(name, getattr(self, name), known)
 
     @property
     def members(self) -> int:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
 from churn_jax.models.layers import ModelOutput, check_dropout, drop
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
 __all__ = ["Bert", "BertLayer", "check_tokens"]
@@ -125,10 +126,7 @@ class Bert(nn.Module):
     input_params = ("tokens",)  # top-level, of the layer that sees the input
 
     def __post_init__(self):
-        if self.pooling not in _POOLINGS:
-            raise ValueError(
-                f"pooling must be one of {', '.join(_POOLINGS)}; got {self.pooling!r}"
-            )
+        check_choice("pooling", self.pooling, _POOLINGS)
         if self.attention_heads < 1 or self.width % self.attention_heads:
             raise ValueError(
                 f"width {self.width} cannot be divided among {self.attention_heads} "

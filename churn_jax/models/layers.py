@@ -14,6 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array, PyTree
 
 __all__ = [
@@ -243,8 +244,7 @@ class Layered:
 
 def check_dropout(dropout: float) -> None:
     """Refuses a share of dropped values outside of [0, 1)."""
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout must be at least 0 and below 1; got {dropout}")
+    check_share("dropout", dropout)
 
 
 def drop(x: Array, dropout: float, train: bool) -> Array:

@@ -14,6 +14,7 @@ from churn_jax.models.layers import (
     check_images,
     drop,
 )
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
 __all__ = ["INITS", "MLP", "Gate"]
@@ -76,11 +77,7 @@ class MLP(Layered, nn.Module):
     dropout: float = 0.0
 
     def __post_init__(self):
-        if self.kernel_init not in _KERNELS:
-            raise ValueError(
-                f"kernel_init must be one of {', '.join(INITS)}; got "
-                f"{self.kernel_init!r}"
-            )
+        check_choice("kernel_init", self.kernel_init, INITS)
         check_dropout(self.dropout)
         super().__post_init__()
 

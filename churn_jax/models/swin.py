@@ -10,6 +10,7 @@ import numpy as np
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
 from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
 from churn_jax.models.residual import check_stages
+from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array
 
 __all__ = ["PatchMerging", "Swin", "SwinBlock"]
@@ -202,10 +203,7 @@ class Swin(nn.Module):
                 f"{self.attention_heads}"
             )
         check_dropout(self.dropout)
-        if not 0.0 <= self.drop_path < 1.0:
-            raise ValueError(
-                f"drop_path must be at least 0 and below 1; got {self.drop_path}"
-            )
+        check_share("drop_path", self.drop_path)
         super().__post_init__()
 
     @nn.compact

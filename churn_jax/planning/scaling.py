@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from churn_jax.configuration.checks import check_choice
 from churn_jax.configuration.training import MeshShape
 from churn_jax.documents import Document, Text
 from churn_jax.planning.chips import Slice
@@ -18,6 +17,7 @@ from churn_jax.planning.report import (
     mesh_text,
     time_text,
 )
+from churn_jax.setting_checks import check_choice
 
 __all__ = [
     "GROW",

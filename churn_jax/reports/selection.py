@@ -7,6 +7,7 @@ import numpy as np
 
 from churn_jax.reports.compare import paired
 from churn_jax.reports.summary import MethodSummary
+from churn_jax.setting_checks import check_choice
 
 __all__ = ["CRITERIA", "Choice", "choose"]
 
@@ -48,10 +49,7 @@ def choose(
     # of the best one: networks that predict one class for everything do not churn.
     # The paper reports the value "with the smallest churn" and not on which split; this
     # is the validation split.
-    if criterion not in CRITERIA:
-        raise ValueError(
-            f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
-        )
+    check_choice("criterion", criterion, CRITERIA)
     quantity = criterion.removesuffix(_AT_ACCURACY).replace("-", "_")
     sound = [
         (name, value, s)

@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.array_files import replace_file, write_file
-from churn_jax.configuration.checks import check_least
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
+from churn_jax.setting_checks import check_least
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.training.partition import fetch, place

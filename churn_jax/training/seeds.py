@@ -8,6 +8,7 @@ import numpy as np
 
 from churn_jax.configuration.training import SAMPLES
 from churn_jax.lazy import jax, jnp
+from churn_jax.setting_checks import check_choice
 
 __all__ = [
     "draw_sample",
@@ -24,8 +25,7 @@ _POISSON = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])
 
 def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
     """Each replica's training set as indices `[R, N]`; `kind` is one of `SAMPLES`."""
-    if kind not in SAMPLES:
-        raise ValueError(f"sample must be one of {', '.join(SAMPLES)}; got {kind!r}")
+    check_choice("sample", kind, SAMPLES)
     if kind == "all":
         everything = jnp.arange(num_examples, dtype=jnp.int32)
         return jnp.broadcast_to(everything, (keys.shape[0], num_examples))

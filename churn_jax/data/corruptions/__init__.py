@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from churn_jax.data.corruptions.kinds import FUNCTIONS, Draws
+from churn_jax.setting_checks import check_choice
 
 __all__ = ["CORRUPTIONS", "FUNCTIONS", "VERSION", "corrupt_images"]
 
@@ -61,10 +62,7 @@ def corrupt_images(
             "images must be [N, H, W, 1] or [N, H, W, 3] with one id each; got shape "
             f"{images.shape} and {len(ids)} ids"
         )
-    if corruption not in FUNCTIONS:
-        raise ValueError(
-            f"corruption must be one of {', '.join(CORRUPTIONS)}; got {corruption!r}"
-        )
+    check_choice("corruption", corruption, CORRUPTIONS)
     if severity not in range(1, 6):
         raise ValueError(f"severity must be 1 to 5; got {severity!r}")
     out = np.empty_like(images)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from churn_jax.configuration.checks import check_least
+from churn_jax.setting_checks import check_least
 
 __all__ = ["DiversityOptions"]
 
