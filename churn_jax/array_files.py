@@ -133,6 +133,10 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     The body writes to a temporary file in the same folder, which takes the place of
     `path` only after it has reached the disk. When anything fails -- a full disk, an
     interrupt -- the temporary file is removed and an earlier `path` is left as it was.
+    A pipe or a device, such as `/dev/stdout`, is written to directly.
+
+    Raises:
+        OSError: the file could not be written.
 
     Example:
         >>> import tempfile
@@ -143,6 +147,10 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         'whole'
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # opening a folder raises OSError
+        with open(path, "wb") as file:
+            yield file
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -164,18 +172,14 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Writes a text or bytes with `replace_file`; a pipe or a device is not replaced.
+    """Writes a text or bytes with `replace_file`.
 
     Raises:
         OSError: the file could not be written; an earlier one is left as it was.
     """
     path = Path(path)
-    content = content.encode() if isinstance(content, str) else content
-    if path.exists() and not path.is_file():  # such as /dev/stdout
-        path.write_bytes(content)
-        return path
     with replace_file(path) as file:
-        file.write(content)
+        file.write(content.encode() if isinstance(content, str) else content)
     return path
 
 

@@ -1,5 +1,6 @@
 """Arrays of damaged and forged files: read where they are used, or one sentence."""
 
+import io
 import os
 import struct
 import zipfile
@@ -8,7 +9,13 @@ import numpy as np
 import pytest
 
 from churn_jax import array_files
-from churn_jax.array_files import ArrayFileError, NpzArrays, read_npy, write_file
+from churn_jax.array_files import (
+    ArrayFileError,
+    NpzArrays,
+    read_npy,
+    replace_file,
+    write_file,
+)
 from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.data import load
@@ -121,7 +128,7 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
         assert found[name].dtype == array.dtype
 
 
-def test_a_text_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
+def test_a_file_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
     path = write_file(tmp_path / "new" / "a.txt", "é")
     assert path.read_bytes() == write_file(path, "é".encode()).read_bytes()
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
@@ -129,10 +136,20 @@ def test_a_text_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_file(pipe, "through")
-    assert os.read(reader, 20) == b"through" and pipe.is_fifo()
+    assert os.read(reader, 20) == b"through"
+    with replace_file(pipe) as file:
+        np.savez(file, a=np.arange(3))
+    with np.load(io.BytesIO(os.read(reader, 4096))) as arrays:
+        assert arrays["a"].tolist() == [0, 1, 2]
     os.close(reader)
-    with pytest.raises(OSError):
-        write_file(tmp_path, "a folder")
+    assert pipe.is_fifo()
+    for write in (
+        lambda: write_file(tmp_path, "a folder"),
+        replace_file(tmp_path).__enter__,
+    ):
+        with pytest.raises(IsADirectoryError):
+            write()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "pipe"]
 
 
 def test_memory_is_what_the_system_says():
