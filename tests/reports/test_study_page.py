@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,38 +24,13 @@ from churn_jax.reports.study_sections import (
     most_ambiguous,
 )
 from churn_jax.reports.summary import BOUNDS
+from tests.comparison.results import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import logits_of, noisy_logits, write_study
 
 # All but those about training-set sizes, strengths, ensemble sizes and calibrated NLL,
 # and those of the sections on ambiguity and on bounds.
 EVERY_STUDY = 1 + len(FIGURES) - 6 + 2
-VOID = {"meta", "br", "link", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """Checks nesting; collects tags, attributes and text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.text = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.handle_startendtag(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
 
 
 @pytest.fixture(scope="module")
