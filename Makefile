@@ -67,7 +67,7 @@ test-fast: $(VENV)/.installed-test
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
-# Public torch models beside ours, in an environment of their own. timm asks for
+# Public torch models against ours, in an environment of their own. timm asks for
 # torchvision, which chooses another torch; timm's networks need neither.
 $(ORACLES)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(ORACLES)

@@ -1,4 +1,4 @@
-"""What a BatchEnsemble's step costs beside one plain network on as many rows.
+"""What a BatchEnsemble's step costs compared with one plain network on as many rows.
 
     python benchmarks/batch_ensemble.py                   # this machine's clock
     python benchmarks/batch_ensemble.py --topology v5e:2x2  # TPU compiler, without one
@@ -6,8 +6,8 @@
 A step is forward, backward and momentum SGD, in float32. The BatchEnsemble of K members
 is given B images and tiles them, the plain network is given K B images. Both take turns
 in one process; the ratio is that of the medians of the processor seconds of all
-threads, which other work on the machine hardly changes; the clock's is beside it.
-There, too, are the bytes that the compiled programs touch and their arithmetic, as XLA
+threads, which other work on the machine hardly changes. The table also has the ratio
+of wall-clock times, and the bytes and the arithmetic of the compiled programs as XLA
 counts them. With `--topology` one chip's program is compiled and the compiler's own
 estimate of cycles is added up; nothing is run. That estimate has a floor of 1,824
 cycles for an elementwise kernel, however small, and a BatchEnsemble has more of them

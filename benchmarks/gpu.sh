@@ -3,8 +3,8 @@
 #
 #     bash benchmarks/gpu.sh [FOLDER]
 #
-# Run it in the repository with the package and its test extra installed and JAX's CUDA
-# plugin beside it (`pip install -e ".[test,cuda]"`). PYTHON names the interpreter,
+# Run it in the repository with the package, its test extra and JAX's CUDA plugin
+# installed (`pip install -e ".[test,cuda]"`). PYTHON names the interpreter,
 # TORCH_PYTHON one that has PyTorch with CUDA (without it the peer is left out), LIMIT
 # the seconds that one part may take. Each part's output is kept in FOLDER (default
 # `runs/gpu`); a part that fails or is missing does not stop the others. The exit
@@ -19,7 +19,7 @@ failed=0
 mkdir -p "$folder"
 # conftest.py would choose the CPU; the CPU stays available for host work.
 export JAX_PLATFORMS=cuda,cpu PYTHONUNBUFFERED=1
-# Let JAX grow instead of taking most of the memory at once: PyTorch runs beside it.
+# Let JAX grow instead of taking most of the memory at once: PyTorch shares it.
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
 
 part() { # part NAME FILE-THAT-MUST-EXIST COMMAND...

@@ -233,4 +233,4 @@ def paper_section(
         rows.append(cells)
     notes = Rows([Text(note) for note in found.explained], ordered=True, kind="soft")
     table = Table(columns, rows, caption=found.caption, kind="paper")
-    return Section("Beside the paper", [Only((HTML, MARKDOWN), [table, notes])])
+    return Section("Compared with the paper", [Only((HTML, MARKDOWN), [table, notes])])

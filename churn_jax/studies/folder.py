@@ -126,7 +126,7 @@ def continued(
     """The record of earlier launches into a folder, None if they trained nothing.
 
     `left` are patterns of the files that training leaves, `free` settings that may
-    differ besides those that change no results.
+    differ, in addition to those that change no results.
     """
     if not path.exists():
         return None

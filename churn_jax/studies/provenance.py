@@ -15,8 +15,8 @@ __all__ = [
     "retitled",
 ]
 
-# Settings of the training that are no part of its recipe, besides those that change no
-# results.
+# Settings of the training that are no part of its recipe, in addition to those that
+# change no results.
 _NO_RECIPE = ("replicas", "seed_numbers", "eval_every_epochs", "seeds.base")
 
 

@@ -1,4 +1,4 @@
-"""A project's own test of a model update, run by pytest beside its other tests."""
+"""A project's own test of a model update, run by pytest with its other tests."""
 
 from churn_jax.testing import assert_compatible
 

@@ -54,7 +54,7 @@ SPEC = {field.name for field in dataclasses.fields(StreamSpec)}
 
 
 def write_record(folder, entries, planned=(), **facts):
-    """`study.json`; `entries` maps finished rows to what their entry has besides."""
+    """`study.json`; `entries` maps finished rows to more keys of their entry."""
     rows = []
     for name in (*entries, *planned):
         spec = StreamSpec(name, name.replace("_", " "), ERM())

@@ -62,7 +62,7 @@ def row_of(i, name, **changes):
 def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, **facts):
     """Write a run folder; `methods` maps names to logits, or to None for planned rows.
 
-    `entries` maps names to what their rows have besides, `facts` names settings and
+    `entries` maps names to more keys of their rows, `facts` names settings and
     parts of the record; `config` may hold any setting. A study with published numbers
     is on their data set.
     """

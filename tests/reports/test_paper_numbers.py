@@ -25,7 +25,7 @@ def test_a_study_without_published_numbers_shows_nothing_new(report):
     assert paper_numbers(report) is None
     for name in report.files:
         text = (report.study.folder / name).read_text()
-        for word in ("Beside the paper", "Published", "doubtful", "paper_"):
+        for word in ("Compared with the paper", "Published", "doubtful", "paper_"):
             assert word not in text, (name, word)
 
 
@@ -117,7 +117,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
     found = paper_numbers(report)
     if said is None:
         assert found is None
-        assert "Beside the paper" not in reports.markdown_table(report)
+        assert "Compared with the paper" not in reports.markdown_table(report)
     else:
         assert found.caption.startswith(f"{said}Paper: Bhojanapalli")
 
@@ -137,4 +137,4 @@ def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
     assert paper_numbers(report) is None
     (remark,) = report.remarks
     assert "'reproducibility/table9/x', unknown here" in remark
-    assert "Beside the paper" not in reports.render(report)
+    assert "Compared with the paper" not in reports.render(report)

@@ -60,7 +60,11 @@ def test_every_section_and_figure_is_there(page):
         *("Methods", "What was run", "Glossary"),
     ):
         assert heading in text
-    for heading in ("Beside the paper", "What the rows differ in", "Training-set size"):
+    for heading in (
+        "Compared with the paper",
+        "What the rows differ in",
+        "Training-set size",
+    ):
         assert heading not in text
     assert page.tags.count("svg") == EVERY_STUDY
     for fact in (

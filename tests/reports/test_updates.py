@@ -189,7 +189,7 @@ def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undraw
     assert targeted[-2].startswith("6.67 ± ")
     assert "None → Kd" in lines[6]
     assert {line.count("|") for line in lines[2:9]} == {lines[2].count("|")}
-    assert "## Beside the paper" in text
+    assert "## Compared with the paper" in text
 
 
 def test_the_csv_has_both_pairings(written):

@@ -249,7 +249,7 @@ def test_the_cost_counts_teachers_old_models_and_what_is_cached():
         for name, teaching in (
             ("alone", Teaching()),
             ("one", Teaching(members=1)),
-            ("beside", Teaching(old=("few",))),
+            ("old model", Teaching(old=("few",))),
             ("offline", Teaching(offline=True)),
         )
     ]
@@ -262,8 +262,8 @@ def test_the_cost_counts_teachers_old_models_and_what_is_cached():
     offline = costs["alone"] - costs["offline"]
     np.testing.assert_allclose(offline, 0.75 * forward, rtol=1e-6)
     # The old network has five outputs of ten, in a layer after the larger one.
-    beside = costs["beside"] - costs["alone"]
-    assert 0.4 * forward < beside < 0.5 * forward
+    of_old = costs["old model"] - costs["alone"]
+    assert 0.4 * forward < of_old < 0.5 * forward
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_mapping_on_other_platforms(platform, name, options, expected):
 
 
 def test_replicas_called_two_at_a_time_train_like_all_at_once():
-    """Beside one that diverges, whom only its neighbour could notice."""
+    """One replica diverges, which must not change the other one of its call."""
     rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
     run = tiny.make_run(Codistillation(beta=0.3, alpha=0.1), optimizer=rates)
     ours = tiny.stepper(run)

@@ -15,7 +15,7 @@ class DiversityOptions:
         rows: names of rows; empty is all that have finished.
         examples: of the training split, the test split, a foreign or a corrupted set
             that are looked at, evenly spaced; all where there are fewer.
-        jacobian_examples: likewise, of the Jacobians.
+        jacobian_examples: the same, for the Jacobians.
         bins: of confidence.
         draws: S, of a perturbation for a signal-to-noise ratio.
         batch: examples whose gradient that is of.
