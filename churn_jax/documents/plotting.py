@@ -11,9 +11,11 @@ import io
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
-from churn_jax.documents.blocks import Figure
+from churn_jax.documents.blocks import Block, Figure
 from churn_jax.escaping import escape
 
 __all__ = [
@@ -31,10 +33,12 @@ __all__ = [
     "error_bar",
     "error_line",
     "face",
+    "kept_figures",
     "legend",
     "level",
     "line_style",
     "marker",
+    "matplotlib_figures",
     "picture",
     "point",
     "short_label",
@@ -152,7 +156,7 @@ def bars_by_row(axes, rows, kinds) -> None:
 def drawn_later(drawings, subject) -> list[Figure]:
     """Figures of `subject` that a page draws; each is a function, title and caption."""
     return [
-        Figure(functools.partial(draw, subject), title, caption)
+        Figure(functools.partial(draw, subject), title, caption, name=draw.__name__)
         for draw, title, caption in drawings
     ]
 
@@ -163,6 +167,38 @@ def legend(figure, axes, columns: int = 2) -> None:
     if handles:
         columns = columns if len(labels) > 1 else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+_kept: ContextVar[list | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_figures():
+    """A list of the Matplotlib figures that are drawn inside; none becomes SVG."""
+    figures: list = []
+    token = _kept.set(figures)
+    try:
+        yield figures
+    finally:
+        _kept.reset(token)
+
+
+def matplotlib_figures(blocks: Sequence[Block]) -> dict:
+    """The figures that a page would draw of these blocks, by name."""
+    found: dict = {}
+    for block in blocks:
+        if isinstance(block, Figure) and callable(block.svg):
+            with kept_figures() as kept:
+                block.svg()
+            found |= zip([block.name], kept, strict=False)  # not drawn: none
+        found |= matplotlib_figures(getattr(block, "blocks", ()))
+    return found
+
+
+def _png(figure, dpi: int = 120) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
+    return out.getvalue()
 
 
 @contextmanager
@@ -188,6 +224,11 @@ def drawing(width: float, height: float):
     figure = Canvas(figsize=(width, height), layout="constrained")
 
     def done(description: str) -> str:
+        if (kept := _kept.get()) is not None:
+            # A notebook shows figures of pyplot only, unless they say how.
+            vars(figure)["_repr_png_"] = functools.partial(_png, figure)
+            kept.append(figure)
+            return ""
         matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
         out = io.StringIO()
         figure.savefig(
@@ -225,11 +266,11 @@ def picture(
 
     `words` say what it shows, where the title does not.
     """
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
-    figure.set_layout_engine("none")  # everything has its place, which takes a while
+    png = _png(figure, dpi)
+    if _kept.get() is None:
+        figure.set_layout_engine("none")  # everything has its place; that took a while
     svg = done(words or title)
-    return Figure(svg, title, caption, png=out.getvalue(), name=name)
+    return Figure(svg, title, caption, png=png, name=name)
 
 
 def element(tag: str, *inside: str, text: str = "", **attributes) -> str:

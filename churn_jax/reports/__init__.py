@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from churn_jax.reports.estimates import Estimate
     from churn_jax.reports.quantities import QUANTITIES, column
     from churn_jax.reports.report import Missing, Report, Row, collect
+    from churn_jax.reports.results import StoredLogits, figures, predictions, table
     from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
     from churn_jax.reports.stream_report import print_stream, write_stream
     from churn_jax.reports.study_report import (
         csv_table,
+        html_table,
         markdown_table,
         print_report,
         render,
@@ -40,6 +42,7 @@ __all__ = [
     "Report",
     "ReportError",
     "Row",
+    "StoredLogits",
     "StreamReport",
     "SweepResult",
     "collect",
@@ -48,13 +51,17 @@ __all__ = [
     "column",
     "compare_with_baseline",
     "csv_table",
+    "figures",
+    "html_table",
     "is_stream",
     "markdown_table",
+    "predictions",
     "print_report",
     "print_stream",
     "print_sweep",
     "render",
     "summarize",
+    "table",
     "write",
     "write_report",
     "write_stream",
@@ -73,6 +80,7 @@ _FILES = (
     "summary",
     "sweep",
     "sweep_report",
+    "results",
 )
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

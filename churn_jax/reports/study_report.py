@@ -33,6 +33,7 @@ from churn_jax.documents import (
     Text,
     bullets,
     csv_text,
+    html_fragment,
     html_page,
     markdown,
     print_document,
@@ -72,10 +73,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "csv_table",
+    "html_table",
     "markdown_table",
     "print_report",
     "render",
     "study_document",
+    "table_fields",
     "write",
     "write_report",
 ]
@@ -263,6 +266,21 @@ def csv_table(report: Report) -> str:
         The text of `table.csv`, with a header line.
     """
     return csv_text(_records(report))
+
+
+def html_table(report: Report) -> str:
+    """What a notebook shows of a study: the table and what to take away.
+
+    Args:
+        report: from `collect` or `write`.
+
+    Returns:
+        A `div` with its own style, for a method `_repr_html_`.
+    """
+    table = _table(report)
+    notes = [Text(remark, "note") for remark in report.remarks]
+    found = Table(table.columns, table.rows, caption=report.caption)
+    return html_fragment([Text(report.best), *notes, found])
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
@@ -477,6 +495,17 @@ def _records(report: Report) -> Records:
     ]
     rows += [_csv_info(m.info) | {"status": m.reason} for m in report.missing]
     return Records(fields, rows)
+
+
+def table_fields(report: Report) -> list[str]:
+    """Those of the CSV that the table shows, with their standard errors."""
+    fields = ["method", "label", "runs"]
+    shown = [quantity.name for quantity in report.columns]
+    for name in shown:
+        fields += [name, f"{name}_stderr"]
+    for name in (f"delta_{name}" for name in COMPARED if name in shown):
+        fields += [name, f"{name}_stderr", f"{name}_p_holm"]
+    return fields
 
 
 def _csv_info(info: RowRecord) -> dict:

@@ -225,6 +225,7 @@ def ambiguous_section(report: Report) -> Section | None:
         "Ambiguity of an example: the share of pairs of runs that predict it "
         "differently; its mean over examples is the churn. Examples that all runs "
         "agree on are not drawn.",
+        name=ambiguity_histogram.__name__,
     )
     shown = _inputs(inputs, compared=best is not None)
     grid = Grid([histogram, _carried(report)])
@@ -327,6 +328,7 @@ def bounds_section(report: Report) -> Section | None:
         functools.partial(bounds_against_churn, report),
         caption="One point per pair of runs; on or below the line the bound holds, and "
         f"the nearer to it the tighter it is. At most {RUNS_SHOWN} runs per method.",
+        name=bounds_against_churn.__name__,
     )
     about = (
         "Means over all pairs of runs. Lemma 1: the sum of both error rates. Lemma 2: "

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -206,6 +207,19 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
     stored = load_predictions(folder / "points" / chosen[0]["point"] / "test.npz")
     accuracy = np.mean(stored.logits.argmax(-1) == stored.labels)
     assert float(chosen[1]["accuracy"]) == pytest.approx(accuracy)
+
+
+def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    result = reports.collect_sweep(folder)
+    table = reports.table(result)
+    assert [(row["point"], row["split"]) for row in table[2:4]] == [
+        ("skl.beta=0.1", "validation"),
+        ("skl.beta=0.1", "test"),
+    ]
+    assert table[0]["churn"] == result.baseline.validation.churn.mean
+    names = ["curves-skl.beta", "trade-off-validation", "trade-off-test"]
+    assert list(reports.figures(folder)) == names
 
 
 def test_figures_are_not_scaled_to_a_point_that_broke_down(folder, undrawn):

@@ -1,0 +1,171 @@
+"""A finished folder in Python: its table, its figures and its predictions."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_jax.documents import Document
+from churn_jax.documents.plotting import kept_figures, matplotlib_figures
+from churn_jax.prediction_shards import is_stored, load_whole
+from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
+from churn_jax.reports.report import Report, collect
+from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
+from churn_jax.reports.stream_report import stream_document
+from churn_jax.reports.study_report import study_document, table_fields
+from churn_jax.reports.sweep import SweepResult, collect_sweep
+from churn_jax.reports.sweep_figures import sweep_figures
+from churn_jax.reports.sweep_report import sweep_document
+
+__all__ = ["StoredLogits", "figures", "predictions", "table"]
+
+Source = str | os.PathLike | Report | StreamReport | SweepResult
+
+
+def table(source: Source) -> Any:
+    """The table of a study, a sweep or a study of click streams, as numbers.
+
+    One row per method, with the numbers that the report shows, shares as fractions. A
+    quantity has its mean in a column of its name and the standard error in another, as
+    in `churn`, `churn_stderr`; differences from the baseline are in `delta_churn`,
+    `delta_churn_stderr` and `delta_churn_p_holm`. Sweeps (one row per point and split)
+    and studies of click streams have the columns of their `table.csv`.
+
+    Args:
+        source: the folder, or what `collect`, `collect_sweep`, `collect_stream` or a
+            function that writes a report returned.
+
+    Returns:
+        A `pandas.DataFrame` whose index is the name of the row, where pandas is
+        installed; else a list of dicts. Absent numbers are NaN.
+
+    Raises:
+        ReportError: the folder has no usable record.
+    """
+    report = _collected(source)
+    records = _document(report).data
+    fields = table_fields(report) if isinstance(report, Report) else records.fields
+    rows = [
+        {field: _number(row.get(field)) for field in fields} for row in records.rows
+    ]
+    try:
+        import pandas  # pyrefly: ignore[missing-import]
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows, columns=list(fields)).set_index(fields[0])
+
+
+def figures(source: Source) -> dict[str, Any]:
+    """The figures of the page as Matplotlib objects.
+
+    Args:
+        source: as in `table`.
+
+    Returns:
+        Name to `matplotlib.figure.Figure`, in the order of the page. They are not
+        registered with pyplot, so they take no memory once they are out of use; a
+        notebook shows them, and `figure.savefig(path)` writes them.
+
+    Raises:
+        ReportError: the folder has no usable record.
+    """
+    report = _collected(source)
+    if isinstance(report, SweepResult):
+        with kept_figures() as kept:
+            names = [figure.name for figure in sweep_figures(report)]
+        return dict(zip(names, kept, strict=True))
+    return matplotlib_figures(_document(report).blocks)
+
+
+class StoredLogits(Mapping[str, np.ndarray]):
+    """Logits `[R, N, C]` of every finished row, read from its file when it is used.
+
+    Attributes:
+        files: name of the row to the file that holds, or stands for, its predictions.
+    """
+
+    def __init__(self, files: Mapping[str, Path]):
+        self.files = {name: path for name, path in files.items() if is_stored(path)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Of all R runs; those of a run that stopped may be NaN.
+
+        Raises:
+            KeyError: no such row has predictions.
+            PredictionsError: they are damaged or too large to be read whole.
+        """
+        return self._read(name).logits
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"
+
+    @property
+    def ids(self) -> np.ndarray:
+        """`[N]` of the examples."""
+        return self._read(next(iter(self))).ids
+
+    @property
+    def labels(self) -> np.ndarray:
+        """`[N]` class numbers of the examples."""
+        return self._read(next(iter(self))).labels
+
+    def _read(self, name: str):
+        if name not in self.files:
+            known = ", ".join(self.files) or "none"
+            raise KeyError(f"no predictions of {name!r}; there are: {known}")
+        return load_whole(self.files[name])
+
+
+def predictions(
+    folder: str | os.PathLike, split: Literal["test", "validation"] = "test"
+) -> StoredLogits:
+    """The predictions that a study keeps, a row at a time.
+
+    Args:
+        folder: of the study.
+        split: on which split.
+
+    Returns:
+        A mapping of names of rows to logits, with `ids` and `labels`.
+
+    Raises:
+        ReportError: the folder has no usable record.
+        ValueError: there is no such split.
+    """
+    files = {"test": TEST, "validation": VALIDATION}
+    if split not in files:
+        raise ValueError(f"split must be test or validation; got {split!r}")
+    study = read_study(folder)
+    rows = {row.name: study.method_folder(row.name) for row in study.methods}
+    return StoredLogits({name: path / files[split] for name, path in rows.items()})
+
+
+def _collected(source: Source) -> Report | StreamReport | SweepResult:
+    if not isinstance(source, str | os.PathLike):
+        return source
+    if (Path(source) / "sweep.json").is_file():
+        return collect_sweep(source)
+    return collect_stream(source) if is_stream(source) else collect(source)
+
+
+def _document(report: Report | StreamReport | SweepResult) -> Document:
+    if isinstance(report, SweepResult):
+        return sweep_document(report)
+    if isinstance(report, StreamReport):
+        return stream_document(report)
+    return study_document(report)
+
+
+def _number(value: Any) -> Any:
+    return math.nan if value is None else value
