@@ -24,7 +24,7 @@ from churn_jax.reports import (
     markdown_table,
     summarize,
 )
-from churn_jax.reports.summary import with_columns
+from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
@@ -295,5 +295,5 @@ def test_sharded_predictions_have_the_column_too():
     whole = Predictions(np.arange(3), labels, logits)
     mapped = MappedPredictions(whole.ids, labels, ShardedRows([logits]))
     summary = summarize(whole)
-    found = [with_columns(summary, p, ["largest", "nll"]) for p in (whole, mapped)]
+    found = [with_columns(summary, p, ["largest", "nll"])[0] for p in (whole, mapped)]
     assert found[0].largest == found[1].largest and found[0].largest.mean == 12.5
