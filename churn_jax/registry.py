@@ -24,12 +24,12 @@ import hashlib
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Registry", "did_you_mean", "dotted_name"]
+__all__ = ["Registry", "did_you_mean", "dotted_name", "one_of"]
 
 T = TypeVar("T")
 _GROUP = "churn_jax"
@@ -205,12 +205,21 @@ def did_you_mean(
 ) -> str:
     """`; did you mean resnet20?`, or nothing where no known name is close.
 
+    Upper and lower case count as equal.
+
     Example:
         >>> did_you_mean("chrun", ["churn", "accuracy"])
         '; did you mean churn?'
     """
-    close = difflib.get_close_matches(name, list(known), n=count, cutoff=cutoff)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=count, cutoff=cutoff)
+    return f"; did you mean {one_of([lower[c] for c in close])}?" if close else ""
+
+
+def one_of(names: Sequence[str]) -> str:
+    """`a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def dotted_name(value: Any) -> str:
