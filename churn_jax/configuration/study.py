@@ -24,8 +24,9 @@ class DataConfig:
     """Which examples.
 
     Attributes:
-        name: `digits` (embedded), a TFDS name, a path to an `.npz`, or a folder with
-            `train.csv` and `test.csv` of texts.
+        name: `digits` (embedded), a TFDS name, a path to an `.npz`, a folder with
+            `train.csv` and `test.csv` of texts, or `package.module:function` of your
+            own function that returns a data set.
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
         train_size: cut the training set to so many examples; None keeps all.

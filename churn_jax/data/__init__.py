@@ -1,6 +1,7 @@
 """Where examples come from, and what happens to them before the network.
 
-`load` reads a set into memory; `augment` and `normalize` run inside the jitted step;
+`load` reads a set into memory by its name, `from_source` takes Python objects, to which
+`named` gives a name; `augment` and `normalize` run inside the jitted step;
 `load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
 converts a TFDS set; `corrupted_sets` corrupts test images.
 TensorFlow Datasets and Grain are imported only when asked for.
@@ -10,9 +11,11 @@ from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.corrupted import CorruptedSet, CorruptedSets, corrupted_sets
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load, narrow
+from churn_jax.data.object_names import DATASETS, find_dataset, named
 from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
 from churn_jax.data.prepare import Prepared, prepare
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
+from churn_jax.data.sources import from_source
 from churn_jax.data.splits import (
     ChannelStatistics,
     DataError,
@@ -27,9 +30,9 @@ from churn_jax.data.streaming import (
     load_streaming,
 )
 from churn_jax.data.text import TextOptions
-from churn_jax.lazy import load_on_use
 
 __all__ = [
+    "DATASETS",
     "IMAGENET_STATISTICS",
     "Augmentation",
     "ChannelStatistics",
@@ -47,17 +50,18 @@ __all__ = [
     "channel_statistics",
     "corrupted_sets",
     "epoch_positions",
+    "find_dataset",
+    "from_source",
     "grain_batches",
     "is_streaming",
     "is_tokens",
     "load",
     "load_digits",
     "load_streaming",
+    "named",
     "narrow",
     "normalize",
     "prepare",
     "read_ahead",
     "stream",
 ]
-
-__getattr__, __dir__ = load_on_use(__name__, __all__)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from churn_jax.data.arrays import Uncut
 from churn_jax.data.digits import NUM_CLASSES, VALIDATION_SIZE, load_digits
 from churn_jax.data.npz_source import read_npz
 from churn_jax.data.records import StreamingDataset
@@ -15,7 +16,6 @@ from churn_jax.data.splits import (
     DataError,
     Dataset,
     Examples,
-    Split,
     check_classes,
     check_same_kind,
     fingerprint,
@@ -23,7 +23,7 @@ from churn_jax.data.splits import (
 )
 from churn_jax.data.text import TextOptions, is_text_folder, read_text_folder
 
-__all__ = ["cut", "load", "narrow"]
+__all__ = ["assemble", "cut", "load", "narrow", "read_uncut"]
 
 S = TypeVar("S", bound=Examples)
 
@@ -50,8 +50,10 @@ def load(
 
     Args:
         name_or_path: `digits` (embedded); a path that ends in `.npz` (see `read_npz`
-            for its keys); a folder with `train.csv` and `test.csv` of texts; or a TFDS
-            name, plain or with the prefix `tfds:`.
+            for its keys); a folder with `train.csv` and `test.csv` of texts; the name
+            of a Python object (see `named`), or `package.module:function` of a function
+            without arguments that returns one; or a TFDS name, plain or with the prefix
+            `tfds:`.
         data_dir: where TFDS sets are prepared; None for the TFDS default.
         manual_dir: folder with original files. If given, a TFDS set that is not yet
             prepared is prepared from it, as `churn-jax data` does.
@@ -78,13 +80,25 @@ def load(
         ((300, 8, 8, 1), 'digits/2')
     """
     name = str(name_or_path)
-    splits, classes = _read(name_or_path, data_dir, manual_dir, text)
+    uncut = read_uncut(name_or_path, data_dir, manual_dir, text)
+    if validation is None and name == "digits":
+        validation = VALIDATION_SIZE
+    return assemble(name, uncut, validation, train_size, num_classes)
+
+
+def assemble(
+    name: str,
+    uncut: Uncut,
+    validation: int | float | None,
+    train_size: int | None,
+    num_classes: int | None,
+) -> Dataset:
+    """The checked data set of a source's splits; arguments as for `load`."""
+    splits, classes = uncut.splits, uncut.num_classes
     if num_classes is not None and classes is not None and num_classes != classes:
         raise DataError(f"{name} has {classes} classes; got num_classes={num_classes}")
     classes = check_classes(splits, classes if num_classes is None else num_classes)
     check_same_kind(splits)
-    if validation is None and name == "digits":
-        validation = VALIDATION_SIZE
     train, held = cut(name, splits, validation, train_size)
     test = splits["test"]
     return Dataset(
@@ -94,19 +108,29 @@ def load(
         test=test,
         num_classes=classes,
         fingerprint=fingerprint(train, held, test),
+        class_names=uncut.class_names,
+        notes=uncut.notes,
     )
 
 
-def _read(
-    name_or_path, data_dir, manual_dir, text: TextOptions
-) -> tuple[dict[str, Split], int | None]:
+def read_uncut(
+    name_or_path: str | pathlib.Path,
+    data_dir: str | pathlib.Path | None = None,
+    manual_dir: str | pathlib.Path | None = None,
+    text: TextOptions = TextOptions(),
+) -> Uncut:
+    """The source's own splits; arguments as for `load`."""
     name = str(name_or_path)
     if name == "digits":
-        return load_digits(), NUM_CLASSES
+        return Uncut(load_digits(), NUM_CLASSES)
     if is_text_folder(name):
-        return read_text_folder(name, text), None
+        return Uncut(read_text_folder(name, text))
     if isinstance(name_or_path, pathlib.Path) or name.endswith(".npz"):
-        return read_npz(name, text)
+        return Uncut(*read_npz(name, text))
+    from churn_jax.data.object_names import is_object, read_object
+
+    if is_object(name):
+        return read_object(name, text)
     if not name.startswith("tfds:") and pathlib.Path(name).is_file():
         raise DataError(f"{name} is a file, but its name does not end in .npz")
     name = name.removeprefix("tfds:")
@@ -117,7 +141,7 @@ def _read(
     # Importing tensorflow-datasets takes time that digits and files need not pay.
     from churn_jax.data.tfds_source import read_tfds
 
-    return read_tfds(name, data_dir=data_dir, text=text)
+    return Uncut(*read_tfds(name, data_dir=data_dir, text=text))
 
 
 def cut(

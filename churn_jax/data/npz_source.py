@@ -10,7 +10,7 @@ from churn_jax.array_files import ArrayFileError, NpzArrays
 from churn_jax.data.splits import DataError, Split, check_split, hold_out
 from churn_jax.data.text import TextOptions, token_splits
 
-__all__ = ["read_npz"]
+__all__ = ["cut_pool", "read_arrays", "read_npz"]
 
 _SPLITS = ("train", "validation", "test")
 _TEST_FRACTION = 0.2
@@ -36,14 +36,15 @@ def read_npz(
             "bytes): write it anew with numpy.savez"
         )
     try:
-        return _read(path, NpzArrays(path), text)
+        return read_arrays(str(path), NpzArrays(path), text)
     except (ArrayFileError, OSError) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}") from error
 
 
-def _read(
-    path: pathlib.Path, arrays: Mapping[str, np.ndarray], text: TextOptions
+def read_arrays(
+    path: str, arrays: Mapping[str, np.ndarray], text: TextOptions
 ) -> tuple[dict[str, Split], int | None]:
+    """`read_npz` of arrays by name; `path` is for messages."""
     # `train_images` and `train_image` are one key; so are `labels` and `label`.
     keys = {key.removesuffix("s"): key for key in arrays}
 
@@ -77,11 +78,12 @@ def _read(
     if {"image", "label"} <= keys.keys():
         # Ids are given before the pool is cut, so they tell the row in the file.
         pool = check_split("pool", found("image"), found("label"), found("id"))
-        return _cut_pool(pool, found("split")), num_classes
+        return cut_pool(pool, found("split")), num_classes
     raise DataError(f"{path} must hold {_LAYOUTS}; found {', '.join(arrays) or 'none'}")
 
 
-def _cut_pool(pool: Split, names) -> dict[str, Split]:
+def cut_pool(pool: Split, names=None) -> dict[str, Split]:
+    """A pool's splits: the `names [N]` of its examples, or a fifth is the test."""
     count = len(pool)
     if names is None:
         kept, held = hold_out(count, round(count * _TEST_FRACTION))

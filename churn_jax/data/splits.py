@@ -7,7 +7,7 @@ the data must stay the same.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -95,6 +95,9 @@ class Dataset:
         test: evaluation examples.
         num_classes: labels lie in `[0, num_classes)`.
         fingerprint: sha256 over images, labels and ids of the three splits.
+        class_names: what the classes are called, in the order of their numbers; empty
+            where the source does not say.
+        notes: sentences on what was decided about the source, for the user.
     """
 
     name: str
@@ -103,6 +106,64 @@ class Dataset:
     test: Split
     num_classes: int
     fingerprint: str
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: Any,
+        y: Any,
+        *,
+        validation: Any = None,
+        test: Any = None,
+        ids: Any = None,
+        num_classes: int | None = None,
+        name: str | None = None,
+    ) -> "Dataset":
+        """A data set of arrays in memory, checked and cut as `load` does with files.
+
+        Arrays may be of NumPy, JAX, PyTorch or pandas. What is unambiguous is
+        converted: grey images uint8 `[N, H, W]` get a channel axis, floats become
+        float32, labels `[N, 1]`, one-hot labels and booleans become class numbers, and
+        strings are numbered in sorted order. The arrays are not copied: leave them as
+        they are while the data set is in use.
+
+        Args:
+            x: training images `[N, H, W, C]` uint8 or floats, or a table `[N, D]` of
+                numbers.
+            y: labels `[N]`: integers from 0, or strings.
+            validation: a pair `(x, y)`; or how many of the training examples to hold
+                out, as for `load`. None is a tenth.
+            test: a pair `(x, y)`; None holds out a fifth of the examples, the same
+                ones for the same number of examples, which `notes` says.
+            ids: of the training examples, `[N]` strings or integers; None for
+                `train/0`, `train/1`, ... (`pool/0`, ... without `test`).
+            num_classes: None for those of one-hot labels and strings, or else the
+                largest training label plus one.
+            name: what titles call it; None for `arrays-` and a hash of the contents.
+
+        Raises:
+            DataError: the arrays cannot be used; one sentence says why.
+
+        Example:
+            >>> x, y = np.zeros((50, 8, 8), np.uint8), np.arange(50) % 2
+            >>> mine = Dataset.from_arrays(x, y, validation=5)
+            >>> len(mine.train), len(mine.validation), len(mine.test)
+            (35, 5, 10)
+            >>> mine.train.images.shape, mine.notes[0][:30]
+            ((35, 8, 8, 1), 'No test examples were given: 1')
+        """
+        from churn_jax.data.arrays import Part
+        from churn_jax.data.sources import from_source
+
+        return from_source(
+            Part(x, y, ids),
+            validation=validation,
+            test=test,
+            num_classes=num_classes,
+            name=name,
+        )
 
 
 class ChannelStatistics(NamedTuple):
@@ -256,7 +317,12 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
     if images.ndim == 2 and np.issubdtype(images.dtype, np.integer):
         return images.astype(np.float32)  # a table of counts
     if images.dtype != np.uint8:
-        raise DataError(f"{where}: images must be uint8 or floats; got {images.dtype}")
+        hint = ""
+        if np.issubdtype(images.dtype, np.integer):
+            hint = "; pixels from 0 to 255 become so with images.astype(numpy.uint8)"
+        raise DataError(
+            f"{where}: images must be uint8 or floats; got {images.dtype}{hint}"
+        )
     return np.ascontiguousarray(images)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from churn_jax.array_files import replace_file
 from churn_jax.data.loading import cut
+from churn_jax.data.object_names import is_object
 from churn_jax.data.records import (
     EncodedImages,
     Reading,
@@ -59,7 +60,7 @@ def is_streaming(
     name = str(name_or_path)
     if isinstance(name_or_path, pathlib.Path) or name == "digits":
         return False
-    if name.endswith(".npz") or is_text_folder(name):
+    if name.endswith(".npz") or is_text_folder(name) or is_object(name):
         return False
     name = name.removeprefix("tfds:")
     if name.split("/")[0].split(":")[0] in _LARGE:

@@ -20,6 +20,7 @@ __all__ = [
     "PADDING",
     "TextOptions",
     "encode_texts",
+    "fit_tokens",
     "is_text_folder",
     "pad_tokens",
     "read_text_folder",
@@ -104,11 +105,7 @@ def token_splits(
     """The splits of a file that holds token ids."""
     # {train,test}_tokens are all texts joined, with offsets [N + 1], or [N, L'] padded
     # with 0; {train,test}_label, optional ids and validation.
-    if options.vocabulary is not None:
-        raise DataError(
-            f"texts that are token ids already need no vocabulary; got "
-            f"{options.vocabulary}"
-        )
+    _refuse_vocabulary(options)
     keys = {key.removesuffix("s"): key for key in arrays}
 
     def found(key: str) -> np.ndarray | None:
@@ -126,9 +123,7 @@ def token_splits(
             )
         tokens = _checked(split, arrays[keys[f"{split}_token"]], options)
         if tokens.ndim == 2:
-            padding = options.sequence_length - tokens.shape[1]
-            tokens = tokens[:, : options.sequence_length]
-            padded = np.pad(tokens, ((0, 0), (0, max(padding, 0))))
+            padded = _of_length(tokens, options.sequence_length)
         else:
             offsets = _checked_offsets(split, found(f"{split}_offset"), tokens)
             padded = pad_tokens(tokens, offsets, options.sequence_length)
@@ -139,6 +134,28 @@ def token_splits(
             found(f"{split}_id"),
         )
     return splits
+
+
+def fit_tokens(where: str, texts: Split, options: TextOptions) -> Split:
+    """Texts that are token ids already, cut or padded as the options say."""
+    _refuse_vocabulary(options)
+    tokens = _checked(where, texts.images, options)
+    padded = _of_length(tokens, options.sequence_length)
+    return text_split(where, padded.astype(np.int32), texts.labels, texts.ids)
+
+
+def _refuse_vocabulary(options: TextOptions) -> None:
+    if options.vocabulary is not None:
+        raise DataError(
+            f"texts that are token ids already need no vocabulary; got "
+            f"{options.vocabulary}"
+        )
+
+
+def _of_length(tokens: np.ndarray, length: int) -> np.ndarray:
+    """`[N, L']` cut or padded to `[N, length]`."""
+    missing = max(length - tokens.shape[1], 0)
+    return np.pad(tokens[:, :length], ((0, 0), (0, missing)))
 
 
 def _checked(where: str, tokens: np.ndarray, options: TextOptions) -> np.ndarray:

@@ -27,6 +27,7 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.data import DATASETS
 from churn_jax.models import MODELS
 from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shard_folder
 from churn_jax.reports.artefacts import TEST, VALIDATION
@@ -58,13 +59,17 @@ def versions() -> dict[str, str]:
 
 
 def importable(config: StudyConfig) -> StudyConfig:
-    """The study with names by which another process finds its networks and columns."""
+    """The study with names by which another process finds data, networks, columns."""
 
     def network(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, name=MODELS.record_name(model.name))
 
+    name = DATASETS.record_name(config.data.name)
+    data = dataclasses.replace(config.data, name=name)
     columns = recorded_columns(config.columns)
-    return dataclasses.replace(config.with_networks(network), columns=columns)
+    return dataclasses.replace(
+        config.with_networks(network), data=data, columns=columns
+    )
 
 
 def hardware() -> str:

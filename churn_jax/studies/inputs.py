@@ -1,5 +1,6 @@
 """What a study trains on: a data set, resident or streamed, and its pixels' moments."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -70,6 +71,13 @@ class StudyInputs:
     def dataset(self) -> Dataset | StreamingDataset:
         """The study's data set."""
         return self.whole.dataset
+
+    def described(self) -> StudyConfig:
+        """The study with what the data set notes of its source among its own notes."""
+        if isinstance(self.dataset, StreamingDataset):
+            return self.config
+        new = [n for n in self.dataset.notes if n not in self.config.notes]
+        return dataclasses.replace(self.config, notes=(*self.config.notes, *new))
 
     def check(self, specs: Sequence[MethodSpec], what: str) -> None:
         """Refuses data without a validation split, and rows that need more examples."""

@@ -146,8 +146,9 @@ def data_facts(data: DataConfig) -> DataFacts:
     """Opens the data."""
     if not data.name:
         raise ValueError(
-            "a study of your own data needs --data: an .npz file, a TFDS name, or a "
-            "folder with train.csv and test.csv of texts"
+            "a study of your own data needs --data: an .npz file, a TFDS name, a "
+            "folder with train.csv and test.csv of texts, or package.module:function "
+            "of a function that returns a data set"
         )
     return DataFacts.of(load_inputs(data, data.train_size).dataset)
 

@@ -112,6 +112,7 @@ def run_study(
     """
     config = importable(config)
     inputs = StudyInputs(config)
+    config = inputs.described()
     dataset, selected = inputs.dataset, config.select(only)
     inputs.check(selected, "a study")
     # Networks that cannot be built are said now and not after hours of other rows.

@@ -108,6 +108,7 @@ def run_sweep(
     if twice := [name for name in names if names.count(name) > 1]:
         raise StudyError(f"{twice[0]} is named twice; give all its values at once")
     inputs = StudyInputs(config)
+    config = inputs.described()
     dataset = inputs.dataset
     rows = [axis.method for axis in axes] + ([config.baseline] if baseline else [])
     inputs.check([config.spec(name) for name in rows], "a sweep")

@@ -15,7 +15,6 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.training import (
-        OPTIMIZERS,
         MeshShape,
         OptimizerConfig,
         Seeds,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = [
-    "OPTIMIZERS",
     "Interrupted",
     "MeshShape",
     "OptimizerConfig",

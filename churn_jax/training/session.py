@@ -160,8 +160,7 @@ def open_session(
     state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)
     state = with_sums(state, terms, mesh)
-    said = [*(g.network.note for g in run.groups)]
-    said.append(program.optimizer.unread(config.optimizer))
+    notes = dict.fromkeys(g.network.note for g in run.groups if g.network.note)
     session = Session(
         program=program,
         images=images,
@@ -182,7 +181,7 @@ def open_session(
         // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
         checkpoints=None,
-        notes=tuple(dict.fromkeys(filter(None, said))),
+        notes=tuple(notes),
     )
     if directory is not None:
         _restore(session, directory)
