@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from churn_jax._plugins import misfits as _misfits
+from churn_jax.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.comparison.compare import compare
@@ -19,6 +20,24 @@ for _sentence in _misfits():
     warnings.warn(_sentence, stacklevel=2)
 
 __all__ = ["__version__", "compare"]
+
+_PACKAGES = (
+    "analysis",
+    "data",
+    "ensembles",
+    "losses",
+    "methods",
+    "metrics",
+    "models",
+    "perturbations",
+    "predictions",
+    "reports",
+    "studies",
+    "testing",
+    "training",
+)
+
+_find, _ = _load_on_use(__name__, (), _PACKAGES)
 
 
 def __getattr__(name: str) -> Any:
@@ -34,9 +53,9 @@ def __getattr__(name: str) -> Any:
             return version("churn-jax")
         except PackageNotFoundError:  # a source tree that was never installed
             return "0.0.0"
-    raise AttributeError(f"module 'churn_jax' has no attribute {name!r}")
+    return _find(name)
 
 
 def __dir__() -> list[str]:
     """What completion offers, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -119,7 +119,7 @@ def _definition(
     )
 
 
-def _exported_names(path: Path) -> list[str]:
+def exported_names(path: Path) -> list[str]:
     """`__all__` of a package, which has to be a literal list."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and any(
@@ -135,7 +135,7 @@ def _public_objects(root: Path) -> Iterator[_Public]:
         init = root / package / "__init__.py"
         if not init.exists():
             continue
-        for name in _exported_names(init):
+        for name in exported_names(init):
             found = _definition(root, f"churn_jax.{package}", name)
             if found is not None:  # aliases and constants have no docstring to read
                 path, node = found

@@ -7,6 +7,7 @@ loaded on demand go through `load_on_use`.
 
 import importlib
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,19 +42,60 @@ if not TYPE_CHECKING:
     jax, jnp, optax = lazy("jax"), lazy("jax.numpy"), lazy("optax")
 
 
+class _Module(types.ModuleType):
+    """A package or one of its files; a call says which functions it has."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from churn_jax.registry import one_of
+
+        package = self.__name__.rpartition(".")[0]
+        public = getattr(sys.modules.get(package), "__all__", ())
+        own = vars(self).get("__all__", ())
+        names = [n for n in own if n in public and callable(getattr(self, n))]
+        message = f"{self.__name__} is a module, not a function"
+        if names:
+            meant = one_of([f"{package}.{name}" for name in names])
+            message = f"{message}; did you mean {meant}?"
+        raise TypeError(message)
+
+    # Python sets a file as an attribute of its package, whoever imports it.
+    def __setattr__(self, name: str, value: Any) -> None:
+        _explain_calls(value, self.__name__)
+        super().__setattr__(name, value)
+
+    # cloudpickle knows modules by their exact class.
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
+
+def _explain_calls(value: Any, package: str) -> None:
+    if type(value) is types.ModuleType and value.__name__.startswith(f"{package}."):
+        value.__class__ = _Module
+
+
 def load_on_use(
-    package: str, names: Sequence[str], files: Sequence[str]
+    package: str, names: Sequence[str], files: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`; a name's file is imported on first use.
+
+    A name that is not there leads to the one that is meant, and so does a call of a
+    file, as in `losses.codistillation(...)`.
 
     Args:
         package: its `__name__`.
         names: its `__all__`.
         files: of the package, searched in this order for the name in their `__all__`;
-            one of another package is named relative to this one (`.other.file`).
+            one of another package is named relative to this one (`.other.file`). None
+            where the package has imported everything.
     """
+    module = sys.modules[package]
+    module.__class__ = _Module
+    for value in list(vars(module).values()):
+        _explain_calls(value, package)
 
     def find(name: str) -> Any:
+        if name in files:
+            return importlib.import_module(f".{name}", package)
         if name in names:
             for file in files:
                 found = importlib.import_module(f".{file}", package)
@@ -61,6 +103,9 @@ def load_on_use(
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)
                     return value
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from churn_jax.other_names import name_hint
+
+        hint = name_hint(package, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     return find, lambda: sorted({*vars(sys.modules[package]), *names})

@@ -4,7 +4,8 @@ Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, 
 in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `PRESETS` in `churn_jax.studies`,
 `QUANTITIES` in `churn_jax.reports`. Whatever takes such a name also takes `package.module:name`, which
 is imported, so code in a file of its own needs no registration. Records and checkpoints
-name it that way.
+name it that way. An object that cannot be imported, such as one made in a notebook, has
+a name of its own in this process (`Registry.name`).
 
 `register` adds a short name, as long as the module is imported. The command line
 imports the modules that installed packages list under the entry point `churn_jax`:
@@ -19,15 +20,16 @@ package says only where the decorators are.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Registry", "did_you_mean", "dotted_name"]
+__all__ = ["Registry", "did_you_mean", "dotted_name", "one_of"]
 
 T = TypeVar("T")
 _GROUP = "churn_jax"
@@ -62,6 +64,7 @@ class Registry(Mapping[str, Any]):
         self.kind = kind
         self._built_in = built_in
         self._registered: dict[str, Any] = {}
+        self._held: dict[str, Any] = {}
         self._accepts = accepts
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -72,20 +75,52 @@ class Registry(Mapping[str, Any]):
                 cell does, replaces the value.
 
         Raises:
-            ValueError: the name is built in, or has a colon.
+            ValueError: the name is built in, or has a colon or an `@`.
             TypeError: the value is not of this kind.
         """
-        if name in self._built_in or ":" in name or not name:
-            reason = "it has a colon" if ":" in name else "it is taken"
+        if name in self._built_in or set(":@") & set(name) or not name:
+            reason = "it is taken" if name in self._built_in else "it has : or @"
             raise ValueError(f"a {self.kind} cannot be called {name!r}: {reason}")
 
         def add(value: T) -> T:
-            if not self._accepts(value):
-                raise TypeError(f"{value!r} cannot be registered as a {self.kind}")
+            self._check(value)
             self._registered[name] = value
             return value
 
         return add
+
+    def name(self, value: Any, content: Callable[[], str]) -> str:
+        """The name under which `find` finds a Python object in this process.
+
+        Args:
+            value: of this kind.
+            content: says in a text what the value is, if it cannot be imported. Equal
+                texts are equal names, in other processes too.
+
+        Returns:
+            The built-in name or `package.module:name`, else one like `Net@1a2b3c4d`,
+            of the class and the content: `find` gives the value as long as this
+            process runs.
+
+        Raises:
+            TypeError: the value is not of this kind.
+        """
+        self._check(value)
+        try:
+            dotted = self.record_name(value)
+            if self.find(dotted) is value:
+                return dotted
+        except (AttributeError, ValueError):  # an instance, or a function's own
+            pass
+        label = getattr(value, "__name__", type(value).__name__)
+        label = label if label.isidentifier() else self.kind.replace(" ", "_")
+        name = f"{label}@{hashlib.sha256(content().encode()).hexdigest()[:8]}"
+        self._held[name] = value
+        return name
+
+    def _check(self, value: Any) -> None:
+        if not self._accepts(value):
+            raise TypeError(f"{value!r} cannot be registered as a {self.kind}")
 
     def find(self, name: str) -> Any:
         """The value of a short name or of `package.module:name`.
@@ -96,6 +131,13 @@ class Registry(Mapping[str, Any]):
         if name in self._built_in:
             value = self._built_in[name]
             return _imported(value) if isinstance(value, str) else value
+        if "@" in name:
+            if name in self._held:
+                return self._held[name]
+            raise ValueError(
+                f"{name} was given as a Python object, which only the process that "
+                "made it has: run the script or notebook that did"
+            )
         if ":" in name:
             value = _imported(name)
             if not self._accepts(value):
@@ -120,12 +162,15 @@ class Registry(Mapping[str, Any]):
             The built-in name, else `package.module:name`; an unknown name as it is.
         """
         if isinstance(value, str):
-            if value in self._built_in or ":" in value:
-                return value
+            name = value
+            if name in self._built_in or set(":@") & set(name):
+                return name
             _import_entry_points()
-            if value not in self._registered:
-                return value
-            value = self._registered[value]
+            if name not in self._registered:
+                return name
+            value = self._registered[name]
+            if not hasattr(getattr(value, "__wrapped__", value), "__qualname__"):
+                return name  # an instance, which only its decorator names
         for name, ours in self._built_in.items():
             if ours is value:
                 return name
@@ -160,12 +205,21 @@ def did_you_mean(
 ) -> str:
     """`; did you mean resnet20?`, or nothing where no known name is close.
 
+    Upper and lower case count as equal.
+
     Example:
         >>> did_you_mean("chrun", ["churn", "accuracy"])
         '; did you mean churn?'
     """
-    close = difflib.get_close_matches(name, list(known), n=count, cutoff=cutoff)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=count, cutoff=cutoff)
+    return f"; did you mean {one_of([lower[c] for c in close])}?" if close else ""
+
+
+def one_of(names: Sequence[str]) -> str:
+    """`a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def dotted_name(value: Any) -> str:

@@ -11,6 +11,7 @@ import tyro
 from churn_jax.cli import main
 from churn_jax.comparison import read_gates
 from churn_jax.data.tables.schema import TableSchema
+from churn_jax.reports import QUANTITIES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -81,6 +82,14 @@ def study_reports(names, folder):
     }
 
 
+def columns_measure_all_runs(names, folder):
+    for name in ("margin", "unanimous"):
+        del QUANTITIES._registered[name]
+    logits = np.array([[[3.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 0.0]]])
+    assert names["unanimous"].measure(logits, np.array([0, 1])) == 0.5
+    assert names["margin"].measure(logits[0], np.array([0, 1])) == 2.0
+
+
 def training_trains_ten_pairs(names, folder):
     dataset, logits = names["dataset"], names["logits"]
     assert logits.shape == (10, len(dataset.test), dataset.num_classes)
@@ -92,6 +101,7 @@ CHECKS = {
     "README": readme_measures,
     "compare": comparison_passes,
     "data": data_are_split,
+    "extending": columns_measure_all_runs,
     "determinism": lambda names, folder: None,
     "metrics": metrics_stream,
     "own_networks": networks_train,

@@ -27,11 +27,12 @@ BELOW = {
     "class_sets": (),
     "escaping": (),
     "documents": ("escaping", "array_files"),
-    "lazy": (),
     "registry": (),
+    "other_names": ("equations", "registry"),
+    "lazy": ("other_names",),  # when a name is not found
     "losses": ("lazy", "setting_checks", "divergences", "class_sets"),
-    "metrics": ("divergences", "class_sets"),
-    "perturbations": ("divergences",),
+    "metrics": ("lazy", "divergences", "class_sets"),
+    "perturbations": ("lazy", "divergences"),
     "models": ("lazy", "typing", "_checks", "setting_checks", "registry"),
     # log_probs of averaged members
     "ensembles": (
@@ -125,7 +126,7 @@ BELOW = {
     ),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
-    "__init__": ("comparison", "_plugins"),  # comparison lazily
+    "__init__": ("comparison", "lazy", "_plugins"),  # comparison lazily
 }
 
 # Heavy libraries and the only places that may import them, even lazily.
@@ -143,6 +144,7 @@ HEAVY = {
 JAX_FREE = (
     "data/",
     "registry.py",
+    "other_names.py",
     "setting_checks.py",
     "array_files.py",
     "example_ids.py",

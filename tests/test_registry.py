@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import sys
 from importlib import metadata
 
@@ -24,7 +25,7 @@ from churn_jax.reports import (
     markdown_table,
     summarize,
 )
-from churn_jax.reports.summary import with_columns
+from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
@@ -85,7 +86,7 @@ def test_built_in_values_come_first_and_are_imported_on_use(shapes):
         shapes["sphere"]
 
 
-@pytest.mark.parametrize("name", ["square", "a:b", ""])
+@pytest.mark.parametrize("name", ["square", "a:b", "a@b", ""])
 def test_a_name_that_cannot_be_registered_is_refused(shapes, name):
     with pytest.raises(ValueError, match=f"a shape cannot be called '{name}'"):
         shapes.register(name)
@@ -128,6 +129,26 @@ def test_records_name_built_in_values_shortly_and_others_by_their_module(shapes)
     assert found == ["line", "line", "unknown", dotted, dotted, dotted]
     assert METHODS.record_name(METHODS["ERM"]) == "ERM"
     assert METHODS.find(METHODS.record_name(Mine)) is Mine
+
+
+def test_an_object_has_a_name_that_its_content_tells(shapes):
+    """What can be imported keeps its dotted name; the rest lives in this process."""
+    assert shapes.name(abs, str) == "line"
+    assert shapes.name(dotted_name, str) == "churn_jax.registry:dotted_name"
+    first, again, other = (lambda: 1), (lambda: 1), (lambda: 2)
+    names = [shapes.name(f, lambda f=f: f"{f()}") for f in (first, again, other)]
+    assert names[0] == names[1] != names[2] and names[0].startswith("shape@")
+    assert shapes.find(names[0]) is again and shapes.find(names[2]) is other
+    assert shapes.record_name(names[0]) == names[0]
+    with pytest.raises(ValueError, match="shape@12345678 was given as a Python object"):
+        shapes.find("shape@12345678")
+    with pytest.raises(TypeError, match="3 cannot be registered as a shape"):
+        shapes.name(3, str)
+
+
+def test_a_registered_instance_is_recorded_by_its_short_name(shapes):
+    shapes.register("half")(functools.partial(pow, 2))
+    assert shapes.record_name("half") == "half"
 
 
 def test_a_script_is_found_by_the_name_of_its_file(shapes, tmp_path, monkeypatch):
@@ -253,7 +274,11 @@ def test_a_network_of_your_own_needs_no_dtype():
     with pytest.raises(ValueError, match="has no field 'dtype'"):
         ModelConfig(f"{__name__}:Plain", dtype="bfloat16").build(3)
     with pytest.raises(TypeError, match="cannot be registered as a network"):
-        MODELS.register("bare")(my_study)
+        MODELS.register("bare")(3)
+    MODELS.register("made")(lambda: Plain(num_classes=3))
+    assert ModelConfig("made").build(3).name == "made"
+    with pytest.raises(ValueError, match="made is .* without settings.*; got dtype"):
+        ModelConfig("made", dtype="bfloat16").build(3)
 
 
 def test_methods_are_added_by_their_names():
@@ -295,5 +320,5 @@ def test_sharded_predictions_have_the_column_too():
     whole = Predictions(np.arange(3), labels, logits)
     mapped = MappedPredictions(whole.ids, labels, ShardedRows([logits]))
     summary = summarize(whole)
-    found = [with_columns(summary, p, ["largest", "nll"]) for p in (whole, mapped)]
+    found = [with_columns(summary, p, ["largest", "nll"])[0] for p in (whole, mapped)]
     assert found[0].largest == found[1].largest and found[0].largest.mean == 12.5

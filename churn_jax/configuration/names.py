@@ -4,7 +4,7 @@ from pathlib import Path
 
 from churn_jax.configuration.network import ModelConfig
 
-__all__ = ["data_name", "data_stem", "network_name", "network_words"]
+__all__ = ["data_name", "data_stem", "network_name", "network_words", "short_name"]
 
 _DATA_NAMES = {
     "digits": "the UCI hand-written digits",
@@ -54,7 +54,7 @@ def network_name(name: str) -> str:
         >>> [network_name(n) for n in ("lenet5", "wide_resnet28_10", "mine.nets:Net")]
         ['LeNet5', 'WRN-28-10', 'Net']
     """
-    name = name.rpartition(":")[2]
+    name = short_name(name)
     if name in _NETWORK_NAMES:
         return _NETWORK_NAMES[name]
     for family, title in _FAMILIES.items():
@@ -70,8 +70,17 @@ def network_words(model: ModelConfig) -> str:
         >>> network_words(ModelConfig("mlp", features=(256, 256)))
         'mlp 256 256'
     """
-    name = model.name.rpartition(":")[2]
-    return " ".join(map(str, (name, *model.features)))
+    return " ".join(map(str, (short_name(model.name), *model.features)))
+
+
+def short_name(name: str) -> str:
+    """A name of one's own without its module and without the hash of its content.
+
+    Example:
+        >>> short_name("mine.nets:Net"), short_name("Net@1a2b3c4d"), short_name("mlp")
+        ('Net', 'Net', 'mlp')
+    """
+    return name.rpartition(":")[2].partition("@")[0]
 
 
 def data_stem(name: str) -> str:

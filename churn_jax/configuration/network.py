@@ -90,8 +90,10 @@ class ModelConfig:
     """Which network.
 
     Attributes:
-        name: one of `churn_jax.models.available()`, or `package.module:Name` of a Linen
-            module of your own with a field `num_classes`.
+        name: one of `churn_jax.models.available()`, or `package.module:name` of a
+            network of your own in any form that `churn_jax.ensembles.as_network` takes.
+            The other settings are fields of a Linen module's class with `num_classes`;
+            all other forms take `inputs` alone.
         features: hidden widths of the MLP; empty keeps the network's own.
         dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
         remat: recompute activations in the backward pass (ResNets).
@@ -181,10 +183,20 @@ class ModelConfig:
             heads = self.heads(members)
             overrides["layers"] = self.sharing.layers(heads)
             name = f"{name}-{self.sharing.label(heads)}"
-        module = models.create(self.name, num_classes=num_classes, **overrides)
-        network = _wrapped(module, name)
-        if self.pretrained:
-            network = _from_folder(network, self.pretrained, module)
+        own = models.MODELS.get(self.name)
+        if own is None or models.is_family(own):
+            module = models.create(self.name, num_classes=num_classes, **overrides)
+            network = _wrapped(module, name)
+            if self.pretrained:
+                network = _from_folder(network, self.pretrained, module)
+        elif overrides or self.pretrained:
+            given = [*overrides, *(["pretrained"] if self.pretrained else [])]
+            raise ValueError(
+                f"{self.name} is a network as it is, without settings (a Linen class "
+                f"with num_classes has its fields); got {', '.join(given)}"
+            )
+        else:
+            network = ensembles.as_network(own, num_classes, name=self.name)
         return ensembles.with_inputs(network, self.inputs) if self.inputs else network
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
+from churn_jax.registry import Registry, did_you_mean
 from churn_jax.setting_checks import check_choice, check_least, check_share
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
 __all__ = [
+    "OPTIMIZERS",
     "SAMPLES",
     "MeshShape",
     "OptimizerConfig",
@@ -25,8 +27,14 @@ __all__ = [
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
-_OPTIMIZERS = ("sgd", "adam", "adagrad")
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
+
+OPTIMIZERS = Registry(
+    "optimizer",
+    {name: f"churn_jax.training.optim:{name}" for name in ("sgd", "adam", "adagrad")},
+    lambda value: callable(value) or hasattr(value, "update"),
+)
+"""Optimisers by name: functions that make an optax transformation, or one as it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +42,13 @@ class OptimizerConfig:
     """What updates the weights. Lengths are in epochs, as the papers give them.
 
     Attributes:
-        name: `sgd`, `adam` or `adagrad`.
+        name: `sgd`, `adam`, `adagrad`, or one of your own, such as `optax:lion`: a
+            function as `package.module:name`, or an `optax.GradientTransformation`,
+            see `churn_jax.training.OPTIMIZERS`. Of your own, `momentum`, `nesterov`,
+            `decay` and `adagrad_accumulator` are not read. A function is given those of
+            `learning_rate` (peak times schedule, by the number of the update),
+            `weight_decay`, `mask` (what decays, see `decay_on`), `total_steps` and
+            `steps_per_epoch` that it names; a transformation has its own.
         learning_rate: peak; a tuple gives one per replica.
         momentum: of SGD; 0 is none.
         nesterov: Nesterov's form of momentum.
@@ -85,8 +99,14 @@ class OptimizerConfig:
         """Checks names and ranges."""
         for field in ("step_epochs", "member_rates"):  # lists are taken, too
             object.__setattr__(self, field, tuple(getattr(self, field)))
+        known = OPTIMIZERS
+        if not set(":@") & set(self.name) and self.name not in known:
+            raise ValueError(
+                f"optimizer name must be one of {', '.join(known)}, or one of your own "
+                f"as package.module:name; got {self.name!r}"
+                f"{did_you_mean(self.name, known)}"
+            )
         for field, known in (
-            ("name", _OPTIMIZERS),
             ("schedule", _SCHEDULES),
             ("decay", ("l2", "decoupled")),
             ("decay_on", ("kernels", "all")),

@@ -30,6 +30,7 @@ from churn_jax.data.streaming import (
     load_streaming,
 )
 from churn_jax.data.text import TextOptions
+from churn_jax.lazy import load_on_use
 
 __all__ = [
     "DATASETS",
@@ -65,3 +66,5 @@ __all__ = [
     "read_ahead",
     "stream",
 ]
+
+__getattr__, __dir__ = load_on_use(__name__, __all__)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         from_function,
     )
     from churn_jax.ensembles.nnx import from_nnx
+    from churn_jax.ensembles.own import as_network
     from churn_jax.ensembles.wrappers import (
         StartingFrom,
         starting_from,
@@ -44,6 +45,7 @@ __all__ = [
     "StartingFrom",
     "apply_committee",
     "apply_members",
+    "as_network",
     "average_logits",
     "average_probs",
     "from_function",
@@ -60,6 +62,6 @@ __all__ = [
     "with_temperature",
 ]
 
-_FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx")
+_FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx", "own")
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -5,6 +5,7 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 `cross_pairs` for every old run and every new one.
 """
 
+from churn_jax.lazy import load_on_use
 from churn_jax.metrics.calibrated import (
     CalibratedScores,
     calibrated_brier_score,
@@ -119,6 +120,13 @@ from churn_jax.metrics.scoring import (
 )
 from churn_jax.metrics.state import LongSum, MeanState, RateState
 
+# Second names of the field; only the first ones are in `__all__`.
+disagreement = churn
+ece = expected_calibration_error
+nfr = negative_flip_rate
+nll = negative_log_likelihood
+pfr = positive_flip_rate
+
 __all__ = [
     "AUCState",
     "AccuracyState",
@@ -212,3 +220,5 @@ __all__ = [
     "two_fold_calibrated_scores",
     "weighted_prediction_difference",
 ]
+
+__getattr__, __dir__ = load_on_use(__name__, __all__)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
     from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
     from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
-    from churn_jax.models.zoo import MODELS, available, create
+    from churn_jax.models.zoo import MODELS, available, create, is_family
 
 
 __all__ = [
@@ -85,6 +85,7 @@ __all__ = [
     "create",
     "from_hugging_face",
     "from_timm",
+    "is_family",
     "load_pretrained",
     "swin_from_hugging_face",
     "swin_to_hugging_face",

@@ -19,7 +19,7 @@ from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
 from churn_jax.registry import Registry
 
-__all__ = ["MODELS", "available", "create"]
+__all__ = ["MODELS", "available", "create", "is_family"]
 
 _ZOO = {
     "mlp": partial(MLP, features=(256, 256)),
@@ -64,9 +64,12 @@ _ZOO = {
 MODELS = Registry(
     "network",
     _ZOO,
-    lambda value: dataclasses.is_dataclass(getattr(value, "func", value)),
+    lambda value: callable(value) or dataclasses.is_dataclass(value),
 )
-"""Linen modules by name, or partials of them, with a field `num_classes`."""
+"""Networks by name: Linen classes, or partials of them, with a field `num_classes`.
+
+Your own may have any form that `churn_jax.ensembles.as_network` takes.
+"""
 
 
 def available() -> tuple[str, ...]:
@@ -92,6 +95,16 @@ def available() -> tuple[str, ...]:
         ['wide_resnet28_1', 'wide_resnet28_2', 'wide_resnet28_5']
     """
     return tuple(MODELS)
+
+
+def is_family(value: Any) -> bool:
+    """Whether a network is a Linen class, or a partial of one, with `num_classes`."""
+    made = getattr(value, "func", value)
+    return (
+        isinstance(made, type)
+        and issubclass(made, nn.Module)
+        and "num_classes" in _fields(value)
+    )
 
 
 def _suggest(word: str, known) -> str:

@@ -1,5 +1,6 @@
 """Perturbations of inputs: pure functions of images and a network's predictions."""
 
+from churn_jax.lazy import load_on_use
 from churn_jax.perturbations.controls import (
     adversarial,
     gaussian,
@@ -33,3 +34,5 @@ __all__ = [
     "two_sided",
     "unit_directions",
 ]
+
+__getattr__, __dir__ = load_on_use(__name__, __all__)

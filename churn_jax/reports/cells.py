@@ -15,6 +15,7 @@ __all__ = [
     "difference_fields",
     "equivalent",
     "estimate_fields",
+    "mean_error",
     "millions",
     "number",
     "of_set",
@@ -44,6 +45,11 @@ def rate(estimate: Estimate) -> str:
 def number(estimate: Estimate) -> str:
     """`0.213 ± 0.004`."""
     return _plus_minus(estimate.mean, estimate.std, 3)
+
+
+def mean_error(estimate: Estimate) -> str:
+    """`0.213 ± 0.004`, the standard error of the mean."""
+    return with_error(estimate, 3)
 
 
 def of_set(estimate: Estimate) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.registry import Registry
-from churn_jax.reports.cells import equivalent, millions, number, of_set, percent
+from churn_jax.reports.cells import (
+    equivalent,
+    mean_error,
+    millions,
+    number,
+    of_set,
+    percent,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +44,7 @@ class Quantity:
     # `(logits [N, C], labels [N])` of one run to its number, for a column that is no
     # field of a `MethodSummary`
     measure: Callable[[np.ndarray, np.ndarray], Any] | None = None
+    of_runs: bool = False  # whether `measure` takes all runs, `logits [R, N, C]`
 
     @property
     def __wrapped__(self) -> Any:
@@ -95,21 +103,32 @@ DEFAULT_COLUMNS = (
 def column(
     heading: str,
     *,
-    write: Callable[[Estimate], str] = number,
+    runs: bool = False,
+    write: Callable[[Estimate], str] | None = None,
     narrow: bool = False,
 ) -> Callable[[Callable[[np.ndarray, np.ndarray], Any]], Quantity]:
     """A decorator that makes a report column of a function of your own.
 
     Studies show it that name it among their `columns`, by the function's name or by
-    `package.module:name`: the mean over runs, with its standard deviation.
+    `package.module:name`. A function of one run's logits is called run by run: the mean
+    over runs, with its standard deviation.
+
+    With `runs=True` the function gets the logits of all runs that finished. It returns
+    one number per run, `[R]`, which is shown as the mean and its standard error; or one
+    number of all runs, such as a quantity of pairs, whose standard error is the
+    jackknife's over runs, as that of churn is: the function is called R more times,
+    without one run each, and there is no error with fewer than three runs.
 
     Args:
         heading: of the column.
-        write: the text of a cell.
+        runs: whether the function takes `logits [R, N, C]` instead of `[N, C]`.
+        write: the text of a cell; by default `mean ± std`, with `runs` `mean ± stderr`.
         narrow: whether a narrow terminal shows it too.
 
     Returns:
-        A decorator of `(logits [N, C], labels [N])` of one run to its number.
+        A decorator of `(logits, labels [N])` to a number, or to `[R]` numbers. Where
+        the function fails or its number is not finite, the report says so and leaves
+        the cell empty.
 
     Example:
         >>> @column("Largest logit")
@@ -117,11 +136,18 @@ def column(
         ...     return logits.max()
         >>> QUANTITIES["largest_logit"].heading
         'Largest logit'
+        >>> @column("Range of logits", runs=True)
+        ... def range_of_logits(logits, labels):
+        ...     return (logits.max(axis=0) - logits.min(axis=0)).mean()
+        >>> QUANTITIES["range_of_logits"].of_runs
+        True
     """
+    written = write or (mean_error if runs else number)
 
     def make(measure: Callable[[np.ndarray, np.ndarray], Any]) -> Quantity:
-        made = Quantity(measure.__name__, heading, write, narrow, True, measure)
-        return QUANTITIES.register(made.name)(made)
+        name = measure.__name__
+        made = Quantity(name, heading, written, narrow, True, measure, runs)
+        return QUANTITIES.register(name)(made)
 
     return make
 

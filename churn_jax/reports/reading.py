@@ -25,12 +25,12 @@ from churn_jax.reports.members import (
     load_agreement,
     load_members,
 )
+from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.summary import (
     AllRunsStoppedError,
     MethodSummary,
     check_same_runs,
     summarize,
-    with_columns,
 )
 from churn_jax.reports.summary_in_blocks import check_fits, summarize_in_blocks
 
@@ -74,7 +74,7 @@ class Reading:
                 info.stopped_replicas,
                 self._validation(info, predictions),
             )
-            summary = with_columns(summary, predictions, self.columns)
+            summary, wrong = with_columns(summary, predictions, self.columns)
         except AllRunsStoppedError as error:
             self.reasons[info.name] = str(error)
             return
@@ -85,6 +85,7 @@ class Reading:
             self.reasons[info.name] = said if named else f"{path}: {said}"
             return
         self.examples = self.examples or examples
+        self.unreadable += [f"{info.label}: {_sentence(error)}." for error in wrong]
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             summary = dataclasses.replace(summary, parameters=size)
@@ -182,5 +183,5 @@ def _check_examples(examples: Predictions | None, members: Members) -> None:
         check_comparable(examples, dataclasses.replace(examples, **own))
 
 
-def _sentence(error: PredictionsError) -> str:
+def _sentence(error: ValueError) -> str:
     return " ".join(str(error).split())

@@ -13,7 +13,7 @@ from churn_jax.reports.artefacts import (
     read_history,
     read_study,
 )
-from churn_jax.reports.cells import times
+from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
     FEWEST_RUNS,
     Comparison,
@@ -39,7 +39,7 @@ from churn_jax.reports.reading import CALIBRATED, Reading
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.updates import Updates, collect_updates
 
-__all__ = ["Missing", "Report", "Row", "check_readable", "collect"]
+__all__ = ["Missing", "Report", "Row", "check_readable", "collect", "of_all_runs"]
 
 CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
@@ -279,6 +279,7 @@ class Report:
         notes = ""
         if about.name == "prediction_difference":
             notes += SETS
+        notes += of_all_runs(self.columns)
         if names & CALIBRATED:
             notes += AT_TEMPERATURE
         if "surrogate_churn" in names and any(
@@ -331,6 +332,12 @@ class Report:
             *cross_sample_sentences(self.study, infos),
             *fixed_seed_sentences(self.study, infos),
         )
+
+
+def of_all_runs(columns: tuple[Quantity, ...]) -> str:
+    """A sentence about columns that are shown with their standard errors."""
+    headings = ", ".join(q.heading for q in columns if q.write is mean_error)
+    return f"{headings}: ± standard error over runs. " if headings else ""
 
 
 def _cost(row: Row, base: Row) -> str:

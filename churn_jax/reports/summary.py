@@ -1,7 +1,7 @@
 """One method's numbers over all its runs."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -38,7 +38,6 @@ __all__ = [
     "runs_counted",
     "summarize",
     "symmetric",
-    "with_columns",
 ]
 
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
@@ -230,34 +229,6 @@ def summarize(
     sets = over_sets(predictions.logits[runs], predictions.labels)
     matrices = _pair_level(predictions, runs)
     return assembled(runs, left_out, shape, values, matrices, sets, curves)
-
-
-def with_columns(
-    summary: MethodSummary,
-    predictions: Predictions | MappedPredictions,
-    columns: Iterable[str],
-) -> MethodSummary:
-    """The summary with those of the columns that have a measure of their own."""
-    values = {}
-    for quantity in (QUANTITIES[name] for name in columns if name in QUANTITIES):
-        if quantity.measure is not None:
-            values[quantity.name] = np.array(
-                [
-                    float(quantity.measure(logits, predictions.labels))
-                    for logits in (_of_run(predictions, run) for run in summary.runs)
-                ]
-            )
-    return dataclasses.replace(
-        summary,
-        run_values={**summary.run_values, **values},
-        own={name: over_runs(found) for name, found in values.items()},
-    )
-
-
-def _of_run(predictions: Predictions | MappedPredictions, run: int) -> np.ndarray:
-    if isinstance(predictions, MappedPredictions):
-        return predictions.rows(run, slice(None))
-    return predictions.logits[run]
 
 
 def runs_counted(

@@ -13,9 +13,10 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import shown_columns
 from churn_jax.reports.selection import Choice, choose
-from churn_jax.reports.summary import MethodSummary, summarize, with_columns
+from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["SPLITS", "AxisResult", "PointResult", "SweepResult", "collect_sweep"]
 
@@ -36,6 +37,7 @@ class PointResult:
     missing: str = ""  # why there are no numbers; empty where there are
     # whether it trains as the baseline does, which another point may be
     is_baseline: bool = False
+    wrong: tuple[str, ...] = ()  # why columns of the user's own have no numbers
 
     def on(self, split: str) -> MethodSummary | None:
         """The numbers on `validation` or `test`."""
@@ -142,7 +144,7 @@ def collect_sweep(folder) -> SweepResult:
 
 
 def _point(folder: Path, point: PointRecord, columns: Sequence[str]) -> PointResult:
-    summaries, missing = {}, ""
+    summaries, missing, wrong = {}, "", []
     for split in SPLITS:
         path = folder / "points" / point.name / f"{split}.npz"
         if not path.exists():
@@ -151,7 +153,8 @@ def _point(folder: Path, point: PointRecord, columns: Sequence[str]) -> PointRes
         try:
             predictions = load_predictions(path)
             found = summarize(predictions)
-            summaries[split] = with_columns(found, predictions, columns)
+            summaries[split], errors = with_columns(found, predictions, columns)
+            wrong += [f"{point.name}, {split}: {error}" for error in errors]
         except PredictionsError as error:
             missing = " ".join(str(error).split())
     return PointResult(
@@ -163,6 +166,7 @@ def _point(folder: Path, point: PointRecord, columns: Sequence[str]) -> PointRes
         test=summaries.get("test"),
         missing=missing,
         is_baseline=point.is_baseline,
+        wrong=tuple(" ".join(sentence.split()) for sentence in wrong),
     )
 
 

@@ -27,7 +27,7 @@ from churn_jax.documents import (
 from churn_jax.reports.cells import difference_fields, estimate_fields
 from churn_jax.reports.compare import paired
 from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns
-from churn_jax.reports.report import SETS
+from churn_jax.reports.report import SETS, of_all_runs
 from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.reports.selection import CRITERIA
 from churn_jax.reports.sweep import (
@@ -166,8 +166,9 @@ def choice_sentence(result: SweepResult, axis: AxisResult) -> str:
 
 def _caption(result: SweepResult) -> str:
     """What the tables' numbers are."""
-    names = [quantity.name for quantity in quantities(result)]
-    sets = SETS if "prediction_difference" in names else ""
+    shown = quantities(result)
+    sets = SETS if "prediction_difference" in [q.name for q in shown] else ""
+    sets += of_all_runs(shown)
     return (
         f"Mean ± standard deviation over {result.seeds} seeds, or over all pairs of "
         f"them (churn, SChurn). {sets}{CHOSEN} chosen; {WITHIN} within one standard "
@@ -222,6 +223,7 @@ def _remarks(result: SweepResult) -> list[str]:
             )
         if point.missing:
             out.append(f"{point.name} has no numbers: {point.missing}.")
+        out += [f"{sentence}." for sentence in point.wrong]
     return out
 
 

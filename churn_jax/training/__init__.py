@@ -15,6 +15,7 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.training import (
+        OPTIMIZERS,
         MeshShape,
         OptimizerConfig,
         Seeds,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 __all__ = [
+    "OPTIMIZERS",
     "Interrupted",
     "MeshShape",
     "OptimizerConfig",

@@ -1,14 +1,20 @@
 """What a checkpoint must have been trained as, and what differs when it was not."""
 
+import hashlib
 import json
+import re
+from collections.abc import Callable
 from typing import Any
+
+import jax
+import numpy as np
 
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["difference", "identity", "identity_of"]
+__all__ = ["computation", "difference", "identity", "identity_of"]
 
 
 def identity(config: Any, **parts: Any) -> str:
@@ -49,3 +55,40 @@ def difference(theirs: str, ours: str) -> str:
     except json.JSONDecodeError:
         found = []
     return in_words(found) or "unknown settings"
+
+
+def computation(function: Callable, *arguments: Any) -> str:
+    """A hash of what a function computes, equal in every process.
+
+    Args:
+        function: pure, of arrays.
+        *arguments: arrays or their shapes; only their shapes and dtypes count.
+
+    Returns:
+        64 hexadecimal digits. Another version of JAX may trace the same function into
+        other operations, and so give other ones.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jax.ShapeDtypeStruct((2,), jnp.float32)
+        >>> of = [computation(lambda x, a=a: a * jnp.sin(x), x) for a in (2, 2, 3)]
+        >>> of[0] == of[1], of[0] == of[2]
+        (True, False)
+    """
+    traced = jax.make_jaxpr(function)(*arguments)
+    # Functions that an operation holds are printed with their addresses.
+    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced)).encode())
+    for constant in _constants(traced):
+        if jax.dtypes.issubdtype(getattr(constant, "dtype", None), jax.dtypes.prng_key):
+            constant = jax.random.key_data(constant)
+        digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()
+
+
+def _constants(traced: Any):
+    """Arrays that a traced function holds, also those of the functions it calls."""
+    yield from getattr(traced, "consts", ())
+    for equation in getattr(traced, "eqns", ()):
+        for value in equation.params.values():
+            for part in value if isinstance(value, (tuple, list)) else [value]:
+                yield from _constants(part)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
-from churn_jax.configuration.training import OptimizerConfig
+from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
 from churn_jax.lazy import jax, jnp, optax
 
 if TYPE_CHECKING:
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
     from churn_jax.typing import PyTree
 
 __all__ = [
+    "Optimizer",
+    "adagrad",
+    "adam",
     "is_fast",
     "is_vector",
-    "make_optimizer",
     "make_schedule",
+    "sgd",
 ]
 
 
-# Equal schedules are one object, so that programs can be compared.
-@functools.lru_cache(maxsize=64)
 def make_schedule(
     config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
 ) -> Callable[[ArrayLike], ArrayLike]:
@@ -88,30 +90,152 @@ def _fast_weights_by(factor: float) -> optax.GradientTransformation:
     )
 
 
-def make_optimizer(
-    config: OptimizerConfig,
-    schedule: Callable[[ArrayLike], ArrayLike],
-    *,
-    learning_rate: jax.Array,
-    weight_decay: jax.Array,
-) -> optax.GradientTransformation:
-    """The optimiser of one network; coefficients may be traced scalars."""
-    decay = optax.add_decayed_weights(weight_decay, mask=_decayed(config))
-    core = {
-        "sgd": lambda: (
-            optax.trace(config.momentum, nesterov=config.nesterov)
-            if config.momentum > 0
-            else optax.identity()
-        ),
-        "adam": optax.scale_by_adam,
-        "adagrad": lambda: optax.scale_by_rss(config.adagrad_accumulator),
-    }[config.name]()
-    clip = (
-        []
-        if config.clip_norm is None
-        else [optax.clip_by_global_norm(config.clip_norm)]
-    )
-    order = [decay, core] if config.decay == "l2" else [core, decay]
-    rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
-    fast = [] if config.fast_rate == 1.0 else [_fast_weights_by(config.fast_rate)]
-    return optax.chain(*clip, *order, rate, *fast)
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """What updates one network, but for its rates, which are traced.
+
+    Equal ones make equal transformations, so that programs can be compared.
+    """
+
+    config: OptimizerConfig
+    steps_per_epoch: int
+    total_steps: int
+    own: Any = None  # what the name of one's own stands for
+
+    @classmethod
+    def of(
+        cls, config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
+    ) -> Optimizer:
+        """The optimiser of a run.
+
+        Raises:
+            ValueError: the name cannot be found.
+        """
+        found = OPTIMIZERS.find(config.name)
+        own = None if found in (sgd, adam, adagrad) else found
+        config = dataclasses.replace(config, learning_rate=0.0, weight_decay=0.0)
+        return cls(config, steps_per_epoch, total_steps, own)
+
+    def unread(self, config: OptimizerConfig) -> str:
+        """A sentence on settings that one's own optimiser does not read, or nothing."""
+        if self.own is None:
+            return ""
+        read: Collection[str] = ()
+        if not _is_transformation(self.own):
+            read = inspect.signature(self.own).parameters
+        left = [
+            f"{field} {getattr(config, field)}"
+            for field, (argument, nothing) in _READ.items()
+            if argument not in read and getattr(config, field) != nothing
+        ]
+        return (
+            f"optimizer {config.name} does not read {', '.join(left)}" if left else ""
+        )
+
+    @property
+    def schedule(self) -> Callable[[ArrayLike], ArrayLike]:
+        """Factor of the learning rate by the update's number."""
+        return make_schedule(
+            self.config,
+            steps_per_epoch=self.steps_per_epoch,
+            total_steps=self.total_steps,
+        )
+
+    def transformation(
+        self,
+        *,
+        learning_rate: ArrayLike,
+        weight_decay: ArrayLike,
+        factor: ArrayLike | None = None,
+    ) -> optax.GradientTransformation:
+        """Of one network; `factor` multiplies its learning rate, or its updates.
+
+        Raises:
+            ValueError: a function of one's own needs another argument, or returns
+                something else.
+        """
+        config, parts = self.config, []
+        if config.clip_norm is not None:
+            parts.append(optax.clip_by_global_norm(config.clip_norm))
+        if self.own is not None:
+            parts.append(self._own(learning_rate, weight_decay))
+            parts += [] if factor is None else [optax.scale(factor)]
+        else:
+            rate = learning_rate if factor is None else learning_rate * factor
+            parts += self._built_in(rate, weight_decay)
+        if config.fast_rate != 1.0:
+            parts.append(_fast_weights_by(config.fast_rate))
+        return optax.chain(*parts)
+
+    def _built_in(self, learning_rate, weight_decay) -> list:
+        config, schedule = self.config, self.schedule
+        decay = optax.add_decayed_weights(weight_decay, mask=_decayed(config))
+        core = OPTIMIZERS.find(config.name)(config)
+        rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
+        return [decay, core, rate] if config.decay == "l2" else [core, decay, rate]
+
+    def _own(self, learning_rate, weight_decay) -> optax.GradientTransformation:
+        if _is_transformation(self.own):
+            return self.own
+        schedule = self.schedule
+        given = {
+            "learning_rate": lambda count: learning_rate * schedule(count),
+            "weight_decay": weight_decay,
+            "mask": _decayed(self.config),
+            "total_steps": self.total_steps,
+            "steps_per_epoch": self.steps_per_epoch,
+        }
+        parameters = inspect.signature(self.own).parameters
+        for name, parameter in parameters.items():
+            named = parameter.kind not in (
+                parameter.VAR_POSITIONAL,
+                parameter.VAR_KEYWORD,
+            )
+            if named and parameter.default is parameter.empty and name not in given:
+                raise ValueError(
+                    f"optimizer {self.config.name} needs {name!r}; a function can be "
+                    f"given {', '.join(given)}, everything else needs a default"
+                )
+        made = self.own(**{k: v for k, v in given.items() if k in parameters})
+        if not _is_transformation(made):
+            raise ValueError(
+                f"optimizer {self.config.name} returns a {type(made).__name__}; it "
+                "must return an optax.GradientTransformation"
+            )
+        return made
+
+
+# Settings, the argument through which a function of one's own reads them, and the value
+# at which they say nothing.
+_READ = {
+    "learning_rate": ("learning_rate", 0.0),
+    "schedule": ("learning_rate", "constant"),
+    "warmup_epochs": ("learning_rate", 0.0),
+    "weight_decay": ("weight_decay", 0.0),
+    "decay_on": ("mask", OptimizerConfig.decay_on),
+    "momentum": ("", OptimizerConfig.momentum),
+    "decay": ("", OptimizerConfig.decay),
+    "adagrad_accumulator": ("", OptimizerConfig.adagrad_accumulator),
+}
+
+
+def _is_transformation(value: Any) -> bool:
+    return hasattr(value, "init") and hasattr(value, "update")
+
+
+def sgd(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Momentum, Nesterov's or the plain one."""
+    if config.momentum == 0:
+        return optax.identity()
+    return optax.trace(config.momentum, nesterov=config.nesterov)
+
+
+def adam(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Adam's moments."""
+    del config
+    return optax.scale_by_adam()
+
+
+def adagrad(config: OptimizerConfig) -> optax.GradientTransformation:
+    """AdaGrad's accumulator."""
+    return optax.scale_by_rss(config.adagrad_accumulator)

@@ -3,19 +3,17 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jax.typing import ArrayLike
 
-from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
 from churn_jax.training.examples import example_of
-from churn_jax.training.optim import make_schedule
+from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.state import without_weights
 from churn_jax.training.teachers import TeacherProgram, teacher_program
@@ -41,8 +39,7 @@ class Program:
     """
 
     groups: tuple[Group, ...]  # the committee of one replica
-    optimizer: OptimizerConfig
-    schedule: Callable[[ArrayLike], ArrayLike]  # factor of the learning rate by update
+    optimizer: Optimizer
     batch_size: int  # per update and replica, over all data shards
     mesh: Mesh
     mapping: str = "vmap"  # of replicas: vmap, unroll or loop
@@ -74,7 +71,7 @@ class Program:
                     f"{group.size} networks of {group.network.name} cannot be sharded "
                     f"over a member axis of {shape[MEMBER]} devices"
                 )
-        rates = self.optimizer.member_rates
+        rates = self.optimizer.config.member_rates
         networks = sum(group.size for group in self.groups)
         if rates and len(rates) != networks:
             raise ValueError(
@@ -262,15 +259,10 @@ def make_program(
         updates=steps_per_epoch * config.epochs,
     )
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
-    # Rates are data, see `Coefficients`.
-    optimizer = dataclasses.replace(
-        config.optimizer, learning_rate=0.0, weight_decay=0.0
-    )
     program = Program(
         groups=without_weights(run.groups),
-        optimizer=optimizer,
-        schedule=make_schedule(
-            optimizer,
+        optimizer=Optimizer.of(
+            config.optimizer,
             steps_per_epoch=steps_per_epoch,
             total_steps=steps_per_epoch * config.epochs,
         ),

@@ -160,7 +160,8 @@ def open_session(
     state = init_state(program, variables, config.replicas, terms=0, memory=memory)
     terms = term_names(program, state, inputs(0), taught, images, labels)
     state = with_sums(state, terms, mesh)
-    notes = dict.fromkeys(g.network.note for g in run.groups if g.network.note)
+    said = [*(g.network.note for g in run.groups)]
+    said.append(program.optimizer.unread(config.optimizer))
     session = Session(
         program=program,
         images=images,
@@ -181,7 +182,7 @@ def open_session(
         // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
         checkpoints=None,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(filter(None, said))),
     )
     if directory is not None:
         _restore(session, directory)

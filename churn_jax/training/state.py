@@ -14,9 +14,10 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from churn_jax.configuration.training import OptimizerConfig, Seeds
+from churn_jax.data.splits import first_line
 from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
-from churn_jax.training.optim import is_fast, is_vector, make_optimizer
+from churn_jax.training.optim import Optimizer, is_fast, is_vector
 from churn_jax.training.partition import MEMBER, REPLICA, place
 from churn_jax.typing import PyTree
 
@@ -327,9 +328,8 @@ def init_state(
     model_state = tuple(
         {k: x for k, x in v.items() if k != "params"} for v in variables
     )
-    opt_state = _init_optimizer(
-        program.optimizer, program.schedule, NamedSharding(mesh, program.slots)
-    )(params)
+    sharding = NamedSharding(mesh, program.slots)
+    opt_state = _init_optimizer(program.optimizer, sharding)(params)
     fields = place(
         {
             "step": np.zeros(replicas, np.int32),
@@ -358,14 +358,60 @@ def init_state(
 
 
 @functools.lru_cache(maxsize=8)
-def _init_optimizer(config, schedule, sharding):
+def _init_optimizer(optimizer: Optimizer, sharding):
     zero = jnp.float32(0.0)
-    optimizer = make_optimizer(config, schedule, learning_rate=zero, weight_decay=zero)
+    one = optimizer.transformation(learning_rate=zero, weight_decay=zero)
 
-    def init_optimizer(params):
-        return tuple(jax.vmap(jax.vmap(optimizer.init))(p) for p in params)
+    def init(params):
+        return tuple(jax.vmap(jax.vmap(one.init))(p) for p in params)
 
-    return jax.jit(init_optimizer, out_shardings=sharding)
+    compiled = jax.jit(init, out_shardings=sharding)
+    return compiled if optimizer.own is None else _checked(optimizer, one, compiled)
+
+
+def _checked(optimizer: Optimizer, one, init):
+    """`init`, after an update of one's own optimiser was traced for all networks."""
+
+    def update(params):
+        state = tuple(jax.vmap(jax.vmap(one.init))(p) for p in params)
+        moved = [jax.vmap(jax.vmap(one.update))(p, s, p) for p, s in zip(params, state)]
+        return state, tuple(s for _, s in moved), tuple(u for u, _ in moved)
+
+    def checked(params):
+        name = optimizer.config.name
+        try:
+            before, after, updates = jax.eval_shape(update, params)
+        except Exception as error:
+            raise ValueError(
+                f"optimizer {name} cannot update all networks at once, as under "
+                f"jax.vmap ({type(error).__name__}: {first_line(error)})"
+            ) from error
+        for what, found, wanted in (
+            ("state", after, before),
+            ("updates", updates, params),
+        ):
+            if changes := _changes(found, wanted):
+                raise ValueError(
+                    f"optimizer {name} must leave its {what} in the form that they "
+                    f"had; {changes}"
+                )
+        return init(params)
+
+    return checked
+
+
+def _changes(found: PyTree, wanted: PyTree) -> str:
+    """What the form of two trees differs in, or nothing."""
+    if jax.tree.structure(found) != jax.tree.structure(wanted):
+        return "the tree has another structure"
+    pairs = zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(wanted))
+    for (path, new), old in pairs:
+        if (new.shape, new.dtype) != (old.shape, old.dtype):
+            where = jax.tree_util.keystr(path)
+            return (
+                f"{where} is {new.dtype}{[*new.shape]}, not {old.dtype}{[*old.shape]}"
+            )
+    return ""
 
 
 def with_sums(state: TrainState, terms: Sequence[str], mesh) -> TrainState:

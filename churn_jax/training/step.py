@@ -20,7 +20,6 @@ from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
-from churn_jax.training.optim import make_optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, shaped_examples
 from churn_jax.training.program import Program
 from churn_jax.training.seeds import member_weights
@@ -272,19 +271,17 @@ def update(
     coefficients = inputs.coefficients
 
     def one(gradient, opt_state, params, factor=None):
-        rate = coefficients.learning_rate
-        optimizer = make_optimizer(
-            program.optimizer,
-            program.schedule,
-            learning_rate=rate if factor is None else rate * factor,
+        optimizer = program.optimizer.transformation(
+            learning_rate=coefficients.learning_rate,
             weight_decay=coefficients.weight_decay,
+            factor=factor,
         )
         updates, opt_state = optimizer.update(gradient, opt_state, params)
         return jax.tree.map(jnp.add, params, updates), opt_state
 
     # Mapped over networks: clipping by a norm must not couple them.
     groups: list[Sequence[PyTree]] = [gradients, state.opt_state, state.params]
-    if program.optimizer.member_rates:
+    if program.optimizer.config.member_rates:
         groups.append(_member_rates(program))
     moved = [jax.vmap(one)(*group) for group in zip(*groups)]
     weights = Weights(tuple(params for params, _ in moved), out.model_state)
@@ -332,7 +329,7 @@ def select(condition, new: PyTree, old: PyTree) -> PyTree:
 
 def _member_rates(program: Program) -> list[jax.Array]:
     """`OptimizerConfig.member_rates` of this device's networks, one `[S]` per group."""
-    rates, local, first = jnp.asarray(program.optimizer.member_rates), [], 0
+    rates, local, first = jnp.asarray(program.optimizer.config.member_rates), [], 0
     for group in program.groups:
         here = group.size // program.member_devices
         axis = program.member_axis

@@ -2,11 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from flax import nnx
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import (
+    NetworkError,
+    as_network,
     from_linen,
     from_nnx,
     with_inputs,
@@ -176,3 +179,63 @@ def test_networks_with_other_inputs_have_other_names():
 def test_inputs_that_an_example_does_not_have_are_refused(columns, message, x):
     with pytest.raises(ValueError, match=message):
         with_inputs(affine(len(columns)), columns).init(KEY, x)
+
+
+class Made(nnx.Module):
+    """Of as many classes as it is told, or of five."""
+
+    def __init__(self, num_classes=5, *, rngs):
+        self.layer = nnx.Linear(INPUTS, num_classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+class Family(nn.Module):
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.num_classes)(x)
+
+
+FORMS = {
+    "a Linen module": nn.Dense(3),
+    "a Linen class": Family,
+    "an NNX class": Made,
+    "a function of rngs": lambda rngs: Made(3, rngs=rngs),
+    "a function of the classes": lambda num_classes: nn.Dense(num_classes),
+    "a function": lambda: nn.Dense(3),
+    "a network": from_linen(nn.Dense(3)),
+    "a function of a network": lambda: from_linen(nn.Dense(3)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_network_is_given_in_any_form(form, x):
+    network = as_network(FORMS[form], 3, name="mine")
+    assert network is as_network(FORMS[form], 3, name="mine")
+    variables = [network.init(jax.random.key(i), x) for i in (0, 0, 1)]
+    equal(variables[0], variables[1])
+    first, other = (jax.tree.leaves(v["params"])[-1] for v in variables[1:])
+    assert np.any(first != other)
+    assert network.apply(variables[0], x, train=True, key=KEY)[0].logits.shape == (
+        16,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Made(rngs=nnx.Rngs(0)), "has its weights already.*lambda rngs: Made"),
+        (3, "mine is a int; a network is a Linen module"),
+        (lambda width: nn.Dense(width), "mine needs 'width'.* num_classes and rngs"),
+        (nn.Dense, "mine needs 'features'"),
+        (lambda: 3, "mine is a int"),
+        (lambda: len, "mine returns a builtin_function_or_method, not a network"),
+    ],
+)
+def test_what_is_no_network_is_refused(given, message):
+    with pytest.raises(NetworkError, match=message):
+        as_network(given, 3, name="mine")

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -8,7 +9,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.training import TrainConfig
-from churn_jax.training.identity import difference, identity_of
+from churn_jax.training.identity import computation, difference, identity_of
 from churn_jax.training.run import Run
 
 
@@ -99,3 +100,13 @@ def test_where_and_how_fast_it_runs_is_no_part_of_it():
     other = identity(ERM(), mapping="unroll", eval_batch_size=7)
     assert other == identity(ERM())
     assert "mapping" not in json.loads(other)
+
+
+def test_a_computation_is_told_by_its_operations_and_its_constants():
+    def scaled(by, inner=jax.nn.relu):
+        return computation(jax.jit(lambda x: inner(x) * by), np.ones(3, np.float32))
+
+    ones, other = np.ones(3, np.float32), np.array([1, 1, 2], np.float32)
+    assert scaled(ones) == scaled(ones.copy()) != scaled(other)
+    assert scaled(2.0) == scaled(2.0) != scaled(2.5)
+    assert scaled(2.0) != scaled(2.0, jax.nn.softplus)

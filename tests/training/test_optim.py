@@ -5,10 +5,14 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from churn_jax.configuration.training import OptimizerConfig
-from churn_jax.training.optim import make_optimizer, make_schedule
+from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
+from churn_jax.training import MeshShape
+from churn_jax.training.optim import Optimizer, make_schedule
+from churn_jax.training.partition import make_mesh
+from churn_jax.training.state import _init_optimizer
 
 STEPS, RATE, DECAY = 5, 0.2, 0.05
 SHAPES = {"kernel": (3, 2), "bias": (2,), "scale": (2,)}
@@ -20,7 +24,13 @@ def draw(seed):
 
 
 def factor(step):
-    return 1.0 / (1 + step)
+    return (1 + np.cos(np.pi * step / STEPS)) / 2
+
+
+def transformation(config, rate=0.1, decay=0.5):
+    """Of a training of as many updates, one epoch."""
+    made = Optimizer.of(config, steps_per_epoch=STEPS, total_steps=STEPS)
+    return made.transformation(learning_rate=rate, weight_decay=decay)
 
 
 def reference(config, params, gradients):
@@ -60,11 +70,11 @@ def reference(config, params, gradients):
 
 
 def ours(config, params, gradients):
+    config = dataclasses.replace(config, schedule="cosine")
+
     @jax.jit
     def run(params, rate, decay):
-        optimizer = make_optimizer(
-            config, lambda t: 1.0 / (1.0 + t), learning_rate=rate, weight_decay=decay
-        )
+        optimizer = transformation(config, rate, decay)
         state = optimizer.init(params)
         for step_gradients in gradients:
             step_gradients = jax.tree.map(jnp.float32, step_gradients)
@@ -84,16 +94,27 @@ CONFIGS = {
     "adamw": OptimizerConfig(name="adam", decay="decoupled", decay_on="all"),
     "adagrad": OptimizerConfig(name="adagrad", adagrad_accumulator=2.0),
     "some clipped": OptimizerConfig(clip_norm=3.0, decay_on="all"),
+    "optax": OptimizerConfig(name="optax:adamw", decay="decoupled", clip_norm=3.0),
+    "own": OptimizerConfig(name=f"{__name__}:adamw", decay="decoupled"),
 }
+
+
+def adamw(total_steps, weight_decay, mask, b1=0.9):
+    """With a rate and a schedule of its own."""
+    rate = optax.cosine_decay_schedule(RATE, total_steps)
+    return optax.adamw(rate, b1, weight_decay=weight_decay, mask=mask)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_updates_equal_the_formulas_in_float64(name):
     params, gradients = draw(0), [draw(i + 1) for i in range(STEPS)]
-    got = ours(CONFIGS[name], params, gradients)
-    expected = reference(CONFIGS[name], params, gradients)
+    config = CONFIGS[name]
+    got = ours(config, params, gradients)
+    if ":" in config.name:
+        config = dataclasses.replace(config, name="adam")
+    expected = reference(config, params, gradients)
     # Adam's 1 - 0.999^t keeps four digits in float32; the others keep six.
-    atol = 1e-5 if CONFIGS[name].name == "adam" else 1e-6
+    atol = 1e-5 if config.name == "adam" else 1e-6
     for k in SHAPES:
         np.testing.assert_allclose(got[k], expected[k], rtol=1e-5, atol=atol)
 
@@ -103,9 +124,7 @@ def test_clipping_looks_at_one_network_and_not_at_its_neighbours():
     config = OptimizerConfig(momentum=0.0, nesterov=False, clip_norm=1.0)
 
     def one(gradient):
-        optimizer = make_optimizer(
-            config, lambda t: 1.0, learning_rate=1.0, weight_decay=0.0
-        )
+        optimizer = transformation(config, 1.0, 0.0)
         updates, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
         return updates
 
@@ -130,9 +149,7 @@ def moved(gradient, **options):
 
     @jax.jit
     def update(params):
-        optimizer = make_optimizer(
-            config, lambda t: 1.0, learning_rate=0.1, weight_decay=0.5
-        )
+        optimizer = transformation(config)
         given = jax.tree.map(lambda p: jnp.full_like(p, gradient), params)
         return optimizer.update(given, optimizer.init(params), params)[0]
 
@@ -230,7 +247,7 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "lion"}, "name must be one of sgd, adam, adagrad; got 'lion'"),
+        ({"name": "adan"}, r"sgd, adam, adagrad, or .*name; got 'adan'; did you mean"),
         ({"schedule": "poly"}, "flat_then_linear; got 'poly'"),
         ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
         ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
@@ -251,3 +268,58 @@ def test_lists_are_taken_and_options_compared():
     given = OptimizerConfig(step_epochs=[1, 2], member_rates=[1.0])
     assert given == OptimizerConfig(step_epochs=(1, 2), member_rates=(1.0,))
     assert hash(given) == hash(dataclasses.replace(given))
+
+
+def grown(updates, state, params=None):
+    del params
+    return updates, (*state, 0)
+
+
+def widened(updates, state, params=None):
+    del params
+    return jax.tree.map(lambda u: u[None], updates), state
+
+
+OWN = {
+    "rate": (
+        lambda learning_rate, rho: optax.sgd(rho),
+        "needs 'rho'; a function can be",
+    ),
+    "number": (lambda: 3, "returns a int; it must return an optax.GradientTransform"),
+    "line search": (optax.lbfgs(), r"all networks at once, .*arguments: 'value'"),
+    "state": (optax.GradientTransformation(lambda p: (), grown), "another structure"),
+    "shape": (optax.GradientTransformation(lambda p: (), widened), r"\[1, 1, 1, 2\]"),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_an_optimiser_that_cannot_be_mapped_over_networks_is_refused(case, monkeypatch):
+    monkeypatch.setattr(OPTIMIZERS, "_registered", {})
+    own, message = OWN[case]
+    OPTIMIZERS.register("mine")(own)
+    made = Optimizer.of(OptimizerConfig("mine"), steps_per_epoch=1, total_steps=1)
+    sharding = jax.sharding.NamedSharding(
+        make_mesh(MeshShape()), jax.sharding.PartitionSpec()
+    )
+    with pytest.raises(ValueError, match=f"optimizer mine .*{message}"):
+        _init_optimizer(made, sharding)(({"w": jnp.ones((1, 1, 2))},))
+
+
+@pytest.mark.parametrize(
+    ("name", "unread"),
+    [
+        ("adam", ""),
+        ("optax:adamw", "momentum 0.5"),
+        (f"{__name__}:adamw", "learning_rate 0.1, schedule cosine, momentum 0.5"),
+        (
+            "own",
+            "learning_rate 0.1, schedule cosine, weight_decay 0.0001, momentum 0.5",
+        ),
+    ],
+)
+def test_settings_that_nobody_reads_are_named(name, unread, monkeypatch):
+    monkeypatch.setattr(OPTIMIZERS, "_registered", {"own": optax.sgd(0.1)})
+    config = OptimizerConfig(name, momentum=0.5, schedule="cosine")
+    made = Optimizer.of(config, steps_per_epoch=1, total_steps=1)
+    said = made.unread(config)
+    assert said == (f"optimizer {name} does not read {unread}" if unread else "")

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
-from churn_jax.training.optim import make_schedule
+from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
@@ -82,7 +82,7 @@ class StreamProgram:
 
     def column_rates(self) -> Array:
         """`OptimizerConfig.member_rates` of every column of the tables, `[width]`."""
-        rates = jnp.asarray(self.engine.optimizer.member_rates, jnp.float32)
+        rates = jnp.asarray(self.engine.optimizer.config.member_rates, jnp.float32)
         each = self.model.width // self.model.tables
         return jnp.repeat(rates[: self.model.tables], each)
 
@@ -144,13 +144,9 @@ def _counted(model: ClickModel) -> tuple[Group, ...]:
 def make_program(run: StreamRun, devices: Sequence[Any] | None = None) -> StreamProgram:
     """The program of a run; the same one for runs that differ only in coefficients."""
     config = run.config
-    # Rates are data, see `Coefficients`.
-    optimizer = dataclasses.replace(
-        config.optimizer, learning_rate=0.0, weight_decay=0.0
-    )
     return _program(
         run.model,
-        optimizer,
+        Optimizer.of(config.optimizer, steps_per_epoch=1, total_steps=1),
         config.batch_size,
         config.window,
         config.warm_windows,
@@ -164,7 +160,6 @@ def _program(model, optimizer, batch_size, window, warm_windows, mesh, devices):
     engine = Program(
         groups=_counted(model),
         optimizer=optimizer,
-        schedule=make_schedule(optimizer, steps_per_epoch=1, total_steps=1),
         batch_size=batch_size,
         mesh=make_mesh(mesh, devices),
         convolutional=False,
@@ -245,7 +240,7 @@ def _makers(program: StreamProgram):
         )(keys, scale)
 
     def accumulators(table):
-        start = program.engine.optimizer.adagrad_accumulator
+        start = program.engine.optimizer.config.adagrad_accumulator
         return jnp.full(table.shape, start, jnp.float32)
 
     slots = NamedSharding(program.mesh, P(REPLICA, MEMBER))

@@ -174,7 +174,7 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
         block=state.tables.shape[0] // alive.shape[0],
     )
     rate = inputs.coefficients.learning_rate
-    if program.engine.optimizer.member_rates:
+    if program.engine.optimizer.config.member_rates:
         # A component's own rate is that of its own tables' columns.
         rate = rate[:, None] * program.column_rates()[None]
     return update_rows(state.tables, state.accumulators, summed, rate)

@@ -1,0 +1,94 @@
+"""Networks of one's own, in whatever form they are given."""
+
+import functools
+import inspect
+from typing import Any
+
+from flax import linen as nn
+from flax import nnx
+
+from churn_jax.ensembles.linen import from_linen
+from churn_jax.ensembles.network import Network, NetworkError
+from churn_jax.ensembles.nnx import from_nnx
+
+__all__ = ["as_network"]
+
+
+class _Same:
+    """An object that equals itself alone, whatever its class says of equality."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def as_network(value: Any, num_classes: int, *, name: str) -> Network:
+    """A network from a module, a class or a function that makes one.
+
+    Args:
+        value: a `Network`; a Linen module or its class; the class of an NNX module; or
+            a function that returns one of these. Classes and functions are given those
+            of `num_classes` and `rngs` that they name; one with `rngs` makes an NNX
+            module, with new weights for every network.
+        num_classes: C.
+        name: shown in messages and reports.
+
+    Returns:
+        A `Network`; equal arguments give the same one, so that what is compiled of it
+        is compiled once.
+
+    Raises:
+        NetworkError: the value is something else, or needs other arguments.
+
+    Example:
+        >>> as_network(nn.Dense(3), 3, name="linear").name
+        'linear'
+    """
+    return _as_network(_Same(value), num_classes, name)
+
+
+@functools.lru_cache(maxsize=32)
+def _as_network(given: _Same, num_classes: int, name: str) -> Network:
+    value = given.value
+    if isinstance(value, Network):
+        return value
+    if isinstance(value, nn.Module):
+        return from_linen(value, name=name)
+    if isinstance(value, nnx.Module):
+        raise NetworkError(
+            f"{name} is an NNX module that has its weights already, and every network "
+            "draws its own: give its class or a function, such as lambda rngs: "
+            f"{type(value).__name__}(..., rngs=rngs)"
+        )
+    if not callable(value):
+        raise NetworkError(
+            f"{name} is a {type(value).__name__}; a network is a Linen module, the "
+            "class of a Linen or an NNX module, or a function that makes one"
+        )
+    known = {"num_classes": num_classes, "rngs": None}
+    # The metaclass of NNX hides what a class takes.
+    construct = isinstance(value, type) and issubclass(value, nnx.Module)
+    signature = inspect.signature(value.__init__ if construct else value)
+    parameters = [*signature.parameters.values()][int(construct) :]
+    for parameter in parameters:
+        many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        needed = parameter.default is parameter.empty and not many
+        if needed and parameter.name not in known:
+            raise NetworkError(
+                f"{name} needs {parameter.name!r}; a class or a function of networks "
+                f"is given {' and '.join(known)}, everything else needs a default: "
+                "give a module, or a function that fills it in"
+            )
+    names = {parameter.name for parameter in parameters}
+    classes = {"num_classes": num_classes} if "num_classes" in names else {}
+    if "rngs" in names:
+        return from_nnx(lambda rngs: value(**classes, rngs=rngs), name=name)
+    made = value(**classes)
+    if callable(made) and not isinstance(made, (Network, nn.Module, nnx.Module)):
+        raise NetworkError(f"{name} returns a {type(made).__name__}, not a network")
+    return _as_network(_Same(made), num_classes, name)

@@ -1,0 +1,148 @@
+"""Columns that a user registered: measured run by run, or of all runs at once."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import numpy as np
+
+from churn_jax.analysis.significance import jackknife_stderr
+from churn_jax.prediction_shards import WHOLE_BYTES, MappedPredictions, fits_whole
+from churn_jax.predictions import Predictions
+from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.quantities import QUANTITIES, Quantity
+from churn_jax.reports.summary import MethodSummary
+
+__all__ = ["ColumnError", "with_columns"]
+
+
+class ColumnError(ValueError):
+    """A column's function failed, or returned something that is no number per run."""
+
+
+def with_columns(
+    summary: MethodSummary,
+    predictions: Predictions | MappedPredictions,
+    columns: Iterable[str],
+) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
+    """The summary with those of the columns that have a measure of their own.
+
+    Columns that could not be measured are left out; the errors say why.
+    """
+    values, without, own, errors = {}, {}, {}, []
+    for quantity in (QUANTITIES[name] for name in columns if name in QUANTITIES):
+        if quantity.measure is None:
+            continue
+        name = quantity.name
+        try:
+            found = _measured(quantity, predictions, summary.runs)
+            if found.ndim:
+                values[name], own[name] = found, over_runs(found)
+            else:
+                own[name], without[name] = _jackknife(
+                    quantity, predictions, summary.runs, float(found)
+                )
+        except ColumnError as error:
+            errors.append(error)
+    summary = dataclasses.replace(
+        summary,
+        run_values={**summary.run_values, **values},
+        set_values={**summary.set_values, **without},
+        own=own,
+    )
+    return summary, tuple(errors)
+
+
+def _measured(
+    quantity: Quantity,
+    predictions: Predictions | MappedPredictions,
+    runs: tuple[int, ...],
+) -> np.ndarray:
+    """`[R]` numbers of the runs, or one number of all of them, `[]`."""
+    labels = predictions.labels
+    if not quantity.of_runs:
+        each = (_of_run(predictions, run) for run in runs)
+        found = [_called(quantity, logits, labels, ((),)) for logits in each]
+        return _finite(quantity, np.array(found), runs)
+    logits = _of_all(quantity, predictions, runs)
+    found = _called(quantity, logits, labels, ((), (len(runs),)))
+    return _finite(quantity, found, runs)
+
+
+def _jackknife(
+    quantity: Quantity,
+    predictions: Predictions | MappedPredictions,
+    runs: tuple[int, ...],
+    value: float,
+) -> tuple[Estimate, np.ndarray]:
+    """One number of all runs with its error, and the numbers without each run."""
+    if len(runs) < 3:  # two runs without one are no pair any more
+        return Estimate(value, np.nan, np.nan), np.full(len(runs), np.nan)
+    logits = _of_all(quantity, predictions, runs)
+    without = np.array(
+        [
+            _called(quantity, np.delete(logits, i, axis=0), predictions.labels, ((),))
+            for i in range(len(runs))
+        ]
+    )
+    stderr = jackknife_stderr(_finite(quantity, without, runs, "without run"))
+    return Estimate(value, float(stderr * np.sqrt(len(runs))), stderr), without
+
+
+def _called(
+    quantity: Quantity, logits: np.ndarray, labels: np.ndarray, shapes: tuple
+) -> np.ndarray:
+    """What the function returns; refuses other shapes than those named."""
+    measure = cast(Callable, quantity.measure)
+    try:
+        found = np.asarray(measure(logits, labels), np.float64)
+    except Exception as error:
+        raise ColumnError(
+            f"column {quantity.name} failed on logits {logits.shape} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if found.shape not in shapes:
+        wanted = " or ".join(["one number", *(str(shape) for shape in shapes[1:])])
+        hint = (
+            ""
+            if quantity.of_runs
+            else "; with column(..., runs=True) it is given the logits of all runs"
+        )
+        raise ColumnError(
+            f"column {quantity.name} must return {wanted} for logits {logits.shape}; "
+            f"got shape {found.shape}{hint}"
+        )
+    return found
+
+
+def _finite(
+    quantity: Quantity, found: np.ndarray, runs: tuple[int, ...], where: str = "for run"
+) -> np.ndarray:
+    if np.isfinite(found).all():
+        return found
+    bad = [str(run) for run, ok in zip(runs, np.isfinite(found), strict=True) if not ok]
+    which = f" {where} {', '.join(bad)}" if found.ndim else ""
+    raise ColumnError(f"column {quantity.name} is not a finite number{which}")
+
+
+def _of_run(predictions: Predictions | MappedPredictions, run: int) -> np.ndarray:
+    if isinstance(predictions, MappedPredictions):
+        return predictions.rows(run, slice(None))
+    return predictions.logits[run]
+
+
+def _of_all(
+    quantity: Quantity,
+    predictions: Predictions | MappedPredictions,
+    runs: tuple[int, ...],
+) -> np.ndarray:
+    """`[R, N, C]`; only what fits into memory."""
+    _, examples, classes = predictions.shape
+    numbers = len(runs) * examples * classes
+    if isinstance(predictions, MappedPredictions) and not fits_whole(numbers):
+        raise ColumnError(
+            f"column {quantity.name} needs the logits of all runs at once, "
+            f"{4 * numbers / 2**30:.1f} GiB, and at most {WHOLE_BYTES / 2**30:.3g} GiB "
+            "are read whole; write it as a function of one run (without runs=True)"
+        )
+    return np.stack([_of_run(predictions, run) for run in runs])
