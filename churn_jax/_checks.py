@@ -19,6 +19,15 @@ def _shape(x) -> tuple[int, ...]:
     return tuple(jnp.shape(x))
 
 
+def _dtype(name: str, x):
+    if isinstance(x, (list, tuple)):
+        raise TypeError(
+            f"{name} must be an array; got a {type(x).__name__}. Pass "
+            f"jnp.asarray({name})"
+        )
+    return jnp.result_type(x)
+
+
 def check_batch(images, **per_example) -> None:
     """Refuses images that are not floating-point rows, and other numbers of rows."""
     shape = _shape(images)
@@ -39,7 +48,7 @@ def check_batch(images, **per_example) -> None:
 def check_logits(**named) -> None:
     """Refuses arguments that are not floating point with two classes or more."""
     for name, x in named.items():
-        shape = _shape(x)
+        dtype, shape = _dtype(name, x), _shape(x)
         if not shape:
             raise ValueError(f"{name} must have a class axis [..., C]; got a scalar")
         if shape[-1] < 2:
@@ -47,10 +56,8 @@ def check_logits(**named) -> None:
                 f"{name} must have at least two classes on its last axis; got shape "
                 f"{shape}. For one binary score z use binary_logits(z) = [0, z]"
             )
-        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
-            raise TypeError(
-                f"{name} must be floating-point logits; got {jnp.result_type(x)}"
-            )
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(f"{name} must be floating-point logits; got {dtype}")
 
 
 def check_same_shape(**named) -> None:
@@ -66,26 +73,26 @@ def check_same_shape(**named) -> None:
 
 def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
     """Refuses labels that are not integers shaped like logits without classes."""
-    expected = _shape(logits)[:-1]
+    expected, dtype = _shape(logits)[:-1], _dtype("labels", labels)
     if _shape(labels) != expected:
         raise ValueError(
             f"labels must have the shape of {logits_name} without the class axis, "
             f"{expected}; got {_shape(labels)} ({logits_name}: {_shape(logits)})"
         )
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise TypeError(f"labels must be integers; got {jnp.result_type(labels)}")
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise TypeError(f"labels must be integers; got {dtype}")
 
 
 def check_mask(mask, shape: tuple[int, ...]) -> None:
     """Refuses a mask of another shape, since masks are never broadcast, or dtype."""
     if mask is None:
         return
+    dtype = _dtype("mask", mask)
     if _shape(mask) != tuple(shape):
         raise ValueError(
             f"mask must have the shape of the examples, {tuple(shape)}; got "
             f"{_shape(mask)}"
         )
-    dtype = jnp.result_type(mask)
     if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_):
         raise TypeError(f"mask must be bool or 0/1 numbers; got {dtype}")
 

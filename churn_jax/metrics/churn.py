@@ -1,9 +1,11 @@
 """Disagreement: churn, its smooth surrogate, by correctness, and per example."""
 
-from typing import NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from churn_jax._checks import check_logits, check_members, check_same_shape
@@ -30,38 +32,111 @@ def disagree(logits_a: Logits, logits_b: Logits):
     return jnp.argmax(logits_a, axis=-1) != jnp.argmax(logits_b, axis=-1)
 
 
-def churn(logits_a: Logits, logits_b: Logits, mask: Mask | None = None) -> Scalar:
+def _changed(logits_a: Any, logits_b: Any):
+    """`disagree`, where each side may be predicted classes `[...]` or a list."""
+    arrays = {"logits_a": _as_array(logits_a), "logits_b": _as_array(logits_b)}
+    if all(map(_is_floating, arrays.values())):
+        check_same_shape(**arrays)
+    elif all(map(_is_one_hot, arrays.values())):
+        raise ValueError(
+            "logits_a and logits_b must be logits or predicted classes; got one-hot "
+            f"rows of shape {arrays['logits_a'].shape}. Pass their argmax(axis=-1)"
+        )
+    a, b = (_classes(name, x) for name, x in arrays.items())
+    check_same_shape(**{"classes of logits_a": a, "classes of logits_b": b})
+    if (a.dtype.kind == "U") != (b.dtype.kind == "U"):
+        raise TypeError(
+            "logits_a and logits_b must both have the numbers of classes or both their "
+            f"names; got {a.dtype} and {b.dtype}"
+        )
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a != b  # exact, also for ids that int32 cannot hold
+    return jnp.asarray(a).astype(jnp.int32) != jnp.asarray(b).astype(jnp.int32)
+
+
+def _as_array(x: Any) -> Any:
+    return x if isinstance(x, jax.Array) else np.asarray(x)
+
+
+def _is_floating(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _is_one_hot(x: Any) -> bool:
+    if isinstance(x, jax.core.Tracer) or x.dtype.kind not in "iu" or x.ndim < 2:
+        return False
+    ones = np.asarray(x) == 1
+    rows = x.shape[-1] > 1 and x.size > 0 and np.all(np.sum(ones, axis=-1) == 1)
+    return bool(rows and np.all(ones | (np.asarray(x) == 0)))
+
+
+def _classes(name: str, x: Any) -> Any:
+    """Predicted classes `[...]` of logits `[..., C]`; other arrays are classes."""
+    if _is_floating(x):
+        check_logits(**{name: x})
+        # Inside `vmap` it is an example's logits; outside it may as well be N scores.
+        if x.ndim == 1 and not isinstance(x, jax.core.Tracer):
+            raise ValueError(
+                f"{name} must be logits [..., N, C] or predicted classes [..., N]; got "
+                f"shape {x.shape} of {x.dtype}. Pass classes as integers, one binary "
+                "score z per example as binary_logits(z)"
+            )
+        return jnp.argmax(x, axis=-1).astype(jnp.int32)
+    if x.dtype.kind in "biu":
+        return x
+    if x.dtype.kind in "UST" or (
+        x.dtype.kind == "O" and all(isinstance(one, str) for one in x.flat)
+    ):
+        return x.astype(str)
+    raise TypeError(
+        f"{name} must be floating-point logits, or predicted classes as integers or "
+        f"names; got {x.dtype}"
+    )
+
+
+def churn(
+    logits_a: Logits | Labels | Sequence,
+    logits_b: Logits | Labels | Sequence,
+    mask: Mask | Sequence | None = None,
+) -> Scalar:
     """Share of examples on which two models predict different classes.
 
     `Churn = P[argmax f(X; w_1) != argmax f(X; w_2)]`.
 
     Args:
-        logits_a: `[..., C]`, one model (the paper's `w_1`).
-        logits_b: `[..., C]`, the other one (`w_2`), same examples in the same order.
+        logits_a: `[..., C]`, one model (the paper's `w_1`), or its predicted classes
+            `[...]`: arrays or lists of integers, bools or strings. Floating point is
+            always logits, everything else always classes.
+        logits_b: `[..., C]`, the other one (`w_2`), same examples in the same order; or
+            its classes, also where `logits_a` are logits.
         mask: `[...]` valid examples.
 
     Returns:
         A float32 scalar in [0, 1], symmetric; nan without a valid example.
 
     Raises:
-        ValueError: the logits differ in shape, or the mask is not shaped like the
-            examples.
+        ValueError: the logits differ in shape, the classes do, or the mask is not
+            shaped like the examples; floating point has no axis of examples (outside
+            of `jit` and `vmap`), both sides are one-hot integers.
+        TypeError: names of classes are compared with their numbers.
 
     Notes:
         A tie is resolved as `jnp.argmax` does, in favour of the lower class id.
+        Names of classes are compared by NumPy, so not under `jit`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
         >>> new = jnp.array([[1.0, 0.0], [3.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> float(churn(old, new))
-        0.25
+        >>> float(churn(old, new)), float(churn([0, 1, 0, 1], [0, 0, 0, 1]))
+        (0.25, 0.25)
 
     References:
         [reproducibility] Eq. 3 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
-    return masked_mean(disagree(logits_a, logits_b), mask)
+    mask = None if mask is None else _as_array(mask)
+    return masked_mean(_changed(logits_a, logits_b), mask)
 
 
 def max_normalized(logits: Logits, alpha) -> Logits:
@@ -183,7 +258,7 @@ class ChurnState(RateState):
 
     def update(self, logits_a, logits_b, mask=None) -> Self:
         """Adds a batch; arguments as in `churn`."""
-        return self.add(disagree(logits_a, logits_b), mask)
+        return self.add(_changed(logits_a, logits_b), mask)
 
 
 @struct.dataclass

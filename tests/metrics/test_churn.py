@@ -33,6 +33,61 @@ def test_by_hand():
     np.testing.assert_allclose(surrogate_churn(A, B, alpha=2.0), 0.375, rtol=1e-6)
 
 
+ONE_HOT = np.eye(3, dtype=int)
+NAMES = np.array(["cat", "dog", "owl"])
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda z: z.tolist(),
+        lambda z: z.argmax(-1),
+        lambda z: z.argmax(-1).tolist(),
+        lambda z: jax.numpy.asarray(z.argmax(-1), "uint8"),
+        lambda z: NAMES[z.argmax(-1)],
+        lambda z: NAMES[z.argmax(-1)].tolist(),
+        lambda z: NAMES[z.argmax(-1)].astype(object),
+    ],
+    ids=["logits", "classes", "listed", "device", "names", "named", "objects"],
+)
+def test_predicted_classes_and_lists_have_the_churn_of_their_logits(of):
+    a, b, _ = make_inputs("labelled pair", 0).values()
+    a, b = a[..., :3], b[..., :3]
+    mask = np.arange(len(a)) % 3 > 0
+    for valid in (None, mask, mask.tolist()):
+        assert metrics.churn(of(a), of(b), valid) == metrics.churn(a, b, valid) > 0
+    if not isinstance(of(a)[0], str):
+        assert metrics.churn(of(a), b) == metrics.churn(a, of(b)) == churn(a, b)
+    state = metrics.ChurnState.empty().update(of(a), of(b)).update(a, b)
+    assert state.compute() == churn(a, b)
+
+
+def test_predicted_classes_are_traced_and_have_any_axes():
+    a, b = np.array([[0, 1, 2], [0, 0, 0]]), np.array([[0, 1, 1], [1, 0, 1]])
+    assert churn(a, b) == metrics.churn(a, b) == 0.5
+    np.testing.assert_allclose(jax.vmap(metrics.churn)(a, b), [1 / 3, 2 / 3])
+    assert metrics.churn(a == 0, b == 0) == 0.5 - 1 / 6  # bools are two classes
+    assert metrics.churn([2**40, 1], [2**41, 1]) == 0.5  # wider than int32
+    assert jax.vmap(metrics.churn)(A, B).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([0.0, 1.0], [0, 1], r"shape \(2,\) of float64. Pass classes as integers"),
+        ([0, 1], [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
+        (A, [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
+        (A, A[:, :2], r"logits_a and logits_b must have the same shape; got \(2, 3\)"),
+        (ONE_HOT, ONE_HOT[::-1], r"one-hot rows of shape \(3, 3\). Pass their argm"),
+        (A, ["cat", "owl"], "both have the numbers of classes or both their names"),
+        ([None, "owl"], ["cat", "owl"], "classes as integers or names; got object"),
+    ],
+)
+def test_what_may_be_logits_or_classes_is_refused(a, b, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        metrics.churn(a, b)
+
+
 def test_symmetric_zero_at_equality_and_bounded():
     a, b = make_inputs("pair", 0).values()
     for metric, bound in ((churn, 1.0), (surrogate_churn, 5 / 2)):
