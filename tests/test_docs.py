@@ -9,6 +9,7 @@ import pytest
 import tyro
 
 from churn_jax.cli import main
+from churn_jax.command.study import _parse
 from churn_jax.comparison import read_gates
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
@@ -122,7 +123,7 @@ class Parsed(BaseException):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_have_real_options(page, monkeypatch):
+def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     cli = tyro.cli
 
     def parse(*args, **options):
@@ -130,8 +131,10 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch):
 
     monkeypatch.setattr(tyro, "cli", parse)
     monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text('preset = "digits"')
     for block in blocks(page, "sh"):
-        for command in re.findall(r"^(?:srun )?churn-jax (.*)$", block, re.M):
+        for command in re.findall(r"^(?:srun )?churn-jax ([^>\n]*)", block, re.M):
             if command.startswith("diversity"):
                 continue  # its defaults are in the study's folder, which is not here
             with pytest.raises(Parsed):
@@ -142,6 +145,10 @@ def test_the_toml_of_the_pages_is_read(tmp_path):
     (gates,) = blocks(ROOT / "docs" / "compare.md", "toml")
     (tmp_path / "gates.toml").write_text(gates)
     assert len(read_gates(tmp_path / "gates.toml")) == 3
+    (study,) = blocks(ROOT / "docs" / "studies.md", "toml")
+    (tmp_path / "study.toml").write_text(study)
+    config, options = _parse(["--config", str(tmp_path / "study.toml")])
+    assert (config.train.optimizer.name, len(options.only)) == ("adam", 2)
     (schema,) = blocks(ROOT / "docs" / "streams.md", "toml")
     (tmp_path / "schema.toml").write_text(schema)
     assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"

@@ -55,6 +55,7 @@ ASKED = (
     "study own -h",
     "study elodi-fashion:tiny -h",
     "stream clicks:gated -h",
+    "study digits --epochs 3 --set entropy.alpha=0.1 --print-config",
     "studdy",
     "study digit",
     "study digits --epoch 3",

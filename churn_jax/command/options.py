@@ -10,6 +10,10 @@ from typing import Any, TypeVar
 
 import tyro
 
+from churn_jax.command.option_list import options_of
+from churn_jax.command.study_file import StudyFile
+from churn_jax.registry import did_you_mean
+
 __all__ = [
     "OWN",
     "SHORT_FORMS",
@@ -27,9 +31,19 @@ T = TypeVar("T")
 
 
 def read_options(
-    cls: type[T], argv: Sequence[str], *, prog: str, description: str | None = None
+    cls: type[T],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str | None = None,
+    file: StudyFile | None = None,
 ) -> T:
-    """An instance of `cls`, whose fields are options; `-h` prints its docstring."""
+    """An instance of `cls`, whose fields are options; `-h` prints its docstring.
+
+    The words of a `file` are in `argv`; their names and types are checked first.
+    """
+    if file is not None:
+        file.check(cls)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -37,9 +51,19 @@ def read_options(
     except SystemExit as stopped:
         if not stopped.code:
             raise
+        sentence = _first_sentence(said.getvalue())
         raise ValueError(
-            f"{_first_sentence(said.getvalue())} ({prog} -h lists the options)"
+            f"{sentence}{_hint(sentence, cls)} ({prog} -h lists the options)"
         ) from None
+
+
+def _hint(sentence: str, cls: type) -> str:
+    """The option that an unrecognized one may mean."""
+    if not (found := re.match(r"Unrecognized options?: (--[\w.-]+)", sentence)):
+        return ""
+    known = [option.word for option in options_of(cls).values()]
+    short = [name for name, long in SHORT_FORMS.items() if long in known]
+    return did_you_mean(found[1].replace("_", "-"), (*short, *known), 1, cutoff=0.7)
 
 
 def _first_sentence(box: str) -> str:
@@ -64,6 +88,7 @@ SHORT_FORMS = {
     "--data-dir": "--data.data-dir",
     "--manual-dir": "--data.manual-dir",
     "--model": "--model.name",
+    "--optimizer": "--train.optimizer.name",
     "--replicas": "--train.replicas",
     "--epochs": "--train.epochs",
     "--batch-size": "--train.batch-size",
@@ -106,7 +131,25 @@ def written_out(
                 words += [f"--train.mesh.{axis}", str(size)]
         else:
             words.append(short_forms.get(name, name) + equals + value)
-    return words
+    return _joined(words)
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """An option that is given several times as one, of which tyro takes the last."""
+    rest: list[str] = []
+    values: dict[str, list[str]] = {}
+    at = rest
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in ("--set", "--only", "--method"):
+            at = values.setdefault(name, [])
+            at += [value] * bool(equals)
+        elif word.startswith("--"):
+            at = rest
+            at.append(word)
+        else:
+            at.append(word)
+    return [*rest, *(w for name, found in values.items() for w in (name, *found))]
 
 
 def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]], Any]):

@@ -11,14 +11,17 @@ import tyro
 
 from churn_jax.array_files import write_file
 from churn_jax.command.options import (
+    OWN,
+    SHORT_FORMS,
     SHORT_FORMS_HELP,
-    configured,
+    chosen,
     preset_first,
     read_options,
     with_coefficients,
     written_out,
 )
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
+from churn_jax.command.study_file import Filed, with_file, write_and_exit
 from churn_jax.documents import Document, Text
 from churn_jax.registry import did_you_mean
 from churn_jax.setting_checks import check_least
@@ -26,6 +29,8 @@ from churn_jax.training.progress import Display, Work
 
 __all__ = ["plan", "read_plan"]
 
+# What the file of a study or a stream says, and a plan does not need.
+_NOT_PLANNED = ("out", "minutes", "only", "launch", "evaluation", "warm_share")
 _DESCRIPTION = (
     "Compiles the real training step of a preset for TPU chips that need not be there, "
     "and says whether it fits, how long a step may take, what moves between chips and "
@@ -37,7 +42,7 @@ _DESCRIPTION = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _Shared:
+class _Shared(Filed):
     """Options of every plan.
 
     Attributes:
@@ -112,21 +117,25 @@ def _stream_arguments(config: Any):
 
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     """`(study, options, whether a mesh is named)` from the command line."""
-    from churn_jax.studies import PRESETS, preset
+    from churn_jax.studies import PRESETS
     from churn_jax.studies.presets import parted
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 
     every = (*PRESETS, *STREAM_PRESETS)
     names = ", ".join(every)
-    name, rest = preset_first("plan", argv, every)
+    given, file = with_file(argv, SHORT_FORMS, _NOT_PLANNED)
+    name, rest = preset_first("plan", given, every, f", or {OWN} with --data FILE")
     base = name.partition(":")[0]
-    known = base in PRESETS or base in STREAM_PRESETS
+    known = base in PRESETS or base in STREAM_PRESETS or name == OWN
     if not known and ":" not in parted(name)[0]:
         hint = did_you_mean(base, every)
         raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
-    meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in rest)
+    meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in argv)
     prog = f"churn-jax plan {name}"
     if base in STREAM_PRESETS:
+        if file is not None:  # with the short forms of a stream
+            given, file = with_file(argv, STREAM_SHORT_FORMS, _NOT_PLANNED)
+            rest = given[1:]
         config = stream_preset(name)
         options = read_options(
             _stream_arguments(config),
@@ -134,19 +143,28 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
             prog=prog,
             description=f"{_DESCRIPTION} Short forms: "
             f"{', '.join(STREAM_SHORT_FORMS)}, --mesh replica=4,data=1.",
+            file=file,
         )
         config = dataclasses.replace(
             config, data=options.data, model=options.model, train=options.train
         )
-        return with_coefficients(config, options.set), options, meshed
-    config = preset(name)
-    options = read_options(
-        _study_arguments(config),
-        written_out(rest),
-        prog=prog,
-        description=f"{_DESCRIPTION} Presets: {names}. {SHORT_FORMS_HELP}",
-    )
-    return configured(config, options), options, meshed
+        config = with_coefficients(config, options.set)
+    else:
+
+        def read(config, words):
+            return read_options(
+                _study_arguments(config),
+                words,
+                prog=prog,
+                description=f"{_DESCRIPTION} Presets: {names}, and {OWN} with --data "
+                f"FILE for your own data. {SHORT_FORMS_HELP}",
+                file=file,
+            )
+
+        config, options = chosen(name, written_out(rest), read)
+    write_and_exit(name, options, config)
+    # A file with all options has a mesh of one device, which asks for none.
+    return config, options, meshed or config.train.mesh.size > 1
 
 
 def _slices(topology: str):

@@ -14,6 +14,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
+from churn_jax.command.study_file import with_file, write_and_exit
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["read_stream", "stream"]
@@ -25,6 +26,7 @@ SHORT_FORMS = {
     "--group": "--data.group",
     "--data-dir": "--data.data-dir",
     "--examples": "--data.examples",
+    "--optimizer": "--train.optimizer.name",
     "--replicas": "--train.replicas",
     "--batch-size": "--train.batch-size",
     "--window": "--train.window",
@@ -68,6 +70,7 @@ def read_stream(argv: Sequence[str]):
     from churn_jax.studies.streams.presets import FORMS
 
     names = tuple(STREAM_PRESETS)
+    argv, file = with_file(argv, SHORT_FORMS)
     name, words = preset_first("stream", argv, names)
     config = stream_preset(name)
     forms = ", ".join(f":{form}" for form in FORMS)
@@ -77,6 +80,7 @@ def read_stream(argv: Sequence[str]):
         prog=f"churn-jax stream {name}",
         description=f"{config.title}. Presets: {', '.join(names)}, each with the forms "
         f"{forms}. Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,data=1.",
+        file=file,
     )
     check_minutes(options.minutes)
     config = dataclasses.replace(
@@ -86,7 +90,9 @@ def read_stream(argv: Sequence[str]):
         train=options.train,
         warm_share=options.warm_share,
     )
-    return with_coefficients(config, options.set), options
+    config = with_coefficients(config, options.set)
+    write_and_exit(name, options, config)
+    return config, options
 
 
 class StreamProgress(Display):

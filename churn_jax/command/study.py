@@ -12,6 +12,7 @@ import tyro
 
 from churn_jax.command.options import (
     OWN,
+    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     preset_first,
@@ -20,6 +21,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
+from churn_jax.command.study_file import with_file, write_and_exit
 from churn_jax.escaping import printable
 from churn_jax.training.progress import Display
 
@@ -66,6 +68,7 @@ def _parse(argv: Sequence[str]):
     from churn_jax.studies import PRESETS
 
     own = f", or {OWN} for your own data (study --list says more)"
+    argv, file = with_file(argv, SHORT_FORMS)
     name, words = preset_first("study", argv, tuple(PRESETS), own)
 
     def read(config, rest):
@@ -76,11 +79,14 @@ def _parse(argv: Sequence[str]):
             description=f"{config.title}. Presets: {', '.join(PRESETS)}; `study {OWN} "
             "--data FILE` chooses a recipe for your own data. `study --list` says what "
             f"they are, `study {name} --list` its methods. {SHORT_FORMS_HELP}",
+            file=file,
         )
 
     config, options = chosen(name, written_out(words), read)
     check_minutes(options.minutes)
-    return dataclasses.replace(config, evaluation=options.evaluation), options
+    config = dataclasses.replace(config, evaluation=options.evaluation)
+    write_and_exit(name, options, config)
+    return config, options
 
 
 class _Progress(Display):

@@ -12,6 +12,7 @@ import tyro
 
 from churn_jax.command.options import (
     OWN,
+    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     read_options,
@@ -19,6 +20,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
+from churn_jax.command.study_file import with_file, write_and_exit
 from churn_jax.training.progress import Display
 
 __all__ = ["read_sweep", "sweep"]
@@ -94,8 +96,9 @@ def read_sweep(argv: Sequence[str]):
     from churn_jax.configuration.training import TrainConfig
     from churn_jax.studies import PRESETS
 
-    names, rest = ", ".join(PRESETS), written_out(argv)
-    words, rest = _words(rest)
+    argv, file = with_file(argv, SHORT_FORMS)
+    names = ", ".join(PRESETS)
+    words, rest = _words(written_out(argv))
     if not words and rest[:1] in (["-h"], ["--help"]):
         words = [next(iter(PRESETS))]
     if not words:
@@ -117,10 +120,12 @@ def read_sweep(argv: Sequence[str]):
             f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
             f"--select` picks beta, then alpha. Presets: {names}, and {OWN} for your "
             f"own data. {SHORT_FORMS_HELP.replace('--replicas, ', '')}",
+            file=file,
         )
         return dataclasses.replace(options, train=TrainConfig(**vars(options.train)))
 
     config, options = chosen(words[0], rest, read)
+    write_and_exit(words[0], options, config, words[1:])
     return config, words[1:], options
 
 

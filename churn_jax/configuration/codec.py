@@ -12,6 +12,7 @@ import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,17 +54,20 @@ def to_json(value: Any) -> Any:
         }
     if isinstance(value, Mapping):
         return {str(key): to_json(part) for key, part in value.items()}
+    if isinstance(value, PurePath):
+        return str(value)
     if isinstance(value, tuple | list):
         return [to_json(part) for part in value]
     return value
 
 
-def from_json(kind: type[T], value: Any) -> T:
+def from_json(kind: type[T], value: Any, path: str = "") -> T:
     """The configuration or the record whose JSON values these are.
 
     Args:
-        kind: the dataclass.
+        kind: the dataclass, or the type of one setting.
         value: from `to_json`; fields that are absent have their defaults.
+        path: what messages call the value.
 
     Raises:
         ValueError: a setting is unknown, or a value cannot be; the message names it by
@@ -74,7 +78,7 @@ def from_json(kind: type[T], value: Any) -> T:
         >>> from_json(StudyConfig, to_json(preset("digits"))) == preset("digits")
         True
     """
-    return _read(kind, value, "")
+    return _read(kind, value, path)
 
 
 def replaced(config: T, changes: Iterable[tuple[str, Any]]) -> T:
@@ -134,6 +138,8 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         return {k: _read(arms[1], v, f"{path}.{k}") for k, v in value.items()}
     if kind is float and isinstance(value, list):  # one number per replica
         return np.asarray(value, np.float32)
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return kind(_read(str, value, path))
     if kind in (str, int, float, bool, type(None)):
         plain = isinstance(value, (int, float) if kind is float else kind)
         mixed = isinstance(value, bool) and kind is not bool
@@ -186,7 +192,10 @@ def _read_fields(kind: Any, value: Any, path: str) -> Any:
     hints = _hints(kind)
     for name in value:
         if name not in hints:
-            raise ValueError(f"{path.lstrip('.') or 'it'} has no setting {name!r}")
+            raise ValueError(
+                f"{path.lstrip('.') or 'it'} has no setting {name!r}"
+                f"{did_you_mean(name, hints)}"
+            )
     for field in dataclasses.fields(kind):
         needed = field.default is field.default_factory is dataclasses.MISSING
         if needed and field.name not in value:

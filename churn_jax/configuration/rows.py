@@ -19,6 +19,7 @@ __all__ = [
     "StudyRows",
     "Teaching",
     "averaged_name",
+    "coefficients",
 ]
 
 T = TypeVar("T")
@@ -81,12 +82,7 @@ class StudyRows:
         study: Any = self
         name, _, field = path.partition(".")
         spec = study.spec(name)
-        known = [
-            f.name
-            for f in dataclasses.fields(spec.method)
-            if f.metadata.get("pytree_node", True)
-            and not dataclasses.is_dataclass(getattr(spec.method, f.name))
-        ]
+        known = coefficients(spec.method)
         if field not in known:
             raise ValueError(
                 f"{name} has no coefficient {field!r}; it has: "
@@ -334,6 +330,22 @@ def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
     if isinstance(part, ModelConfig):
         return part
     return dataclasses.replace(model, name=part, features=())
+
+
+def coefficients(method: Method) -> dict[str, Any]:
+    """The coefficients of a method that `with_coefficient` sets, by name.
+
+    Example:
+        >>> from churn_jax.methods import MinimumEntropy
+        >>> coefficients(MinimumEntropy(alpha=0.5))
+        {'alpha': 0.5}
+    """
+    found = {
+        field.name: getattr(method, field.name)
+        for field in dataclasses.fields(method)
+        if field.metadata.get("pytree_node", True)
+    }
+    return {k: v for k, v in found.items() if not dataclasses.is_dataclass(v)}
 
 
 def averaged_name(name: str) -> str:

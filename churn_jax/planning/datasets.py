@@ -1,14 +1,16 @@
-"""Sizes of the presets' data sets, so that a plan does not need the data."""
+"""Sizes of data sets: the presets' without the data, the user's own from the file."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig
-from churn_jax.data import IMAGENET_STATISTICS
+from churn_jax.data import IMAGENET_STATISTICS, StreamingDataset, is_tokens
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.loading import cut
+from churn_jax.studies.inputs import load_inputs
 
 __all__ = ["SIZES", "Sizes", "row_sizes"]
 
@@ -23,11 +25,14 @@ class Sizes:
     validation: int = 0  # of the set's own split, 0 where it has none
     tokens: bool = False
     streamed: bool = False  # batches are fed, else the training set is on the devices
+    floats: bool = False  # examples are float32, not pixels of one byte
 
     @property
     def dtype(self) -> np.dtype:
         """Dtype of the examples on the devices."""
-        return np.dtype(np.int32 if self.tokens else np.uint8)
+        return np.dtype(
+            np.int32 if self.tokens else np.float32 if self.floats else np.uint8
+        )
 
     @property
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -76,12 +81,20 @@ class _Counted:
 
 def row_sizes(config: DataConfig, spec: MethodSpec | None = None) -> Sizes:
     """The sizes of what one row of a study is trained on, cut as the study cuts it."""
+    own = None if spec is None else spec.train_size
+    size = config.train_size if own is None else own
+    published = config.name.removeprefix("tfds:") in SIZES
+    sizes = (_published if published else _of_file)(config, size)
+    count = sizes.train
+    if spec is not None:
+        # Classes are taken to be of equal size.
+        known = len(spec.classes) or sizes.classes
+        count = int(count * spec.class_share * known / sizes.classes)
+    return dataclasses.replace(sizes, train=count)
+
+
+def _published(config: DataConfig, train_size: int | None) -> Sizes:
     name = config.name.removeprefix("tfds:")
-    if name not in SIZES:
-        raise ValueError(
-            f"a plan needs the sizes of the data set, and knows those of "
-            f"{', '.join(SIZES)}; got {config.name!r}"
-        )
     sizes = SIZES[name]
     shape = sizes.shape
     if sizes.streamed:
@@ -94,15 +107,28 @@ def row_sizes(config: DataConfig, spec: MethodSpec | None = None) -> Sizes:
     held = config.validation
     if held is None and name == "digits":
         held = VALIDATION_SIZE
-    own = None if spec is None else spec.train_size
-    train, validation = cut(
-        name, splits, held, config.train_size if own is None else own
-    )
-    count = len(train)
-    if spec is not None:
-        # Classes are taken to be of equal size.
-        known = len(spec.classes) or sizes.classes
-        count = int(count * spec.class_share * known / sizes.classes)
+    train, validation = cut(name, splits, held, train_size)
     return dataclasses.replace(
-        sizes, shape=shape, train=count, validation=len(validation)
+        sizes, shape=shape, train=len(train), validation=len(validation)
+    )
+
+
+def _of_file(config: DataConfig, train_size: int | None) -> Sizes:
+    if not Path(config.name).expanduser().exists():
+        raise ValueError(
+            "a plan needs the sizes of the data set: it knows those of "
+            f"{', '.join(SIZES)}, and opens a file or folder of your own; got "
+            f"{config.name!r}"
+        )
+    found = load_inputs(config, train_size).dataset
+    sizes = Sizes((), found.num_classes, len(found.train), len(found.validation))
+    if isinstance(found, StreamingDataset):
+        shape = found.train.image_shape
+        return dataclasses.replace(sizes, shape=shape, streamed=True)
+    images = found.train.images
+    return dataclasses.replace(
+        sizes,
+        shape=images.shape[1:],
+        tokens=is_tokens(images),
+        floats=bool(np.issubdtype(images.dtype, np.floating)),
     )

@@ -50,6 +50,7 @@ def without_compiler(monkeypatch):
         ("digits --json no/such/x.json", "there is no folder no/such"),
         ("digits --json -", "--json needs the name of a file; got -"),
         ("ad-table3", "needs the sizes of the tables"),
+        ("own", "a study of your own data needs --data: an .npz file"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_two(

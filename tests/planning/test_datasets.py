@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from churn_jax.methods import ERM
@@ -49,6 +50,22 @@ def test_images_of_any_size_are_cropped_and_texts_cut():
     assert row_sizes(DataConfig("imagenet2012", image_size=64)).shape == (64, 64, 3)
     text = row_sizes(DataConfig("ag_news_subset", sequence_length=128))
     assert (text.shape, text.tokens, text.streamed) == ((128,), True, False)
+
+
+def test_a_file_of_the_users_own_is_opened(tmp_path):
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "mine.npz",
+        images=draw.normal(size=(400, 12)).astype(np.float32),
+        labels=np.arange(400) % 4,
+    )
+    mine = DataConfig(str(tmp_path / "mine.npz"), validation=None)
+    found = load_inputs(mine, None).dataset
+    sizes = row_sizes(mine)
+    assert (sizes.train, sizes.validation) == (len(found.train), len(found.validation))
+    assert (sizes.shape, sizes.classes, sizes.dtype) == ((12,), 4, np.float32)
+    spec = MethodSpec("a", "A", ERM(), train_size=50)
+    assert row_sizes(mine, spec).train == 50
 
 
 def test_data_of_unknown_size_is_refused_by_name():
