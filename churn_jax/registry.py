@@ -2,10 +2,11 @@
 
 Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, `MODELS`
 in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `PRESETS` in `churn_jax.studies`,
-`QUANTITIES` in `churn_jax.reports`. Whatever takes such a name also takes
-`package.module:name`, which is imported, so code in a file of its own needs no
-registration. Records and checkpoints name it that way. An object that cannot be imported,
-such as one made in a notebook, has a name of its own in this process (`Registry.name`).
+`QUANTITIES` in `churn_jax.reports`, `LOGGERS` in `churn_jax.training`. Whatever takes
+such a name also takes `package.module:name`, which is imported, so code in a file of
+its own needs no registration. Records and checkpoints name it that way. An object that
+cannot be imported, such as one made in a notebook, has a name of its own in this
+process (`Registry.name`).
 
 `register` adds a short name, as long as the module is imported. The command line
 imports the modules that installed packages list under the entry point `churn_jax`:

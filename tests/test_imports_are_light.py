@@ -15,6 +15,8 @@ HEAVY = (
     "tyro",
     "rich",
     "tensorboardX",
+    "wandb",
+    "mlflow",
     "churn_jax.training",
     "churn_jax.studies",
     "churn_jax.reports",

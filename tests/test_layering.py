@@ -136,7 +136,10 @@ HEAVY = {
     "grain": ("data/",),
     "orbax": ("training/checkpoint.py",),
     "safetensors": ("models/pretrained.py",),
-    "tensorboardX": ("training/writers.py",),
+    "tensorboardX": ("training/loggers.py",),
+    "clu": (),
+    "mlflow": (),
+    "wandb": (),
     "tyro": ("cli.py", "command/"),
 }
 

@@ -32,6 +32,8 @@ class Launched(Filed):
         minutes: save and stop after this many minutes, with exit code 3 if something is
             left to do; the same command goes on.
         quiet: show no progress, only warnings and the report.
+        log: where metrics go in addition to metrics.jsonl: tensorboard, csv, wandb,
+            mlflow, or your own as `package.module:Class`; without a word, nowhere.
         launch: how several processes find each other.
     """
 
@@ -39,6 +41,7 @@ class Launched(Filed):
     fresh: bool = False
     minutes: float | None = None
     quiet: bool = False
+    log: tuple[str, ...] = ("tensorboard",)
     launch: Launch = Launch()
 
 

@@ -15,6 +15,7 @@ from churn_jax.command.options import (
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import with_file, write_and_exit
+from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["read_stream", "stream"]
@@ -83,6 +84,7 @@ def read_stream(argv: Sequence[str]):
         file=file,
     )
     check_minutes(options.minutes)
+    as_loggers(options.log)
     config = dataclasses.replace(
         config,
         data=options.data,
@@ -151,7 +153,9 @@ def stream(argv: Sequence[str]) -> int:
     def train(progress, **told):
         from churn_jax.studies.streams import run_stream_study
 
-        run_stream_study(config, options.out, only=options.only, **told)
+        run_stream_study(
+            config, options.out, only=options.only, loggers=options.log, **told
+        )
 
     return run_command(
         options,

@@ -23,6 +23,7 @@ from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import with_file, write_and_exit
 from churn_jax.escaping import printable
+from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display
 
 __all__ = ["report", "study"]
@@ -84,6 +85,7 @@ def _parse(argv: Sequence[str]):
 
     config, options = chosen(name, written_out(words), read)
     check_minutes(options.minutes)
+    as_loggers(options.log)
     config = dataclasses.replace(config, evaluation=options.evaluation)
     write_and_exit(name, options, config)
     return config, options
@@ -139,7 +141,7 @@ def study(argv: Sequence[str]) -> int:
     def train(progress, **told):
         from churn_jax.studies import run_study
 
-        run_study(config, options.out, only=options.only, **told)
+        run_study(config, options.out, only=options.only, loggers=options.log, **told)
 
     return run_command(
         options,

@@ -21,6 +21,7 @@ from churn_jax.command.options import (
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import with_file, write_and_exit
+from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display
 
 __all__ = ["read_sweep", "sweep"]
@@ -178,6 +179,7 @@ def sweep(argv: Sequence[str]) -> int:
     from churn_jax.studies.grid import Axis, numbers
 
     check_minutes(options.minutes)
+    as_loggers(options.log)
     values = numbers(options.values, "--values")
     if options.select:
         if len(words) != 1 or "." in words[0]:
@@ -203,6 +205,7 @@ def sweep(argv: Sequence[str]) -> int:
             "baseline": options.baseline,
             "criterion": options.criterion,
             "points_per_program": options.points_per_program,
+            "loggers": options.log,
             "on_plan": progress.take,
             **told,
         }

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -25,6 +25,7 @@ from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
@@ -82,6 +83,7 @@ def run_study(
     *,
     only: tuple[str, ...] = (),
     command: str = "",
+    loggers: Sequence[str | Logger] = ("tensorboard",),
     on_start: Callable[[MethodSpec, bool], None] = lambda spec, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
@@ -95,6 +97,7 @@ def run_study(
         out: its folder; the same folder continues where it was left.
         only: names of methods to train, with their teachers; default all.
         command: recorded in `study.json`.
+        loggers: where the metrics of every row go in addition, as for `train`.
         on_start: called with each method and whether it is finished already.
         on_progress: called after every evaluation.
         on_work: called about once a second with what is finished of a method.
@@ -110,7 +113,7 @@ def run_study(
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
-    config = importable(config)
+    config, logging = importable(config), as_loggers(loggers)
     inputs = StudyInputs(config)
     config = inputs.described()
     dataset, selected = inputs.dataset, config.select(only)
@@ -158,6 +161,8 @@ def run_study(
                 start=before(spec.start) if spec.start else None,
                 mean=own.mean,
                 std=own.std,
+                loggers=logging,
+                group=config.name,
                 on_progress=on_progress,
                 on_work=on_work,
                 on_note=on_note,

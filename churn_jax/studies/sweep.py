@@ -34,6 +34,7 @@ from churn_jax.studies.processes import (
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.studies.teachers import row_teachers
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
 from churn_jax.training.progress import Work
@@ -52,6 +53,7 @@ def run_sweep(
     criterion: str = "churn",
     points_per_program: int = 0,
     command: str = "",
+    loggers: Sequence[str | Logger] = ("tensorboard",),
     on_plan: Callable[[Sequence[GridProgram]], None] = lambda plan: None,
     on_start: Callable[[GridProgram, bool], None] = lambda program, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
@@ -74,6 +76,7 @@ def run_sweep(
         points_per_program: at most so many points are trained together, to save
             memory; 0 trains all together.
         command: recorded in `sweep.json`.
+        loggers: where the metrics of every program go in addition, as for `train`.
         on_plan: called with all programs before the first.
         on_start: called with each program and whether it is finished already.
         on_progress: called after every evaluation.
@@ -102,7 +105,7 @@ def run_sweep(
         raise StudyError(
             f"points_per_program must be at least 0; got {points_per_program}"
         )
-    config = importable(config)
+    config, logging = importable(config), as_loggers(loggers)
     axes = [axis.checked(config) for axis in axes]
     names = [axis.name for axis in axes]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -133,7 +136,9 @@ def run_sweep(
             if found.name not in [point.name for point in points]:
                 points.insert(0, found)
             reference = found.name
-        session = _Session(inputs, folder, _numbers(config, seeds), on_work, stop)
+        session = _Session(
+            inputs, folder, _numbers(config, seeds), logging, on_work, stop
+        )
         folder.add(
             axes,
             points,
@@ -163,9 +168,12 @@ def run_sweep(
 class _Session:
     """Data and settings that all programs of a sweep share."""
 
-    def __init__(self, inputs: StudyInputs, folder: SweepFolder, seeds, on_work, stop):
+    def __init__(
+        self, inputs: StudyInputs, folder: SweepFolder, seeds, loggers, on_work, stop
+    ):
         self.config, self.inputs, self.folder = inputs.config, inputs, folder
-        self.seeds, self.on_work, self.stop = seeds, on_work, stop
+        self.seeds, self.loggers = seeds, loggers
+        self.on_work, self.stop = on_work, stop
         self.teachers: dict[str, Trained] = {}
 
     def program(self, name: str, points: Sequence[Point]) -> GridProgram:
@@ -238,6 +246,8 @@ class _Session:
             start=start,
             mean=own.mean,
             std=own.std,
+            loggers=self.loggers,
+            group=self.config.name,
             on_progress=on_progress,
             on_work=self.on_work,
             on_note=on_note,

@@ -21,28 +21,48 @@ if TYPE_CHECKING:
         Seeds,
         TrainConfig,
     )
+    from churn_jax.training.loggers import (
+        LOGGERS,
+        CsvLogger,
+        LoggedRun,
+        Logger,
+        TensorBoardLogger,
+        scalars,
+    )
     from churn_jax.training.loop import train
     from churn_jax.training.predictions import write_predictions
     from churn_jax.training.progress import Work
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
+    from churn_jax.training.tracking import CluLogger, MlflowLogger, WandbLogger
 
 __all__ = [
+    "LOGGERS",
     "OPTIMIZERS",
+    "CluLogger",
+    "CsvLogger",
     "Interrupted",
+    "LoggedRun",
+    "Logger",
     "MeshShape",
+    "MlflowLogger",
     "OptimizerConfig",
     "Progress",
     "Run",
     "Seeds",
+    "TensorBoardLogger",
     "TrainConfig",
     "Trained",
+    "WandbLogger",
     "Work",
+    "scalars",
     "train",
     "write_predictions",
 ]
 
 _FILES = (
     ".configuration.training",
+    "loggers",
+    "tracking",
     "progress",
     "run",
     "predictions",

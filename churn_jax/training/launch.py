@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 import jax
 
 from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
+from churn_jax.training.loggers import LoggedRun, Logger, Loggers
 from churn_jax.training.partition import greatest
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted
@@ -30,11 +31,37 @@ class Launch:
         self.earlier_seconds = 0.0
         self.checkpoints: Checkpoints | None = None
         self.writer: MetricsWriter | None = None
+        self.loggers: Loggers | None = None
 
     def open_writer(self, directory: Path | None, epoch: int) -> None:
         """Opens `metrics.jsonl`, on the first process only."""
         if directory is not None and jax.process_index() == 0:
             self.writer = MetricsWriter(Path(directory), resume_epoch=epoch)
+
+    def start_loggers(
+        self,
+        loggers: Sequence[Logger],
+        on_note: Callable[[str], None],
+        directory: Path | None,
+        **facts: Any,
+    ) -> None:
+        """Starts loggers, on the first process only; `facts` are of the `LoggedRun`."""
+        if jax.process_index() == 0:
+            run = LoggedRun(
+                self.name,
+                directory=None if directory is None else Path(directory),
+                step=0 if self.writer is None else self.writer.step,
+                **facts,
+            )
+            self.loggers = Loggers(loggers, run, on_note)
+            self.loggers.start()
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Writes a line of metrics, on the first process."""
+        if self.writer is not None:
+            self.writer.write(record)
+        if self.loggers is not None:
+            self.loggers.log(record)
 
     def start_clock(self, seconds: float) -> None:
         """Checkpoints are due from now on, every so many seconds."""
@@ -63,8 +90,16 @@ class Launch:
         """Ends a launch whose checkpoint is written."""
         raise Interrupted(f"{self.name} stopped after {progress}")
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.close(finished=error is None)
+
+    def close(self, *, finished: bool = False) -> None:
         """Closes the files."""
+        if self.loggers is not None:
+            self.loggers.close(finished)
         if self.writer is not None:
             self.writer.close()
         if self.checkpoints is not None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from churn_jax.flip_counts import count_flips
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.launch import Launch
+from churn_jax.training.loggers import Logger, as_loggers, logged_settings
 from churn_jax.training.partition import fetch, join, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.progress import COMPILING, Display, Work
@@ -58,6 +60,8 @@ def train(
     start: Trained | None = None,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
+    loggers: Sequence[str | Logger] = ("tensorboard",),
+    group: str = "",
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] | None = None,
@@ -76,6 +80,10 @@ def train(
             same networks; None draws them.
         mean: of pixels in [0, 1], a number or one per channel.
         std: the same for their standard deviation.
+        loggers: where metrics go in addition to `metrics.jsonl` in `directory`: names
+            such as `csv`, `wandb` and `mlflow`, or objects, see
+            `churn_jax.training.Logger`.
+        group: name under which loggers group runs, such as that of a study.
         on_progress: called after every evaluation.
         on_work: called with what is finished, about once a second and whenever
             something else begins, such as an evaluation.
@@ -94,10 +102,11 @@ def train(
         ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
-    teachers = as_teachers(teacher)
+    teachers, logging = as_teachers(teacher), as_loggers(loggers)
     if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
     display = Display(silent=not show_progress or jax.process_index() != 0)
+    noted = on_note or display.note
 
     def progressed(progress: Progress) -> None:
         display.update(progress)
@@ -119,12 +128,18 @@ def train(
             std=std,
         )
         for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
-            (on_note or display.note)(note)
-        loop = _Loop(run, session, directory, began, worked)
-        try:
+            noted(note)
+        with _Loop(run, session, directory, began, worked) as loop:
+            if loop.done < loop.total:
+                loop.start_loggers(
+                    logging,
+                    noted,
+                    directory,
+                    group=group,
+                    settings=_settings(run, dataset, teachers),
+                    identity=session.identity,
+                )
             loop.run_epochs(progressed, stop or threading.Event())
-        finally:
-            loop.close()
     return trained_of(
         run,
         session,
@@ -132,6 +147,18 @@ def train(
         loop.best,
         seconds=loop.seconds(),
         compile_seconds=loop.compile_seconds,
+    )
+
+
+def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
+    """What loggers show as the settings of a run."""
+    taught = teachers.trained if teachers is not None else ()
+    return logged_settings(
+        data=dataset.name,
+        network=[f"{group.size} x {group.network.name}" for group in run.groups],
+        method=run.method,
+        teacher=[trained.run.name for trained in taught],
+        train=run.config,
     )
 
 
@@ -322,8 +349,7 @@ class _Loop(Launch):
                 "accuracy_ema": np.where(alive, averaged[0], np.nan),
                 "churn_ema": _mean_churn(averaged[2], alive),
             }
-        if self.writer is not None:
-            self.writer.write(record)
+        self.write(record)
         mean = float(np.mean(accuracy[alive])) if alive.any() else float("nan")
         stopped = stopped_replicas(small, self.session.terms)
         return Progress(
@@ -353,10 +379,10 @@ class _Loop(Launch):
                 self.checkpoints.save(self.done, tree, meta)
         self.looked = time.perf_counter()
 
-    def close(self) -> None:
+    def close(self, *, finished: bool = False) -> None:
         if self.session.feed is not None:
             self.session.feed.close()
-        super().close()
+        super().close(finished=finished)
 
 
 def _next_block(updates: int, seconds: float) -> int:

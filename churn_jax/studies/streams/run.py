@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.streams.folder import StreamFolder, stream_row
 from churn_jax.studies.streams.inputs import open_stream
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.progress import Work
 from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.run import Interrupted
@@ -29,6 +30,7 @@ def run_stream_study(
     *,
     only: tuple[str, ...] = (),
     command: str = "",
+    loggers: Sequence[str | Logger] = ("tensorboard",),
     on_start: Callable[[StreamSpec, bool], None] = lambda spec, finished: None,
     on_progress: Callable[[Any], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
@@ -43,6 +45,7 @@ def run_stream_study(
             the stream.
         only: names of rows; default all.
         command: recorded in `study.json`.
+        loggers: where the metrics of every row go in addition, as for `train`.
         on_start: called with each row and whether it is finished already.
         on_progress: called after every stretch of the stream.
         on_work: called after every window of it.
@@ -57,7 +60,7 @@ def run_stream_study(
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
-    selected = config.select(only)
+    selected, logging = config.select(only), as_loggers(loggers)
     stream = open_stream(config.data)
     config = _with_warm_start(config, stream, on_note)
     sizes, numeric = stream.schema.sizes, len(stream.schema.numeric)
@@ -90,6 +93,8 @@ def run_stream_study(
                 runs[spec.name],
                 stream,
                 folder.method_dir(spec.name),
+                loggers=logging,
+                group=config.name,
                 on_progress=on_progress,
                 on_work=on_work,
                 on_note=on_note,

@@ -3,7 +3,7 @@
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from churn_jax.configuration.record import Stopped
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.launch import Launch
+from churn_jax.training.loggers import Logger, as_loggers, logged_settings
 from churn_jax.training.partition import fetch, replicate
 from churn_jax.training.progress import COMPILING, Work
 from churn_jax.training.progressive.config import (
@@ -116,6 +117,8 @@ def run_stream(
     stream: Stream,
     directory: Path | None = None,
     *,
+    loggers: Sequence[str | Logger] = ("tensorboard",),
+    group: str = "",
     on_progress: Callable[[StreamProgress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
@@ -128,6 +131,8 @@ def run_stream(
         stream: where examples come from, in time order.
         directory: for checkpoints, `metrics.jsonl` and `result.json`; None keeps
             nothing.
+        loggers: where metrics go in addition, as for `train`.
+        group: name under which loggers group runs.
         on_progress: called after every line of metrics.
         on_work: called after every window.
         on_note: called with sentences about what was restored or stopped.
@@ -141,13 +146,21 @@ def run_stream(
         CheckpointError: `directory` holds something else.
         ValueError: model and stream do not fit, or the stream holds no example.
     """
+    logging = as_loggers(loggers)
     with lock_folder(directory):
-        loop = _Loop(run, stream, directory, on_progress, on_work, on_note)
-        try:
+        with _Loop(run, stream, directory, on_progress, on_work, on_note) as loop:
+            loop.start_loggers(
+                logging,
+                on_note,
+                directory,
+                group=group,
+                settings=logged_settings(
+                    network=run.model, method=run.method, train=run.config
+                ),
+                identity=loop.identity,
+            )
             loop.learn(stop or threading.Event())
             result = loop.result()
-        finally:
-            loop.close()
         if directory is not None and jax.process_index() == 0:
             save_result(Path(directory) / "result.json", result)
     return result
@@ -304,9 +317,8 @@ class _Loop(Launch):
             "train": term_means(small, ("loss", *(f"term/{n}" for n in self.terms))),
             "validation": figures,
         }
-        if self.writer is not None:
-            self.writer.write(record)
-        elif self.path is None:
+        self.write(record)
+        if self.path is None:
             self.curve.append(curve_entry(record))
         self.total = _merge(self.total, self.segment)
         self.segment = self._nothing()

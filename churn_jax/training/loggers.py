@@ -1,0 +1,367 @@
+"""Loggers: where the metrics of a training go in addition to `metrics.jsonl`.
+
+A logger is any object with the three methods of `Logger`. TensorBoard and CSV files are
+here, adapters of other packages in `tracking.py`; `LOGGERS` has those that are known by
+name, in Python and to the option `--log`.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from churn_jax.array_files import write_file
+from churn_jax.configuration.codec import to_json
+from churn_jax.registry import Registry
+
+__all__ = [
+    "LOGGERS",
+    "CsvLogger",
+    "LoggedRun",
+    "Logger",
+    "Loggers",
+    "TensorBoardLogger",
+    "Values",
+    "as_loggers",
+    "logged_settings",
+    "logged_values",
+    "scalars",
+]
+
+Values = Mapping[str, float | Sequence[float]]
+
+_LONGEST = 300  # characters of another package's error in a sentence
+
+
+@dataclasses.dataclass(frozen=True)
+class LoggedRun:
+    """What a logger is told when a training begins.
+
+    Attributes:
+        name: of what is trained; a study trains several rows, one after the other.
+        group: the study, or "" for a training of its own.
+        directory: folder of the training, or None if nothing is kept.
+        settings: flat, such as `{"method.beta": 0.5, "train.epochs": 80}`.
+        step: the last step, in updates, whose values an earlier launch logged and this
+            one will not log again: it goes on from a later checkpoint. 0 if it starts
+            from the beginning.
+        identity: equal texts mean equal training, and so equal values.
+    """
+
+    name: str
+    group: str = ""
+    directory: Path | None = None
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    step: int = 0
+    identity: str = ""
+
+
+class Logger(Protocol):
+    """The protocol of loggers; one object logs the rows of a study in turn.
+
+    A logger that raises is left out from then on and training goes on without it.
+    Only the first process of several logs.
+
+    Example:
+        >>> class Printer:
+        ...     def start(self, run):
+        ...         print(run.name, "begins")
+        ...
+        ...     def log(self, values, step):
+        ...         print(step, scalars(values))
+        ...
+        ...     def close(self, finished):
+        ...         print("finished" if finished else "stopped")
+        >>> printer = Printer()
+        >>> printer.log({"train/loss": [0.5, 1.5], "validation/churn": 0.25}, 40)
+        40 {'train/loss': 1.0, 'validation/churn': 0.25}
+    """
+
+    def start(self, run: LoggedRun) -> None:
+        """Called before the first update of a launch."""
+        ...
+
+    def log(self, values: Values, step: int) -> None:
+        """Called after every evaluation.
+
+        Args:
+            values: by name, such as `train/loss`, `validation/accuracy` or `seconds`;
+                a number, or a list of one per replica. Of replicas that stopped they
+                are nan.
+            step: updates so far; windows of a stream.
+        """
+        ...
+
+    def close(self, finished: bool) -> None:
+        """Called at the end of a launch; `finished` is False if training stopped."""
+        ...
+
+
+def scalars(values: Values, *, replicas: bool = False) -> dict[str, float]:
+    """The finite values as one number each: lists by their mean over replicas.
+
+    Args:
+        values: as given to `Logger.log`.
+        replicas: adds `<name>_replica_<r>` for every entry of a list.
+
+    Example:
+        >>> scalars({"train/loss": [0.5, float("nan")]}, replicas=True)
+        {'train/loss': 0.5, 'train/loss_replica_0': 0.5}
+    """
+    numbers = _numbers(values, replicas)
+    return {name: x for name, x in numbers if math.isfinite(x)}
+
+
+def _numbers(values: Values, replicas: bool) -> Iterator[tuple[str, float]]:
+    for name, value in values.items():
+        if not isinstance(value, Sequence):
+            yield name, value
+            continue
+        finite = [x for x in value if math.isfinite(x)]
+        yield name, sum(finite) / len(finite) if finite else math.nan
+        if replicas:
+            yield from ((f"{name}_replica_{r}", x) for r, x in enumerate(value))
+
+
+def logged_values(record: Mapping[str, Any]) -> dict[str, float | list[float]]:
+    """A line of `metrics.jsonl` as the values of `Logger.log`."""
+    values = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            values |= {f"{name}/{k}": v for k, v in logged_values(value).items()}
+        elif name != "step":
+            values[name] = value.tolist() if hasattr(value, "tolist") else value
+    return values
+
+
+def logged_settings(**parts: Any) -> dict[str, Any]:
+    """Configurations as flat settings.
+
+    Example:
+        >>> from churn_jax.methods import MinimumEntropy
+        >>> found = logged_settings(data="digits", method=MinimumEntropy(alpha=0.5))
+        >>> found["data"], found["method.class"], found["method.alpha"]
+        ('digits', 'MinimumEntropy', 0.5)
+    """
+    flat = {}
+    for name, value in to_json(parts).items():
+        if isinstance(value, Mapping):
+            inner = logged_settings(**value)
+            flat |= {f"{name}.{key}": part for key, part in inner.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+class TensorBoardLogger:
+    """Writes TensorBoard's events to `tensorboard/` in the folder of the training.
+
+    Args:
+        replicas: also log every replica, not only their mean.
+    """
+
+    # tensorboardX's own `SummaryWriter` writes in another thread: when the disk is
+    # full, that one dies alone and the program waits for it for ever.
+
+    def __init__(self, *, replicas: bool = False):
+        self.replicas = replicas
+        self._writer: Any = None
+
+    def start(self, run: LoggedRun) -> None:
+        """Opens a file; TensorBoard ignores what earlier ones hold after `run.step`."""
+        if run.directory is None:
+            return
+        from tensorboardX.event_file_writer import EventsWriter
+
+        # pyrefly: ignore [missing-module-attribute] -- generated by protobuf
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        folder = run.directory / "tensorboard"
+        folder.mkdir(parents=True, exist_ok=True)
+        continued = any(folder.iterdir())
+        # Two launches within one second must not share a file.
+        suffix = f".{os.getpid()}.{time.monotonic_ns()}"
+        self._writer = EventsWriter(str(folder / "events"), suffix)
+        if continued:
+            started = SessionLog(status=SessionLog.START)
+            self._write(run.step + 1, session_log=started)
+
+    def log(self, values: Values, step: int) -> None:
+        """Writes the values of the splits, whose names have a slash."""
+        if self._writer is None:
+            return
+        from tensorboardX.summary import scalar
+
+        for name, value in scalars(values, replicas=self.replicas).items():
+            if "/" in name:
+                self._write(step, summary=scalar(name, value))
+        self._writer.flush()
+
+    def close(self, finished: bool) -> None:
+        """Closes the file; `log` has flushed what is worth keeping."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    def _write(self, step: int, **content: Any) -> None:
+        # pyrefly: ignore [missing-module-attribute] -- generated by protobuf
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
+
+
+class CsvLogger:
+    """Writes `metrics.csv` in the folder of the training, a row per evaluation.
+
+    Values that are not finite are empty cells. A resumed training drops the rows that
+    it will write again.
+
+    Args:
+        replicas: write a column per replica, not only their mean.
+    """
+
+    def __init__(self, *, replicas: bool = True):
+        self.replicas = replicas
+        self._path = Path()
+        self._rows: list[dict[str, Any]] = []
+        self._file: Any = None
+        self._table: Any = None
+
+    def start(self, run: LoggedRun) -> None:
+        """Reads the rows that are kept; needs a folder."""
+        if run.directory is None:
+            raise ValueError("metrics.csv needs a folder: train(..., directory=...)")
+        self._path = run.directory / "metrics.csv"
+        self._rows = []
+        if self._path.exists():
+            with self._path.open(newline="") as file:
+                rows = [row for row in csv.DictReader(file) if None not in row.values()]
+            self._rows = [row for row in rows if int(row["step"]) <= run.step]
+
+    def log(self, values: Values, step: int) -> None:
+        """Adds a row."""
+        numbers = _numbers(values, self.replicas)
+        row = {name: x if math.isfinite(x) else "" for name, x in numbers}
+        row = {"step": step, **row}
+        if self._table is None:
+            columns = dict.fromkeys(name for r in (*self._rows, row) for name in r)
+            text = io.StringIO(newline="")
+            table = csv.DictWriter(text, columns, lineterminator="\n")
+            table.writeheader()
+            table.writerows(self._rows)
+            write_file(self._path, text.getvalue())
+            self._file = self._path.open("a", newline="")
+            self._table = csv.DictWriter(self._file, columns, lineterminator="\n")
+        self._table.writerow(row)
+        self._file.flush()
+
+    def close(self, finished: bool) -> None:
+        """Closes the file."""
+        if self._table is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._table = None
+
+
+LOGGERS = Registry(
+    "logger",
+    {
+        "tensorboard": TensorBoardLogger,
+        "csv": CsvLogger,
+        "wandb": "churn_jax.training.tracking:WandbLogger",
+        "mlflow": "churn_jax.training.tracking:MlflowLogger",
+    },
+)
+"""Loggers by name."""
+
+# A full disk under their files is one under `metrics.jsonl`: training stops, and goes
+# on once there is room, so that they miss nothing.
+_FILES = (TensorBoardLogger, CsvLogger)
+
+
+def as_loggers(loggers: Sequence[str | Logger]) -> tuple[Logger, ...]:
+    """The loggers that are named or given.
+
+    Args:
+        loggers: names of `LOGGERS`, `package.module:Class`, or objects.
+
+    Raises:
+        ValueError: a name is unknown, a package is missing, or two loggers would write
+            the same files.
+        TypeError: something else is given.
+
+    Example:
+        >>> [type(logger).__name__ for logger in as_loggers(["tensorboard", "csv"])]
+        ['TensorBoardLogger', 'CsvLogger']
+    """
+    given = [loggers] if isinstance(loggers, str) else loggers
+    found = [LOGGERS.find(x)() if isinstance(x, str) else x for x in given]
+    for logger in found:
+        if isinstance(logger, type) or not all(
+            callable(getattr(logger, name, None)) for name in ("start", "log", "close")
+        ):
+            raise TypeError(
+                "a logger is a name or an object with the methods start, log and "
+                f"close; got {logger!r}"
+            )
+        same = sum(type(other) is type(logger) for other in found)
+        if same > 1 and type(logger).__module__.startswith("churn_jax."):
+            raise ValueError(
+                f"{type(logger).__name__} is given {same} times; a training has one of "
+                "a kind"
+            )
+    return tuple(found)
+
+
+class Loggers:
+    """The loggers of one launch of training; one that fails is left out from then on.
+
+    Args:
+        loggers: see `as_loggers`.
+        run: what is trained.
+        on_note: called with a sentence about each that fails.
+
+    Raises:
+        OSError: by the methods, of a file next to `metrics.jsonl`.
+    """
+
+    def __init__(
+        self, loggers: Sequence[Logger], run: LoggedRun, on_note: Callable[[str], None]
+    ):
+        self._running, self._run, self._note = list(loggers), run, on_note
+
+    def start(self) -> None:
+        """Starts all."""
+        self._each("start", self._run)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Logs a line of `metrics.jsonl`."""
+        self._each("log", logged_values(record), int(record["step"]))
+
+    def close(self, finished: bool) -> None:
+        """Closes all."""
+        self._each("close", finished)
+
+    def _each(self, method: str, *args: Any) -> None:
+        for logger in tuple(self._running):
+            try:
+                getattr(logger, method)(*args)
+            except Exception as error:  # of whatever package it is
+                if isinstance(error, OSError) and isinstance(logger, _FILES):
+                    raise
+                self._running.remove(logger)
+                said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+                self._note(
+                    f"{self._run.name} is not logged by {type(logger).__name__} any "
+                    f"further: {said}"
+                )
+                if method != "close":
+                    with contextlib.suppress(Exception):
+                        logger.close(False)

@@ -1,0 +1,292 @@
+"""Loggers: what they are given, what a resumed training leaves, what failing costs."""
+
+import csv
+import dataclasses
+import errno
+import math
+import sys
+import threading
+from functools import cache
+
+import numpy as np
+import pytest
+
+from churn_jax import data, training
+from churn_jax.cli import main
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.ensembles import Group
+from churn_jax.methods import MinimumEntropy
+from churn_jax.training import (
+    CsvLogger,
+    Interrupted,
+    LoggedRun,
+    Run,
+    TensorBoardLogger,
+    TrainConfig,
+    scalars,
+    train,
+)
+from churn_jax.training.loggers import Loggers, as_loggers, logged_values
+
+
+def record(epoch, value=0.5):
+    return {
+        "epoch": epoch,
+        "step": 8 * epoch,
+        "seconds": 1.5,
+        "train": {"loss": np.array([value, math.nan])},
+        "validation": {"accuracy": [value, 0.75], "churn": np.float32(value)},
+    }
+
+
+class Recorder:
+    """Remembers what it is told; `fails` names a method that raises."""
+
+    def __init__(self, fails="", error=None):
+        self.fails, self.error = fails, error or RuntimeError("no\n  network")
+        self.runs, self.steps, self.values, self.closed = [], [], [], []
+
+    def _told(self, method):
+        if method == self.fails:
+            raise self.error
+
+    def start(self, run):
+        self.runs.append(run)
+        self._told("start")
+
+    def log(self, values, step):
+        self.steps.append(step)
+        self.values.append(values)
+        self._told("log")
+
+    def close(self, finished):
+        self.closed.append(finished)
+        self._told("close")
+
+
+def log(logger, folder, epochs, *, step=0, **options):
+    logger.start(LoggedRun("pair", directory=folder, step=step, **options))
+    for epoch in epochs:
+        line = record(epoch)
+        logger.log(logged_values(line), line["step"])
+    logger.close(True)
+
+
+def events_in(folder):
+    """`(step, tag, value)` and the steps from which earlier files are hidden."""
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+    scalars, hidden = [], []
+    for path in sorted((folder / "tensorboard").iterdir()):
+        raw = path.read_bytes()
+        while raw:
+            length = int.from_bytes(raw[:8], "little")
+            event = Event.FromString(raw[12 : 12 + length])
+            raw = raw[16 + length :]
+            if event.session_log.status == SessionLog.START:
+                hidden.append(event.step)
+            scalars += [
+                (event.step, v.tag, v.simple_value) for v in event.summary.value
+            ]
+    return scalars, hidden
+
+
+def rows_in(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_scalars_are_means_of_the_finite_replicas():
+    values = logged_values(record(1))
+    assert values["train/loss"][0] == 0.5 and "step" not in values
+    assert scalars(values) == {
+        "epoch": 1,
+        "seconds": 1.5,
+        "train/loss": 0.5,
+        "validation/accuracy": 0.625,
+        "validation/churn": 0.5,
+    }
+    every = scalars(values, replicas=True)
+    assert every["validation/accuracy_replica_1"] == 0.75
+    assert "train/loss_replica_1" not in every  # it stopped
+    assert scalars({"loss": [math.nan, math.inf], "churn": math.nan}) == {}
+
+
+def test_events_hold_the_mean_of_the_finite_replicas(tmp_path):
+    log(TensorBoardLogger(), tmp_path, [1, 2])
+    scalars, hidden = events_in(tmp_path)
+    assert (8, "train/loss", 0.5) in scalars
+    assert (16, "validation/churn", 0.5) in scalars
+    assert len(scalars) == 6 and hidden == []
+
+
+def test_a_launch_hides_the_events_that_it_repeats_and_shares_no_file(tmp_path):
+    logger = TensorBoardLogger(replicas=True)
+    log(logger, tmp_path, [1, 2, 3])
+    log(logger, tmp_path, [3, 4], step=16)
+    scalars, hidden = events_in(tmp_path)
+    assert hidden == [17]
+    assert (32, "validation/accuracy_replica_1", 0.75) in scalars
+    log(logger, tmp_path, [1])  # from the beginning, as no checkpoint was written
+    assert events_in(tmp_path)[1] == [17, 1]
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 3
+
+
+def test_a_resumed_table_has_each_row_once(tmp_path):
+    logger = CsvLogger()
+    log(logger, tmp_path, [1, 2, 3])
+    whole = (tmp_path / "metrics.csv").read_bytes()
+    with (tmp_path / "metrics.csv").open("a") as file:
+        file.write("32,4")  # cut by a kill
+    log(logger, tmp_path, [3], step=16)
+    assert (tmp_path / "metrics.csv").read_bytes() == whole
+    first, *_, last = rows_in(tmp_path)
+    assert list(first) == [
+        *("step", "epoch", "seconds", "train/loss"),
+        *("train/loss_replica_0", "train/loss_replica_1", "validation/accuracy"),
+        *("validation/accuracy_replica_0", "validation/accuracy_replica_1"),
+        "validation/churn",
+    ]
+    assert last["step"] == "24" and last["train/loss_replica_1"] == ""
+    log(CsvLogger(replicas=False), tmp_path, [4], step=24)  # old columns stay
+    assert rows_in(tmp_path)[-1]["train/loss"] == "0.5"
+    assert rows_in(tmp_path)[0]["train/loss_replica_0"] == "0.5"
+
+
+@pytest.mark.parametrize("method", ["start", "log", "close"])
+def test_a_failing_logger_is_left_out_with_one_sentence(method):
+    failing, sound, notes = Recorder(method), Recorder(), []
+    loggers = Loggers([failing, sound], LoggedRun("pair"), notes.append)
+    loggers.start()
+    for epoch in (1, 2):
+        loggers.log(record(epoch))
+    loggers.close(True)
+    assert notes == ["pair is not logged by Recorder any further: no network"]
+    assert sound.steps == [8, 16] and sound.closed == [True]
+    assert len(failing.steps) == {"start": 0, "log": 1, "close": 2}[method]
+    assert failing.closed == [method == "close"]
+
+
+def test_a_full_disk_under_our_own_files_stops_training_at_once(tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    notes = []
+    loggers = Loggers([Recorder("log", full)], LoggedRun("pair"), notes.append)
+    loggers.start()
+    loggers.log(record(1))
+    assert len(notes) == 1
+    run = LoggedRun("pair", directory=tmp_path)
+    loggers = Loggers([TensorBoardLogger()], run, notes.append)
+    loggers.start()
+
+    def no_space(*args, **content):
+        raise full
+
+    monkeypatch.setattr(TensorBoardLogger, "_write", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        loggers.log(record(1))
+    loggers.close(False)
+    assert len(notes) == 1
+
+
+def test_without_tensorboardx_training_goes_on(tmp_path, monkeypatch):
+    for module in ("tensorboardX", "tensorboardX.event_file_writer"):
+        monkeypatch.setitem(sys.modules, module, None)
+    notes = []
+    run = LoggedRun("pair", directory=tmp_path)
+    Loggers([TensorBoardLogger()], run, notes.append).start()
+    assert len(notes) == 1 and "tensorboardX" in notes[0]
+
+
+def test_loggers_are_named_or_given():
+    mine = Recorder()
+    first, second, third = as_loggers(["csv", f"{__name__}:Recorder", mine])
+    assert type(first) is CsvLogger and type(second) is Recorder and third is mine
+    assert [type(x) for x in as_loggers("tensorboard")] == [TensorBoardLogger]
+    assert as_loggers(()) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["tensorbord"], "unknown logger 'tensorbord'.*did you mean tensorboard"),
+        ([CsvLogger], "a logger is a name or an object with the methods start, log"),
+        ([print], "a logger is a name or an object"),
+        (["csv", CsvLogger()], "CsvLogger is given 2 times"),
+    ],
+)
+def test_what_is_no_logger_is_refused(given, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        as_loggers(given)
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_missing_package_is_said_before_anything_is_trained(
+    capsys, monkeypatch, tmp_path, name
+):
+    monkeypatch.setitem(sys.modules, name, None)
+    words = ["study", "digits:tiny", "--out", str(tmp_path / "out"), "--log", name]
+    assert main(words) == 2
+    assert f"pip install {name}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@cache
+def digits():
+    return data.load("digits", validation=50, train_size=64)
+
+
+def run_of(epochs=4):
+    config = TrainConfig(replicas=2, epochs=epochs, batch_size=32, eval_every_epochs=1)
+    group = Group(ModelConfig(features=(8,)).build(10), 1)
+    return Run("small", MinimumEntropy(alpha=0.25), (group,), config)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
+    stop, notes = threading.Event(), []
+
+    def launch(*loggers, **options):
+        return train(
+            run_of(),
+            digits(),
+            directory=tmp_path,
+            loggers=["csv", *loggers],
+            group="mine",
+            on_note=notes.append,
+            show_progress=False,
+            **options,
+        )
+
+    first, failing = Recorder(), Recorder("log")
+    with pytest.raises(Interrupted):
+        launch(
+            first,
+            failing,
+            stop=stop,
+            on_progress=lambda told: stop.set() if told.epoch == 2 else None,
+        )
+    assert notes == ["small is not logged by Recorder any further: no network"]
+    (run,) = first.runs
+    assert (run.name, run.group, run.directory) == ("small", "mine", tmp_path)
+    assert run.step == 0 and first.steps == [2, 4] and first.closed == [False]
+    settings = run.settings
+    assert settings["method.class"] == "MinimumEntropy"
+    assert settings["method.alpha"] == 0.25 and settings["data"] == "digits"
+    assert settings["train.optimizer.learning_rate"] == 0.1
+    assert len(first.values[0]["train/loss"]) == 2
+
+    second = Recorder()
+    launch(second)
+    assert second.runs == [dataclasses.replace(run, step=4)]
+    assert second.steps == [6, 8] and second.closed == [True]
+    assert [row["step"] for row in rows_in(tmp_path)] == ["2", "4", "6", "8"]
+    assert not (tmp_path / "tensorboard").exists()
+
+    third = Recorder()  # nothing is left to do
+    launch(third)
+    assert third.runs == third.closed == []
+
+
+def test_the_names_of_loggers_are_in_the_package():
+    for name in ("CluLogger", "CsvLogger", "Logger", "MlflowLogger", "WandbLogger"):
+        assert name in training.__all__ and getattr(training, name)
