@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
+LOGGERS ?= .venv-loggers
 CONSTRAINTS ?= constraints.txt
 CHROMIUM ?= chromium
-.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles lint format types clean
+.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers lint format types clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -80,6 +81,17 @@ test-oracles: export JAX_PLATFORMS ?= cpu
 test-oracles: $(ORACLES)/.installed
 	$(ORACLES)/bin/python -m pytest -q -s -m oracle tests/oracles
 
+# The adapters of loggers with CLU, Weights & Biases and MLflow, without network.
+$(LOGGERS)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(LOGGERS)
+	$(LOGGERS)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,loggers]'
+	touch $@
+
+test-loggers: export JAX_PLATFORMS ?= cpu
+
+test-loggers: $(LOGGERS)/.installed
+	$(LOGGERS)/bin/python -m pytest -q tests/training/test_tracking.py tests/training/test_loggers.py
+
 # The key ratios of benchmarks/README.md, in three minutes of an idle machine.
 bench-check: export JAX_PLATFORMS ?= cpu
 
@@ -93,4 +105,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(ORACLES) .venv-lowest .venv-dist dist runs
+	rm -rf $(VENV) $(ORACLES) $(LOGGERS) .venv-lowest .venv-dist dist runs
