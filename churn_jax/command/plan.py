@@ -30,7 +30,7 @@ from churn_jax.training.progress import Display, Work
 __all__ = ["plan", "read_plan"]
 
 # What the file of a study or a stream says, and a plan does not need.
-_NOT_PLANNED = ("out", "minutes", "only", "launch", "evaluation", "warm_share")
+_NOT_PLANNED = ("out", "minutes", "log", "only", "launch", "evaluation", "warm_share")
 _DESCRIPTION = (
     "Compiles the real training step of a preset for TPU chips that need not be there, "
     "and says whether it fits, how long a step may take, what moves between chips and "
