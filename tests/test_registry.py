@@ -201,7 +201,7 @@ def test_every_built_in_name_is_found(kind):
 
 
 def test_every_method_of_the_package_has_its_name():
-    bases = {"Method", "Perturbing"}
+    bases = {"Method", "Perturbing", "Updating"}
     found = {name: getattr(methods, name) for name in methods.__all__}
     ours = {
         n for n, v in found.items() if isinstance(v, type) and issubclass(v, Method)

@@ -6,9 +6,20 @@ from churn_jax.lazy import load_on_use
 from churn_jax.methods.fields import register
 
 if TYPE_CHECKING:
+    from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
     from churn_jax.methods.anti_distillation import PENALTIES, AntiDistillation
-    from churn_jax.methods.base import METHODS, Method, Passes, Ramp, deploy
-    from churn_jax.methods.batch import Batch, LossOutput, forward
+    from churn_jax.methods.base import METHODS, Method, Passes, Ramp, Updating, deploy
+    from churn_jax.methods.batch import (
+        Apply,
+        Batch,
+        LossOutput,
+        Teacher,
+        forward,
+        forward_outputs,
+        old_logits,
+        teacher_logits,
+        with_state,
+    )
     from churn_jax.methods.bayesian_update import BayesianUpdate
     from churn_jax.methods.codistillation import Codistillation
     from churn_jax.methods.elodi import ELODI
@@ -18,10 +29,16 @@ if TYPE_CHECKING:
         OneToOneDistillation,
     )
     from churn_jax.methods.erm import ERM, MinimumEntropy
-    from churn_jax.methods.fields import coefficient, pytree, share, static
+    from churn_jax.methods.fields import (
+        check_choices,
+        coefficient,
+        pytree,
+        share,
+        static,
+    )
     from churn_jax.methods.focal_distillation import FocalDistillation
     from churn_jax.methods.perturbing import Perturbing
-    from churn_jax.methods.updating import RACT, BackwardCompatible
+    from churn_jax.methods.updating import RACT, BackwardCompatible, old_head_logits
 
 
 __all__ = [
@@ -30,7 +47,9 @@ __all__ = [
     "METHODS",
     "PENALTIES",
     "RACT",
+    "UNKNOWN_LOGIT",
     "AntiDistillation",
+    "Apply",
     "BackwardCompatible",
     "Batch",
     "BayesianUpdate",
@@ -45,12 +64,21 @@ __all__ = [
     "Passes",
     "Perturbing",
     "Ramp",
+    "Teacher",
+    "Updating",
+    "check_choices",
     "coefficient",
     "deploy",
     "forward",
+    "forward_outputs",
+    "known_classes",
+    "old_head_logits",
+    "old_logits",
     "pytree",
     "share",
     "static",
+    "teacher_logits",
+    "with_state",
 ]
 
 _FILES = (
@@ -66,6 +94,7 @@ _FILES = (
     "focal_distillation",
     "perturbing",
     "updating",
+    ".class_sets",
 )
 
 _find, __dir__ = load_on_use(__name__, __all__, _FILES)

@@ -33,6 +33,7 @@ __all__ = [
     "Method",
     "Passes",
     "Ramp",
+    "Updating",
     "check_teacher",
     "deploy",
 ]
@@ -195,7 +196,22 @@ class Method:
         step: jax.Array,
         key: jax.Array,
     ) -> LossOutput:
-        """The training objective of one replica; see the subclasses."""
+        """The training objective of one replica; a method defines it.
+
+        Args:
+            apply: applies all members of the replica; `forward` calls it.
+            variables: of all members; the loss is differentiated in their `params`.
+            batch: the images and labels of this device.
+            teacher: the trained models to learn from, or None; `teacher_logits` and
+                `old_logits` call it. For methods with `stale_steps` it is the members
+                themselves, some updates ago.
+            step: number of the update, from 0; `Ramp` takes it.
+            key: of the update, the same on every device.
+
+        Returns:
+            The loss, the terms to log, the model state that `apply` returned, and the
+            new memory of methods that have one.
+        """
         raise TypeError(f"{type(self).__name__} defines no loss")
 
     @property
@@ -231,6 +247,25 @@ class Method:
     def inference_cost(self) -> float:
         """Forward passes at deployment, in units of one network."""
         return 1.0 if self.deploy == "member" else float(self.members)
+
+
+@pytree
+class Updating(Method):
+    """Base of the methods that learn from old models and have no other teacher."""
+
+    needs_teacher = True
+    old_models = "only"
+
+    def check_old_models(self, teacher: Teacher | None) -> int:
+        """The number of old models; refuses none, and other teachers."""
+        name = type(self).__name__
+        if teacher is None or not teacher.olds:
+            raise ValueError(f"{name} needs an old model; name one in teaching.old")
+        if teacher.size:
+            raise ValueError(
+                f"{name} learns from old models alone; its row has a teacher too"
+            )
+        return teacher.olds
 
 
 class Deployment(NamedTuple):

@@ -5,7 +5,7 @@ Means over examples are those of the *global* batch, without its padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from churn_jax import ensembles
@@ -23,10 +23,10 @@ __all__ = [
     "Teacher",
     "forward",
     "forward_outputs",
+    "old_logits",
+    "teacher_logits",
     "with_state",
 ]
-
-Teacher = Callable[..., "Logits"]
 
 
 @pytree
@@ -182,6 +182,56 @@ def forward_outputs(
     outputs = jax.tree.map(lambda leaf: batch.hide(leaf, axis=1), outputs)
     labels = jnp.broadcast_to(batch.labels, outputs.logits.shape[:-1])
     return outputs, labels, model_state
+
+
+class Teacher(Protocol):
+    """The trained models that a replica learns from; no weight of theirs is trained."""
+
+    @property
+    def size(self) -> int:
+        """T, the number of members that teach; 0 with old models alone."""
+        ...
+
+    @property
+    def olds(self) -> int:
+        """O, the number of old models."""
+        ...
+
+    def __call__(self, images: jax.Array, pick: Any = None) -> Logits:
+        """`[T, B, C]` of the members, or `[B, C]` of the one with the number `pick`."""
+        ...
+
+    def old(self, images: jax.Array) -> Logits:
+        """`[O, B, C]` of the old models, in the order of their versions."""
+        ...
+
+    def classify(self, features: jax.Array) -> Logits:
+        """`[O, B, C]` of the old models' last layers on features `[B, D]`."""
+        ...
+
+
+def teacher_logits(teacher: Teacher | None, batch: Batch) -> Logits:
+    """Logits of the teacher's members, `[T, B, C]`, without gradient or padding.
+
+    Raises:
+        ValueError: there is no teacher.
+    """
+    if teacher is None:
+        raise ValueError("the method needs a teacher; none was given")
+    logits = teacher(batch.hide(batch.images, axis=0))
+    return jax.lax.stop_gradient(batch.hide(logits, axis=-2))
+
+
+def old_logits(teacher: Teacher | None, batch: Batch) -> Logits:
+    """Old models' logits of a batch, `[O, B, C]`, without gradient or padding.
+
+    Raises:
+        ValueError: there is no old model.
+    """
+    if teacher is None:
+        raise ValueError("the method needs an old model; name one in teaching.old")
+    logits = teacher.old(batch.hide(batch.images, axis=0))
+    return jax.lax.stop_gradient(batch.hide(logits, axis=-2))
 
 
 def with_state(variables: PyTree, model_state: PyTree) -> PyTree:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from churn_jax import losses
 from churn_jax.class_sets import known_classes
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.base import Updating
+from churn_jax.methods.batch import LossOutput, forward, old_logits
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-from churn_jax.methods.updating import Updating, old_logits
 from churn_jax.setting_checks import check_least
 
 __all__ = ["BayesianUpdate"]

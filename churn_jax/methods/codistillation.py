@@ -9,7 +9,7 @@ import numpy as np
 from churn_jax import losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp
-from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 from churn_jax.setting_checks import check_least
@@ -181,7 +181,7 @@ class Codistillation(Method):
         if self.update == "independent":
             if teacher is None:
                 raise ValueError("independent updates need the stale members' logits")
-            stale = batch.hide(teacher(batch.hide(batch.images, axis=0)), axis=-2)
+            stale = teacher_logits(teacher, batch)
             coupling = batch.mean(stale_disagreement(self.divergence, logits, stale))
         else:
             coupling = batch.mean(disagreement(self.divergence, logits))

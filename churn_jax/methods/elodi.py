@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from churn_jax import ensembles, losses
 from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_jax.lazy import jax, jnp
+from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
-from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 
 __all__ = ["ELODI"]
@@ -76,11 +76,8 @@ class ELODI(Method):
         if teacher is None:
             raise ValueError("ELODI needs a teacher; none was given")
         logits, labels, model_state = forward(apply, variables, batch)
-        images = batch.hide(batch.images, axis=0)
 
         def difference(target):
-            # No gradient flows into a teacher.
-            target = jax.lax.stop_gradient(batch.hide(target, axis=-2))
             target = jnp.broadcast_to(target, logits.shape)
             # Classes that the student does not have are ignored.
             target = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
@@ -89,9 +86,10 @@ class ELODI(Method):
         cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
         terms = {"cross_entropy": cross_entropy}
         total = jnp.zeros((), jnp.float32)
-        old = teacher.old(images) if teacher.olds else None
+        old = old_logits(teacher, batch) if teacher.olds else None
         if teacher.size:
-            ensemble = difference(ensembles.average_logits(teacher(images)))
+            answers = teacher_logits(teacher, batch)
+            ensemble = difference(ensembles.average_logits(answers))
             terms["ldi_ensemble"] = ensemble
             total = ensemble if old is None else self.mix * ensemble
         if old is not None:

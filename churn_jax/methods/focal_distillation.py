@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from churn_jax import ensembles, losses
-from churn_jax.lazy import jax, jnp
+from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
-from churn_jax.methods.batch import LossOutput, forward
+from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-from churn_jax.methods.updating import old_logits
 
 __all__ = ["FocalDistillation"]
 
@@ -73,10 +72,8 @@ class FocalDistillation(Method):
         if teacher.olds:
             followed.append(old_logits(teacher, batch))
         if teacher.size:
-            answers = teacher(batch.hide(batch.images, axis=0))
-            average = ensembles.average_logits(batch.hide(answers, axis=-2))
-            # No gradient flows into the ensemble.
-            followed.append(jax.lax.stop_gradient(average)[None])
+            answers = teacher_logits(teacher, batch)
+            followed.append(ensembles.average_logits(answers)[None])
         old = jnp.concatenate(followed)[:, None]
         shape = (old.shape[0], *logits.shape)
         roles = {

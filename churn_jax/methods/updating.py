@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from churn_jax import losses
-from churn_jax.lazy import jax, jnp
-from churn_jax.methods.base import Method, Passes
-from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
+from churn_jax.lazy import jnp
+from churn_jax.methods.base import Passes, Updating
+from churn_jax.methods.batch import LossOutput, Teacher, forward_outputs
 from churn_jax.methods.fields import coefficient, pytree
 
 if TYPE_CHECKING:
@@ -18,29 +18,8 @@ __all__ = [
     "RACT",
     "BackwardCompatible",
     "Compatible",
-    "Updating",
     "old_head_logits",
-    "old_logits",
 ]
-
-
-@pytree
-class Updating(Method):
-    """Base of the methods that learn from old models and have no other teacher."""
-
-    needs_teacher = True
-    old_models = "only"
-
-    def check_old_models(self, teacher: Any) -> int:
-        """The number of old models; refuses none, and other teachers."""
-        name = type(self).__name__
-        if teacher is None or not teacher.olds:
-            raise ValueError(f"{name} needs an old model; name one in teaching.old")
-        if teacher.size:
-            raise ValueError(
-                f"{name} learns from old models alone; its row has a teacher too"
-            )
-        return teacher.olds
 
 
 @pytree
@@ -142,14 +121,7 @@ class RACT(Compatible):
         return losses.ract(old_head_logits=old, new_logits=new, labels=labels)
 
 
-def old_logits(teacher: Any, batch: Batch) -> Logits:
-    """Old models' logits of a batch, `[O, B, C]`, without gradient or padding."""
-    logits = teacher.old(batch.hide(batch.images, axis=0))
-    # Old models are deployed already: no gradient flows into them.
-    return jax.lax.stop_gradient(batch.hide(logits, axis=-2))
-
-
-def old_head_logits(teacher: Any, features: Array | None) -> Logits:
+def old_head_logits(teacher: Teacher, features: Array | None) -> Logits:
     """Frozen old last layers on new features, `[M, B, D]` to `[O, M, B, C]`."""
     if features is None:
         raise ValueError(
