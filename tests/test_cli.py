@@ -1,4 +1,5 @@
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -9,7 +10,14 @@ import pytest
 from churn_jax import cli
 from churn_jax.cli import main
 from churn_jax.command.signals import NOT_FINISHED
+from churn_jax.methods import ERM, METHODS
+from churn_jax.models import MLP, MODELS
 from churn_jax.studies import PRESETS
+from churn_jax.studies.streams import STREAM_PRESETS
+
+
+class MyMethod(ERM):
+    """What I train."""
 
 
 def test_help_lists_every_exit_code(capsys):
@@ -95,12 +103,44 @@ def test_libtpu_is_silent_before_a_sentence(tmp_path):
     assert done.stderr == "churn-jax: there is no file missing.npz\n"
 
 
-def test_studies_and_their_methods_are_listed_one_a_line(capsys):
+def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
+    capsys, monkeypatch
+):
+    for kind in (PRESETS, METHODS, MODELS):
+        monkeypatch.setattr(kind, "_registered", {})
+    PRESETS.register("my_study")(PRESETS["digits"])
+    MODELS.register("my_net")(MLP)
+    METHODS.register("my_method")(MyMethod)
+
     assert main(["study", "--list"]) == 0
-    studies = capsys.readouterr().out.splitlines()
-    assert studies[0].split() == "digits Churn on the UCI hand-written digits".split()
-    assert len(studies) == len(PRESETS) + 1  # and `own`
-    assert main(["study", "digits:tiny", "--list"]) == 0
-    methods = capsys.readouterr().out
-    assert "codistill_skl          Co-distill SKL\n" in methods
-    assert len(methods.splitlines()) == len(PRESETS["digits"]().methods)
+    lines = capsys.readouterr().out.splitlines()
+    listed = {line.split()[0]: line for line in lines if line.startswith("    ")}
+    assert set(listed) == {*PRESETS, "own", *STREAM_PRESETS, *METHODS, *MODELS}
+    assert listed["digits"].endswith("Churn on the UCI hand-written digits")
+    assert listed["my_method"].endswith("What I train.")
+    assert all(len(line.split()) > 1 for line in listed.values())
+
+    def paper(name):
+        above = lines[: lines.index(listed[name])]
+        return [line for line in above if re.match("  [^ ]", line)][-1].strip()
+
+    assert paper("table1").startswith("On the Reproducibility of Neural")
+    assert paper("elodi-table1") == paper("RACT") != paper("OneToOneDistillation")
+    assert (
+        paper("my_study") == paper("my_method") == "Your own, and of installed packages"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("study digits:tiny", "codistill_skl"),
+        ("sweep elodi-digits", "elodi"),
+        ("stream clicks:gated", "covariance_1_s1"),
+        ("study own", "codistill_ce"),
+    ],
+)
+def test_the_rows_of_a_preset_are_listed(words, name, capsys):
+    assert main([*words.split(), "--list"]) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert name in rows

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     preset_first,
     read_options,
@@ -148,6 +149,8 @@ def _stretch(progress: Any) -> str:
 
 def stream(argv: Sequence[str]) -> int:
     """Trains, scores and reports; returns the exit code."""
+    if "--list" in argv:
+        return print_list("stream", argv)
     config, options = read_stream(argv)
 
     def train(progress, **told):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import tyro
 
+from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
     SHORT_FORMS,
@@ -114,25 +115,10 @@ class _Progress(Display):
         )
 
 
-def _list(names: Sequence[str]) -> int:
-    """Prints the presets, or the methods of the named ones, one per line."""
-    from churn_jax.studies import PRESETS, preset
-
-    listed = [(name, PRESETS[name]().title) for name in PRESETS]
-    listed.append((OWN, "Your own data, with a recipe for their kind and size"))
-    if names:
-        methods = [method for name in names for method in preset(name).methods]
-        listed = [(method.name, method.label) for method in methods]
-    width = max(len(name) for name, _ in listed)
-    for name, line in listed:
-        print(f"{name:{width}}  {line}")
-    return 0
-
-
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
     if "--list" in argv:
-        return _list([word for word in argv if word != "--list"])
+        return print_list("study", argv)
     config, options = _parse(argv)
     config.select(options.only)  # an unknown row is refused before JAX is loaded
     if options.dry_run:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tyro
 
+from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
     SHORT_FORMS,
@@ -175,6 +176,8 @@ class _SweepProgress(Display):
 
 def sweep(argv: Sequence[str]) -> int:
     """Trains the grid and reports; returns the exit code."""
+    if "--list" in argv:
+        return print_list("sweep", argv)
     config, words, options = read_sweep(argv)
     from churn_jax.studies.grid import Axis, numbers
 

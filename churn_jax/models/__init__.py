@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from churn_jax.models.layers import PLAIN, Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
     from churn_jax.models.mlp import MLP, Gate
+    from churn_jax.models.names import MODELS
     from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
     from churn_jax.models.resnet import BasicBlock, ResNet
     from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
     from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
     from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
-    from churn_jax.models.zoo import MODELS, available, create, is_family
+    from churn_jax.models.zoo import available, create, is_family
 
 
 __all__ = [
@@ -94,6 +95,7 @@ __all__ = [
 ]
 
 _FILES = (
+    "names",  # which needs no Flax
     "banded",
     "batch_ensemble",
     "bert",

@@ -11,65 +11,53 @@ from churn_jax.models.bert import Bert
 from churn_jax.models.cnn import LeNet5
 from churn_jax.models.densenet import DenseNet
 from churn_jax.models.mlp import MLP
+from churn_jax.models.names import MODELS
 from churn_jax.models.resnet import ResNet
 from churn_jax.models.resnet_imagenet import ImageNetResNet
 from churn_jax.models.resnet_v2 import ResNetV2
 from churn_jax.models.swin import Swin
 from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
-from churn_jax.registry import Registry
 
-__all__ = ["MODELS", "available", "create", "is_family"]
+__all__ = ["available", "create", "is_family"]
 
-_ZOO = {
-    "mlp": partial(MLP, features=(256, 256)),
-    "lenet5": LeNet5,
-    "resnet20": partial(ResNet, depth=20),
-    "resnet32": partial(ResNet, depth=32),
-    "resnet56": partial(ResNet, depth=56),
-    "resnet18": partial(ImageNetResNet, stages=(2, 2, 2, 2), block="basic"),
-    "resnet50": ImageNetResNet,
-    "resnet101": partial(ImageNetResNet, stages=(3, 4, 23, 3)),
-    "resnet_v2_8": partial(ResNetV2, stages=(1, 1), width=8),  # for tiny runs
-    "resnet_v2_50": ResNetV2,
-    "resnet8": partial(ResNet, depth=8),  # for tiny runs, too
-    "wide_resnet28_1": partial(WideResNet, depth=28, widen=1),
-    "wide_resnet28_2": partial(WideResNet, depth=28, widen=2),
-    "wide_resnet28_5": partial(WideResNet, depth=28, widen=5),
-    "wide_resnet28_10": partial(WideResNet, depth=28, widen=10),
-    "wide_resnet10_1": partial(WideResNet, depth=10, widen=1),  # for tiny runs, too
-    "densenet121": DenseNet,
-    "densenet161": partial(DenseNet, blocks=(6, 12, 36, 24), growth=48, width=96),
-    "densenet_tiny": partial(DenseNet, blocks=(2, 2), growth=8, width=16),
-    "vgg13": VGG,
-    "vgg13_bn": partial(VGG, batch_norm=True),
-    "vgg_tiny": partial(VGG, stages=(1, 1, 1), width=8, grid=3, hidden=64),
-    "swin_tiny": Swin,
-    "bert_base": Bert,
-    "bert_tiny": partial(Bert, depth=2, width=128, attention_heads=2, hidden=512),
-    "text_encoder": partial(
-        Bert,
-        vocabulary_size=20_000,
-        positions=256,
-        types=0,
-        depth=2,
-        width=64,
-        attention_heads=4,
-        hidden=256,
-        pooling="mean",
-    ),
-}
-
-
-MODELS = Registry(
-    "network",
-    _ZOO,
-    lambda value: callable(value) or dataclasses.is_dataclass(value),
+# Each has its line in `NETWORKS`.
+mlp = partial(MLP, features=(256, 256))
+lenet5 = LeNet5
+resnet20 = partial(ResNet, depth=20)
+resnet32 = partial(ResNet, depth=32)
+resnet56 = partial(ResNet, depth=56)
+resnet18 = partial(ImageNetResNet, stages=(2, 2, 2, 2), block="basic")
+resnet50 = ImageNetResNet
+resnet101 = partial(ImageNetResNet, stages=(3, 4, 23, 3))
+resnet_v2_8 = partial(ResNetV2, stages=(1, 1), width=8)
+resnet_v2_50 = ResNetV2
+resnet8 = partial(ResNet, depth=8)
+wide_resnet28_1 = partial(WideResNet, depth=28, widen=1)
+wide_resnet28_2 = partial(WideResNet, depth=28, widen=2)
+wide_resnet28_5 = partial(WideResNet, depth=28, widen=5)
+wide_resnet28_10 = partial(WideResNet, depth=28, widen=10)
+wide_resnet10_1 = partial(WideResNet, depth=10, widen=1)
+densenet121 = DenseNet
+densenet161 = partial(DenseNet, blocks=(6, 12, 36, 24), growth=48, width=96)
+densenet_tiny = partial(DenseNet, blocks=(2, 2), growth=8, width=16)
+vgg13 = VGG
+vgg13_bn = partial(VGG, batch_norm=True)
+vgg_tiny = partial(VGG, stages=(1, 1, 1), width=8, grid=3, hidden=64)
+swin_tiny = Swin
+bert_base = Bert
+bert_tiny = partial(Bert, depth=2, width=128, attention_heads=2, hidden=512)
+text_encoder = partial(
+    Bert,
+    vocabulary_size=20_000,
+    positions=256,
+    types=0,
+    depth=2,
+    width=64,
+    attention_heads=4,
+    hidden=256,
+    pooling="mean",
 )
-"""Networks by name: Linen classes, or partials of them, with a field `num_classes`.
-
-Your own may have any form that `churn_jax.ensembles.as_network` takes.
-"""
 
 
 def available() -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from churn_jax.configuration.training import (
 )
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
-from churn_jax.models import zoo
+from churn_jax.models import MODELS
 from churn_jax.predictions import load_predictions
 from churn_jax.studies import (
     DataConfig,
@@ -47,7 +47,7 @@ def small(monkeypatch):
         hidden=6,
         dropout=0.0,
     )
-    monkeypatch.setitem(zoo._ZOO, "bert_tiny", small)
+    monkeypatch.setitem(MODELS._built_in, "bert_tiny", small)
 
 
 @pytest.fixture

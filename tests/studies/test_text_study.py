@@ -8,7 +8,7 @@ import scipy.special
 
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation
-from churn_jax.models import zoo
+from churn_jax.models import MODELS
 from churn_jax.predictions import load_predictions
 from churn_jax.studies import (
     DataConfig,
@@ -61,7 +61,7 @@ def study(path):
 
 
 def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
-    monkeypatch.setitem(zoo._ZOO, "bag", Bag)
+    monkeypatch.setitem(MODELS._built_in, "bag", Bag)
     config = study(texts(tmp_path / "texts.npz", 0))
     out = run_study(config, tmp_path / "run")
     assert not (out / "examples.npz").exists()  # there is no image to show
@@ -94,7 +94,7 @@ def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
 def test_what_does_not_fit_texts_is_said_before_anything_is_trained(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(zoo._ZOO, "bag", Bag)
+    monkeypatch.setitem(MODELS._built_in, "bag", Bag)
     config = study(texts(tmp_path / "texts.npz", 0))
     moved = MethodSpec(
         "moved", "M", EnsembleDistillation(perturbation="gaussian"), teacher="pair"

@@ -8,7 +8,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry, did_you_mean
 from churn_jax.studies.provenance import retitled
 
-__all__ = ["PRESETS", "parted", "preset", "tiny"]
+__all__ = ["PRESETS", "by_paper", "parted", "preset", "tiny"]
 
 # Names in the order in which they are listed, by the file with their functions.
 _FILES = {
@@ -49,6 +49,19 @@ PRESETS = Registry(
     },
 )
 """Functions without arguments that make a `StudyConfig`, by name."""
+
+
+def by_paper() -> dict[str, list[str]]:
+    """Names of presets by the key of their paper, such as `anti-distillation`.
+
+    Those that other packages have registered are under "".
+    """
+    papers: dict[str, list[str]] = {}
+    for file, names in _FILES.items():
+        paper = file.removesuffix("_small").replace("_", "-")
+        papers.setdefault(paper, []).extend(names.split())
+    built_in = {name for names in papers.values() for name in names}
+    return {**papers, "": [name for name in PRESETS if name not in built_in]}
 
 
 # The smallest network of a family stands for it.

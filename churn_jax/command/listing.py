@@ -1,0 +1,103 @@
+"""`--list`: studies, streams, methods and networks, one a line, by paper."""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from churn_jax.command.options import OWN
+from churn_jax.registry import Registry, dotted_name
+
+__all__ = ["print_list"]
+
+_PAPERS = {
+    "reproducibility": "On the Reproducibility of Neural Network Predictions "
+    "(Bhojanapalli et al., 2021)",
+    "anti-distillation": "Anti-Distillation: Improving Reproducibility of Deep "
+    "Networks (Shamir and Coviello, 2020)",
+    "diversity": "Diversity Matters When Learning From Ensembles (Nam et al., 2021)",
+    "elodi": "ELODI: Ensemble Logit Difference Inhibition for Positive-Congruent "
+    "Training (Zhao et al., 2023)",
+    "": "Your own, and of installed packages",
+}
+_TAG = re.compile(r"^\s*\[([a-z-]+)\] ", re.M)  # of a line of References
+
+
+def print_list(command: str, argv: Sequence[str]) -> int:
+    """Prints all there is, or the rows of the presets that are named; returns 0."""
+    names = [word for word in argv if word != "--list"]
+    if names:
+        rows = [row for name in names for row in _rows(command, name)]
+        print("\n".join(_table({row.name: row.label for row in rows})))
+    else:
+        print("\n".join(_everything()))
+    return 0
+
+
+def _rows(command: str, name: str) -> tuple[Any, ...]:
+    if command == "stream":
+        from churn_jax.studies.streams import stream_preset
+
+        return stream_preset(name).methods
+    if name == OWN:
+        from churn_jax.studies.own_data import unknown
+
+        return unknown().methods
+    from churn_jax.studies import preset
+
+    return preset(name).methods
+
+
+def _everything() -> Iterator[str]:
+    from churn_jax.methods.base import METHODS
+    from churn_jax.models.names import MODELS, NETWORKS
+    from churn_jax.studies.presets import PRESETS, by_paper
+    from churn_jax.studies.streams import STREAM_PRESETS
+
+    yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: study NAME --list)"
+    for paper, names in by_paper().items():
+        yield from _group(paper, {name: PRESETS[name]().title for name in names})
+    yield from ("", "  Your own data")
+    yield from _table({OWN: "a recipe for their kind and size (--data)"}, "    ")
+    yield from ("", "Streams of clicks: churn-jax stream NAME", "")
+    yield from _table({k: make().title for k, make in STREAM_PRESETS.items()}, "    ")
+    yield from (
+        "",
+        "Methods: --method NAME adds a row to a study, unless it needs a teacher",
+    )
+    lines = dict(_described(METHODS, METHODS))
+    for paper in _PAPERS:
+        found = {k: v for k, v in lines.items() if _paper(METHODS[k]) == paper}
+        yield from _group(paper, found)
+    yield from ("", "Networks: --model NAME", "")
+    own = [name for name in MODELS if name not in NETWORKS]
+    yield from _table({**NETWORKS, **dict(_described(MODELS, own))}, "    ")
+    yield ""
+    yield "Also package.module:name of your own (docs/extending.md)."
+
+
+def _group(paper: str, lines: Mapping[str, str]) -> Iterator[str]:
+    if lines:
+        yield from ("", f"  {_PAPERS[paper]}")
+        yield from _table(lines, "    ")
+
+
+def _table(lines: Mapping[str, str], indent: str = "") -> list[str]:
+    width = max(map(len, lines), default=0)
+    return [f"{indent}{name:{width}}  {line}" for name, line in lines.items()]
+
+
+def _described(kind: Registry, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names with the first line of what the value says about itself."""
+    for name in names:
+        value = getattr(kind[name], "func", kind[name])
+        value = value if hasattr(value, "__name__") else type(value)
+        said = (inspect.getdoc(value) or "").partition("\n")[0]
+        if said.startswith(f"{value.__name__}("):  # what a dataclass writes by itself
+            said = ""
+        yield name, said or dotted_name(value)
+
+
+def _paper(method: type) -> str:
+    tag = _TAG.search(vars(method).get("__doc__") or "")
+    return tag[1] if tag and tag[1] in _PAPERS else ""
