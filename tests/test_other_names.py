@@ -31,6 +31,14 @@ def test_second_names_of_the_field_are_the_same_functions():
             "losses.distillation_kl or churn_jax.metrics.kl_prediction_",
         ),
         (losses, "SymmetricKL", "losses.symmetric_kl"),
+        (
+            losses,
+            "BCT_loss",
+            "losses.backward_compatible or churn_jax.methods.Backward",
+        ),
+        (metrics, "roc_auc_score", "metrics.roc_auc"),
+        (metrics, "ECE", "metrics.expected_calibration_error"),
+        (data, "from_arrays", "data.Dataset.from_arrays"),
         (losses, "churn", "metrics.churn"),
         (metrics, "kl_div", "metrics.kl_prediction_difference or churn_jax.losses.dis"),
         (metrics, "calibration_error", "metrics.expected_calibration_error"),
@@ -62,8 +70,10 @@ def test_a_typing_error_leads_to_the_closest_name_and_nonsense_to_none():
 def test_every_other_name_is_of_something_public(name):
     assert name == name.lower().replace("_", "")
     for meant in OTHER_NAMES[name].split():
-        part, public = meant.split(".")
-        assert public in getattr(churn_jax, part).__all__
+        part, public, *inside = meant.split(".")
+        package = getattr(churn_jax, part)
+        assert public in package.__all__
+        assert all(hasattr(getattr(package, public), one) for one in inside)
         assert name != public.lower().replace("_", "")  # found without an entry
 
 
