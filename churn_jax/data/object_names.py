@@ -23,7 +23,7 @@ __all__ = ["DATASETS", "find_dataset", "is_object", "named", "read_object"]
 
 DATASETS = Registry("function that returns a data set", {})
 
-_OBJECT = re.compile(r"[\w.-]+-[0-9a-f]{8}")
+_OBJECT = re.compile(r"[\w.-]+@[0-9a-f]{8}")
 _FUNCTION = re.compile(r"(?!tfds:)[A-Za-z_]\w*(\.\w+)*:[A-Za-z_][\w.]*")
 # The last few are kept; earlier ones as long as somebody else holds them, so that a
 # notebook that trains on many arrays does not fill the memory.
@@ -58,7 +58,7 @@ def named(
 
     Returns:
         `package.module:function` of a function that other processes can import, else a
-        name like `arrays-1a2b3c4d`, which only this process knows. The last four
+        name like `arrays@1a2b3c4d`, which only this process knows. The last four
         objects are kept, and earlier ones as long as something else holds what
         `find_dataset` returns.
 
@@ -70,7 +70,7 @@ def named(
         >>> from churn_jax.data import load
         >>> mine = named((np.zeros((50, 3)), np.arange(50) % 2), name="zeros")
         >>> mine, len(load(mine, train_size=20).train)
-        ('zeros-7197b746', 20)
+        ('zeros@7197b746', 20)
     """
     if isinstance(source, (str, pathlib.Path)):
         return str(source)
@@ -124,7 +124,7 @@ def is_object(name: str) -> bool:
 
 def read_object(name: str, text: TextOptions) -> Uncut:
     """The splits of an object by its name, with texts of the length of `text`."""
-    if _OBJECT.fullmatch(name) and name not in DATASETS:
+    if _OBJECT.fullmatch(name):
         source: Any = find_dataset(name)
     else:
         source = _returned(name, DATASETS.find(name))

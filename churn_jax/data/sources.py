@@ -5,7 +5,7 @@ import hashlib
 import numbers
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from churn_jax.data.arrays import (
     checked_parts,
     pool_note,
 )
+from churn_jax.data.example_sources import COLUMNS, Examples, read_examples
 from churn_jax.data.loading import assemble, read_uncut
 from churn_jax.data.npz_source import read_arrays
 from churn_jax.data.records import StreamingDataset
@@ -27,7 +28,6 @@ from churn_jax.data.text import TextOptions
 
 __all__ = ["COLUMNS", "from_source", "object_name", "read_source"]
 
-COLUMNS = ("image", "label")
 _SPLITS = ("train", "validation", "test")
 
 
@@ -46,16 +46,23 @@ def from_source(
     Args:
         source: a pair of arrays `(x, y)`; `((x, y), (x_test, y_test))`, as Keras gives
             them; a dict of arrays by the names that an `.npz` file has; a dict of
-            sources by split (`train`, `test`, `validation`); a `Dataset`; or a name or
-            path as for `load`. Arrays are read as in `Dataset.from_arrays`.
-        columns: names of the images and of the labels in records.
+            sources by split (`train`, `test`, `validation`), such as a `DatasetDict`; a
+            Hugging Face `Dataset`; a `tf.data.Dataset`; a Grain source, `MapDataset` or
+            `IterDataset`; a PyTorch data set; any sequence or iterable of records,
+            which are dicts or pairs (image, label); a `Dataset`; or a name or path as
+            for `load`. Arrays are read as in `Dataset.from_arrays`, records to the end
+            in their order, which must not change from one launch to the next.
+        columns: names of the image and of the label in records that are dicts; for a
+            Hugging Face set the default also finds its only image and its only class
+            label. `input_ids`, `token_ids` and `tokens` hold token ids, where 0 is
+            padding. A column `id` is the example's id.
         validation: a source of validation examples; or how many of the training
             examples to hold out, as for `load`.
         test: a source of test examples. If there is none, a fifth of the examples is
             held out, which `Dataset.notes` says.
         train_size: as for `load`.
         num_classes: as for `Dataset.from_arrays`.
-        name: what titles call it; None for `arrays-` and a hash of the contents.
+        name: what titles call it; None for `arrays@` and a hash of the contents.
 
     Returns:
         The data set.
@@ -103,24 +110,31 @@ def read_source(
             )
         return whole
     sources = source if isinstance(source, Mapping) else _by_split(source)
-    parts = {str(n): _part(str(n), s, columns) for n, s in {**sources, **more}.items()}
-    unknown = sorted(parts.keys() - set(_SPLITS))
-    if unknown or "train" not in parts:
+    sources = {**sources, **more}
+    if sources.keys() - set(_SPLITS) or "train" not in sources:
         raise DataError(
             "the splits of a data set are train, test and validation; got "
-            f"{', '.join(parts)}"
+            f"{', '.join(map(str, sources))}"
         )
-    return checked_parts(parts)
+    found = {name: _examples(name, part, columns) for name, part in sources.items()}
+    names = {e.class_names: name for name, e in found.items() if e.class_names}
+    if len(names) > 1:
+        raise DataError(
+            f"{' and '.join(names.values())}: the splits must have the same classes in "
+            "one order"
+        )
+    parts = {name: examples.part for name, examples in found.items()}
+    return checked_parts(parts, next(iter(names), ()))
 
 
 def object_name(dataset: Dataset) -> str:
-    """The stem of its name and a hash of its contents, as `arrays-1a2b3c4d`."""
+    """The stem of its name and a hash of its contents, as `arrays@1a2b3c4d`."""
     stem = pathlib.Path(dataset.name).name.removesuffix(".npz")
-    stem = re.sub(r"[^\w.-]+", "-", re.sub(r"-[0-9a-f]{8}$", "", stem))
+    stem = re.sub(r"[^\w.-]+", "-", re.sub(r"@[0-9a-f]{8}$", "", stem))
     # Not the fingerprint of the data set: that of a narrowed one is not of its arrays.
     contents = fingerprint(dataset.train, dataset.validation, dataset.test)
     digest = hashlib.sha256(f"{contents} {dataset.num_classes}".encode()).hexdigest()
-    return f"{stem}-{digest[:8]}"
+    return f"{stem}@{digest[:8]}"
 
 
 def _called(source: Any) -> str:
@@ -190,15 +204,22 @@ def _by_split(source: Any) -> dict[str, Any]:
     return {"train": source}
 
 
-def _part(where: str, source: Any, columns: tuple[str, str]) -> Part:
+def _examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
     """The examples of one split."""
     if isinstance(source, Part):
-        return source
-    if isinstance(source, tuple):
-        if len(source) != 2:
+        return Examples(source)
+    if not isinstance(source, tuple):
+        return read_examples(where, source, columns)
+    if len(source) != 2:
+        raise DataError(
+            f"{where}: expected a pair (x, y) of images and labels; got a tuple of "
+            f"{len(source)}"
+        )
+    for values in source:
+        if not hasattr(values, "__array__") and not isinstance(values, Sequence):
             raise DataError(
-                f"{where}: expected a pair (x, y) of images and labels; got a tuple of "
-                f"{len(source)}"
+                f"{where}: a pair is one of arrays (x, y); got "
+                f"{type(values).__name__}. Several splits are given as "
+                "{'train': ..., 'test': ...}"
             )
-        return Part(*source)
-    raise DataError(f"{where}: expected arrays (x, y); got {type(source).__name__}")
+    return Examples(Part(*source))

@@ -141,7 +141,7 @@ class Dataset:
                 `train/0`, `train/1`, ... (`pool/0`, ... without `test`).
             num_classes: None for those of one-hot labels and strings, or else the
                 largest training label plus one.
-            name: what titles call it; None for `arrays-` and a hash of the contents.
+            name: what titles call it; None for `arrays@` and a hash of the contents.
 
         Raises:
             DataError: the arrays cannot be used; one sentence says why.

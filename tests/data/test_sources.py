@@ -216,7 +216,7 @@ def test_what_cannot_be_meant_gives_one_sentence(source, message):
 
 def test_options_that_contradict_the_source_are_refused():
     whole = Dataset.from_arrays(X, Y)
-    with pytest.raises(DataError, match=r"test: arrays-\w+ has splits of its own"):
+    with pytest.raises(DataError, match=r"test: arrays@\w+ has splits of its own"):
         from_source(whole, test=(U, V))
     with pytest.raises(DataError, match="num_classes=5"):
         Dataset.from_arrays(X, WORDS[Y], num_classes=5)
@@ -227,14 +227,14 @@ def test_options_that_contradict_the_source_are_refused():
 
 def test_a_name_is_that_of_the_contents():
     name = named((X, Y))
-    assert name.startswith("arrays-") and len(name) == 15
+    assert name.startswith("arrays@") and len(name) == 15
     assert named({"images": X.copy(), "labels": Y}) == name
     assert load(name).name == name
     assert name != named((X, Y), num_classes=4) != named((X, (Y + 1) % 3))
-    assert named((X, Y), name="my set").startswith("my-set-")
+    assert named((X, Y), name="my set").startswith("my-set@")
     assert named("digits") == "digits"
     mine = Dataset.from_arrays(X, Y)
-    assert named(mine) == mine.name and named(load("digits")).startswith("digits-")
+    assert named(mine) == mine.name and named(load("digits")).startswith("digits@")
     assert same(load(mine.name), mine)
     narrowed = data.narrow(mine, [0, 1])
     assert named(narrowed) != mine.name and len(load(named(narrowed)).train) == 26
@@ -265,11 +265,11 @@ def test_the_last_objects_are_kept_and_earlier_ones_while_they_are_held():
 def test_another_process_says_what_to_do():
     code = "from churn_jax import data; data.is_streaming(n); data.load(n)"
     done = subprocess.run(
-        [sys.executable, "-c", f"n = 'arrays-00112233'; {code}"],
+        [sys.executable, "-c", f"n = 'arrays@00112233'; {code}"],
         capture_output=True,
         text=True,
     )
-    assert "arrays-00112233 was given as a Python object, which this" in done.stderr
+    assert "arrays@00112233 was given as a Python object, which this" in done.stderr
     assert "run the script that made it again" in done.stderr
 
 
@@ -285,8 +285,8 @@ def test_functions_are_found_by_their_names(monkeypatch):
     monkeypatch.setattr(DATASETS, "_registered", {})
     dotted = f"{__name__}:make"
     assert named(make) == dotted and load(dotted).name == dotted
-    assert named(lambda: make()).startswith("arrays-")
-    assert named(make, num_classes=4).startswith("arrays-")
+    assert named(lambda: make()).startswith("arrays@")
+    assert named(make, num_classes=4).startswith("arrays@")
     DATASETS.register("mine")(make)
     assert same(load("mine"), load(dotted)) and not data.is_streaming("mine")
     study = study_of("mine")

@@ -1,0 +1,298 @@
+"""One split's examples from sources of other libraries, read into arrays.
+
+Data sets of Hugging Face, `tf.data`, Grain and PyTorch are all read as records: a dict
+with the columns of the image and the label, or a pair of both. What one library alone
+has (types of columns, endless repetition) is found by its attributes, so that none of
+them is imported.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.data.arrays import Part, as_array
+from churn_jax.data.splits import DataError, first_line
+from churn_jax.data.text import pad_tokens
+
+__all__ = ["COLUMNS", "Examples", "read_examples"]
+
+COLUMNS = ("image", "label")
+# Columns of integers that are token ids; those of other names are tables.
+_TOKENS = ("input_ids", "token_ids", "tokens")
+_TOKENIZE = (
+    "tokenize texts and name the column of the token ids, for example "
+    "columns=('input_ids', 'label')"
+)
+
+
+class Examples(NamedTuple):
+    """The examples of a source, and the names of its classes where it has them."""
+
+    part: Part
+    class_names: tuple[str, ...] = ()
+
+
+def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
+    """All examples of a source of records; `where` is for messages."""
+    if hasattr(source, "dtypes") and hasattr(source, "columns"):
+        raise DataError(
+            f"{where}: a table needs its labels: give the pair (table without the "
+            "column of labels, that column)"
+        )
+    if isinstance(source, np.ndarray):
+        raise DataError(f"{where}: images need labels: give the pair (x, y)")
+    names: tuple[str, ...] = ()
+    dtype = None
+    # A transform of the user's yields what the columns do not say.
+    transformed = (getattr(source, "format", None) or {}).get("type") == "custom"
+    if hasattr(source, "with_format") and source.features and not transformed:
+        source, columns, names, dtype = _hugging_face(where, source, columns)
+    rows = _Rows(where, columns, dtype)
+    for record in _records(where, source):
+        rows.add(record, _length(source))
+    part = rows.part()
+    if names and min(part.labels) == -1:
+        raise DataError(
+            f"{where}: label -1 marks examples without a label; give the splits that "
+            "have labels as {'train': ..., 'test': ...}"
+        )
+    return Examples(part, names)
+
+
+def _hugging_face(where: str, source: Any, columns: tuple[str, str]):
+    """The needed columns, their names, the classes' names, and the dtype of numbers."""
+    features = source.features
+    kinds = {name: type(feature).__name__ for name, feature in features.items()}
+    if columns == COLUMNS:
+        alone = []
+        for name, kind in zip(COLUMNS, ("Image", "ClassLabel"), strict=True):
+            found = [column for column in kinds if kinds[column] == kind]
+            one = len(found) == 1 and name not in kinds
+            alone.append(found[0] if one else name)
+        columns = (alone[0], alone[1])
+    if missing := [name for name in columns if name not in features]:
+        raise DataError(
+            f"{where}: there is no column {missing[0]!r} among {', '.join(features)}; "
+            "name those of the images and of the labels with columns=(..., ...)"
+        )
+    image, label = (features[name] for name in columns)
+    names = tuple(getattr(label, "names", None) or ())
+    kept = [*columns, *(["id"] if "id" in features and "id" not in columns else [])]
+    if kinds[columns[0]] == "Image":
+        return source.select_columns(kept).with_format(None), columns, names, None
+    # Without a format numbers are read as lists of Python's integers.
+    while not hasattr(image, "dtype") and hasattr(image, "feature"):
+        image = image.feature
+    dtype = getattr(image, "dtype", None)
+    if dtype in ("string", "large_string"):
+        raise DataError(f"{where}: the column {columns[0]} holds texts: {_TOKENIZE}")
+    return source.select_columns(kept).with_format("numpy"), columns, names, dtype
+
+
+def _length(source: Any) -> int | None:
+    try:
+        return len(source)
+    except TypeError:  # of a source that is only iterated
+        return None
+
+
+def _records(where: str, source: Any) -> Iterator[Any]:
+    """The records in order; filtered ones are None in Grain, and left out."""
+    if hasattr(source, "as_numpy_iterator"):
+        if int(getattr(source, "cardinality", lambda: 0)()) == -1:
+            raise DataError(f"{where}: the data set repeats without end")
+        found = source.as_numpy_iterator()
+    elif (count := _length(source)) is not None and hasattr(source, "__getitem__"):
+        # Not iterated: a Grain data set starts again after its last record.
+        found = (source[i] for i in range(count))
+    elif isinstance(source, Iterable):
+        found = iter(source)
+    else:
+        raise DataError(
+            f"{where}: expected arrays (x, y), a dict of arrays, or a data set of "
+            f"records; got {type(source).__name__}"
+        )
+    i = 0
+    while True:
+        try:
+            record = next(found)
+        except StopIteration:
+            return
+        except DataError:
+            raise
+        # Whatever the source raises: of a missing file, of a broken image.
+        except Exception as error:
+            raise DataError(
+                f"{where}: example {i} cannot be read ({first_line(error)})"
+            ) from error
+        if record is not None:
+            yield record
+        i += 1
+
+
+class _Rows:
+    """The images, labels and ids of the records that were added."""
+
+    def __init__(self, where: str, columns: tuple[str, str], dtype: Any):
+        self.where, self.columns, self.dtype = where, columns, dtype
+        self.labels: list[Any] = []
+        self.ids: list[Any] = []
+        self.texts: list[np.ndarray] = []
+        self.images = np.empty(0)
+        self.tokens = False
+
+    def add(self, record: Any, count: int | None) -> None:
+        """One more of `count` records, None if their number is not known."""
+        image, label = self._pair(record)
+        image, label = self._image(image), self._label(label)
+        if not self.labels:
+            self._check_single(image, label)
+        if self.tokens:
+            self.texts.append(image)
+        else:
+            self._place(image, count)
+        self.labels.append(label)
+
+    def part(self) -> Part:
+        """What was added."""
+        if not self.labels:
+            raise DataError(f"{self.where}: the split is empty")
+        ids = self.ids or None
+        if not self.tokens:
+            return Part(self.images[: len(self.labels)], self.labels, ids)
+        lengths = [len(text) for text in self.texts]
+        offsets = np.cumsum([0, *lengths])
+        padded = pad_tokens(np.concatenate(self.texts), offsets, max(lengths))
+        return Part(padded, self.labels, ids, tokens=True)
+
+    def _pair(self, record: Any) -> tuple[Any, Any]:
+        at = len(self.labels)
+        if isinstance(record, Mapping):
+            missing = [name for name in self.columns if name not in record]
+            if missing:
+                raise DataError(
+                    f"{self.where}: record {at} has no {missing[0]!r}, but "
+                    f"{', '.join(map(str, record))}; name the image and the label with "
+                    "columns=(..., ...)"
+                )
+            if "id" in record and "id" not in self.columns:
+                self.ids.append(_plain(record["id"]))
+            self.tokens = self.columns[0] in _TOKENS
+            return record[self.columns[0]], record[self.columns[1]]
+        if isinstance(record, (tuple, list)) and len(record) == 2:
+            return record[0], record[1]
+        raise DataError(
+            f"{self.where}: a record must be a pair (image, label), or a dict with "
+            f"{' and '.join(self.columns)}; record {at} is {_described(record)}. "
+            "Several splits are given as {'train': ..., 'test': ...}"
+        )
+
+    def _image(self, image: Any) -> np.ndarray:
+        name = self.columns[0]
+        if isinstance(image, str):
+            raise DataError(f"{self.where}: {name} holds texts: {_TOKENIZE}")
+        if isinstance(image, (bytes, Mapping)):
+            raise DataError(
+                f"{self.where}: {name} holds {_described(image)}: decode images to "
+                f"arrays, or {_TOKENIZE}"
+            )
+        if hasattr(image, "mode") and hasattr(image, "convert"):
+            image = self._decoded(image)
+        array = as_array(self.where, name, image)
+        if self.dtype is not None and array.dtype.kind in "iuf":
+            array = array.astype(self.dtype)
+        if array.dtype.kind in "OUS":
+            raise DataError(
+                f"{self.where}: {name} holds {_described(image)}: {_TOKENIZE}"
+            )
+        return array
+
+    def _decoded(self, image: Any) -> Any:
+        """A Pillow image of one, three or four channels."""
+        if image.mode in ("L", "RGB", "RGBA"):
+            return image
+        if image.mode in ("I", "F") or image.mode.startswith("I;"):
+            raise DataError(
+                f"{self.where}: image {len(self.labels)} has more than 8 bits a pixel "
+                f"(mode {image.mode}); give arrays of floats"
+            )
+        return image.convert("L" if image.mode == "1" else "RGB")
+
+    def _label(self, label: Any) -> Any:
+        if isinstance(label, (str, bytes)) or label is None:
+            return label
+        return _plain(as_array(self.where, self.columns[1], label))
+
+    def _check_single(self, image: np.ndarray, label: Any) -> None:
+        """Refuses batches, from which examples could not be told for certain."""
+        many = np.ndim(label) > 0 and image.ndim > 1 and len(label) == len(image)
+        if image.ndim > (1 if self.tokens else 3) or many:
+            raise DataError(
+                f"{self.where}: records must be single examples; got images of shape "
+                f"{image.shape} and labels of shape {np.shape(label)}: leave out the "
+                "batching (in tf.data dataset.unbatch(), in PyTorch the data set "
+                "instead of its DataLoader), and give one-hot labels as class numbers"
+            )
+
+    def _place(self, image: np.ndarray, count: int | None) -> None:
+        at = len(self.labels)
+        if at == 0:
+            capacity = 1024 if count is None else count
+            self._check_memory(capacity * image.nbytes)
+            self.images = np.empty((capacity, *image.shape), image.dtype)
+        image = self._alike(image)
+        if at == len(self.images):
+            self._check_memory(2 * self.images.nbytes)
+            self.images = np.concatenate([self.images, np.empty_like(self.images)])
+        self.images[at] = image
+
+    def _alike(self, image: np.ndarray) -> np.ndarray:
+        """An image of the others' shape and dtype, or an error."""
+        at, others = len(self.labels), self.images
+        if others.dtype == image.dtype == np.uint8:
+            # Grey images among coloured ones are coloured images of equal channels.
+            if image.ndim == 2 and others.ndim == 4:
+                image = np.repeat(image[..., None], others.shape[-1], -1)
+            elif image.ndim == 3 and others.ndim == 3:
+                self.images = others = np.repeat(others[..., None], image.shape[-1], -1)
+        if image.shape != others.shape[1:]:
+            raise DataError(
+                f"{self.where}: images must be of one size; image 0 has shape "
+                f"{others.shape[1:]}, image {at} {image.shape}: resize them first"
+                + ("" if image.ndim > 1 else f", or {_TOKENIZE}")
+            )
+        if image.dtype != others.dtype:
+            if image.ndim > 1:
+                raise DataError(
+                    f"{self.where}: images must be of one dtype; image 0 has "
+                    f"{others.dtype}, image {at} {image.dtype}"
+                )
+            self.images = others.astype(np.result_type(others, image))
+        return image
+
+    def _check_memory(self, size: int) -> None:
+        if size > _memory():
+            raise DataError(
+                f"{self.where}: the examples take {size / 2**30:,.0f} GiB, more than "
+                "this machine's memory; cut a data set that repeats without end"
+            )
+
+
+def _memory() -> float:
+    """Bytes of this machine's memory; infinite where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return np.inf
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of any library as Python's, anything else as it is."""
+    return value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
+
+
+def _described(value: Any) -> str:
+    size = f" of {len(value)}" if isinstance(value, (tuple, list)) else ""
+    return f"{type(value).__name__}{size}"
