@@ -244,7 +244,7 @@ class _Rows:
             self.images = np.empty((capacity, *image.shape), image.dtype)
         image = self._alike(image)
         if at == len(self.images):
-            self._check_memory(2 * self.images.nbytes)
+            self._check_memory(3 * self.images.nbytes)  # the old and the new ones
             self.images = np.concatenate([self.images, np.empty_like(self.images)])
         self.images[at] = image
 

@@ -161,10 +161,10 @@ def test_what_cannot_be_read_gives_one_sentence(source, message):
 
 
 def test_memory_is_not_exceeded_by_a_source_of_unknown_length(monkeypatch):
-    monkeypatch.setattr(example_sources, "_memory", lambda: 1500 * X[0].nbytes)
+    monkeypatch.setattr(example_sources, "_memory", lambda: 3100 * X[0].nbytes)
     assert len(from_source(iter(PAIRS * 30)).train) > 600
     with pytest.raises(DataError, match="more than this machine's memory"):
-        from_source(iter(PAIRS * 40))
+        from_source(iter(PAIRS * 70))
 
 
 def test_hugging_face_data_sets():
