@@ -2,7 +2,8 @@
 
 `churn_jax.losses` and `churn_jax.metrics` are functions on arrays and import nothing
 heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
-`churn_jax.compare` decides on an update by predictions of any framework.
+`churn_jax.compare` decides on an update by predictions of any framework;
+`churn_jax.report` makes the whole report of logits.
 """
 
 import warnings
@@ -13,13 +14,14 @@ from churn_jax.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.comparison.compare import compare
+    from churn_jax.reports.logits import report
 
     __version__: str
 
 for _sentence in _misfits():
     warnings.warn(_sentence, stacklevel=2)
 
-__all__ = ["__version__", "compare"]
+__all__ = ["__version__", "compare", "report"]
 
 _PACKAGES = (
     "analysis",
@@ -46,6 +48,10 @@ def __getattr__(name: str) -> Any:
         from churn_jax.comparison.compare import compare
 
         return compare
+    if name == "report":
+        from churn_jax.reports.logits import report
+
+        return report
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

@@ -59,6 +59,7 @@ def metrics_stream(names, folder):
 
 def comparison_passes(names, folder):
     assert "Churn" in str(names["result"])
+    assert (folder / "runs" / "report" / "report.html").is_file()
 
 
 def predictions_are_read(names, folder):

@@ -1,6 +1,7 @@
 """One update as a document: the page, a terminal, Markdown and a notebook."""
 
 import datetime
+import functools
 import platform
 from collections.abc import Sequence
 
@@ -56,12 +57,24 @@ _IN_MARKDOWN = 10  # regressions
 
 def page(result: Findings, command: str = "") -> Document:
     """The page of an update; drawing its figures takes a while."""
-    sections = [
+    blocks = [
         Section("", verdict_blocks(result), kind="said"),
         Text("\n".join(result.notes), "note remark"),
+        *sections(result),
+        Section("What was run", [Facts(_run(result, command))]),
+        Section("Glossary", [Terms(terms(result))]),
+    ]
+    title = f"{result.old.name} → {result.new.name}"
+    return Document(title, _facts(result), blocks, command)
+
+
+def sections(result: Findings, anchor: str = "flow") -> list[Section]:
+    """The numbers, figures and tables of an update, for a page."""
+    # `anchor` keeps the ids of several updates on one page different.
+    return [
         Section("Numbers", [*changes_table(result), singles_table(result)]),
         Section("More than retraining?", _noise(result)),
-        Section("Where changed predictions go", _flow(result)),
+        Section("Where changed predictions go", _flow(result, anchor)),
         Section("Probabilities", [Grid(_figures(result))]),
         *(
             Section(
@@ -71,11 +84,7 @@ def page(result: Findings, command: str = "") -> Document:
             for grouping, groups in result.groupings.items()
         ),
         Section("Largest regressions", _regressions(result)),
-        Section("What was run", [Facts(_run(result, command))]),
-        Section("Glossary", [Terms(_terms(result))]),
     ]
-    title = f"{result.old.name} → {result.new.name}"
-    return Document(title, _facts(result), sections, command)
 
 
 def terminal(result: Findings) -> Document:
@@ -205,15 +214,16 @@ def _noise(result: Findings) -> list[Block]:
         "Two runs of one version differ though nothing was changed. Only what the "
         "update changes beyond that is its own doing."
     )
-    drawn = churn_bars(result.noise, result["churn"])
+    drawn = functools.partial(churn_bars, result.noise, result["churn"])
     caption = f"Lines: {level_text(result.level)} intervals."
-    grid = Grid([Figure(drawn, caption=caption), noise_table(result.noise)])
+    figure = Figure(drawn, caption=caption, name=churn_bars.__name__)
+    grid = Grid([figure, noise_table(result.noise)])
     return [Text(said, "soft"), grid]
 
 
-def _flow(result: Findings) -> list[Block]:
+def _flow(result: Findings, anchor: str) -> list[Block]:
     flow = result.flow
-    drawn = flow_diagram(flow)
+    drawn = flow_diagram(flow, anchor)
     if not drawn:
         return [Text("No prediction changes.")]
     runs = result.run_pairs
@@ -237,7 +247,9 @@ def _figures(result: Findings) -> list[Block]:
             "80 % of cases. Hollow marks: bins of fewer than 10 examples. Below: how "
             "many examples each bin has."
         )
-        figures.append(Figure(reliability(*result.curves), "Reliability", caption))
+        drawn = functools.partial(reliability, *result.curves)
+        name = reliability.__name__
+        figures.append(Figure(drawn, "Reliability", caption, name=name))
     points = result.points
     if points is not None:
         caption = "One mark per example."
@@ -247,8 +259,9 @@ def _figures(result: Findings) -> list[Block]:
                 f"{count_text(points.sampled_from)} examples, more of the changed ones "
                 "than of the rest: see the numbers below the figure."
             )
-        drawn = confidence_and_displacement(points)
-        figures.append(Figure(drawn, "Confidence and displacement", caption))
+        drawn = functools.partial(confidence_and_displacement, points)
+        title, name = "Confidence and displacement", drawn.func.__name__
+        figures.append(Figure(drawn, title, caption, name=name))
     return figures
 
 
@@ -301,48 +314,48 @@ def made(level: float, software: str) -> dict[str, str]:
     }
 
 
-def _terms(result: Findings) -> list[Term]:
+def terms(result: Findings) -> list[Term]:
     """Every quantity and test that this comparison has."""
-    terms: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name in result.quantities:
         quantity = QUANTITIES[name]
         if quantity.is_change:
             continue  # its two versions explain it
         heading = quantity.heading.removesuffix(", old").removesuffix(", new")
         better = quantity.better and f" {quantity.better.capitalize()} is better."
-        terms.setdefault(heading, f"{quantity.formula}.{better}")
+        found.setdefault(heading, f"{quantity.formula}.{better}")
     level = level_text(result.level)
-    terms[f"{level} interval"] = (
+    found[f"{level} interval"] = (
         f"In about {level} of repetitions with other examples (and other runs, where "
         "there are several) such an interval holds the true number. Both versions are "
         "always compared on the same examples."
     )
     if result.labelled:
-        terms["Negative and positive flips"] = (
+        found["Negative and positive flips"] = (
             "Examples that were right and are wrong now, and the reverse. Their rates "
             "differ by the gain in accuracy."
         )
     if result.mcnemar is not None:
-        terms["p (exact McNemar test)"] = (
+        found["p (exact McNemar test)"] = (
             "How likely as uneven a split into negative and positive flips would be if "
             "both versions were equally accurate. Of several pairs of runs, the median."
         )
     if any(group.adjusted_p == group.adjusted_p for group in result.groups):
-        terms["Adjusted p (Holm)"] = (
+        found["Adjusted p (Holm)"] = (
             "p after correction for testing all groups of a table at once: below 0.05 "
             "for even one group by chance happens in at most 5 % of such tables."
         )
     if result.noise is not None:
-        terms["Expected from retraining alone"] = (
+        found["Expected from retraining alone"] = (
             "Mean churn between two runs of the same version."
         )
     if result.points is not None:
-        terms["Displacement"] = (
+        found["Displacement"] = (
             "Euclidean distance between the old and the new logits of an example, each "
             "centred; of log-probabilities where there are no logits."
         )
     if result.curves is not None:
-        terms["Reliability"] = (
+        found["Reliability"] = (
             "Accuracy of the predictions made with about the same confidence."
         )
-    return [Term(name, meaning) for name, meaning in terms.items()]
+    return [Term(name, meaning) for name, meaning in found.items()]

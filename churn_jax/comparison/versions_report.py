@@ -1,6 +1,7 @@
 """A folder of versions as a document: the page, a terminal and a notebook."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -85,7 +86,7 @@ def page(result: VersionsFindings, command: str = "") -> Document:
         Section("", _verdict(result), kind="said"),
         Section("Versions", _versions(result)),
         Section("Updates", [_linked(step_table(result), links)]),
-        Section("Every version against every other", _matrices(result)),
+        Section("Every version against every other", matrices(result)),
         *(Section(title_of(step), _update(step, link), link) for step, link in steps),
         Section("What was run", [Facts(facts | made(result.level, "Software"))]),
     ]
@@ -183,16 +184,26 @@ def _versions(result: VersionsFindings) -> list[Block]:
     return [_untitled(version_table(result, labels)), Grid(figures)]
 
 
-def _matrices(result: VersionsFindings) -> list[Block]:
-    labels = short_labels(result)
+def matrices(
+    result: VersionsFindings, labels: Sequence[str] | None = None
+) -> list[Block]:
+    """Churn and flips of every two of more than two versions, for a page."""
+    labels = short_labels(result) if labels is None else labels
     tables = matrix_tables(result, labels)
     if not tables:
         return []
-    captions = [table.caption for table in tables]
-    figures = [Figure(heat_map(result.churn, labels, "churn"), "Churn", captions[0])]
+    found = [("Churn", result.churn, "churn")]
     if result.negative_flip_rate is not None:
-        drawn = heat_map(result.negative_flip_rate, labels, "NFR")
-        figures.append(Figure(drawn, "Negative flips", captions[1]))
+        found.append(("Negative flips", result.negative_flip_rate, "NFR"))
+    figures = [
+        Figure(
+            functools.partial(heat_map, values, labels, what),
+            title,
+            table.caption,
+            name=f"{what.lower()}_matrix",
+        )
+        for (title, values, what), table in zip(found, tables, strict=False)
+    ]
     return [Grid(figures), Fold("As tables", tables)]
 
 

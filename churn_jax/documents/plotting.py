@@ -6,12 +6,13 @@ is told apart by colour alone. Text and axes take the colour of the surrounding 
 when a figure is drawn, not when this module is.
 """
 
+import collections
 import functools
 import io
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -184,15 +185,25 @@ def kept_figures():
 
 
 def matplotlib_figures(blocks: Sequence[Block]) -> dict:
-    """The figures that a page would draw of these blocks, by name."""
+    """The figures that a page would draw of these blocks, by name.
+
+    Of several with one name the second is called `name-2`.
+    """
     found: dict = {}
+    count: collections.Counter = collections.Counter()
+    for name, figure in _drawn(blocks):
+        count[name] += 1
+        found[name if count[name] == 1 else f"{name}-{count[name]}"] = figure
+    return found
+
+
+def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
     for block in blocks:
         if isinstance(block, Figure) and callable(block.svg):
             with kept_figures() as kept:
                 block.svg()
-            found |= zip([block.name], kept, strict=False)  # not drawn: none
-        found |= matplotlib_figures(getattr(block, "blocks", ()))
-    return found
+            yield from ((block.name, figure) for figure in kept)
+        yield from _drawn(getattr(block, "blocks", ()))
 
 
 def _png(figure, dpi: int = 120) -> bytes:

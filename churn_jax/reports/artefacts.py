@@ -45,7 +45,7 @@ class Study:
     """The folder of a study and its record."""
 
     folder: Path  # of the study
-    record: StudyRecord  # what was run
+    record: Any  # what was run, a `StudyRecord`; another one where nothing was
     # finished rows and those that are still planned, in the order of the plan
     methods: tuple[RowRecord, ...]
     # names and labels of planned rows that the last launch was not to train (`--only`);
@@ -56,6 +56,11 @@ class Study:
     def config(self) -> Any:
         """What the study was launched with last, a study of images or streams."""
         return self.record.config
+
+    @property
+    def trained(self) -> bool:
+        """Whether a study trained the rows; else only their logits are known."""
+        return isinstance(self.record, StudyRecord)
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from churn_jax.analysis.significance import Difference
+from churn_jax.comparison.result import VersionsFindings
 from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports.artefacts import (
     History,
@@ -45,6 +46,10 @@ CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
     "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, ± standard error that "
     "leaves one run out at a time; p: two-sided, Holm-adjusted over the methods."
+)
+ONE_RUN = (
+    "One run of each row, so there is no spread over runs. Churn between runs needs "
+    "several of them, logits [R, N, C]."
 )
 SETS = (
     "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± standard error. "
@@ -164,6 +169,9 @@ class Report:
             does not ask for it or has none.
         unreadable: sentences about files next to the predictions that cannot be used.
         updates: which rows replace which, with what effect; None in studies without.
+        versions: of logits that no study made, every row compared with the baseline as
+            `churn_jax.compare` does; else None.
+        class_names: `C` names, where they are known.
     """
 
     study: Study
@@ -177,6 +185,12 @@ class Report:
     reference: ReferenceCurve | None = None
     unreadable: tuple[str, ...] = ()
     updates: Updates | None = None
+    versions: VersionsFindings | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def class_name(self, number: int) -> str:
+        """What the page calls a class."""
+        return str(number) if self.class_names is None else self.class_names[number]
 
     @property
     def baseline(self) -> Row | None:
@@ -233,6 +247,8 @@ class Report:
             return ""
         rows = [r for r in self.rows if r.comparison and self._exchangeable(r, base)]
         tested = [row for row in rows if row.gain is not None]
+        if not tested and self.versions is not None:
+            return ""  # what can be said of them is in `versions`
         if not tested:
             few = "Best: not decided; differences are tested with"
             return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
@@ -267,6 +283,8 @@ class Report:
     def _exchangeable(self, row: Row, base: Row) -> bool:
         """Whether both have the same seeds in common and the same training examples."""
         a, b = row.info, base.info
+        if not self.study.trained:
+            return True
         same = shared(self.study, a) == shared(self.study, b)
         return same and a.spec.train_size == b.spec.train_size
 
@@ -274,6 +292,8 @@ class Report:
     def caption(self) -> str:
         """What the table's numbers are."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
+        if counts == [1] and not self.study.trained:
+            return ONE_RUN
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
         names, about = {quantity.name for quantity in self.columns}, self.headline
         notes = ""
@@ -327,7 +347,7 @@ class Report:
     @property
     def context(self) -> tuple[str, ...]:
         """Sentences about what kind of churn it is; mostly none."""
-        infos = [row.info for row in self.rows]
+        infos = [row.info for row in self.rows] if self.study.trained else []
         return (
             *cross_sample_sentences(self.study, infos),
             *fixed_seed_sentences(self.study, infos),

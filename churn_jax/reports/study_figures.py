@@ -46,10 +46,13 @@ def accuracy_against_churn(report: Report) -> str:
     about = report.headline
     if about.name != "prediction_difference":  # reproducibility, in any study
         about = QUANTITIES["churn"]
+    found = [getattr(row.summary, about.name) for row in report.rows]
+    if not np.isfinite([e.mean for e in found]).any():
+        return ""
     with drawing(5.4, 4.0) as (figure, done):
         axes = figure.add_subplot()
-        for i, row in enumerate(report.rows):
-            x = _scaled(getattr(row.summary, about.name), about.scale)
+        for i, (row, estimate) in enumerate(zip(report.rows, found, strict=True)):
+            x = _scaled(estimate, about.scale)
             if np.isfinite(x[0]):
                 y = _scaled(row.summary.accuracy, 100)
                 point(axes, i, x, y, row.info.label)
@@ -97,6 +100,8 @@ def churn_by_correctness(report: Report) -> str:
     ):
         found = [getattr(row.summary, name) for row in report.rows]
         bars[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
+    if not np.isfinite([means for means, _ in bars.values()]).any():
+        return ""
     labels = [row.info.label for row in report.rows]
     with drawing(5.4, 1.5 + 0.45 * len(labels)) as (figure, done):
         axes = figure.add_subplot()

@@ -6,6 +6,7 @@ the text forms, plain fractions at full precision in the CSV, which has every qu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ from churn_jax.documents import (
 from churn_jax.documents.plotting import drawn_later
 from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import (
+    ABSENT,
     difference_fields,
     estimate_fields,
     p_value,
@@ -51,6 +53,16 @@ from churn_jax.reports.cells import (
 )
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
+from churn_jax.reports.logits_sections import (
+    UPDATE_FIELDS,
+    logits_facts,
+    logits_glossary,
+    logits_records,
+    logits_section,
+    logits_verdicts,
+    update_columns,
+    version_sections,
+)
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.published import Published
 from churn_jax.reports.report import Report, Row, check_readable, collect
@@ -88,12 +100,16 @@ WIDE = 150  # columns of a terminal that shows the whole tables
 # Fields of a `Comparison` that the CSV has; the last one on request.
 COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
 
+SEEDS = (
+    "Dark stripes there: run r of every method has the same seeds, so run r of two "
+    "methods churns less than other pairs do. "
+)
 FIRST = (
     study_figures.accuracy_against_churn,
     "Accuracy against reproducibility",
     "Up and left is better. Bars: one standard error.",
 )
-FIGURES = (
+SERIES = (
     (
         series_figures.churn_against_training_size,
         "Training-set size",
@@ -109,6 +125,8 @@ FIGURES = (
         "Size of the ensemble",
         "Bars: one standard error, leaving one run out at a time.",
     ),
+)
+FIGURES = (
     (
         study_figures.on_reference_curve,
         "Worth how many networks",
@@ -132,9 +150,8 @@ FIGURES = (
         study_figures.pairwise_churn,
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        "different methods. Dark stripes there: run r of every method has the same "
-        "seeds, so run r of two methods churns less than other pairs do. A run and "
-        f"itself: empty. At most {study_figures.RUNS_SHOWN} runs per method.",
+        f"different methods. {SEEDS}A run and itself: empty. At most "
+        f"{study_figures.RUNS_SHOWN} runs per method.",
     ),
     (
         study_figures.churn_by_correctness,
@@ -280,7 +297,8 @@ def html_table(report: Report) -> str:
     table = _table(report)
     notes = [Text(remark, "note") for remark in report.remarks]
     found = Table(table.columns, table.rows, caption=report.caption)
-    return html_fragment([Text(report.best), *notes, found])
+    verdicts = Rows(_verdicts(report))
+    return html_fragment([Text(report.best), *notes, found, verdicts])
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
@@ -295,20 +313,15 @@ def print_report(report: Report, console: Console | None = None) -> None:
 
 def study_document(report: Report) -> Document:
     """Table, verdicts, remarks and figures of a study."""
-    facts = run_facts(report.study.record)
+    trained = report.study.trained
+    facts = run_facts(report.study.record) if trained else logits_facts(report)
     table, members, found = (
         _table(report),
         members_section(report),
         paper_numbers(report),
     )
     training, flips = _training(report), paper_updates(report)
-    verdicts = Rows(
-        [
-            Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
-            for row in report.rows
-            if row.verdict
-        ]
-    )
+    verdicts = Rows(_verdicts(report))
     notes = [Text(remark, "note") for remark in report.remarks]
     context = [Text(sentence) for sentence in report.context]
     after: list[Block] = [members] if members else []
@@ -341,21 +354,25 @@ def study_document(report: Report) -> Document:
         results.append(Table(table.columns, table.rows, "", report.caption, "main"))
     named, stop, rest = report.best.partition(". ")
     best = Text((Strong(named + stop), rest) if named else "", "best")
-    verdict = Card(against, [verdicts], kind="")
-    figures = drawn_later([FIRST, *FIGURES] if report.rows else [], report)
+    verdict = Card(against, [verdicts] if verdicts.items else [], kind="")
+    figures = drawn_later(_drawings(report) if report.rows else [], report)
+    run = run_section(report.study.record, _run(report)) if trained else None
+    glossary = [Term(n, m, f, s) for n, s, f, m in GLOSSARY]
+    glossary = glossary if trained else logits_glossary(report, glossary)
     html = [
         best,
         Grid([*figures[:1], verdict], kind="first"),
         Section("Results", results),
         Section("What the rows differ in", training),
         updates_section(report),
+        *version_sections(report),
         *([paper_section(flips, "Update")] if flips else []),
         *after,
         Section("Figures", [Grid(figures[1:])]),
         *filter(None, [ambiguous_section(report), bounds_section(report)]),
         Section("Methods", [Grid(_cards(report))]),
-        run_section(report.study.record, _run(report)),
-        Section("Glossary", [Terms([Term(n, m, f, s) for n, s, f, m in GLOSSARY])]),
+        run or logits_section(report),
+        Section("Glossary", [Terms(glossary)]),
     ]
     return Document(
         report.study.config.title,
@@ -365,35 +382,75 @@ def study_document(report: Report) -> Document:
     )
 
 
+def _verdicts(report: Report) -> list[Text]:
+    """What every row does to the headline and to accuracy."""
+    if not report.study.trained:
+        return logits_verdicts(report)
+    return [
+        Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
+        for row in report.rows
+        if row.verdict
+    ]
+
+
+def _drawings(report: Report) -> list[tuple]:
+    """Which figures, each with title and caption."""
+    if report.study.trained:
+        return [FIRST, *SERIES, *FIGURES]
+    left_out = []
+    if report.versions is not None and len(report.versions.steps) == 1:
+        left_out.append(study_figures.reliability_diagram)  # the update has it
+    return [
+        (draw, title, caption.replace(SEEDS, ""))
+        for draw, title, caption in (FIRST, *FIGURES)
+        if draw not in left_out
+    ]
+
+
 def _table(report: Report) -> Table:
     """Method and costs, the quantities the study chose, and the comparison."""
     about, quantities = report.headline, report.columns
     points = about.name == "churn"
     scale, digits = (100, 2) if points else (1, 4)
+    trained, updates = report.study.trained, update_columns(report)
+    change = Column("Δ churn" if points else f"Δ of {about.heading}")
+    costs = ("Training cost", "Inference cost") if trained else ()
+    tested = (change, Column("p")) if trained or _tested(report) else ()
     columns = [
         Column("Method"),
-        Column("Training cost", from_width=WIDE),
-        Column("Inference cost", from_width=WIDE),
+        *(Column(cost, from_width=WIDE) for cost in costs),
         *(Column(q.heading, from_width=0 if q.narrow else WIDE) for q in quantities),
-        Column("Δ churn" if points else f"Δ of {about.heading}"),
-        Column("p"),
+        *(Column(heading) for heading in updates),
+        *tested,
     ]
-    rows = [
-        (
-            row.info.label,
-            times(row.info.training_cost),
-            times(row.info.inference_cost),
-            *(q.write(getattr(row.summary, q.name)) for q in quantities),
-            signed(row.change, scale, digits),
-            p_value(row.change_p),
+    rows = []
+    for i, row in enumerate(report.rows):
+        cost = times(row.info.training_cost), times(row.info.inference_cost)
+        test = signed(row.change, scale, digits), p_value(row.change_p)
+        rows.append(
+            (
+                row.info.label,
+                *(cost if costs else ()),
+                *(q.write(getattr(row.summary, q.name)) for q in quantities),
+                *(cells[i] for cells in updates.values()),
+                *(test if tested else ()),
+            )
         )
-        for row in report.rows
-    ]
     return Table(columns, rows)
+
+
+def _tested(report: Report) -> bool:
+    """Whether any row differs from the baseline by a number."""
+    return any(
+        row.change is not None and math.isfinite(row.change.difference)
+        for row in report.rows
+    )
 
 
 def _training(report: Report) -> list[Table]:
     """What runs share, row by row; none where all rows train alike."""
+    if not report.study.trained:
+        return []
     lines = training_table(report.study, [row.info for row in report.rows])
     if not lines:
         return []
@@ -419,6 +476,8 @@ def _cards(report: Report) -> list[Card]:
             for quantity in report.quantities
             if quantity not in report.columns and quantity.name != "parameters"
         }
+        if not report.study.trained:
+            others = {head: text for head, text in others.items() if text != ABSENT}
         more = Fold("More numbers", [Facts(others)])
         out.append(Card(row.info.label, [Facts(_method_facts(row)), more]))
     out += [
@@ -494,6 +553,8 @@ def _records(report: Report) -> Records:
         for row in report.rows
     ]
     rows += [_csv_info(m.info) | {"status": m.reason} for m in report.missing]
+    if not report.study.trained:
+        return logits_records(report, Records(fields, rows))
     return Records(fields, rows)
 
 
@@ -505,7 +566,10 @@ def table_fields(report: Report) -> list[str]:
         fields += [name, f"{name}_stderr"]
     for name in (f"delta_{name}" for name in COMPARED if name in shown):
         fields += [name, f"{name}_stderr", f"{name}_p_holm"]
-    return fields
+    if report.study.trained:
+        return fields
+    known = _records(report).fields
+    return [f for f in (*fields, *UPDATE_FIELDS) if f in known]
 
 
 def _csv_info(info: RowRecord) -> dict:

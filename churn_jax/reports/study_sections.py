@@ -136,7 +136,7 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
         return ()
     ambiguity = base.summary.curves.ambiguity
     order = np.argsort(-ambiguity, kind="stable")[:count]
-    kept = load_examples(report.study.folder)
+    kept = load_examples(report.study.folder) if report.study.trained else None
     out = []
     for n in order[ambiguity[order] > 0]:
         classes, runs = np.unique(base.summary.curves.classes[:, n], return_counts=True)
@@ -206,7 +206,7 @@ def ambiguous_section(report: Report) -> Section | None:
     if base is None or len(base.summary.runs) < 2:
         return None
     best = best_row(report)
-    inputs = most_ambiguous(report)
+    inputs, name = most_ambiguous(report), report.class_name
     intro = (
         f"All {len(base.summary.runs)} runs of {base.info.label} agree on "
         f"{_agreed(base)} of {base.summary.examples:,} test examples. "
@@ -227,13 +227,13 @@ def ambiguous_section(report: Report) -> Section | None:
         "agree on are not drawn.",
         name=ambiguity_histogram.__name__,
     )
-    shown = _inputs(inputs, compared=best is not None)
+    shown = _inputs(inputs, name, compared=best is not None)
     grid = Grid([histogram, _carried(report)])
     return Section("Which inputs churn", [Text(intro), *shown, grid])
 
 
-def _votes(one: AmbiguousInput) -> str:
-    return ", ".join(f"{predicted} ({runs})" for predicted, runs in one.votes)
+def _votes(one: AmbiguousInput, name: Callable[[int], str]) -> str:
+    return ", ".join(f"{name(predicted)} ({runs})" for predicted, runs in one.votes)
 
 
 def _change(one: AmbiguousInput) -> str:
@@ -241,7 +241,9 @@ def _change(one: AmbiguousInput) -> str:
     return text if math.isnan(one.best) else f"{text} → {100 * one.best:.0f} %"
 
 
-def _inputs(inputs: Sequence[AmbiguousInput], *, compared: bool) -> list[Block]:
+def _inputs(
+    inputs: Sequence[AmbiguousInput], name: Callable[[int], str], *, compared: bool
+) -> list[Block]:
     """Images where there are some, else a table; nothing without inputs."""
     if not inputs:
         return []
@@ -251,14 +253,15 @@ def _inputs(inputs: Sequence[AmbiguousInput], *, compared: bool) -> list[Block]:
         if compared:
             heads[-1] += " → under the best method"
         rows = [
-            (one.identity, str(one.label), _votes(one), _change(one)) for one in inputs
+            (one.identity, name(one.label), _votes(one, name), _change(one))
+            for one in inputs
         ]
         return [Table(heads, rows)]
     figures = []
     for one, image in zip(inputs, images, strict=True):
-        votes = _votes(one).replace(" (", "\u00a0(")  # lines break between votes
-        told = f"\nlabel {one.label}\nvotes {votes}\n{_change(one)}"
-        words = f"{one.identity}, label {one.label}"
+        votes = _votes(one, name).replace(" (", "\u00a0(")  # lines break between votes
+        told = f"\nlabel {name(one.label)}\nvotes {votes}\n{_change(one)}"
+        words = f"{one.identity}, label {name(one.label)}"
         caption = (Strong(one.identity), told)
         figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
     return [Grid(figures, kind="inputs")]

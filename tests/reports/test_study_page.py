@@ -28,9 +28,8 @@ from tests.comparison.results import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import logits_of, noisy_logits, write_study
 
-# All but those about training-set sizes, strengths, ensemble sizes and calibrated NLL,
-# and those of the sections on ambiguity and on bounds.
-EVERY_STUDY = 1 + len(FIGURES) - 6 + 2
+# All but those about calibrated NLL; and those of the sections on ambiguity and bounds.
+EVERY_STUDY = 1 + len(FIGURES) - 3 + 2
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +153,7 @@ def test_one_run_and_no_curves_still_make_a_page(tmp_path):
     assert path == folder / "report.html" and not (folder / "table.csv").exists()
     page = Page(path.read_text())
     # No training curves; nothing about pairs of runs.
-    assert page.tags.count("svg") == EVERY_STUDY - 3
+    assert page.tags.count("svg") == EVERY_STUDY - 5
     assert "Too few runs to test churn (1 in common)" in " ".join(page.text)
     assert sections.bounds_section(report) is None
     assert sections.ambiguous_section(report) is None

@@ -1,0 +1,433 @@
+"""The report of logits that are given as arrays, whatever computed them."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.array_files import write_file
+from churn_jax.comparison.compare import compare_pair
+from churn_jax.comparison.display import CompareResult
+from churn_jax.comparison.pair import Side
+from churn_jax.comparison.reading.contents import as_array
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.result import VersionsFindings
+from churn_jax.configuration.record import RowRecord
+from churn_jax.documents import (
+    html_page,
+    plain_text,
+    table_files,
+    write_files,
+)
+from churn_jax.flip_counts import version_matrices
+from churn_jax.predictions import Predictions, PredictionsError
+from churn_jax.registry import did_you_mean
+from churn_jax.reports.artefacts import History, Study
+from churn_jax.reports.compare import compare_with_baseline
+from churn_jax.reports.own_columns import with_columns
+from churn_jax.reports.quantities import (
+    DEFAULT_COLUMNS,
+    Quantity,
+    headline,
+    recorded_columns,
+    shown_columns,
+)
+from churn_jax.reports.reading import CALIBRATED
+from churn_jax.reports.report import Report, Row
+from churn_jax.reports.results import figures, table
+from churn_jax.reports.study_report import html_table, study_document
+from churn_jax.reports.summary import MethodSummary, summarize
+
+__all__ = ["LogitsReport", "report"]
+
+_WITH_VALIDATION = ("calibrated_ece", "temperature")
+_NO_HISTORY = History(np.zeros(0), np.zeros(0), {})
+
+
+def report(
+    logits: Mapping[str, Any],
+    labels: Any,
+    *,
+    ids: Any = None,
+    class_names: Sequence[str] | None = None,
+    baseline: str | None = None,
+    validation: tuple[Mapping[str, Any], Any] | None = None,
+    columns: Sequence[str | Quantity] | None = None,
+    title: str | None = None,
+    out: str | os.PathLike | None = "runs/report",
+) -> "LogitsReport":
+    """The full report of models that are known by their logits alone.
+
+    Each row is one model, in one run or in several independent ones: accuracy, churn,
+    surrogate churn, NLL and ECE with their errors over runs, figures, which inputs
+    churn, and what changes from the baseline to every other row, with intervals over
+    examples (as `churn_jax.compare` finds it, also of single runs).
+
+    Args:
+        logits: name of the row to logits `[N, C]` of one run or `[R, N, C]` of R runs,
+            of NumPy, JAX, PyTorch or as lists. Run r of every row is compared with run
+            r of the baseline, so give runs of equal seeds equal places.
+        labels: `[N]` class numbers, or names where `class_names` are given.
+        ids: `[N]` integers or strings; 0 to N - 1 by default.
+        class_names: `C` names for tables and figures.
+        baseline: the row that others are compared with; the first by default.
+        validation: logits of the same rows and runs on other examples, and the labels
+            of these, which temperatures are fitted on.
+        columns: of the table, names of `reports.QUANTITIES` or what `reports.column`
+            made; by default accuracy, churn, SChurn, churn on right and on wrong
+            examples, ECE and NLL, as far as there are runs enough.
+        title: of the page.
+        out: the folder for `report.html`, `table.md` and `table.csv`, or the path of
+            the page alone if it ends in `.html`; None writes nothing.
+
+    Returns:
+        A `LogitsReport`, which a notebook shows as a table.
+
+    Raises:
+        ValueError: logits, labels or an option do not fit; the message says which.
+        OSError: a file could not be written.
+
+    Example:
+        >>> import churn_jax
+        >>> old = 9.0 * np.eye(2)[[0, 1, 1, 0]]
+        >>> new = 9.0 * np.eye(2)[[0, 1, 0, 0]]
+        >>> found = churn_jax.report({"old": old, "new": new}, [0, 1, 1, 1], out=None)
+        >>> found.comparisons["new"]["churn"].value
+        0.25
+    """
+    names = None if class_names is None else tuple(map(str, class_names))
+    rows = _predictions(logits, labels, ids, names)
+    first = next(iter(rows)) if baseline is None else baseline
+    if first not in rows:
+        raise ValueError(
+            f"baseline {first!r} is no row; there are {', '.join(rows)}"
+            f"{did_you_mean(first, rows)}"
+        )
+    held_out = _validation(validation, rows)
+    shown = _columns(columns, held_out)
+    summaries = _summaries(rows, held_out, shown)
+    if columns is None:  # what no row has runs enough for is left out
+        shown = tuple(
+            name
+            for name in shown
+            if any(np.isfinite(getattr(s, name).mean) for s in summaries.values())
+        )
+    config = LogitsConfig(title or _title(rows), first, shown)
+    versions = _versions(rows, first, names)
+    one = rows[first]
+    found = Report(
+        Study(Path(), LogitsRecord(config), tuple(map(LogitsRow, rows, rows))),
+        _rows(summaries, first, shown),
+        (),
+        one.ids,
+        one.labels,
+        versions=versions,
+        class_names=names,
+    )
+    result = LogitsReport(found)
+    if out is not None:
+        result.report(out)
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class LogitsRow(RowRecord):
+    """A row that is known by its logits alone."""
+
+    spec: None = None  # pyrefly: ignore[bad-override]
+    trained: bool = False
+
+    @property
+    def equation(self) -> str:
+        """Not known."""
+        return ""
+
+    @property
+    def coefficients(self) -> dict[str, Any]:
+        """Not known."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class LogitsConfig:
+    """What a report needs to know, in place of a `StudyConfig`."""
+
+    title: str
+    baseline: str
+    columns: tuple[str, ...]
+    published: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class LogitsRecord:
+    """In place of a `StudyRecord`."""
+
+    config: LogitsConfig
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LogitsReport:
+    """The report of logits; a notebook shows its table.
+
+    Attributes:
+        found: all numbers, as `reports.collect` gives them of a study.
+    """
+
+    found: Report
+
+    @functools.cached_property
+    def table(self) -> Any:
+        """The table as numbers, see `reports.table`."""
+        return table(self.found)
+
+    @functools.cached_property
+    def figures(self) -> dict[str, Any]:
+        """The figures as Matplotlib objects, by name, see `reports.figures`."""
+        return figures(self.found)
+
+    @property
+    def comparisons(self) -> dict[str, CompareResult]:
+        """Every row except the baseline compared with it, see `churn_jax.compare`."""
+        versions = self.found.versions
+        steps = () if versions is None else versions.steps
+        return {step.new.name: step for step in steps}  # pyrefly: ignore[bad-return]
+
+    @property
+    def path(self) -> Path | None:
+        """The page that was written last."""
+        return self.found.files.get("report.html")
+
+    def report(self, out: str | os.PathLike = "runs/report") -> Path:
+        """Writes the page, and the tables next to it.
+
+        Args:
+            out: the folder, or the path of the page alone if it ends in `.html`.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            OSError: a file could not be written; an earlier one is left as it was.
+        """
+        document, path = study_document(self.found), Path(out)
+        if path.suffix == ".html":
+            files = {"report.html": write_file(path, html_page(document))}
+        else:
+            files = write_files(path, table_files(document))
+        self.found.files.clear()
+        self.found.files.update(files)
+        return files["report.html"]
+
+    def __repr__(self) -> str:
+        examples = f"{len(self.found.labels):,} examples"
+        where = f"; {self.path}" if self.path else ""
+        names = ", ".join(row.info.name for row in self.found.rows)
+        return f"<{type(self).__name__} of {names}: {examples}{where}>"
+
+    def __str__(self) -> str:
+        """The table and the sentences as a terminal shows them."""
+        return plain_text(study_document(self.found))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.found)
+
+
+def _title(names: Iterable[str]) -> str:
+    names = list(names)
+    return " → ".join(names) if len(names) == 2 else f"Report of {', '.join(names)}"
+
+
+def _predictions(
+    logits: Mapping[str, Any],
+    labels: Any,
+    ids: Any,
+    class_names: tuple[str, ...] | None,
+) -> dict[str, Predictions]:
+    """The rows, checked."""
+    if not isinstance(logits, Mapping) or not logits:
+        raise ValueError(
+            'logits must be a mapping of names to arrays, as in {"old": logits, "new": '
+            f"logits}}; got {type(logits).__name__}"
+        )
+    numbers = _labels(labels, class_names)
+    ids = np.arange(len(numbers)) if ids is None else as_array(ids, "ids")
+    found = {}
+    for name, given in logits.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"the name of a row must be a text; got {name!r}")
+        values = _logits(given, name)
+        try:
+            found[name] = Predictions(ids, numbers, values)
+        except PredictionsError as error:
+            raise PredictionsError(f"{name}: {error}") from error
+        classes = values.shape[2]
+        if class_names is not None and len(class_names) != classes:
+            raise ValueError(
+                f"class_names has {len(class_names)} names, and {name} has {classes} "
+                "classes"
+            )
+        if numbers.max() >= classes:
+            raise ValueError(
+                f"labels go up to {numbers.max()}, and {name} has {classes} classes"
+            )
+    return found
+
+
+def _logits(given: Any, name: str) -> np.ndarray:
+    """`[R, N, C]`; refuses what is no logits."""
+    values = as_array(given, name)
+    if values.ndim not in (2, 3):
+        hint = "; churn_jax.compare takes predicted classes" if values.ndim == 1 else ""
+        raise ValueError(
+            f"{name} must be logits [N, C] of one run or [R, N, C] of several; got "
+            f"shape {values.shape}{hint}"
+        )
+    values = values if values.ndim == 3 else values[None]
+    some = values[0, :1000].astype(np.float64)
+    if (some >= 0).all() and np.allclose(some.sum(axis=-1), 1, atol=1e-3):
+        raise ValueError(
+            f"{name} looks like probabilities (rows are at least 0 and sum to one); "
+            "give their logarithms, np.log(p), which are logits, too"
+        )
+    return values
+
+
+def _labels(given: Any, class_names: tuple[str, ...] | None) -> np.ndarray:
+    labels = as_array(given, "labels")
+    if labels.dtype.kind not in "USO":
+        return labels
+    if class_names is None:
+        raise ValueError(
+            "labels are names; give class_names, in the order of the logits' classes"
+        )
+    numbers = {name: i for i, name in enumerate(class_names)}
+    unknown = sorted({str(one) for one in labels.flat} - {*numbers})
+    if unknown:
+        raise ValueError(
+            f"labels name classes that class_names lacks: {', '.join(unknown[:3])}"
+            f"{did_you_mean(unknown[0], numbers)}"
+        )
+    return np.array([numbers[str(one)] for one in labels.flat]).reshape(labels.shape)
+
+
+def _validation(
+    given: tuple[Mapping[str, Any], Any] | None, rows: Mapping[str, Predictions]
+) -> dict[str, Predictions]:
+    if given is None:
+        return {}
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise ValueError(
+            "validation must be the pair (logits, labels), with logits a mapping of "
+            f"the rows; got {type(given).__name__}"
+        )
+    if not isinstance(given[0], Mapping) or set(given[0]) != set(rows):
+        what = list(given[0]) if isinstance(given[0], Mapping) else type(given[0])
+        raise ValueError(
+            f"validation must have the logits of {', '.join(rows)}; it has {what}"
+        )
+    try:
+        return _predictions(given[0], given[1], None, None)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
+
+
+def _columns(
+    given: Sequence[str | Quantity] | None, validation: Mapping[str, Predictions]
+) -> tuple[str, ...]:
+    if given is None:
+        return (*DEFAULT_COLUMNS, *(_WITH_VALIDATION if validation else ()))
+    if isinstance(given, str | Quantity):
+        given = (given,)
+    names = tuple(one.name if isinstance(one, Quantity) else one for one in given)
+    recorded_columns(names)  # refuses unknown ones
+    names = tuple(quantity.name for quantity in shown_columns(names))
+    if (lacking := [n for n in names if n in CALIBRATED - {"dee"}]) and not validation:
+        raise ValueError(
+            f"column {lacking[0]} needs validation=(logits, labels), on which "
+            "temperatures are fitted"
+        )
+    return names
+
+
+def _summaries(
+    rows: Mapping[str, Predictions],
+    validation: Mapping[str, Predictions],
+    columns: tuple[str, ...],
+) -> dict[str, MethodSummary]:
+    found = {}
+    for name, predictions in rows.items():
+        try:
+            summary = summarize(predictions, validation=validation.get(name))
+        except PredictionsError as error:
+            raise PredictionsError(f"{name}: {error}") from error
+        found[name], wrong = with_columns(summary, predictions, columns)
+        for error in wrong:
+            raise ValueError(f"{name}: {error}") from error
+    return found
+
+
+def _rows(
+    summaries: Mapping[str, MethodSummary], baseline: str, columns: tuple[str, ...]
+) -> tuple[Row, ...]:
+    compared = compare_with_baseline(summaries, baseline)
+    about = headline(columns).name
+    return tuple(
+        Row(LogitsRow(name, name), summary, compared.get(name), _NO_HISTORY, about)
+        for name, summary in summaries.items()
+    )
+
+
+def _versions(
+    rows: Mapping[str, Predictions], baseline: str, names: tuple[str, ...] | None
+) -> VersionsFindings | None:
+    """Every row compared with the baseline; None without another one."""
+    if len(rows) == 1:
+        return None
+    sides = {
+        name: _side(name, predictions, names) for name, predictions in rows.items()
+    }
+    counts = {side.classes for side in sides.values()}
+    steps = tuple(
+        compare_pair(
+            join(
+                sides[baseline], side, class_map="identity" if len(counts) > 1 else None
+            )
+        )
+        for name, side in sides.items()
+        if name != baseline
+    )
+    labels = rows[baseline].labels
+    predicted = [predictions.logits.argmax(axis=-1) for predictions in rows.values()]
+    matrices = version_matrices(predicted, labels)
+    of = {
+        steps[0].old.name: steps[0].old,
+        **{step.new.name: step.new for step in steps},
+    }
+    return VersionsFindings(
+        versions=tuple(of[name] for name in rows),
+        examples=len(labels),
+        level=steps[0].level,
+        accuracy=(),
+        churn=matrices.churn,
+        negative_flip_rate=matrices.negative_flip_rate,
+        relative_negative_flip_rate=matrices.relative_negative_flip_rate,
+        steps=steps,
+        whole=steps[0],
+    )
+
+
+def _side(name: str, given: Predictions, names: tuple[str, ...] | None) -> Side:
+    return Side(
+        name,
+        "logits",
+        given.logits,
+        class_names=names,
+        ids=given.ids,
+        labels=given.labels,
+        label_names=names,
+        runs=tuple(range(len(given.logits))),
+    )
