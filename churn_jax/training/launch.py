@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import jax
 
 from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
-from churn_jax.training.loggers import LoggedRun, Logger, Loggers
+from churn_jax.training.loggers import LoggedRun, Loggers
 from churn_jax.training.partition import greatest
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted
@@ -40,7 +40,7 @@ class Launch:
 
     def start_loggers(
         self,
-        loggers: Sequence[Logger],
+        loggers: Loggers,
         on_note: Callable[[str], None],
         directory: Path | None,
         **facts: Any,
@@ -53,8 +53,8 @@ class Launch:
                 step=0 if self.writer is None else self.writer.step,
                 **facts,
             )
-            self.loggers = Loggers(loggers, run, on_note)
-            self.loggers.start()
+            self.loggers = loggers
+            loggers.start(run, on_note)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes a line of metrics, on the first process."""

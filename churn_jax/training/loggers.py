@@ -36,7 +36,7 @@ __all__ = [
 
 Values = Mapping[str, float | Sequence[float]]
 
-_LONGEST = 300  # characters of another package's error in a sentence
+_LONGEST = 600  # characters of another package's error in a sentence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,8 @@ class LoggedRun:
 class Logger(Protocol):
     """The protocol of loggers; one object logs the rows of a study in turn.
 
-    A logger that raises is left out from then on and training goes on without it.
+    A logger that raises is left out from then on, also of the later rows of a study,
+    and training goes on without it.
     Only the first process of several logs.
 
     Example:
@@ -286,7 +287,52 @@ LOGGERS = Registry(
 _FILES = (TensorBoardLogger, CsvLogger)
 
 
-def as_loggers(loggers: Sequence[str | Logger]) -> tuple[Logger, ...]:
+class Loggers(list[Logger]):
+    """The loggers of one training, or of one study; one that fails is removed."""
+
+    _run: LoggedRun
+    _note: Callable[[str], None]
+
+    def start(self, run: LoggedRun, on_note: Callable[[str], None]) -> None:
+        """Starts all.
+
+        Args:
+            run: what is trained.
+            on_note: called with a sentence about each logger that fails.
+
+        Raises:
+            OSError: of a file next to `metrics.jsonl`; by the other methods, too.
+        """
+        self._run, self._note = run, on_note
+        self._each("start", run)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Logs a line of `metrics.jsonl`."""
+        self._each("log", logged_values(record), int(record["step"]))
+
+    def close(self, finished: bool) -> None:
+        """Closes all."""
+        self._each("close", finished)
+
+    def _each(self, method: str, *args: Any) -> None:
+        for logger in tuple(self):
+            try:
+                getattr(logger, method)(*args)
+            except Exception as error:  # of whatever package it is
+                if isinstance(error, OSError) and isinstance(logger, _FILES):
+                    raise
+                self.remove(logger)
+                said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+                self._note(
+                    f"{self._run.name}: {type(logger).__name__} failed, and training "
+                    f"goes on without it: {said}"
+                )
+                if method != "close":
+                    with contextlib.suppress(Exception):
+                        logger.close(False)
+
+
+def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
     """The loggers that are named or given.
 
     Args:
@@ -301,8 +347,10 @@ def as_loggers(loggers: Sequence[str | Logger]) -> tuple[Logger, ...]:
         >>> [type(logger).__name__ for logger in as_loggers(["tensorboard", "csv"])]
         ['TensorBoardLogger', 'CsvLogger']
     """
+    if isinstance(loggers, Loggers):
+        return loggers
     given = [loggers] if isinstance(loggers, str) else loggers
-    found = [LOGGERS.find(x)() if isinstance(x, str) else x for x in given]
+    found = Loggers(_made(x) if isinstance(x, str) else x for x in given)
     for logger in found:
         if isinstance(logger, type) or not all(
             callable(getattr(logger, name, None)) for name in ("start", "log", "close")
@@ -317,51 +365,14 @@ def as_loggers(loggers: Sequence[str | Logger]) -> tuple[Logger, ...]:
                 f"{type(logger).__name__} is given {same} times; a training has one of "
                 "a kind"
             )
-    return tuple(found)
+    return found
 
 
-class Loggers:
-    """The loggers of one launch of training; one that fails is left out from then on.
-
-    Args:
-        loggers: see `as_loggers`.
-        run: what is trained.
-        on_note: called with a sentence about each that fails.
-
-    Raises:
-        OSError: by the methods, of a file next to `metrics.jsonl`.
-    """
-
-    def __init__(
-        self, loggers: Sequence[Logger], run: LoggedRun, on_note: Callable[[str], None]
-    ):
-        self._running, self._run, self._note = list(loggers), run, on_note
-
-    def start(self) -> None:
-        """Starts all."""
-        self._each("start", self._run)
-
-    def log(self, record: Mapping[str, Any]) -> None:
-        """Logs a line of `metrics.jsonl`."""
-        self._each("log", logged_values(record), int(record["step"]))
-
-    def close(self, finished: bool) -> None:
-        """Closes all."""
-        self._each("close", finished)
-
-    def _each(self, method: str, *args: Any) -> None:
-        for logger in tuple(self._running):
-            try:
-                getattr(logger, method)(*args)
-            except Exception as error:  # of whatever package it is
-                if isinstance(error, OSError) and isinstance(logger, _FILES):
-                    raise
-                self._running.remove(logger)
-                said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
-                self._note(
-                    f"{self._run.name} is not logged by {type(logger).__name__} any "
-                    f"further: {said}"
-                )
-                if method != "close":
-                    with contextlib.suppress(Exception):
-                        logger.close(False)
+def _made(name: str) -> Logger:
+    try:
+        return LOGGERS.find(name)()
+    except TypeError as error:
+        raise ValueError(
+            f"the logger {name} cannot be made without arguments ({error}); name a "
+            "function that makes it"
+        ) from error

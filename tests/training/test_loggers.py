@@ -156,13 +156,18 @@ def test_a_resumed_table_has_each_row_once(tmp_path):
 @pytest.mark.parametrize("method", ["start", "log", "close"])
 def test_a_failing_logger_is_left_out_with_one_sentence(method):
     failing, sound, notes = Recorder(method), Recorder(), []
-    loggers = Loggers([failing, sound], LoggedRun("pair"), notes.append)
-    loggers.start()
+    loggers = as_loggers([failing, sound])
+    assert as_loggers(loggers) is loggers
+    loggers.start(LoggedRun("pair"), notes.append)
     for epoch in (1, 2):
         loggers.log(record(epoch))
     loggers.close(True)
-    assert notes == ["pair is not logged by Recorder any further: no network"]
+    loggers.start(LoggedRun("next"), notes.append)
+    assert notes == [
+        "pair: Recorder failed, and training goes on without it: no network"
+    ]
     assert sound.steps == [8, 16] and sound.closed == [True]
+    assert len(sound.runs) == 2 and len(failing.runs) == 1
     assert len(failing.steps) == {"start": 0, "log": 1, "close": 2}[method]
     assert failing.closed == [method == "close"]
 
@@ -170,13 +175,13 @@ def test_a_failing_logger_is_left_out_with_one_sentence(method):
 def test_a_full_disk_under_our_own_files_stops_training_at_once(tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     notes = []
-    loggers = Loggers([Recorder("log", full)], LoggedRun("pair"), notes.append)
-    loggers.start()
+    run = LoggedRun("pair", directory=tmp_path)
+    loggers = Loggers([Recorder("log", full)])
+    loggers.start(run, notes.append)
     loggers.log(record(1))
     assert len(notes) == 1
-    run = LoggedRun("pair", directory=tmp_path)
-    loggers = Loggers([TensorBoardLogger()], run, notes.append)
-    loggers.start()
+    loggers = Loggers([TensorBoardLogger()])
+    loggers.start(run, notes.append)
 
     def no_space(*args, **content):
         raise full
@@ -193,7 +198,7 @@ def test_without_tensorboardx_training_goes_on(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     notes = []
     run = LoggedRun("pair", directory=tmp_path)
-    Loggers([TensorBoardLogger()], run, notes.append).start()
+    Loggers([TensorBoardLogger()]).start(run, notes.append)
     assert len(notes) == 1 and "tensorboardX" in notes[0]
 
 
@@ -202,7 +207,7 @@ def test_loggers_are_named_or_given():
     first, second, third = as_loggers(["csv", f"{__name__}:Recorder", mine])
     assert type(first) is CsvLogger and type(second) is Recorder and third is mine
     assert [type(x) for x in as_loggers("tensorboard")] == [TensorBoardLogger]
-    assert as_loggers(()) == ()
+    assert as_loggers(()) == []
 
 
 @pytest.mark.parametrize(
@@ -212,6 +217,7 @@ def test_loggers_are_named_or_given():
         ([CsvLogger], "a logger is a name or an object with the methods start, log"),
         ([print], "a logger is a name or an object"),
         (["csv", CsvLogger()], "CsvLogger is given 2 times"),
+        (["numpy:array"], "numpy:array cannot be made without arguments"),
     ],
 )
 def test_what_is_no_logger_is_refused(given, said):
@@ -265,7 +271,9 @@ def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
             stop=stop,
             on_progress=lambda told: stop.set() if told.epoch == 2 else None,
         )
-    assert notes == ["small is not logged by Recorder any further: no network"]
+    assert notes == [
+        "small: Recorder failed, and training goes on without it: no network"
+    ]
     (run,) = first.runs
     assert (run.name, run.group, run.directory) == ("small", "mine", tmp_path)
     assert run.step == 0 and first.steps == [2, 4] and first.closed == [False]
