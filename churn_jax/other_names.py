@@ -158,7 +158,8 @@ def name_hint(package: str, name: str) -> str:
     )
     if found:
         return f"; did you mean {one_of(found)}?"
-    return did_you_mean(name, _exports(package), cutoff=0.7)
+    own = _PACKAGES if package == "churn_jax" else _exports(package)
+    return did_you_mean(name, own, cutoff=0.7)
 
 
 def _plain(name: str) -> str:

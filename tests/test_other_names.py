@@ -61,6 +61,8 @@ def test_another_name_leads_to_ours(package, name, meant):
 def test_a_typing_error_leads_to_the_closest_name_and_nonsense_to_none():
     with pytest.raises(AttributeError, match=r"'acuracy'; did you mean accuracy or"):
         getattr(metrics, "acuracy")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"'metric'; did you mean metrics\?"):
+        getattr(churn_jax, "metric")  # noqa: B009
     for name in ("xyzzy", "_chrun", "__wrapped__"):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
             getattr(metrics, name)
