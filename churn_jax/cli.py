@@ -138,6 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     if argv is None:  # this process is the command; JAX takes seconds to import
         end_at_a_signal()
+        # Modules of the user's in the current folder are found, but hide no others.
+        sys.path.append("")
     argv = list(sys.argv[1:] if argv is None else argv)
     verbose = "--verbose" in argv
     argv = [word for word in argv if word != "--verbose"]

@@ -244,12 +244,13 @@ def _imported(name: str) -> Any:
     except Exception as error:
         raise ValueError(
             f"{name}: {module or 'no module'} cannot be imported ({error}); install "
-            "its package or put its folder on PYTHONPATH"
+            "its package, run the command in its folder, or put that on PYTHONPATH"
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             inside = "; define it at the top level of the module" if "<" in path else ""
-            raise ValueError(f"{name}: module {module} has no {path}{inside}")
+            hint = inside or did_you_mean(part, vars(found))
+            raise ValueError(f"{name}: module {module} has no {path}{hint}")
         found = getattr(found, part)
     return found
 

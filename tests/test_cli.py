@@ -95,6 +95,23 @@ def run(*argv, **environment):
     )
 
 
+def test_modules_in_the_current_folder_are_found_and_hide_no_others(tmp_path):
+    (tmp_path / "tyro.py").write_text("raise SystemExit(9)")
+    (tmp_path / "mine.py").write_text(
+        "from churn_jax.studies import preset\n"
+        "def study(): return preset('digits:tiny')\n"
+    )
+    code = "import sys; from churn_jax.cli import main; sys.exit(main())"
+    done = subprocess.run(  # -P: without the current folder, as an installed script
+        [sys.executable, "-P", "-c", code, "study", "mine:study", "--list"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Baseline" in done.stdout
+
+
 def test_libtpu_is_silent_before_a_sentence(tmp_path):
     out = str(tmp_path / "out")
     argv = ("study", "digits:tiny", "--data", "missing.npz", "--out", out)

@@ -107,6 +107,7 @@ def test_a_value_of_another_kind_is_refused(shapes):
         (":x", "no module cannot be imported"),
         ("math:", "module math has no "),
         ("math:no.where", "module math has no no.where"),
+        ("math:sqr", "module math has no sqr; did you mean sqrt"),
     ],
 )
 def test_what_cannot_be_found_is_named(shapes, name, message):

@@ -54,7 +54,7 @@ def _everything() -> Iterator[str]:
     from churn_jax.studies.presets import PRESETS, by_paper
     from churn_jax.studies.streams import STREAM_PRESETS
 
-    yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: study NAME --list)"
+    yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)"
     for paper, names in by_paper().items():
         yield from _group(paper, {name: PRESETS[name]().title for name in names})
     yield from ("", "  Your own data")

@@ -137,6 +137,11 @@ class Method:
 
     def __post_init__(self):
         """Checks structure; coefficients may be traced and are not looked at."""
+        if "replace" not in vars(type(self)):  # which `pytree` gives to its class
+            raise TypeError(
+                f"the class {type(self).__name__} needs the decorator "
+                "churn_jax.methods.pytree, as every method does"
+            )
         for name in ("members", "deployed_member"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -250,6 +250,14 @@ def test_a_method_of_ones_own_sees_teachers_without_gradient_or_padding():
     assert own[0] > 0.1 and not np.any(own[1][1]) and not np.any(own[1][0][:, 6:])
 
 
+def test_a_method_without_the_decorator_says_so():
+    class Mine(ERM):
+        """Without `@pytree`."""
+
+    with pytest.raises(TypeError, match="the class Mine needs the decorator"):
+        Mine()
+
+
 def test_a_method_without_its_teacher_says_so():
     batch = batch_of(np.zeros(4), np.ones(4))
     with pytest.raises(ValueError, match="the method needs a teacher; none was given"):
