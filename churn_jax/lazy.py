@@ -94,8 +94,6 @@ def load_on_use(
         _explain_calls(value, package)
 
     def find(name: str) -> Any:
-        if name in files:
-            return importlib.import_module(f".{name}", package)
         if name in names:
             for file in files:
                 found = importlib.import_module(f".{file}", package)
@@ -103,6 +101,8 @@ def load_on_use(
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)
                     return value
+        if name in files:
+            return importlib.import_module(f".{name}", package)
         from churn_jax.other_names import name_hint
 
         hint = name_hint(package, name)
