@@ -24,6 +24,7 @@ from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.training.run import Interrupted
+from tests.training.test_loggers import Recorder
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ROWS = ("baseline", "entropy")
@@ -245,6 +246,19 @@ def test_a_changed_setting_is_refused_naming_the_difference(trained, options, wo
         run_study(small_study(**options), trained, only=("baseline",))
     assert str(trained) in str(error.value) and "--fresh" in str(error.value)
     assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
+
+
+def test_loggers_get_the_rows_of_a_study_in_turn(tmp_path):
+    recorder = Recorder()
+    for _ in range(2):  # the second launch finds everything finished
+        Watched(small_study(), tmp_path, "student", loggers=[recorder, "csv"])
+    assert [run.name for run in recorder.runs] == ["pair", "student"]
+    assert {run.group for run in recorder.runs} == {"small"}
+    assert recorder.runs[1].settings["teacher"] == ["pair"]
+    assert recorder.runs[1].directory == tmp_path / "methods" / "student"
+    assert recorder.steps == [4, 8, 4, 8] and recorder.closed == [True, True]
+    assert len((tmp_path / "methods/pair/metrics.csv").read_text().splitlines()) == 3
+    assert not list(tmp_path.rglob("tensorboard"))
 
 
 def test_one_process_always_agrees(tmp_path):

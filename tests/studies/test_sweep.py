@@ -144,7 +144,8 @@ class TestGrid:
 def swept(tmp_path_factory, request):
     request.getfixturevalue("quick_to_compile")
     out = tmp_path_factory.mktemp("swept")
-    return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, seeds=3)
+    options = {"seeds": 3, "loggers": ["csv"]}
+    return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, **options)
 
 
 class TestSweep:
@@ -167,6 +168,8 @@ class TestSweep:
             ["skl.beta=0", "skl.beta=0.4"]
         ]
         assert record["programs"][0]["replicas"] == 6
+        table = out / "programs" / record["programs"][0]["name"] / "metrics.csv"
+        assert "validation/accuracy_replica_5" in table.read_text().split("\n")[0]
         assert [p["is_baseline"] for p in record["points"]] == [True, False]
         assert record["launch"]["versions"]["jax"] and record["launch"]["date"]
         assert result.choice("skl.beta").value == 0.4

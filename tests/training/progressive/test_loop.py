@@ -11,12 +11,14 @@ from churn_jax.training import Interrupted, MeshShape, Seeds
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.progressive import load_result, run_stream
 from churn_jax.training.progressive.loop import segment_length
+from churn_jax.training.writers import read_metrics
 from tests.training.progressive.streams import (
     ArrayStream,
     adagrad,
     tiny_model,
     tiny_run,
 )
+from tests.training.test_loggers import Recorder
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -94,6 +96,33 @@ class StopAfter:
         self.left -= 1
         if self.left == 0:
             self.event.set()
+
+
+def test_a_logger_gets_every_line_of_metrics_once(tmp_path):
+    stream, first, second = ArrayStream(count=64), Recorder(), Recorder()
+    halt = StopAfter(2)
+
+    def launch(recorder, **options):
+        run_stream(
+            tiny_run(),
+            stream,
+            tmp_path,
+            loggers=["csv", recorder],
+            group="ads",
+            **options,
+        )
+
+    with pytest.raises(Interrupted):
+        launch(first, on_progress=halt, stop=halt.event)
+    launch(second)
+    (run,), (again,) = first.runs, second.runs
+    assert (run.name, run.group, run.step) == ("tiny", "ads", 0)
+    assert run.settings["method.class"] == "ERM" and again.step == first.steps[-1]
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert first.steps + second.steps == [line["step"] for line in lines]
+    assert first.closed == [False] and second.closed == [True]
+    assert second.values[-1]["examples"] == 64
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 1 + len(lines)
 
 
 @pytest.mark.slow
