@@ -1,5 +1,6 @@
 """What titles and tables call data sets and networks."""
 
+import re
 from pathlib import Path
 
 from churn_jax.configuration.network import ModelConfig
@@ -37,13 +38,13 @@ _FAMILIES = {
 
 
 def data_name(name: str) -> str:
-    """What titles call a data set: a known name in words, or the name of the file.
+    """What titles call a data set: a known name in words, or that of file or object.
 
     Example:
-        >>> data_name("cifar10"), data_name("~/sets/cifar10.npz")
-        ('CIFAR-10', 'cifar10.npz')
+        >>> [data_name(n) for n in ("cifar10", "~/sets/cifar10.npz", "adult@1a2b3c4d")]
+        ['CIFAR-10', 'cifar10.npz', 'adult']
     """
-    plain = name.removeprefix("tfds:")
+    plain = re.sub(r"@[0-9a-f]{8}$", "", name.removeprefix("tfds:"))
     return _DATA_NAMES.get(plain, Path(plain).name)
 
 

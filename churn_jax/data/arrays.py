@@ -19,6 +19,7 @@ __all__ = [
     "as_array",
     "as_images",
     "as_labels",
+    "check_columns",
     "checked_parts",
     "pool_note",
 ]
@@ -65,6 +66,7 @@ def checked_parts(
         parts: by the names of `Uncut.splits`.
         class_names: what the source calls its classes; empty if it does not say.
     """
+    check_columns({name: part.images for name, part in parts.items()})
     where = {name: _where(name, parts) for name in parts}
     raw = {name: (where[name], part.labels) for name, part in parts.items()}
     labels, classes, class_names, notes = as_labels(raw, "train", class_names)
@@ -75,6 +77,25 @@ def checked_parts(
         held = len(splits["test"])
         notes += (pool_note(len(pool), held),)
     return Uncut(splits, classes, class_names, notes)
+
+
+def check_columns(images: Mapping[str, Any]) -> None:
+    """Refuses frames whose columns are others, or in another order, in some split."""
+    columns = {n: list(x.columns) for n, x in images.items() if _is_frame(x)}
+    first = next(iter(columns), "")
+    for name, own in columns.items():
+        if own != columns[first]:
+            other = sorted(set(map(str, own)) ^ set(map(str, columns[first])))
+            shown = ", ".join(other[:3]) + (", ..." if len(other) > 3 else "")
+            why = f"only one has {shown}" if other else "their order differs"
+            raise DataError(
+                f"{first} and {name} must have the same columns in one order; {why}: "
+                "encode both together, or reindex(columns=...)"
+            )
+
+
+def _is_frame(values: Any) -> bool:
+    return hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
 def pool_note(count: int, held: int) -> str:
@@ -151,7 +172,7 @@ def as_array(where: str, what: str, values: Any) -> np.ndarray:
 
 def as_images(where: str, values: Any) -> np.ndarray:
     """Pixels with a channel axis, or numbers of a table."""
-    if hasattr(values, "columns") and hasattr(values, "dtypes"):
+    if _is_frame(values):
         values = _table(where, values)
     images = as_array(where, "images", values)
     if images.dtype == object:

@@ -16,6 +16,7 @@ from churn_jax.data.arrays import (
     as_array,
     as_images,
     as_labels,
+    check_columns,
     checked_parts,
     pool_note,
 )
@@ -172,6 +173,7 @@ def _named_arrays(given: Mapping[str, Any]) -> Uncut:
     classes, names, notes, arrays = None, (), (), {}
     if train := next((k for k in ("train_label", "label") if k in raw), None):
         arrays, classes, names, notes = as_labels(raw, train)
+    check_columns({k: given[v] for k, v in plain.items() if k.endswith("image")})
     for key in plain.keys() - raw.keys():
         if key.endswith("image"):
             arrays[key] = as_images(key, given[plain[key]])

@@ -301,11 +301,19 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         "twice the cost of prediction; the others cost one network; entropy "
         "regularisers, which did not lower churn on the digits and MNIST, are left "
         "out; --only, --replicas).",
-        "Their coefficients are a start: `churn-jax sweep own codistill_skl.beta "
-        f"--data {shlex.quote(study.data.name)} --model {name}` chooses one on the "
+        f"Their coefficients are a start: {_sweep_words(study)} chooses one on the "
         "validation split (--set).",
     )
     return dataclasses.replace(study, notes=notes, changes=())
+
+
+def _sweep_words(study: StudyConfig) -> str:
+    """How a coefficient is chosen: by a command, unless it could not find an object."""
+    data, model = study.data.name, study.model.name
+    if "@" in data + model:
+        return "churn_jax.studies.run_sweep"
+    words = f"--data {shlex.quote(data)} --model {model}"
+    return f"`churn-jax sweep own codistill_skl.beta {words}`"
 
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adagrad": "AdaGrad"}

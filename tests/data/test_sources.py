@@ -147,6 +147,16 @@ def test_tables_of_frames_are_numbers():
     words = Frame(age=Y, work=WORDS[Y], race=WORDS[Y])
     with pytest.raises(DataError, match=r"2 that are not \(work, race\): encode them"):
         Dataset.from_arrays(words, Y)
+    for other, message in (
+        (Frame(age=Y, married=Y, rate=Y), "in one order; their order differs"),
+        (Frame(age=Y, rate=Y, single=Y), "train and test .*only one has married, sin"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Dataset.from_arrays(frame, Y, test=(other, Y))
+    named_arrays = {"train_image": frame, "train_label": Y}
+    named_arrays |= {"test_image": other, "test_label": Y}
+    with pytest.raises(DataError, match="train_image and test_image must .* columns"):
+        from_source(named_arrays)
     with pytest.raises(DataError, match="pool: 50 of 50 images hold NaN"):
         Dataset.from_arrays(Frame(a=Y * np.nan), Y)
 
