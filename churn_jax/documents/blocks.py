@@ -173,7 +173,8 @@ class Table:
         title: above it.
         caption: what its numbers are.
         kind: class of the page: `"main"`, `"plain"`, `"words"`, `"paper"`,
-            `"compare"`; one with `compare` has no frame in a terminal.
+            `"compare"`; one with `compare` has no frame in a terminal, and of one with
+            `main` a phone hides the second and the third column unless it is `whole`.
         sortable: whether a reader of the page can sort it.
     """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from churn_jax.reports.artefacts import ReportError
     from churn_jax.reports.compare import Comparison, compare_with_baseline
     from churn_jax.reports.estimates import Estimate
-    from churn_jax.reports.quantities import QUANTITIES, column
+    from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, column
     from churn_jax.reports.report import Missing, Report, Row, collect
     from churn_jax.reports.results import StoredLogits, figures, predictions, table
     from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "DEFAULT_COLUMNS",
     "QUANTITIES",
     "Comparison",
     "Estimate",

@@ -23,6 +23,7 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
+from churn_jax.example_ids import as_labels
 from churn_jax.flip_counts import version_matrices
 from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.registry import did_you_mean
@@ -44,6 +45,7 @@ from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["LogitsReport", "report"]
 
+_OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")
 _WITH_VALIDATION = ("calibrated_ece", "temperature")
 _NO_HISTORY = History(np.zeros(0), np.zeros(0), {})
 
@@ -260,6 +262,13 @@ def _predictions(
         if not isinstance(name, str) or not name:
             raise ValueError(f"the name of a row must be a text; got {name!r}")
         values = _logits(given, name)
+        if values.shape[1] != len(numbers):
+            classes = values.dtype.kind in "iub"
+            hint = "; churn_jax.compare takes predicted classes" if classes else ""
+            raise ValueError(
+                f"{name} has logits of {values.shape[1]} examples (shape "
+                f"{tuple(np.shape(given))}), and there are {len(numbers)} labels{hint}"
+            )
         try:
             found[name] = Predictions(ids, numbers, values)
         except PredictionsError as error:
@@ -299,7 +308,7 @@ def _logits(given: Any, name: str) -> np.ndarray:
 def _labels(given: Any, class_names: tuple[str, ...] | None) -> np.ndarray:
     labels = as_array(given, "labels")
     if labels.dtype.kind not in "USO":
-        return labels
+        return as_labels(labels)
     if class_names is None:
         raise ValueError(
             "labels are names; give class_names, in the order of the logits' classes"
@@ -311,7 +320,8 @@ def _labels(given: Any, class_names: tuple[str, ...] | None) -> np.ndarray:
             f"labels name classes that class_names lacks: {', '.join(unknown[:3])}"
             f"{did_you_mean(unknown[0], numbers)}"
         )
-    return np.array([numbers[str(one)] for one in labels.flat]).reshape(labels.shape)
+    found = np.array([numbers[str(one)] for one in labels.flat])
+    return as_labels(found.reshape(labels.shape))
 
 
 def _validation(
@@ -345,7 +355,11 @@ def _columns(
     names = tuple(one.name if isinstance(one, Quantity) else one for one in given)
     recorded_columns(names)  # refuses unknown ones
     names = tuple(quantity.name for quantity in shown_columns(names))
-    if (lacking := [n for n in names if n in CALIBRATED - {"dee"}]) and not validation:
+    if lacking := [name for name in names if name in _OF_STUDIES]:
+        raise ValueError(
+            f"column {lacking[0]} needs what only a study records; leave it out"
+        )
+    if (lacking := [name for name in names if name in CALIBRATED]) and not validation:
         raise ValueError(
             f"column {lacking[0]} needs validation=(logits, labels), on which "
             "temperatures are fitted"

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from churn_jax.registry import Registry
+from churn_jax.registry import Registry, did_you_mean
 from churn_jax.reports.cells import (
     equivalent,
     mean_error,
@@ -170,5 +170,6 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
         if ":" not in name and name not in QUANTITIES:
             raise ValueError(
                 f"no column {name!r} can be shown; known: {', '.join(QUANTITIES)}"
+                f"{did_you_mean(name, QUANTITIES)}"
             )
     return tuple(map(QUANTITIES.record_name, columns))

@@ -351,7 +351,8 @@ def study_document(report: Report) -> Document:
     ]
     results: list[Block] = [*notes, *context]
     if report.rows:
-        results.append(Table(table.columns, table.rows, "", report.caption, "main"))
+        kind = "main" if trained else "main whole"  # a phone hides costs
+        results.append(Table(table.columns, table.rows, "", report.caption, kind))
     named, stop, rest = report.best.partition(". ")
     best = Text((Strong(named + stop), rest) if named else "", "best")
     verdict = Card(against, [verdicts] if verdicts.items else [], kind="")

@@ -83,6 +83,8 @@ def test_the_page_of_single_runs_has_what_predictions_can_say(single):
         *("same seeds", "Networks", "Which inputs churn", "Deep-ensemble"),
     ):
         assert part not in text, part
+    # A phone hides the second and the third column of a study's table, its costs.
+    assert 'class="main whole"' in found.path.read_text()
     assert page.tags.count("svg") > len(found.figures) == 4
     names = {path.name for path in found.path.parent.iterdir()}
     assert names == {"report.html", "table.csv", "table.md"}
@@ -221,13 +223,19 @@ A = np.zeros((60, 3))
         ({}, {}, "logits must be a mapping"),
         ({1: A}, {}, "name of a row must be a text; got 1"),
         ({"old": A[:, 0]}, {}, r"old must be logits .* got shape \(60,\).*compare"),
-        ({"old": A[:50]}, {}, "old: ids and logits must have the same number"),
+        (
+            {"old": A[:50]},
+            {},
+            "old has logits of 50 examples .* and there are 60 labels$",
+        ),
+        ({"old": np.ones((4, 60), int)}, {}, "4 examples .*compare takes predicted"),
         ({"old": A, "new": A * np.nan}, {}, "new: logits of run 0 are NaN"),
         ({"old": A + 1 / 3}, {}, "old looks like probabilities"),
         ({"old": A[:, :2]}, {}, "labels go up to 2, and old has 2 classes"),
         ({"old": A}, {"class_names": ["a"]}, "class_names has 1 names, and old has 3"),
         ({"old": A}, {"baseline": "odl"}, "baseline 'odl' is no row.*did you mean old"),
-        ({"old": A}, {"columns": ["chrun"]}, "no column 'chrun' can be shown"),
+        ({"old": A}, {"columns": ["chrun"]}, "no column 'chrun' .*did you mean churn"),
+        ({"old": A}, {"columns": ["dee"]}, "column dee needs what only a study"),
         ({"old": A}, {"ids": np.zeros(60, int)}, "old: .*ids"),
         ({"old": A}, {"validation": A}, "validation must be the pair"),
         (
@@ -238,7 +246,7 @@ A = np.zeros((60, 3))
         (
             {"old": A},
             {"validation": ({"old": A[:9]}, LABELS)},
-            "validation: old: ids and logits",
+            "validation: old has logits of 9 examples",
         ),
     ],
 )
@@ -251,5 +259,7 @@ def test_bad_input_is_one_sentence(given, options, said):
 def test_labels_that_are_names_need_the_names_of_the_classes():
     with pytest.raises(ValueError, match="labels are names; give class_names"):
         churn_jax.report({"old": A}, ["ant"] * 60, out=None)
+    with pytest.raises(ValueError, match=r"^labels must be integers"):
+        churn_jax.report({"old": A}, LABELS / 1.0, out=None)
     with pytest.raises(ValueError, match="class_names lacks: bie; did you mean bee"):
         churn_jax.report({"old": A}, ["bie"] * 60, class_names=NAMES, out=None)
