@@ -278,7 +278,7 @@ def test_a_network_of_your_own_needs_no_dtype():
         MODELS.register("bare")(3)
     MODELS.register("made")(lambda: Plain(num_classes=3))
     assert ModelConfig("made").build(3).name == "made"
-    with pytest.raises(ValueError, match="made is .* without settings.*; got dtype"):
+    with pytest.raises(ValueError, match=r"made is .* without settings.*; got dtype"):
         ModelConfig("made", dtype="bfloat16").build(3)
 
 

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.configuration.names import data_name, data_stem, network_name
+from churn_jax.configuration.names import (
+    data_name,
+    data_stem,
+    network_name,
+    short_name,
+)
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
@@ -95,6 +100,12 @@ _FAMILIES = {
     ),
     "transformer": _Family(
         "as transformers are usually trained", _adam(1e-3, 1e-2), 4000, (3, 30)
+    ),
+    "own": _Family(
+        "Adam needs no tuning to a network that is not known",
+        _adam(1e-3, 1e-2),
+        5000,
+        (10, 100),
     ),
     "pretrained": _Family(
         "the usual small rate for fine-tuning", _adam(5e-5, 1e-2), 4000, (3, 10)
@@ -227,7 +238,7 @@ def own_study(
     if data.train_size is not None:
         title += f", {data.train_size:,} training examples"
     study = StudyConfig(
-        name=f"own-{set_name}-{model.name}",
+        name=f"own-{set_name}-{short_name(model.name)}",
         title=title,
         data=data,
         model=model,
@@ -237,11 +248,13 @@ def own_study(
     return described(study, study, facts)
 
 
-def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> StudyConfig:
+def described(
+    chosen: StudyConfig, study: StudyConfig, facts: DataFacts, *, command: bool = True
+) -> StudyConfig:
     """The study with notes on what it trains and why.
 
-    `study` is the recipe `chosen` with what the command line changed, which has no
-    reason.
+    `study` is the recipe `chosen` with what was given otherwise, which has no reason;
+    with `command` the notes name the options of the command line.
     """
     given = "as given"
 
@@ -249,16 +262,17 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         same = all(
             attrgetter(path)(study) == attrgetter(path)(chosen) for path in paths
         )
-        return f"{what}: {text} ({reason if same else given}; {options})."
+        why = reason if same else given
+        return f"{what}: {text} ({why}; {options})." if command else (
+            f"{what}: {text} ({why})."
+        )
 
     train, rule, name = study.train, study.train.optimizer, study.model.name
     steps = facts.train // train.batch_size
-    momentum = f", momentum {rule.momentum:g}" if rule.name == "sgd" else ""
-    decay = _number(rule.weight_decay)
-    kind = "decoupled " if rule.decay == "decoupled" else ""
     rows = ", ".join(spec.name for spec in study.methods)
     usual, why = _network(facts)
-    notes = (
+    warmup = f"{rule.warmup_epochs:g} {'epoch' if rule.warmup_epochs == 1 else 'epochs'}"
+    notes = [
         line(
             "Data",
             _examples(facts),
@@ -270,15 +284,15 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         line("Network", network_name(name), why if name == usual else given, "--model"),
         line(
             "Optimiser",
-            f"{_OPTIMIZERS[rule.name]}{momentum}, {kind}weight decay {decay}",
+            _optimizer(rule),
             _family(study.model).reason,
             "--train.optimizer.name, .weight-decay",
             *(f"train.optimizer.{f}" for f in ("name", "momentum", "weight_decay")),
         ),
         line(
             "Learning rate",
-            f"{_number(rule.learning_rate)}, warm-up over {rule.warmup_epochs:g} "
-            f"{'epoch' if rule.warmup_epochs == 1 else 'epochs'}, then {rule.schedule}",
+            f"{_number(rule.learning_rate)}, warm-up over {warmup}, then "
+            f"{rule.schedule}",
             "to zero, so that the weights settle",
             "--train.optimizer.learning-rate, .warmup-epochs, .schedule",
             *(f"train.optimizer.{f}" for f in _RATE),
@@ -297,14 +311,19 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
             "--train.augmentation.shift, .flip, .pad-crop",
             "train.augmentation",
         ),
+    ]
+    if not rule.learning_rate:  # a transformation with rates of its own
+        notes = [note for note in notes if not note.startswith("Learning rate")]
+    defaults = [
         f"Methods, {train.replicas} runs each: {rows} (an ensemble churns least, at "
         "twice the cost of prediction; the others cost one network; entropy "
         "regularisers, which did not lower churn on the digits and MNIST, are left "
         "out; --only, --replicas).",
         f"Their coefficients are a start: {_sweep_words(study)} chooses one on the "
         "validation split (--set).",
-    )
-    return dataclasses.replace(study, notes=notes, changes=())
+    ]
+    notes += defaults if command else []
+    return dataclasses.replace(study, notes=tuple(notes), changes=())
 
 
 def _sweep_words(study: StudyConfig) -> str:
@@ -318,6 +337,17 @@ def _sweep_words(study: StudyConfig) -> str:
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adagrad": "AdaGrad"}
 _RATE = ("learning_rate", "warmup_epochs", "schedule")
+
+
+def _optimizer(rule: OptimizerConfig) -> str:
+    """What updates the weights, in words."""
+    parts = [_OPTIMIZERS.get(rule.name, short_name(rule.name))]
+    if rule.name == "sgd":
+        parts.append(f"momentum {rule.momentum:g}")
+    if rule.weight_decay or rule.name in _OPTIMIZERS:
+        kind = "decoupled " if rule.decay == "decoupled" else ""
+        parts.append(f"{kind}weight decay {_number(rule.weight_decay)}")
+    return ", ".join(parts)
 
 
 def _examples(facts: DataFacts) -> str:
@@ -384,6 +414,8 @@ def _family(model: ModelConfig) -> _Family:
     name = model.name
     if model.pretrained:
         return _FAMILIES["pretrained"]
+    if set(":@") & set(name):
+        return _FAMILIES["own"]
     if name == "mlp":
         return _FAMILIES["dense"]
     if name.startswith(("bert", "text", "swin")):

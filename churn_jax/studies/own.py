@@ -1,0 +1,362 @@
+"""A study of Python objects: a network, data, an optimiser and methods of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax import reports
+from churn_jax.configuration.codec import replaced
+from churn_jax.configuration.names import network_name
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec, row_name
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
+from churn_jax.data import named
+from churn_jax.ensembles import as_network
+from churn_jax.methods.base import METHODS, Method
+from churn_jax.models import MODELS
+from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, Quantity
+from churn_jax.studies.folder import read_study
+from churn_jax.studies.own_data import data_facts, described, own_study
+from churn_jax.studies.progress import StudyDisplay
+from churn_jax.studies.study import run_study
+from churn_jax.training.examples import example_of
+from churn_jax.training.identity import computation
+from churn_jax.training.optim import Optimizer
+from churn_jax.training.run import Interrupted
+
+__all__ = ["StudyResult", "study"]
+
+
+def study(
+    data: Any,
+    methods: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    model: Any = "",
+    optimizer: Any = None,
+    learning_rate: float | None = None,
+    epochs: int = 0,
+    batch_size: int = 0,
+    replicas: int = 5,
+    seed: int = 0,
+    validation: int | float | None = None,
+    train_size: int | None = None,
+    metrics: Sequence[Any] = (),
+    columns: Sequence[Any] = (),
+    baseline: str = "",
+    mesh: MeshShape | str = MeshShape(),
+    settings: Mapping[str, Any] | None = None,
+    title: str = "",
+    out: str | os.PathLike | None = None,
+    minutes: float | None = None,
+    show_progress: bool = True,
+) -> StudyResult:
+    """Trains methods on data with a network and an optimiser of your own.
+
+    What is not given is chosen for the kind and size of the data, as by `churn-jax study
+    own`, and the report says what was chosen. The same call goes on in `out` where a
+    stopped or killed one was, bit by bit.
+
+    Args:
+        data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, a data
+            set of Hugging Face, `tf.data` or Grain, a `churn_jax.data.Dataset`, or a
+            name or path; see `churn_jax.data.from_source`.
+        methods: rows of the study by label, each a method with its coefficients, its
+            class, its name, or a `MethodSpec` where it has a teacher or settings of its
+            own; or a list of such rows. Empty trains those of `churn-jax study own`.
+        model: a Linen module or its class, an NNX class, a function that makes one
+            (given those of `num_classes` and `rngs` that it names), a `ModelConfig`, or
+            a name.
+        optimizer: any `optax.GradientTransformation`; a function that makes one, which
+            is given what it names, see `OptimizerConfig.name`; an `OptimizerConfig`; or
+            a name such as `optax:lion`.
+        learning_rate: the peak, for optimisers that are given one.
+        epochs: passes over the training set; 0 chooses.
+        batch_size: examples per update; 0 chooses.
+        replicas: runs of every method.
+        seed: of the study.
+        validation: examples held out of training, a count or a share; None is the
+            data's own validation split, or a tenth.
+        train_size: how many training examples to keep; None is all.
+        metrics: columns of your own in addition to the usual ones, made by
+            `churn_jax.reports.column`.
+        columns: all columns of the table instead, by name or as in `metrics`.
+        baseline: label of the row that the others are compared with; empty is
+            `baseline`, or the first one.
+        mesh: devices along the axes, such as `replica=2,member=2,data=2`.
+        settings: any other setting of `TrainConfig` by its dotted path, such as
+            `{"seeds.init": "fixed", "ema_decay": 0.999}`.
+        title: heading of the report.
+        out: folder of the artefacts; None is `runs/<name of data and network>`.
+        minutes: save and return after so many, whether finished or not.
+        show_progress: show bars on a terminal, and elsewhere a line every few seconds.
+
+    Returns:
+        A `StudyResult`.
+
+    Raises:
+        StudyError: `out` holds another study.
+        ValueError: something cannot be used; one sentence says what, and why.
+
+    Example:
+        >>> import tempfile
+        >>> from flax import linen as nn
+        >>> from churn_jax.data import load
+        >>> from churn_jax.methods import ERM, Codistillation
+        >>> digits = load("digits", train_size=128)
+        >>> rows = {"baseline": ERM(), "co-distilled": Codistillation(beta=0.5)}
+        >>> net = nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(10)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = study(digits, rows, model=net, epochs=1, replicas=2,
+        ...                    out=folder, show_progress=False)
+        ...     list(result.predictions), result.finished
+        (['baseline', 'co-distilled'], True)
+    """
+    where = data
+    if not isinstance(data, DataConfig):
+        where = DataConfig(
+            name=named(data), validation=validation, train_size=train_size
+        )
+    facts = data_facts(where)
+    example = example_of(facts.shape, tokens=facts.kind == "tokens")
+    network = model
+    if not isinstance(model, ModelConfig):
+        network = ModelConfig(name=_network(model, facts.classes, example))
+    recipe = own_study(
+        where, facts, model=network, epochs=epochs, batch_size=batch_size
+    )
+    if isinstance(mesh, str):
+        mesh = MeshShape.parse(mesh)
+    changes: dict[str, Any] = {"replicas": replicas, "mesh": mesh, "seeds.base": seed}
+    if optimizer is not None:
+        changes["optimizer"] = _optimizer(
+            optimizer, recipe.model, facts.classes, example, recipe.train.optimizer
+        )
+    if learning_rate is not None:
+        changes["optimizer.learning_rate"] = learning_rate
+    rows = _rows(methods) or recipe.methods
+    config = dataclasses.replace(
+        recipe,
+        train=replaced(recipe.train, (changes | dict(settings or {})).items()),
+        methods=rows,
+        baseline=_baseline(rows, baseline),
+        columns=tuple(map(_column, (*(columns or DEFAULT_COLUMNS), *metrics)))
+        if columns or metrics
+        else (),
+        title=title or recipe.title,
+    )
+    config = described(recipe, config, facts, command=False)
+    folder = Path("runs") / config.name if out is None else Path(out)
+    return StudyResult(folder, config, show_progress).resume(minutes)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyResult:
+    """A study's folder in Python: numbers, figures, predictions, the report.
+
+    Attributes:
+        out: the folder.
+        config: what was trained; None reads it from the folder.
+        show_progress: of `resume`.
+
+    Example:
+        `StudyResult("runs/digits").table` is the table of a study that
+        `churn-jax study digits` has trained.
+    """
+
+    out: Path
+    config: StudyConfig | None = None
+    show_progress: bool = True
+
+    def __post_init__(self):
+        """Takes a path as text too, and reads what is not given."""
+        object.__setattr__(self, "out", Path(self.out))
+        if self.config is None:
+            object.__setattr__(self, "config", read_study(self.out).config)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every row was trained."""
+        names = {row.name for row in read_study(self.out).methods}
+        return names >= {spec.name for spec in self.config.methods}
+
+    @property
+    def table(self) -> Any:
+        """A row per method, see `churn_jax.reports.table`."""
+        return reports.table(self.out)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The report's figures, see `churn_jax.reports.figures`."""
+        return reports.figures(self.out)
+
+    @property
+    def predictions(self) -> Mapping[str, np.ndarray]:
+        """Test logits `[R, N, C]` by row, see `churn_jax.reports.predictions`."""
+        return reports.predictions(self.out)
+
+    def report(self) -> Path:
+        """Writes tables and the report; returns the path of the page."""
+        reports.write(self.out)
+        return self.out / "report.html"
+
+    def resume(self, minutes: float | None = None) -> StudyResult:
+        """Trains what is not finished, for so many minutes at most; returns itself.
+
+        Raises:
+            StudyError: the folder holds another study.
+            ValueError: the network, the data or the optimiser were Python objects of
+                another process.
+        """
+        stop = threading.Event()
+        clock = threading.Timer(60 * (minutes or 0.0), stop.set)
+        clock.daemon = True
+        with StudyDisplay(self.config, silent=not self._shows()) as display:
+
+            def start(spec: MethodSpec, finished: bool) -> None:
+                display.start(spec, finished)
+                if minutes is not None and not clock.ident:  # loading is not training
+                    clock.start()
+
+            try:
+                run_study(
+                    self.config,
+                    self.out,
+                    command="churn_jax.study",
+                    on_start=start,
+                    on_progress=display.update,
+                    on_work=display.work,
+                    on_note=display.note,
+                    stop=stop,
+                )
+            except Interrupted as stopped:
+                display.note(f"{stopped}; resume() goes on")
+            finally:
+                clock.cancel()
+        return self
+
+    def _shows(self) -> bool:
+        return self.show_progress and jax.process_index() == 0
+
+    def _repr_html_(self) -> str:
+        return reports.html_table(self.out)
+
+
+def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:
+    """The rows of a study, of methods by label or of a list of them."""
+    if isinstance(methods, Mapping):
+        return tuple(_row(method, label) for label, method in methods.items())
+    if isinstance(methods, (str, Method, MethodSpec, type)):
+        methods = [methods]
+    return tuple(map(_row, methods))
+
+
+def _row(given: Any, label: str = "") -> MethodSpec:
+    if isinstance(given, MethodSpec):
+        if not label:
+            return given
+        return dataclasses.replace(given, name=_folder(label), label=label)
+    method = METHODS.find(given) if isinstance(given, str) else given
+    method = method() if isinstance(method, type) else method
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"a row is a method of churn_jax.methods, its class or its name, or a "
+            f"MethodSpec; got {given!r}"
+        )
+    name = type(method).__name__
+    return MethodSpec(_folder(label) or row_name(name), label or name, method)
+
+
+def _folder(label: str) -> str:
+    """A label as the name of a folder."""
+    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")
+
+
+def _baseline(rows: Sequence[MethodSpec], label: str) -> str:
+    names = [row.name for row in rows]
+    if not label:
+        return "baseline" if "baseline" in names else names[0]
+    by_label = {row.label: row.name for row in rows}
+    return by_label.get(label, label)
+
+
+def _column(given: Any) -> str:
+    """The name of a column that is given by name or as it is."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Quantity):
+        return given.name
+    raise ValueError(
+        f"a metric of your own is made by churn_jax.reports.column; got {given!r}"
+    )
+
+
+def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:
+    """The name of a network that is given as an object, or by its name."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
+        from churn_jax.ensembles import from_function
+
+        given = from_function(*given)
+
+    def content() -> str:
+        network = as_network(given, classes, name="network")
+        variables = jax.eval_shape(network.init, jax.random.key(0), example)
+        key = jax.random.key(0)
+
+        def trained(variables, x, key):
+            return network.apply(variables, x, train=True, key=key)
+
+        parts = (
+            computation(network.init, key, example),
+            computation(trained, variables, example, key),
+        )
+        return " ".join(parts)
+
+    return MODELS.name(given, content)
+
+
+def _optimizer(
+    given: Any,
+    model: ModelConfig,
+    classes: int,
+    example: jax.ShapeDtypeStruct,
+    usual: OptimizerConfig,
+) -> OptimizerConfig:
+    """The settings of an optimiser that is given as an object, or by its name."""
+    if isinstance(given, OptimizerConfig):
+        return given
+    if isinstance(given, str):
+        return dataclasses.replace(usual, name=given)
+
+    def content() -> str:
+        made = Optimizer(OptimizerConfig(), 10, 100, given).transformation(
+            learning_rate=0.1, weight_decay=0.1
+        )
+        network = model.build(classes)
+        variables = jax.eval_shape(network.init, jax.random.key(0), example)
+
+        def update(params):
+            state = made.init(params)
+            return state, made.update(params, state, params)
+
+        return computation(update, variables["params"])
+
+    name = OPTIMIZERS.name(given, content)
+    if callable(given) and not hasattr(given, "update"):
+        return dataclasses.replace(usual, name=name)
+    # A transformation has rates of its own.
+    return OptimizerConfig(name, learning_rate=0.0, weight_decay=0.0)
