@@ -2,10 +2,12 @@
 
 `churn_jax.losses` and `churn_jax.metrics` are functions on arrays and import nothing
 heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
+`churn_jax.study` trains methods on data, a network and an optimiser of your own;
 `churn_jax.compare` decides on an update by predictions of any framework;
 `churn_jax.report` makes the whole report of logits.
 """
 
+import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,21 @@ from churn_jax.lazy import load_on_use as _load_on_use
 if TYPE_CHECKING:
     from churn_jax.comparison.compare import compare
     from churn_jax.reports.logits import report
+    from churn_jax.studies.own import StudyResult, study
 
     __version__: str
 
 for _sentence in _misfits():
     warnings.warn(_sentence, stacklevel=2)
 
-__all__ = ["__version__", "compare", "report"]
+__all__ = ["StudyResult", "__version__", "compare", "report", "study"]
+
+_HOMES = {
+    "StudyResult": "studies.own",
+    "compare": "comparison.compare",
+    "report": "reports.logits",
+    "study": "studies.own",
+}
 
 _PACKAGES = (
     "analysis",
@@ -44,14 +54,8 @@ _find, _ = _load_on_use(__name__, (), _PACKAGES)
 
 def __getattr__(name: str) -> Any:
     """Loads a name when it is first used, so that the package stays light."""
-    if name == "compare":
-        from churn_jax.comparison.compare import compare
-
-        return compare
-    if name == "report":
-        from churn_jax.reports.logits import report
-
-        return report
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"churn_jax.{_HOMES[name]}"), name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

@@ -1,12 +1,12 @@
-"""Methods, networks, data sets, presets, penalties and columns by name, also your own.
+"""Methods, networks, optimisers, data sets, presets, columns by name, also your own.
 
 Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, `MODELS`
-in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `PRESETS` in `churn_jax.studies`,
-`QUANTITIES` in `churn_jax.reports`, `LOGGERS` in `churn_jax.training`. Whatever takes
-such a name also takes `package.module:name`, which is imported, so code in a file of
-its own needs no registration. Records and checkpoints name it that way. An object that
-cannot be imported, such as one made in a notebook, has a name of its own in this
-process (`Registry.name`).
+in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `OPTIMIZERS` and `LOGGERS` in
+`churn_jax.training`, `PRESETS` in `churn_jax.studies`, `QUANTITIES` in
+`churn_jax.reports`. Whatever takes such a name also takes `package.module:name`, which
+is imported, so code in a file of its own needs no registration. Records and checkpoints
+name it that way. An object that cannot be imported, such as one made in a notebook, has
+a name of its own in this process (`Registry.name`).
 
 `register` adds a short name, as long as the module is imported. The command line
 imports the modules that installed packages list under the entry point `churn_jax`:
@@ -67,6 +67,7 @@ class Registry(Mapping[str, Any]):
         self._registered: dict[str, Any] = {}
         self._held: dict[str, Any] = {}
         self._accepts = accepts
+        self._a = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"  # in sentences
 
     def register(self, name: str) -> Callable[[T], T]:
         """A decorator that makes a value known by a short name.
@@ -81,7 +82,7 @@ class Registry(Mapping[str, Any]):
         """
         if name in self._built_in or set(":@") & set(name) or not name:
             reason = "it is taken" if name in self._built_in else "it has : or @"
-            raise ValueError(f"a {self.kind} cannot be called {name!r}: {reason}")
+            raise ValueError(f"{self._a} cannot be called {name!r}: {reason}")
 
         def add(value: T) -> T:
             self._check(value)
@@ -114,14 +115,15 @@ class Registry(Mapping[str, Any]):
         except (AttributeError, ValueError):  # an instance, or a function's own
             pass
         label = getattr(value, "__name__", type(value).__name__)
-        label = label if label.isidentifier() else self.kind.replace(" ", "_")
+        if not label.isidentifier() or isinstance(value, tuple):
+            label = self.kind.replace(" ", "_")  # a lambda, or a pair of functions
         name = f"{label}@{hashlib.sha256(content().encode()).hexdigest()[:8]}"
         self._held[name] = value
         return name
 
     def _check(self, value: Any) -> None:
         if not self._accepts(value):
-            raise TypeError(f"{value!r} cannot be registered as a {self.kind}")
+            raise TypeError(f"{value!r} cannot be registered as {self._a}")
 
     def find(self, name: str) -> Any:
         """The value of a short name or of `package.module:name`.
@@ -142,7 +144,7 @@ class Registry(Mapping[str, Any]):
         if ":" in name:
             value = _imported(name)
             if not self._accepts(value):
-                raise ValueError(f"{name} is not a {self.kind}")
+                raise ValueError(f"{name} is not {self._a}")
             return value
         if name not in self._registered:
             _import_entry_points()

@@ -127,7 +127,8 @@ BELOW = {
     ),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
-    "__init__": ("comparison", "reports", "lazy", "_plugins"),  # two lazily
+    # three lazily
+    "__init__": ("comparison", "reports", "studies", "lazy", "_plugins"),
 }
 
 # Heavy libraries and the only places that may import them, even lazily.

@@ -205,14 +205,13 @@ def configured(config, options: Any):
 
 def with_methods(config, names: Sequence[str]):
     """The preset with a row for each named method, with default coefficients."""
+    from churn_jax.configuration.rows import MethodSpec, row_name
     from churn_jax.methods.base import METHODS
-    from churn_jax.studies import MethodSpec
 
     rows = []
     for name in names:
         found = METHODS.find(name)
-        row = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found.__name__).lower()
-        rows.append(MethodSpec(row, found.__name__, found()))
+        rows.append(MethodSpec(row_name(found.__name__), found.__name__, found()))
     return dataclasses.replace(config, methods=(*config.methods, *rows))
 
 

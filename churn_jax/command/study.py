@@ -24,8 +24,8 @@ from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import with_file, write_and_exit
 from churn_jax.escaping import printable
+from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
-from churn_jax.training.progress import Display
 
 __all__ = ["report", "study"]
 
@@ -92,29 +92,6 @@ def _parse(argv: Sequence[str]):
     return config, options
 
 
-class _Progress(Display):
-    """The selected methods; time left is counted in epochs of one network."""
-
-    def __init__(self, config, only: tuple[str, ...], **shown: bool):
-        """`shown` is given to `Display`."""
-        super().__init__(**shown)
-        specs = config.select(only)
-        self._weights = {
-            spec.name: spec.config(config.train).epochs * spec.method.members
-            for spec in specs
-        }
-        self.expect(sum(self._weights.values()), f"all {len(specs)} methods")
-
-    def start(self, spec, finished: bool) -> None:
-        """A method begins, or was finished before."""
-        self.begin(
-            spec.name,
-            spec.label,
-            weight=self._weights[spec.name],
-            finished_before=finished,
-        )
-
-
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
     if "--list" in argv:
@@ -132,7 +109,7 @@ def study(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "study", *argv]),
-        progress=functools.partial(_Progress, config, options.only),
+        progress=functools.partial(StudyDisplay, config, options.only),
         train=train,
         show=_show,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -20,6 +21,7 @@ __all__ = [
     "Teaching",
     "averaged_name",
     "coefficients",
+    "row_name",
 ]
 
 T = TypeVar("T")
@@ -346,6 +348,16 @@ def coefficients(method: Method) -> dict[str, Any]:
         if field.metadata.get("pytree_node", True)
     }
     return {k: v for k, v in found.items() if not dataclasses.is_dataclass(v)}
+
+
+def row_name(method: str) -> str:
+    """The name of a row whose method is all that is known of it.
+
+    Example:
+        >>> row_name("MinimumEntropy")
+        'minimum_entropy'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
 
 
 def averaged_name(name: str) -> str:

@@ -135,7 +135,7 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
             ...
         ValueError: unknown network 'resnet-20'; did you mean 'resnet20' or ...
     """
-    if ":" not in name and name not in MODELS:
+    if not set(":@") & set(name) and name not in MODELS:
         raise ValueError(
             f"unknown network {name!r}{_suggest(name, MODELS)} "
             f"Available: {', '.join(available())}"

@@ -30,7 +30,12 @@ def with_columns(
     Columns that could not be measured are left out; the errors say why.
     """
     values, without, own, errors = {}, {}, {}, []
-    for quantity in (QUANTITIES[name] for name in columns if name in QUANTITIES):
+    for column in columns:
+        try:
+            quantity = QUANTITIES.find(column)
+        except ValueError as error:
+            errors.append(ColumnError(str(error)))
+            continue
         if quantity.measure is None:
             continue
         name = quantity.name

@@ -172,4 +172,5 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
                 f"no column {name!r} can be shown; known: {', '.join(QUANTITIES)}"
                 f"{did_you_mean(name, QUANTITIES)}"
             )
-    return tuple(map(QUANTITIES.record_name, columns))
+    # A plain function that was made a column here cannot be imported as one.
+    return tuple(QUANTITIES.name(QUANTITIES[name], lambda: "") for name in columns)

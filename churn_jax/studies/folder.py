@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import jax
 
 from churn_jax import __version__
-from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.difference import FREE, differences, in_words, without
 from churn_jax.configuration.names import data_name
 from churn_jax.configuration.network import ModelConfig
@@ -27,7 +27,9 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data import DATASETS
+from churn_jax.methods.base import METHODS
 from churn_jax.models import MODELS
 from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shard_folder
 from churn_jax.reports.artefacts import TEST, VALIDATION
@@ -59,17 +61,35 @@ def versions() -> dict[str, str]:
 
 
 def importable(config: StudyConfig) -> StudyConfig:
-    """The study with names by which another process finds data, networks, columns."""
+    """The study with names by which another process finds what it is made of.
+
+    Raises:
+        ValueError: a method's class cannot be found by its name.
+    """
 
     def network(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, name=MODELS.record_name(model.name))
 
-    name = DATASETS.record_name(config.data.name)
-    data = dataclasses.replace(config.data, name=name)
-    columns = recorded_columns(config.columns)
-    return dataclasses.replace(
-        config.with_networks(network), data=data, columns=columns
+    def setting(path: str, value: Any) -> tuple[str, Any]:
+        optimizer = path == "optimizer.name"
+        return path, OPTIMIZERS.record_name(value) if optimizer else value
+
+    for spec in config.methods:
+        METHODS.find(METHODS.record_name(type(spec.method)))
+    rows = (
+        dataclasses.replace(spec, train=tuple(setting(*pair) for pair in spec.train))
+        for spec in config.methods
     )
+    optimizer = setting("optimizer.name", config.train.optimizer.name)
+    data = DATASETS.record_name(config.data.name)
+    named = dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, name=data),
+        columns=recorded_columns(config.columns),
+        train=replaced(config.train, [optimizer]),
+        methods=tuple(rows),
+    )
+    return named.with_networks(network)
 
 
 def hardware() -> str:

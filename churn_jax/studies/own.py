@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from churn_jax import reports
 from churn_jax.configuration.codec import replaced
-from churn_jax.configuration.names import network_name
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, row_name
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.data import named
-from churn_jax.ensembles import as_network
+from churn_jax.ensembles import as_network, from_function
 from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
-from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, Quantity
+from churn_jax.reports.quantities import DEFAULT_COLUMNS, Quantity, column
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.own_data import data_facts, described, own_study
 from churn_jax.studies.progress import StudyDisplay
@@ -60,14 +56,15 @@ def study(
     settings: Mapping[str, Any] | None = None,
     title: str = "",
     out: str | os.PathLike | None = None,
+    loggers: Sequence[Any] = (),
     minutes: float | None = None,
     show_progress: bool = True,
 ) -> StudyResult:
     """Trains methods on data with a network and an optimiser of your own.
 
-    What is not given is chosen for the kind and size of the data, as by `churn-jax study
-    own`, and the report says what was chosen. The same call goes on in `out` where a
-    stopped or killed one was, bit by bit.
+    What is not given is chosen for the kind and size of the data, as `churn-jax study
+    own` does, and the report says what was chosen. The same call goes on in `out` where
+    a stopped or killed one was, bit by bit.
 
     Args:
         data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, a data
@@ -90,8 +87,8 @@ def study(
         validation: examples held out of training, a count or a share; None is the
             data's own validation split, or a tenth.
         train_size: how many training examples to keep; None is all.
-        metrics: columns of your own in addition to the usual ones, made by
-            `churn_jax.reports.column`.
+        metrics: columns of your own in addition to the usual ones: functions of
+            `(logits [R, N, C], labels [N])`, or what `churn_jax.reports.column` makes.
         columns: all columns of the table instead, by name or as in `metrics`.
         baseline: label of the row that the others are compared with; empty is
             `baseline`, or the first one.
@@ -100,6 +97,8 @@ def study(
             `{"seeds.init": "fixed", "ema_decay": 0.999}`.
         title: heading of the report.
         out: folder of the artefacts; None is `runs/<name of data and network>`.
+        loggers: of metrics in addition to TensorBoard, such as `"csv"`, `"wandb"` or
+            `"mlflow"`; see `churn_jax.studies.run_study`.
         minutes: save and return after so many, whether finished or not.
         show_progress: show bars on a terminal, and elsewhere a line every few seconds.
 
@@ -157,9 +156,10 @@ def study(
         else (),
         title=title or recipe.title,
     )
+    config.spec(config.baseline)  # refuses a label that is none
     config = described(recipe, config, facts, command=False)
     folder = Path("runs") / config.name if out is None else Path(out)
-    return StudyResult(folder, config, show_progress).resume(minutes)
+    return StudyResult(folder, config, show_progress, tuple(loggers)).resume(minutes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +170,7 @@ class StudyResult:
         out: the folder.
         config: what was trained; None reads it from the folder.
         show_progress: of `resume`.
+        loggers: of `resume`.
 
     Example:
         `StudyResult("runs/digits").table` is the table of a study that
@@ -177,8 +178,9 @@ class StudyResult:
     """
 
     out: Path
-    config: StudyConfig | None = None
+    config: StudyConfig = dataclasses.field(default=cast(Any, None), repr=False)
     show_progress: bool = True
+    loggers: tuple[Any, ...] = dataclasses.field(default=(), repr=False)
 
     def __post_init__(self):
         """Takes a path as text too, and reads what is not given."""
@@ -239,6 +241,7 @@ class StudyResult:
                     on_progress=display.update,
                     on_work=display.work,
                     on_note=display.note,
+                    loggers=self.loggers,
                     stop=stop,
                 )
             except Interrupted as stopped:
@@ -251,7 +254,7 @@ class StudyResult:
         return self.show_progress and jax.process_index() == 0
 
     def _repr_html_(self) -> str:
-        return reports.html_table(self.out)
+        return reports.html_table(reports.collect(self.out))
 
 
 def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:
@@ -296,11 +299,10 @@ def _column(given: Any) -> str:
     """The name of a column that is given by name or as it is."""
     if isinstance(given, str):
         return given
-    if isinstance(given, Quantity):
-        return given.name
-    raise ValueError(
-        f"a metric of your own is made by churn_jax.reports.column; got {given!r}"
-    )
+    if callable(given) and not isinstance(given, Quantity):
+        heading = given.__name__.replace("_", " ").capitalize()
+        given = column(heading, runs=True)(given)
+    return given.name
 
 
 def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:
@@ -308,25 +310,27 @@ def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
-        from churn_jax.ensembles import from_function
-
         given = from_function(*given)
 
-    def content() -> str:
-        network = as_network(given, classes, name="network")
-        variables = jax.eval_shape(network.init, jax.random.key(0), example)
-        key = jax.random.key(0)
+    def computed() -> str:
+        network, key = as_network(given, classes, name="network"), jax.random.key(0)
+        variables = jax.eval_shape(network.init, key, example)
 
         def trained(variables, x, key):
             return network.apply(variables, x, train=True, key=key)
 
-        parts = (
-            computation(network.init, key, example),
-            computation(trained, variables, example, key),
-        )
-        return " ".join(parts)
+        first = computation(network.init, key, example)
+        return first + computation(trained, variables, example, key)
 
-    return MODELS.name(given, content)
+    return MODELS.name(given, lambda: _tried(computed))
+
+
+def _tried(content: Callable[[], str]) -> str:
+    """The text, or an error that training will explain better."""
+    try:
+        return content()
+    except Exception as error:  # whatever a user's own code raises
+        return repr(error)
 
 
 def _optimizer(
@@ -342,7 +346,7 @@ def _optimizer(
     if isinstance(given, str):
         return dataclasses.replace(usual, name=given)
 
-    def content() -> str:
+    def computed() -> str:
         made = Optimizer(OptimizerConfig(), 10, 100, given).transformation(
             learning_rate=0.1, weight_decay=0.1
         )
@@ -355,7 +359,7 @@ def _optimizer(
 
         return computation(update, variables["params"])
 
-    name = OPTIMIZERS.name(given, content)
+    name = OPTIMIZERS.name(given, lambda: _tried(computed))
     if callable(given) and not hasattr(given, "update"):
         return dataclasses.replace(usual, name=name)
     # A transformation has rates of its own.

@@ -263,15 +263,19 @@ def described(
             attrgetter(path)(study) == attrgetter(path)(chosen) for path in paths
         )
         why = reason if same else given
-        return f"{what}: {text} ({why}; {options})." if command else (
-            f"{what}: {text} ({why})."
+        return (
+            f"{what}: {text} ({why}; {options})."
+            if command
+            else (f"{what}: {text} ({why}).")
         )
 
     train, rule, name = study.train, study.train.optimizer, study.model.name
     steps = facts.train // train.batch_size
     rows = ", ".join(spec.name for spec in study.methods)
     usual, why = _network(facts)
-    warmup = f"{rule.warmup_epochs:g} {'epoch' if rule.warmup_epochs == 1 else 'epochs'}"
+    warmup = (
+        f"{rule.warmup_epochs:g} {'epoch' if rule.warmup_epochs == 1 else 'epochs'}"
+    )
     notes = [
         line(
             "Data",
@@ -341,7 +345,8 @@ _RATE = ("learning_rate", "warmup_epochs", "schedule")
 
 def _optimizer(rule: OptimizerConfig) -> str:
     """What updates the weights, in words."""
-    parts = [_OPTIMIZERS.get(rule.name, short_name(rule.name))]
+    own = "an optax transformation" if "@" in rule.name else short_name(rule.name)
+    parts = [_OPTIMIZERS.get(rule.name, own)]
     if rule.name == "sgd":
         parts.append(f"momentum {rule.momentum:g}")
     if rule.weight_decay or rule.name in _OPTIMIZERS:

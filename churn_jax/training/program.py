@@ -83,12 +83,10 @@ class Program:
     def replicated(self) -> bool:
         """Whether each device along the member axis holds all networks of its replicas.
 
-        A single network whose members share weights, or that is taught, can then be on
-        a mesh whose member axis shards its teachers.
+        So a single network can be on a mesh whose member axis shards other rows, or its
+        teachers; the devices along it do the same work.
         """
-        if self.mesh.shape[MEMBER] == 1 or sum(g.size for g in self.groups) > 1:
-            return False
-        return self.groups[0].network.heads > 1 or self.teacher is not None
+        return self.mesh.shape[MEMBER] > 1 and sum(g.size for g in self.groups) == 1
 
     @property
     def member_axis(self) -> str | None:

@@ -1,0 +1,259 @@
+"""`churn_jax.study`: a network, an optimiser, data, methods and metrics as objects."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+from flax import nnx
+
+import churn_jax
+from churn_jax.configuration.training import OPTIMIZERS
+from churn_jax.data import load
+from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.models import MODELS
+from churn_jax.reports import QUANTITIES, column
+from churn_jax.studies import DataConfig, MethodSpec, StudyError, Teaching
+from churn_jax.training import OptimizerConfig
+
+DIGITS = load("digits", train_size=96)
+DATA = tuple((part.images, part.labels) for part in (DIGITS.train, DIGITS.test))
+
+
+class Net(nn.Module):
+    width: int = 16
+    rate: float = 0.1
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        x = nn.Dense(self.width)(x.reshape(len(x), -1))
+        x = nn.relu(nn.BatchNorm(use_running_average=not train)(x))
+        return nn.Dense(10)(nn.Dropout(self.rate, deterministic=not train)(x))
+
+
+class Nnx(nnx.Module):
+    def __init__(self, num_classes, *, rngs):
+        self.layer = nnx.Linear(64, num_classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.layer(x.reshape(len(x), -1))
+
+
+def margin(logits, labels):
+    """Of all runs: `[R, N, C]` to `[R]`."""
+    assert logits.ndim == 3 and logits.shape[1] == len(labels)
+    second, first = np.moveaxis(np.sort(logits)[..., -2:], -1, 0)
+    return np.mean(first - second, axis=-1)
+
+
+def lion(rate=1e-2):
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.lion(optax.cosine_decay_schedule(rate, 6), weight_decay=1e-3),
+    )
+
+
+def train(out, **changes):
+    given = {
+        "data": DATA,
+        "methods": {"baseline": ERM(), "two, beta 0.5": Codistillation(beta=0.5)},
+        "model": Net(24),
+        "optimizer": lion(),
+        "metrics": [margin],
+        "epochs": 2,
+        "batch_size": 32,
+        "replicas": 2,
+        "show_progress": False,
+        "out": out,
+    }
+    return churn_jax.study(**(given | changes))
+
+
+@pytest.fixture(autouse=True)
+def _restore(monkeypatch):
+    monkeypatch.setattr(QUANTITIES, "_registered", dict(QUANTITIES._registered))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("own") / "study")
+
+
+def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
+    rows = ["baseline", "two-beta-0.5"]
+    assert whole.finished and list(whole.predictions) == rows
+    logits = whole.predictions["baseline"]
+    assert logits.shape == (2, len(DIGITS.test), 10) and np.ptp(logits) > 0
+    table = whole.table
+    if isinstance(table, list):
+        table = {row["method"]: row for row in table}
+    else:
+        table = table.to_dict("index")
+    of_runs = margin(logits, DIGITS.test.labels)
+    assert table["baseline"]["margin"] == pytest.approx(of_runs.mean())
+    error = np.std(of_runs, ddof=1) / np.sqrt(2)
+    assert table["baseline"]["margin_stderr"] == pytest.approx(error)
+    assert "churn" in table["two-beta-0.5"]
+    assert "reliability_diagram" in whole.figures
+    page = whole.report().read_text()
+    for said in ("two, beta 0.5", "Margin", "an optax transformation", "Network: Net"):
+        assert said in page
+    assert "two, beta 0.5" in whole._repr_html_()
+
+
+def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
+    before = json.loads((whole.out / "study.json").read_text())
+    train(whole.out, model=Net(24), optimizer=lion())
+    after = json.loads((whole.out / "study.json").read_text())
+    assert before["methods"] == after["methods"]
+    for changes, said in (
+        ({"optimizer": lion(2e-2)}, r"optimizer.name: optimizer@\w{8} there, opt"),
+        ({"model": Net(25)}, r"model.name: Net@\w{8} there, Net@\w{8} here"),
+        ({"data": DATA[0]}, "holds a study of other data"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            train(whole.out, **changes)
+
+
+def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
+    blocks_of(1)
+    stopped = train(tmp_path, minutes=1e-9)
+    assert not stopped.finished and not stopped.predictions
+    assert list((tmp_path / "methods").glob("*/checkpoints/*"))
+    assert stopped.resume().finished
+    for name, logits in whole.predictions.items():
+        np.testing.assert_array_equal(logits, stopped.predictions[name])
+
+
+def test_a_folder_is_opened_again_and_trains_on_where_its_objects_are(
+    whole, monkeypatch
+):
+    found = churn_jax.StudyResult(str(whole.out))
+    assert found.finished and list(found.predictions) == list(whole.predictions)
+    for kind in (MODELS, OPTIMIZERS):  # as in another process
+        monkeypatch.setattr(kind, "_held", {})
+    with pytest.raises(ValueError, match=r"Net@.* was given as a Python object"):
+        found.resume()
+
+
+def test_networks_train_as_they_do_alone(whole, tmp_path):
+    """An optimiser's state, clipping and schedule are each network's own."""
+    one = train(
+        tmp_path,
+        methods=[ERM()],
+        replicas=1,
+        settings={"seed_numbers": (1,)},
+    )
+    ours, alone = whole.predictions["baseline"][1], one.predictions["erm"][0]
+    np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mesh_gives_the_same_networks(tmp_path):
+    """Two replicas, two members, two shards of the batch; the baseline is one network.
+
+    Without dropout, whose masks are those of a shard, or Adam, which makes much of
+    small gradients.
+    """
+    given = {"model": Net(rate=0.0), "optimizer": optax.sgd(0.1, 0.9), "metrics": ()}
+    one = train(tmp_path / "one", **given)
+    eight = train(tmp_path / "eight", mesh="replica=2,member=2,data=2", **given)
+    for name, logits in one.predictions.items():
+        np.testing.assert_allclose(logits, eight.predictions[name], atol=1e-4)
+
+
+@pytest.fixture
+def configured(monkeypatch):
+    """What `churn_jax.study` would train."""
+
+    def of(**changes):
+        seen = []
+        monkeypatch.setattr(
+            "churn_jax.studies.own.StudyResult.resume",
+            lambda self, minutes: seen.append(self.config) or self,
+        )
+        train("unused", **changes)
+        return seen[0]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("lenet5", "lenet5"),
+        (Net, f"{__name__}:Net"),
+        (Nnx, f"{__name__}:Nnx"),
+        (Net(8), "Net@"),
+        (lambda rngs: Nnx(10, rngs=rngs), "network@"),
+        ((lambda key, x: {"w": jax.numpy.ones(10)}, lambda p, x: p["w"]), "Network@"),
+    ],
+)
+def test_a_network_is_recorded_by_its_name_or_by_what_it_computes(
+    configured, model, name
+):
+    assert configured(model=model).model.name.startswith(name)
+
+
+def test_rows_settings_and_what_is_chosen(configured):
+    teacher = MethodSpec(
+        "t", "", EnsembleDistillation(), teacher="pair", teaching=Teaching(members=1)
+    )
+    config = configured(
+        data="digits",
+        methods={"pair": ERM(members=2), "taught": teacher, "cheap": "ERM", "e": ERM},
+        model="",
+        optimizer="optax:lion",
+        learning_rate=3e-4,
+        baseline="cheap",
+        metrics=(),
+        columns=("churn", column("Second", runs=True)(lambda logits, labels: 1.0)),
+        settings={"seeds.init": "fixed", "ema_decay": 0.9},
+        seed=7,
+        epochs=0,
+    )
+    assert [spec.name for spec in config.methods] == ["pair", "taught", "cheap", "e"]
+    assert config.spec("taught").teacher == "pair" and config.baseline == "cheap"
+    assert config.train.seeds == dataclasses.replace(
+        config.train.seeds, base=7, init="fixed"
+    )
+    assert config.train.ema_decay == 0.9 and config.train.epochs == 100
+    rule = config.train.optimizer
+    assert (rule.name, rule.learning_rate, rule.schedule) == (
+        "optax:lion",
+        3e-4,
+        "cosine",
+    )
+    assert config.model.name == "mlp" and config.columns[0] == "churn"
+    assert "Learning rate: 0.0003" in " ".join(config.notes)
+    assert not any("--" in note for note in config.notes)
+    same = configured(data=DataConfig("digits"), optimizer=OptimizerConfig("adam"))
+    assert same.train.optimizer == OptimizerConfig("adam")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"a": 3}}, "a row is a method of churn_jax.methods.*got 3"),
+        ({"methods": {"a": "ERN"}}, "unknown method 'ERN'.*did you mean ERM"),
+        ({"methods": [ERM(), ERM()]}, "two methods have one name: erm, erm"),
+        ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
+        ({"model": 3}, "3 cannot be registered as a network"),
+        ({"model": Nnx(10, rngs=nnx.Rngs(0))}, "has its weights already"),
+        ({"model": nn.Dense(3)}, "returns logits .*must return"),
+        ({"optimizer": 3}, "3 cannot be registered as an optimizer"),
+        ({"optimizer": "lion"}, "must be one of sgd.*package.module:name"),
+        ({"optimizer": optax.lbfgs()}, "needs|arguments: 'value'"),
+        ({"baseline": "b"}, "unknown method 'b'"),
+        ({"settings": {"epoch": 3}}, "no setting 'epoch'.*did you mean epochs"),
+        ({"columns": ["accurracy"]}, "no column 'accurracy'"),
+        ({"mesh": "2,x"}, "mesh must look like"),
+        ({"data": (DATA[0][0], DATA[0][1][:5])}, "96 .*5"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(tmp_path, changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        train(tmp_path / "out", **changes)
+    assert not list(tmp_path.glob("out/methods/*/predictions.npz"))
