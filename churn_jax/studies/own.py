@@ -30,6 +30,7 @@ from churn_jax.studies.progress import StudyDisplay
 from churn_jax.studies.study import run_study
 from churn_jax.training.examples import example_of
 from churn_jax.training.identity import computation
+from churn_jax.training.loggers import Logger
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.run import Interrupted
 
@@ -56,7 +57,7 @@ def study(
     settings: Mapping[str, Any] | None = None,
     title: str = "",
     out: str | os.PathLike | None = None,
-    loggers: Sequence[Any] = (),
+    loggers: Sequence[str | Logger] = ("tensorboard",),
     minutes: float | None = None,
     show_progress: bool = True,
 ) -> StudyResult:
@@ -97,8 +98,8 @@ def study(
             `{"seeds.init": "fixed", "ema_decay": 0.999}`.
         title: heading of the report.
         out: folder of the artefacts; None is `runs/<name of data and network>`.
-        loggers: of metrics in addition to TensorBoard, such as `"csv"`, `"wandb"` or
-            `"mlflow"`; see `churn_jax.studies.run_study`.
+        loggers: where metrics go in addition to the folder, see
+            `churn_jax.training.LOGGERS`.
         minutes: save and return after so many, whether finished or not.
         show_progress: show bars on a terminal, and elsewhere a line every few seconds.
 
@@ -180,7 +181,7 @@ class StudyResult:
     out: Path
     config: StudyConfig = dataclasses.field(default=cast(Any, None), repr=False)
     show_progress: bool = True
-    loggers: tuple[Any, ...] = dataclasses.field(default=(), repr=False)
+    loggers: tuple[str | Logger, ...] = ("tensorboard",)
 
     def __post_init__(self):
         """Takes a path as text too, and reads what is not given."""
