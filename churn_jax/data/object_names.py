@@ -14,8 +14,14 @@ from weakref import WeakValueDictionary
 
 from churn_jax.data.arrays import Uncut
 from churn_jax.data.loading import assemble
-from churn_jax.data.sources import COLUMNS, object_name, read_source
-from churn_jax.data.splits import DataError, Dataset, first_line, is_tokens
+from churn_jax.data.sources import (
+    COLUMNS,
+    is_function,
+    object_name,
+    read_source,
+    returned,
+)
+from churn_jax.data.splits import DataError, Dataset, is_tokens
 from churn_jax.data.text import TextOptions, fit_tokens
 from churn_jax.registry import Registry, dotted_name
 
@@ -75,10 +81,9 @@ def named(
     if isinstance(source, (str, pathlib.Path)):
         return str(source)
     options = (validation, test, num_classes, name)
-    if hasattr(source, "__qualname__"):
-        if columns == COLUMNS and options == (None,) * 4 and _importable(source):
-            return dotted_name(source)
-        source = _returned(source.__qualname__, source)
+    plain = columns == COLUMNS and options == (None,) * 4
+    if plain and is_function(source) and _importable(source):
+        return dotted_name(source)
     if isinstance(validation, numbers.Number):
         raise DataError(
             f"validation={validation}: how many examples are held out is a setting of "
@@ -86,7 +91,7 @@ def named(
         )
     uncut = read_source(source, columns=columns, validation=validation, test=test)
     called = name or (source.name if isinstance(source, Dataset) else "arrays")
-    if not (isinstance(source, Dataset) and options == (None,) * 4):
+    if not (plain and isinstance(source, Dataset)):
         held = None if "validation" in uncut.splits else 0
         source = assemble(called, uncut, held, None, num_classes)
     found = object_name(source)
@@ -127,10 +132,11 @@ def read_object(name: str, text: TextOptions) -> Uncut:
     if _OBJECT.fullmatch(name):
         source: Any = find_dataset(name)
     else:
-        source = _returned(name, DATASETS.find(name))
+        source = returned(DATASETS.find(name))
     uncut = read_source(source, text=text)
     images = uncut.splits["train"].images
-    if isinstance(source, str) or not is_tokens(images):
+    # Texts in words are cut already.
+    if isinstance(source, (str, pathlib.Path)) or not is_tokens(images):
         return uncut
     notes, length = uncut.notes, text.sequence_length
     if length < images.shape[1]:
@@ -148,15 +154,3 @@ def _importable(function: Any) -> bool:
         return DATASETS.find(dotted_name(function)) is function
     except ValueError:
         return False
-
-
-def _returned(name: str, function: Any) -> Any:
-    """What a function of the user's returns."""
-    try:
-        return function()
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{name}() failed: {type(error).__name__}: {first_line(error)}"
-        ) from error

@@ -20,14 +20,22 @@ from churn_jax.data.arrays import (
     checked_parts,
     pool_note,
 )
+from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.example_sources import COLUMNS, Examples, read_examples
 from churn_jax.data.loading import assemble, read_uncut
 from churn_jax.data.npz_source import read_arrays
 from churn_jax.data.records import StreamingDataset
-from churn_jax.data.splits import DataError, Dataset, fingerprint
+from churn_jax.data.splits import DataError, Dataset, fingerprint, first_line
 from churn_jax.data.text import TextOptions
 
-__all__ = ["COLUMNS", "from_source", "object_name", "read_source"]
+__all__ = [
+    "COLUMNS",
+    "from_source",
+    "is_function",
+    "object_name",
+    "read_source",
+    "returned",
+]
 
 _SPLITS = ("train", "validation", "test")
 
@@ -51,8 +59,9 @@ def from_source(
             Hugging Face `Dataset`; a `tf.data.Dataset`; a Grain source, `MapDataset` or
             `IterDataset`; a PyTorch data set; any sequence or iterable of records,
             which are dicts or pairs (image, label); a `Dataset`; or a name or path as
-            for `load`. Arrays are read as in `Dataset.from_arrays`, records to the end
-            in their order, which must not change from one launch to the next.
+            for `load`; or a function without arguments that returns one of these.
+            Arrays are read as in `Dataset.from_arrays`, records to the end in their
+            order, which must not change from one launch to the next.
         columns: names of the image and of the label in records that are dicts; for a
             Hugging Face set the default also finds its only image and its only class
             label. `input_ids`, `token_ids` and `tokens` hold token ids, where 0 is
@@ -79,6 +88,8 @@ def from_source(
     """
     counted = isinstance(validation, numbers.Number)
     held: Any = validation if counted else None
+    if isinstance(source, str) and source == "digits" and validation is None:
+        held = VALIDATION_SIZE
     uncut = read_source(
         source,
         columns=columns,
@@ -100,6 +111,8 @@ def read_source(
     text: TextOptions = TextOptions(),
 ) -> Uncut:
     """The splits of a source before they are cut; arguments as for `from_source`."""
+    if is_function(source):
+        source = returned(source)
     given = {"validation": validation, "test": test}
     more = {name: part for name, part in given.items() if part is not None}
     whole = _whole(source, text)
@@ -126,6 +139,24 @@ def read_source(
         )
     parts = {name: examples.part for name, examples in found.items()}
     return checked_parts(parts, next(iter(names), ()))
+
+
+def is_function(source: Any) -> bool:
+    """Whether a source is a function or class, which returns one."""
+    return callable(source) and hasattr(source, "__qualname__")
+
+
+def returned(function: Any) -> Any:
+    """What a function of the user's returns."""
+    try:
+        return function()
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{function.__qualname__}() failed: {type(error).__name__}: "
+            f"{first_line(error)}"
+        ) from error
 
 
 def object_name(dataset: Dataset) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
-from churn_jax.data import Dataset, StreamingDataset
+from churn_jax.data import Dataset, Split, StreamedSplit, StreamingDataset
 
 __all__ = ["Inputs", "StudyError", "StudyInputs", "load_inputs"]
 
@@ -103,8 +103,21 @@ class StudyInputs:
             own = self.whole
             if size != study.train_size:
                 own = load_inputs(study, size)
+                if not _same_examples(own.dataset.test, self.dataset.test):
+                    raise StudyError(
+                        f"{study.name} gave other test examples when it was read again "
+                        f"for {spec.name}; they must be the same every time"
+                    )
             if spec.classes or spec.class_share != 1.0:
                 narrowed = data.narrow(own.dataset, spec.classes, spec.class_share)
                 own = Inputs(narrowed, own.mean, own.std)
             self._rows[key] = own
         return self._rows[key]
+
+
+def _same_examples(a: Split | StreamedSplit, b: Split | StreamedSplit) -> bool:
+    """Whether two splits hold the same ids and labels, and images in memory."""
+    same = np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+    if isinstance(a, Split) and isinstance(b, Split):
+        same = same and np.array_equal(a.images, b.images)
+    return same

@@ -298,6 +298,8 @@ def test_functions_are_found_by_their_names(monkeypatch):
     assert named(lambda: make()).startswith("arrays@")
     assert named(make, num_classes=4).startswith("arrays@")
     DATASETS.register("mine")(make)
+    assert same(from_source(make), load(dotted))
+    assert same(from_source("digits"), load("digits"))
     assert same(load("mine"), load(dotted)) and not data.is_streaming("mine")
     study = study_of("mine")
     assert importable(study).data.name == dotted
@@ -311,3 +313,15 @@ def test_fingerprints_are_those_of_the_splits():
     mine = from_source((X, Y))
     parts = (mine.train, mine.validation, mine.test)
     assert mine.fingerprint == fingerprint(*parts)
+
+
+def unseeded():
+    return (X, Y), (np.random.default_rng().permutation(X), Y)
+
+
+def test_rows_that_read_again_must_get_the_same_test_examples():
+    spec = dataclasses.replace(preset("digits").methods[0], train_size=20)
+    assert len(StudyInputs(study_of(f"{__name__}:make")).of(spec).dataset.train) == 20
+    inputs = StudyInputs(study_of(f"{__name__}:unseeded"))
+    with pytest.raises(ValueError, match="unseeded gave other test examples when it"):
+        inputs.of(spec)
