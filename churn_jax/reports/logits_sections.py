@@ -96,7 +96,10 @@ def logits_verdicts(report: Report) -> list[Text]:
 
 def _said(row: Row, step: Findings) -> str:
     """What changes, then what is tested of several runs."""
-    tested = [row.verdict] if row.gain is not None else []
+    # The intervals are of other examples and runs, the tests of other runs alone.
+    tested = (
+        [f"Over runs, on these examples: {row.clause}."] if row.gain is not None else []
+    )
     return " ".join([*sentences(step)[:_FIRST], *tested])
 
 
