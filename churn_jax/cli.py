@@ -1,33 +1,20 @@
 """The `churn-jax` command; `churn-jax -h` lists sub-commands and exit codes."""
 
 import errno
-import importlib
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from churn_jax.command import COMMANDS
+from churn_jax.command import command_named as _command
 from churn_jax.command.signals import end_at_a_signal
 from churn_jax.escaping import printable
 from churn_jax.registry import did_you_mean
 
 __all__ = ["main"]
-
-_COMMANDS = {
-    "study": "train the methods of a preset on some data and report",
-    "sweep": "train a grid of coefficients, draw it and pick the best value",
-    "stream": "train click models in one pass over a stream and report",
-    "plan": "what a study would take on a TPU slice, by the compiler, without a TPU",
-    "report": "write table and report of a study's folder again",
-    "compare": "decide on an update by two versions' predictions, of any framework",
-    "diversity": "how much a finished study's ensembles differ, and where",
-    "displacement": "how far logits move between networks and between ensembles",
-    "data": "prepare a TFDS data set for reading without TensorFlow",
-    "equations": "list equation -> function -> file:line",
-    "doctor": "versions, devices, mesh, and whether this machine repeats a run",
-}
 
 _EXIT_CODES = {
     "0": "fine",
@@ -55,12 +42,12 @@ _WITHOUT_TPU = {
 
 
 def _usage() -> str:
-    width = max(map(len, _COMMANDS))
+    width = max(map(len, COMMANDS))
 
     def listed(entries: dict[str, str]) -> list[str]:
         return [f"  {name:<{width}}  {text}" for name, text in entries.items()]
 
-    lines = ["usage: churn-jax COMMAND [options]", "", *listed(_COMMANDS), ""]
+    lines = ["usage: churn-jax COMMAND [options]", "", *listed(COMMANDS), ""]
     lines += [
         "-h after a command lists its options; --verbose shows tracebacks of errors.",
         "",
@@ -95,16 +82,6 @@ def _quiet_libraries() -> None:
     if not has_tpu():
         for name, value in _WITHOUT_TPU.items():
             os.environ.setdefault(name, value)
-
-
-def _command(name: str) -> Callable[[Sequence[str]], int]:
-    if name == "equations":
-        from churn_jax.equations import print_equations
-
-        return lambda argv: print_equations() or 0
-    # Each is a function of the module of its name, which is imported only now.
-    home = "study" if name == "report" else name
-    return getattr(importlib.import_module(f"churn_jax.command.{home}"), name)
 
 
 def _fail(sentence: str) -> int:
@@ -154,13 +131,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     name, rest = argv[0], argv[1:]
-    if name not in _COMMANDS:
-        hint = did_you_mean(name, _COMMANDS, count=1, cutoff=0.6)
+    if name not in COMMANDS:
+        hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
     if not verbose:
         _quiet_libraries()
     try:
-        if name not in ("equations", "compare"):  # which compile nothing
+        if name not in ("equations", "compare", "completion"):  # they compile nothing
             _enable_compilation_cache()
         code = _command(name)(rest)
         sys.stdout.flush()  # a disk that is full or a reader that is gone counts

@@ -1,1 +1,32 @@
 """What each sub-command of `churn-jax` does; imported only when it is called."""
+
+import importlib
+from collections.abc import Callable, Sequence
+
+__all__ = ["COMMANDS", "command_named"]
+
+COMMANDS = {
+    "study": "train the methods of a preset on some data and report",
+    "sweep": "train a grid of coefficients, draw it and pick the best value",
+    "stream": "train click models in one pass over a stream and report",
+    "plan": "what a study would take on a TPU slice, by the compiler, without a TPU",
+    "report": "write table and report of a study's folder again",
+    "compare": "decide on an update by two versions' predictions, of any framework",
+    "diversity": "how much a finished study's ensembles differ, and where",
+    "displacement": "how far logits move between networks and between ensembles",
+    "data": "prepare a TFDS data set for reading without TensorFlow",
+    "equations": "list equation -> function -> file:line",
+    "doctor": "versions, devices, mesh, and whether this machine repeats a run",
+    "completion": "print a completion script for bash, zsh or fish",
+}
+
+
+def command_named(name: str) -> Callable[[Sequence[str]], int]:
+    """The function of a sub-command, from its words to its exit code."""
+    if name == "equations":
+        from churn_jax.equations import print_equations
+
+        return lambda argv: print_equations() or 0
+    # Each is a function of the module of its name, which is imported only now.
+    home = "study" if name == "report" else name
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

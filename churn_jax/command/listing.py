@@ -8,7 +8,7 @@ from typing import Any
 from churn_jax.command.options import OWN
 from churn_jax.registry import Registry, dotted_name
 
-__all__ = ["print_list"]
+__all__ = ["print_list", "rows_of"]
 
 _PAPERS = {
     "reproducibility": "On the Reproducibility of Neural Network Predictions "
@@ -27,24 +27,28 @@ def print_list(command: str, argv: Sequence[str]) -> int:
     """Prints all there is, or the rows of the presets that are named; returns 0."""
     names = [word for word in argv if word != "--list"]
     if names:
-        rows = [row for name in names for row in _rows(command, name)]
+        rows = [row for name in names for row in rows_of(command, name)]
         print("\n".join(_table({row.name: row.label for row in rows})))
     else:
         print("\n".join(_everything()))
     return 0
 
 
-def _rows(command: str, name: str) -> tuple[Any, ...]:
-    if command == "stream":
-        from churn_jax.studies.streams import stream_preset
+def rows_of(command: str, name: str) -> Sequence[Any]:
+    """The rows of a preset, as a command names it.
 
+    Raises:
+        ValueError: there is no such preset.
+    """
+    from churn_jax.studies.presets import preset
+    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+
+    if command == "stream" or name.partition(":")[0] in STREAM_PRESETS:
         return stream_preset(name).methods
     if name == OWN:
         from churn_jax.studies.own_data import unknown
 
         return unknown().methods
-    from churn_jax.studies import preset
-
     return preset(name).methods
 
 

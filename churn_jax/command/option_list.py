@@ -19,20 +19,17 @@ class Option:
 
     Attributes:
         path: of the field, such as `train.batch_size`.
+        word: on the command line, `--train.batch-size`.
         kind: its type.
         default: the value without the option.
         help: what the class says about it, in one line.
     """
 
     path: str
+    word: str
     kind: Any
     default: Any
     help: str
-
-    @property
-    def word(self) -> str:
-        """On the command line."""
-        return "--" + self.path.replace("_", "-")
 
 
 def options_of(cls: type) -> dict[str, Option]:
@@ -43,10 +40,10 @@ def options_of(cls: type) -> dict[str, Option]:
         >>> options_of(Seeds)["order"].help
         'mini-batch order.'
     """
-    return {option.path: option for option in _options(cls, None, "")}
+    return {option.path: option for option in _options(cls, None, "", "--")}
 
 
-def _options(cls: type, instance: Any, above: str) -> Iterator[Option]:
+def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Option]:
     hints, helps = typing.get_type_hints(cls, include_extras=True), _helps(cls)
     for field in dataclasses.fields(cls):
         kind, markers = hints[field.name], ()
@@ -55,11 +52,13 @@ def _options(cls: type, instance: Any, above: str) -> Iterator[Option]:
         if any(marker in _NO_OPTION for marker in markers):
             continue
         path = above + field.name
+        word = prefix + field.name.replace("_", "-")
         default = _default(field) if instance is None else getattr(instance, field.name)
         if dataclasses.is_dataclass(default):
-            yield from _options(type(default), default, f"{path}.")
+            inside = prefix if tyro.conf.OmitArgPrefixes in markers else f"{word}."
+            yield from _options(type(default), default, f"{path}.", inside)
         else:
-            yield Option(path, kind, default, helps.get(field.name, ""))
+            yield Option(path, word, kind, default, helps.get(field.name, ""))
 
 
 def _default(field: dataclasses.Field) -> Any:

@@ -15,9 +15,12 @@ from churn_jax.command.study_file import StudyFile
 from churn_jax.registry import did_you_mean
 
 __all__ = [
+    "ASK",
+    "LISTS",
     "OWN",
     "SHORT_FORMS",
     "SHORT_FORMS_HELP",
+    "Asked",
     "chosen",
     "configured",
     "preset_first",
@@ -28,6 +31,19 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+# In the place of options, it asks `read_options` which there are.
+ASK = "-all-options"
+
+
+class Asked(Exception):  # noqa: N818
+    """The answer, which is no error: the dataclass of the options."""
+
+    def __init__(self, cls: type):
+        """`cls` has the options."""
+        super().__init__(cls)
+        self.cls = cls
 
 
 def read_options(
@@ -42,6 +58,8 @@ def read_options(
 
     The words of a `file` are in `argv`; their names and types are checked first.
     """
+    if ASK in argv:
+        raise Asked(cls)
     if file is not None:
         file.check(cls)
     said = io.StringIO()
@@ -95,6 +113,7 @@ SHORT_FORMS = {
     "--mapping": "--train.mapping",
     "--seed": "--train.seeds.base",
 }
+LISTS = ("--set", "--only", "--method", "--log")  # options of several texts
 OWN = "own"  # the study without a preset
 SHORT_FORMS_HELP = (
     f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
@@ -141,7 +160,7 @@ def _joined(words: Sequence[str]) -> list[str]:
     at = rest
     for word in words:
         name, equals, value = word.partition("=")
-        if name in ("--set", "--only", "--method"):
+        if name in LISTS:
             at = values.setdefault(name, [])
             at += [value] * bool(equals)
         elif word.startswith("--"):

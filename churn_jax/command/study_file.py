@@ -118,7 +118,7 @@ class StudyFile:
         words: list[str] = []
         for path, value in self.values.items():
             # --set adds to the file's: later assignments win one by one.
-            if path in ("only", "method") and f"--{path}" in given:
+            if path in ("only", "method", "log") and f"--{path}" in given:
                 continue
             table, dot, name = path.replace("_", "-").rpartition(".")
             if isinstance(value, bool):
