@@ -19,8 +19,6 @@ from churn_jax.training.loggers import LoggedRun, Values, scalars
 
 __all__ = ["CluLogger", "MlflowLogger", "WandbLogger"]
 
-_MLFLOW_BATCH = 100  # MLflow's limit on the parameters of one request
-
 
 @dataclasses.dataclass
 class _Sent:
@@ -192,12 +190,9 @@ class MlflowLogger:
                 self._experiment_id(client, run.group), run_name=run.name
             )
             self._sent.keep(id=created.info.run_id)
-            params = [
-                mlflow.entities.Param(key, str(value))
-                for key, value in run.settings.items()
-            ]
-            for k in range(0, len(params), _MLFLOW_BATCH):
-                client.log_batch(self._sent.id, params=params[k : k + _MLFLOW_BATCH])
+            param, settings = mlflow.entities.Param, run.settings.items()
+            params = [param(key, str(value)) for key, value in settings]
+            client.log_batch(self._sent.id, params=params)
         self._client = client
 
     def _experiment_id(self, client: Any, group: str) -> str:
