@@ -238,7 +238,7 @@ class CsvLogger:
     def start(self, run: LoggedRun) -> None:
         """Reads the rows that are kept; needs a folder."""
         if run.directory is None:
-            raise ValueError("metrics.csv needs a folder: train(..., directory=...)")
+            raise ValueError("CsvLogger needs a folder: train(..., directory=...)")
         self._path = run.directory / "metrics.csv"
         self._rows = []
         if self._path.exists():
@@ -283,8 +283,8 @@ LOGGERS = Registry(
 """Loggers by name."""
 
 # A full disk under their files is one under `metrics.jsonl`: training stops, and goes
-# on once there is room, so that they miss nothing.
-_FILES = (TensorBoardLogger, CsvLogger)
+# on once there is room, so that they miss nothing. A `ValueError` is of what was given.
+_FILES, _RAISED = (TensorBoardLogger, CsvLogger), (OSError, ValueError)
 
 
 class Loggers(list[Logger]):
@@ -302,6 +302,7 @@ class Loggers(list[Logger]):
 
         Raises:
             OSError: of a file next to `metrics.jsonl`; by the other methods, too.
+            ValueError: there is no folder for such a file.
         """
         self._run, self._note = run, on_note
         self._each("start", run)
@@ -319,7 +320,7 @@ class Loggers(list[Logger]):
             try:
                 getattr(logger, method)(*args)
             except Exception as error:  # of whatever package it is
-                if isinstance(error, OSError) and isinstance(logger, _FILES):
+                if isinstance(logger, _FILES) and isinstance(error, _RAISED):
                     raise
                 self.remove(logger)
                 said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__

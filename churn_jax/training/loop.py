@@ -105,7 +105,7 @@ def train(
     teachers, logging = as_teachers(teacher), as_loggers(loggers)
     if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
-    display = Display(silent=not show_progress or jax.process_index() != 0)
+    display = Display(silent=jax.process_index() != 0, quiet=not show_progress)
     noted = on_note or display.note
 
     def progressed(progress: Progress) -> None:

@@ -295,6 +295,15 @@ def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
     assert third.runs == third.closed == []
 
 
+@pytest.mark.usefixtures("quick_to_compile")
+def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys):
+    with pytest.raises(ValueError, match="CsvLogger needs a folder"):
+        train(run_of(), digits(), loggers=["csv"], show_progress=False)
+    train(run_of(1), digits(), loggers=[Recorder("log")], show_progress=False)
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said == "small: Recorder failed, and training goes on without it: no network"
+
+
 def test_the_names_of_loggers_are_in_the_package():
     for name in ("CluLogger", "CsvLogger", "Logger", "MlflowLogger", "WandbLogger"):
         assert name in training.__all__ and getattr(training, name)
