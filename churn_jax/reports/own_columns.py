@@ -107,14 +107,14 @@ def _called(
             f"({type(error).__name__}: {error})"
         ) from error
     if found.shape not in shapes:
-        wanted = " or ".join(["one number", *(str(shape) for shape in shapes[1:])])
+        each = "".join(f" or {shape[0]}, one for each run," for shape in shapes[1:])
         hint = (
             ""
             if quantity.of_runs
             else "; with column(..., runs=True) it is given the logits of all runs"
         )
         raise ColumnError(
-            f"column {quantity.name} must return {wanted} for logits {logits.shape}; "
+            f"column {quantity.name} must return one number{each} for logits {logits.shape}; "
             f"got shape {found.shape}{hint}"
         )
     return found
