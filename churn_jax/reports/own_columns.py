@@ -114,8 +114,8 @@ def _called(
             else "; with column(..., runs=True) it is given the logits of all runs"
         )
         raise ColumnError(
-            f"column {quantity.name} must return one number{each} for logits {logits.shape}; "
-            f"got shape {found.shape}{hint}"
+            f"column {quantity.name} must return one number{each} for logits "
+            f"{logits.shape}; got shape {found.shape}{hint}"
         )
     return found
 
