@@ -79,6 +79,10 @@ def _values(command: str, preset: str, option: str) -> dict[str, str]:
         from churn_jax.configuration.training import OPTIMIZERS
 
         return dict.fromkeys(OPTIMIZERS, "")
+    if option == "--log":
+        from churn_jax.training.loggers import LOGGERS
+
+        return dict.fromkeys(LOGGERS, "")
     options = _options(command, [preset])
     if option not in options or options[option].kind is bool:
         # A flag takes no value, so the next word is another option.

@@ -30,6 +30,7 @@ from churn_jax.command.candidates import candidates
         ("churn-jax study digits --method Cod", ["Codistillation"]),
         ("churn-jax study digits --model lenet", ["lenet5"]),
         ("churn-jax study digits --optimizer ad", ["adam", "adagrad"]),
+        ("churn-jax study digits --log csv w", ["wandb"]),
         ("churn-jax sweep digits ent", ["entropy.alpha"]),
         ("churn-jax sweep digits --replicas", []),  # which a sweep refuses
         ("churn-jax stream clicks --wind", ["--window"]),
