@@ -5,13 +5,14 @@ What is unambiguous is converted; anything else is refused in one sentence.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from churn_jax.data.npz_source import cut_pool
 from churn_jax.data.splits import DataError, Split, check_split, first_line
-from churn_jax.data.text import text_split
+from churn_jax.data.text import of_length, text_split
 
 __all__ = [
     "Part",
@@ -71,6 +72,12 @@ def checked_parts(
     raw = {name: (where[name], part.labels) for name, part in parts.items()}
     labels, classes, class_names, notes = as_labels(raw, "train", class_names)
     splits = {n: _split(where[n], part, labels[n]) for n, part in parts.items()}
+    if all(part.tokens for part in parts.values()):
+        longest = max(split.images.shape[1] for split in splits.values())
+        splits = {
+            name: replace(split, images=of_length(split.images, longest))
+            for name, split in splits.items()
+        }
     if "test" not in splits:
         pool = splits["train"]
         splits |= cut_pool(pool)

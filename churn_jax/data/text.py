@@ -22,6 +22,7 @@ __all__ = [
     "encode_texts",
     "fit_tokens",
     "is_text_folder",
+    "of_length",
     "pad_tokens",
     "read_text_folder",
     "read_text_records",
@@ -123,7 +124,7 @@ def token_splits(
             )
         tokens = _checked(split, arrays[keys[f"{split}_token"]], options)
         if tokens.ndim == 2:
-            padded = _of_length(tokens, options.sequence_length)
+            padded = of_length(tokens, options.sequence_length)
         else:
             offsets = _checked_offsets(split, found(f"{split}_offset"), tokens)
             padded = pad_tokens(tokens, offsets, options.sequence_length)
@@ -140,7 +141,7 @@ def fit_tokens(where: str, texts: Split, options: TextOptions) -> Split:
     """Texts that are token ids already, cut or padded as the options say."""
     _refuse_vocabulary(options)
     tokens = _checked(where, texts.images, options)
-    padded = _of_length(tokens, options.sequence_length)
+    padded = of_length(tokens, options.sequence_length)
     return text_split(where, padded.astype(np.int32), texts.labels, texts.ids)
 
 
@@ -152,7 +153,7 @@ def _refuse_vocabulary(options: TextOptions) -> None:
         )
 
 
-def _of_length(tokens: np.ndarray, length: int) -> np.ndarray:
+def of_length(tokens: np.ndarray, length: int) -> np.ndarray:
     """`[N, L']` cut or padded to `[N, length]`."""
     missing = max(length - tokens.shape[1], 0)
     return np.pad(tokens[:, :length], ((0, 0), (0, missing)))
