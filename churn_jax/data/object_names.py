@@ -92,11 +92,14 @@ def named(
     uncut = read_source(source, columns=columns, validation=validation, test=test)
     called = name or (source.name if isinstance(source, Dataset) else "arrays")
     if not (plain and isinstance(source, Dataset)):
-        held = None if "validation" in uncut.splits else 0
-        source = assemble(called, uncut, held, None, num_classes)
+        own = None if "validation" in uncut.splits else 0
+        source = assemble(called, uncut, own, None, num_classes)
     found = object_name(source)
-    _objects[found] = source
-    _last.append(source)
+    # The one that is held stays, unless its arrays were changed meanwhile.
+    held = _objects.get(found)
+    if held is None or object_name(held) != found:
+        held = _objects[found] = source
+    _last.append(held)
     return found
 
 

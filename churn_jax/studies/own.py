@@ -19,7 +19,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, row_name
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
-from churn_jax.data import named
+from churn_jax.data import Dataset, find_dataset, named
 from churn_jax.ensembles import as_network, from_function
 from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
@@ -160,7 +160,9 @@ def study(
     config.spec(config.baseline)  # refuses a label that is none
     config = described(recipe, config, facts, command=False)
     folder = Path("runs") / config.name if out is None else Path(out)
-    return StudyResult(folder, config, show_progress, tuple(loggers)).resume(minutes)
+    held = find_dataset(where.name) if "@" in where.name else None
+    result = StudyResult(folder, config, show_progress, tuple(loggers), held)
+    return result.resume(minutes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +174,8 @@ class StudyResult:
         config: what was trained; None reads it from the folder.
         show_progress: of `resume`.
         loggers: of `resume`.
+        data: the data set if it was given as a Python object, so that it is not
+            forgotten while this result is there.
 
     Example:
         `StudyResult("runs/digits").table` is the table of a study that
@@ -182,6 +186,7 @@ class StudyResult:
     config: StudyConfig = dataclasses.field(default=cast(Any, None), repr=False)
     show_progress: bool = True
     loggers: tuple[str | Logger, ...] = ("tensorboard",)
+    data: Dataset | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self):
         """Takes a path as text too, and reads what is not given."""

@@ -264,6 +264,7 @@ def test_a_study_cuts_an_object_as_its_settings_say():
 def test_the_last_objects_are_kept_and_earlier_ones_while_they_are_held():
     first, held = named((X, Y)), named((X, (Y + 1) % 3))
     holder = data.find_dataset(held)
+    assert named((X, (Y + 1) % 3)) == held and data.find_dataset(held) is holder
     for i in range(4):
         named((X ^ (i + 1), Y))
     gc.collect()

@@ -12,7 +12,7 @@ from flax import nnx
 
 import churn_jax
 from churn_jax.configuration.training import OPTIMIZERS
-from churn_jax.data import load
+from churn_jax.data import find_dataset, load, named
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import MODELS
 from churn_jax.reports import QUANTITIES, column
@@ -116,6 +116,13 @@ def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
     ):
         with pytest.raises(StudyError, match=said):
             train(whole.out, **changes)
+
+
+def test_a_result_holds_its_data(whole):
+    (x, y), _ = DATA
+    for i in range(5):
+        named((x ^ (i + 1), y))
+    assert find_dataset(whole.config.data.name) is whole.data
 
 
 def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
