@@ -1,3 +1,4 @@
+import itertools
 import os
 import re
 import runpy
@@ -10,10 +11,12 @@ import pytest
 from churn_jax import cli
 from churn_jax.cli import main
 from churn_jax.command.signals import NOT_FINISHED
+from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.methods import ERM, METHODS
 from churn_jax.models import MLP, MODELS
 from churn_jax.studies import PRESETS
 from churn_jax.studies.streams import STREAM_PRESETS
+from churn_jax.training.loggers import LOGGERS
 
 
 class MyMethod(ERM):
@@ -132,7 +135,8 @@ def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
     assert main(["study", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0]: line for line in lines if line.startswith("    ")}
-    assert set(listed) == {*PRESETS, "own", *STREAM_PRESETS, *METHODS, *MODELS}
+    registries = (PRESETS, STREAM_PRESETS, METHODS, MODELS, OPTIMIZERS, LOGGERS)
+    assert set(listed) == {"own", *itertools.chain(*registries)}
     assert listed["digits"].endswith("Churn on the UCI hand-written digits")
     assert listed["my_method"].endswith("What I train.")
     assert all(len(line.split()) > 1 for line in listed.values())

@@ -1,7 +1,7 @@
 """What the next word of a command line may be, from the words before it."""
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from churn_jax.command import COMMANDS, command_named
@@ -10,7 +10,9 @@ from churn_jax.command.listing import rows_of
 from churn_jax.command.option_list import Option, options_of
 from churn_jax.command.options import ASK, LISTS, OWN, SHORT_FORMS, Asked
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
+from churn_jax.command.study_file import with_file
 from churn_jax.configuration.rows import coefficients
+from churn_jax.models.names import MODELS, NETWORKS
 
 __all__ = ["candidates"]
 
@@ -36,12 +38,20 @@ def candidates(words: Sequence[str], current: str = "") -> dict[str, str]:
             return _presets(command, current)
         given = [word for word in rest if word.startswith("-")]
         if given and (given[-1] == rest[-1] or given[-1] in LISTS):
-            return _values(command, rest[0], given[-1])
+            return _values(command, _preset(rest), given[-1])
         if command == "sweep" and not given:
             return _coefficients(command, rest[0])
         if command not in _PRESETS:
             return {}
     return {word: option.help for word, option in _options(command, rest[:1]).items()}
+
+
+def _preset(words: Sequence[str]) -> str:
+    """The preset that is named, or that `--config FILE` names."""
+    try:
+        return with_file(words, SHORT_FORMS)[0][0]
+    except ValueError:
+        return words[0]
 
 
 def _presets(command: str, current: str) -> dict[str, str]:
@@ -67,6 +77,7 @@ def _values(command: str, preset: str, option: str) -> dict[str, str]:
         return {row.name: row.label for row in _rows(command, preset)}
     if option == "--set":
         return {f"{k}=": line for k, line in _coefficients(command, preset).items()}
+<<<<<<< Updated upstream
     if option == "--method":
         from churn_jax.methods.base import METHODS
 
@@ -83,6 +94,10 @@ def _values(command: str, preset: str, option: str) -> dict[str, str]:
         from churn_jax.training.loggers import LOGGERS
 
         return dict.fromkeys(LOGGERS, "")
+=======
+    if registry := _registry(option):
+        return {name: NETWORKS.get(name, "") for name in registry}
+>>>>>>> Stashed changes
     options = _options(command, [preset])
     if option not in options or options[option].kind is bool:
         # A flag takes no value, so the next word is another option.
@@ -91,6 +106,20 @@ def _values(command: str, preset: str, option: str) -> dict[str, str]:
     parts = [part for part in (kind, *typing.get_args(kind))]
     literals = [p for p in parts if typing.get_origin(p) is typing.Literal]
     return {str(value): "" for p in literals for value in typing.get_args(p)}
+
+
+def _registry(option: str) -> Mapping[str, Any]:
+    from churn_jax.configuration.training import OPTIMIZERS
+    from churn_jax.methods.base import METHODS
+    from churn_jax.training.loggers import LOGGERS
+
+    known = {
+        "--method": METHODS,
+        "--model.name": MODELS,
+        "--train.optimizer.name": OPTIMIZERS,
+        "--log": LOGGERS,
+    }
+    return known.get(SHORT_FORMS.get(option, option), {})
 
 
 def _rows(command: str, preset: str) -> Sequence[Any]:

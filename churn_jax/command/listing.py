@@ -1,4 +1,4 @@
-"""`--list`: studies, streams, methods and networks, one a line, by paper."""
+"""`--list`: all that has a name on the command line, one a line, by paper."""
 
 import inspect
 import re
@@ -53,10 +53,12 @@ def rows_of(command: str, name: str) -> Sequence[Any]:
 
 
 def _everything() -> Iterator[str]:
+    from churn_jax.configuration.training import OPTIMIZERS
     from churn_jax.methods.base import METHODS
     from churn_jax.models.names import MODELS, NETWORKS
     from churn_jax.studies.presets import PRESETS, by_paper
     from churn_jax.studies.streams import STREAM_PRESETS
+    from churn_jax.training.loggers import LOGGERS
 
     yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)"
     for paper, names in by_paper().items():
@@ -76,6 +78,12 @@ def _everything() -> Iterator[str]:
     yield from ("", "Networks: --model NAME", "")
     own = [name for name in MODELS if name not in NETWORKS]
     yield from _table({**NETWORKS, **dict(_described(MODELS, own))}, "    ")
+    yield from ("", "Optimisers: --optimizer NAME", "")
+    rules = {"sgd": "with momentum", "adam": "Adam, AdamW", "adagrad": "AdaGrad"}
+    own = [name for name in OPTIMIZERS if name not in rules]
+    yield from _table({**rules, **dict(_described(OPTIMIZERS, own))}, "    ")
+    yield from ("", "Loggers: --log NAME", "")
+    yield from _table(dict(_described(LOGGERS, LOGGERS)), "    ")
     yield ""
     yield "Also package.module:name of your own (docs/extending.md)."
 

@@ -31,6 +31,11 @@ from churn_jax.command.candidates import candidates
         ("churn-jax study digits --model lenet", ["lenet5"]),
         ("churn-jax study digits --optimizer ad", ["adam", "adagrad"]),
         ("churn-jax study digits --log csv w", ["wandb"]),
+<<<<<<< Updated upstream
+=======
+        ("churn-jax study --config a.toml --only bu", ["bu_cr"]),
+        ("churn-jax study --config b.toml --only bu", []),
+>>>>>>> Stashed changes
         ("churn-jax sweep digits ent", ["entropy.alpha"]),
         ("churn-jax sweep digits --replicas", []),  # which a sweep refuses
         ("churn-jax stream clicks --wind", ["--window"]),
@@ -45,7 +50,9 @@ from churn_jax.command.candidates import candidates
         ("churn-jax study 'dig", []),
     ],
 )
-def test_the_last_word_is_completed(line, expected, capsys):
+def test_the_last_word_is_completed(line, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text("preset = 'elodi-digits'")
     assert main(["completion", "bash", line]) == 0
     assert capsys.readouterr().out.split() == expected
 
