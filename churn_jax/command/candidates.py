@@ -77,27 +77,8 @@ def _values(command: str, preset: str, option: str) -> dict[str, str]:
         return {row.name: row.label for row in _rows(command, preset)}
     if option == "--set":
         return {f"{k}=": line for k, line in _coefficients(command, preset).items()}
-<<<<<<< Updated upstream
-    if option == "--method":
-        from churn_jax.methods.base import METHODS
-
-        return dict.fromkeys(METHODS, "")
-    if option in ("--model", "--model.name"):
-        from churn_jax.models.names import MODELS, NETWORKS
-
-        return {name: NETWORKS.get(name, "") for name in MODELS}
-    if option in ("--optimizer", "--train.optimizer.name"):
-        from churn_jax.configuration.training import OPTIMIZERS
-
-        return dict.fromkeys(OPTIMIZERS, "")
-    if option == "--log":
-        from churn_jax.training.loggers import LOGGERS
-
-        return dict.fromkeys(LOGGERS, "")
-=======
     if registry := _registry(option):
         return {name: NETWORKS.get(name, "") for name in registry}
->>>>>>> Stashed changes
     options = _options(command, [preset])
     if option not in options or options[option].kind is bool:
         # A flag takes no value, so the next word is another option.

@@ -31,11 +31,8 @@ from churn_jax.command.candidates import candidates
         ("churn-jax study digits --model lenet", ["lenet5"]),
         ("churn-jax study digits --optimizer ad", ["adam", "adagrad"]),
         ("churn-jax study digits --log csv w", ["wandb"]),
-<<<<<<< Updated upstream
-=======
         ("churn-jax study --config a.toml --only bu", ["bu_cr"]),
         ("churn-jax study --config b.toml --only bu", []),
->>>>>>> Stashed changes
         ("churn-jax sweep digits ent", ["entropy.alpha"]),
         ("churn-jax sweep digits --replicas", []),  # which a sweep refuses
         ("churn-jax stream clicks --wind", ["--window"]),
