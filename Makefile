@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ORACLES ?= .venv-oracles
 LOGGERS ?= .venv-loggers
+SOURCES ?= .venv-sources
 CONSTRAINTS ?= constraints.txt
 CHROMIUM ?= chromium
-.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers lint format types clean
+.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -91,6 +92,17 @@ test-loggers: export JAX_PLATFORMS ?= cpu
 
 test-loggers: $(LOGGERS)/.installed
 	$(LOGGERS)/bin/python -m pytest -q tests/training/test_tracking.py tests/training/test_loggers.py
+
+# Data sets of Hugging Face, TensorFlow, PyTorch and pandas as `data.from_source` reads them.
+$(SOURCES)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(SOURCES)
+	$(SOURCES)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,sources]'
+	touch $@
+
+test-sources: export JAX_PLATFORMS ?= cpu
+
+test-sources: $(SOURCES)/.installed
+	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py
 
 # The key ratios of benchmarks/README.md, in three minutes of an idle machine.
 bench-check: export JAX_PLATFORMS ?= cpu

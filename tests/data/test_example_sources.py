@@ -1,4 +1,7 @@
-"""Records of Hugging Face, tf.data, Grain, PyTorch and plain Python as data sets."""
+"""Records of Hugging Face, tf.data, Grain, PyTorch and plain Python as data sets.
+
+`make test-sources` has an environment with all of them.
+"""
 
 import grain
 import numpy as np
