@@ -159,9 +159,13 @@ def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
         ("sweep elodi-digits", "elodi"),
         ("stream clicks:gated", "covariance_1_s1"),
         ("study own", "codistill_ce"),
+        ("plan clicks", "covariance_1_s1"),
+        ("study --config a.toml --epochs 3", "elodi"),
     ],
 )
-def test_the_rows_of_a_preset_are_listed(words, name, capsys):
+def test_the_rows_of_a_preset_are_listed(words, name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text("preset = 'elodi-digits'")
     assert main([*words.split(), "--list"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert name in rows

@@ -1,11 +1,13 @@
 """`--list`: all that has a name on the command line, one a line, by paper."""
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from churn_jax.command.options import OWN
+from churn_jax.command.options import OWN, SHORT_FORMS
+from churn_jax.command.study_file import with_file
 from churn_jax.registry import Registry, dotted_name
 
 __all__ = ["print_list", "rows_of"]
@@ -25,7 +27,8 @@ _TAG = re.compile(r"^\s*\[([a-z-]+)\] ", re.M)  # of a line of References
 
 def print_list(command: str, argv: Sequence[str]) -> int:
     """Prints all there is, or the rows of the presets that are named; returns 0."""
-    names = [word for word in argv if word != "--list"]
+    words, _ = with_file([word for word in argv if word != "--list"], SHORT_FORMS)
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     if names:
         rows = [row for name in names for row in rows_of(command, name)]
         print("\n".join(_table({row.name: row.label for row in rows})))

@@ -10,6 +10,7 @@ from typing import Any
 import tyro
 
 from churn_jax.array_files import write_file
+from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
     SHORT_FORMS,
@@ -185,6 +186,8 @@ def _slices(topology: str):
 
 def plan(argv: Sequence[str]) -> int:
     """Prints the plan; 0 where it fits and every rule holds, else 1."""
+    if "--list" in argv:
+        return print_list("plan", argv)
     config, options, meshed = read_plan(argv)
     if options.row:
         config.spec(options.row)
