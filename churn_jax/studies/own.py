@@ -30,7 +30,7 @@ from churn_jax.studies.progress import StudyDisplay
 from churn_jax.studies.study import run_study
 from churn_jax.training.examples import example_of
 from churn_jax.training.identity import computation
-from churn_jax.training.loggers import Logger
+from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.run import Interrupted
 
@@ -160,8 +160,9 @@ def study(
     config.spec(config.baseline)  # refuses a label that is none
     config = described(recipe, config, facts, command=False)
     folder = Path("runs") / config.name if out is None else Path(out)
+    given = tuple(as_loggers(loggers))
     held = find_dataset(where.name) if "@" in where.name else None
-    result = StudyResult(folder, config, show_progress, tuple(loggers), held)
+    result = StudyResult(folder, config, show_progress, given, held)
     return result.resume(minutes)
 
 

@@ -118,6 +118,12 @@ def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
             train(whole.out, **changes)
 
 
+def test_a_logger_that_is_unknown_is_refused_before_anything_is_trained(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown logger 'cvs'.*did you mean csv"):
+        train(tmp_path / "none", loggers="cvs")
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_result_holds_its_data(whole):
     (x, y), _ = DATA
     for i in range(5):
