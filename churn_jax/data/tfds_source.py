@@ -12,6 +12,7 @@ import pathlib
 import numpy as np
 
 from churn_jax.data.digits import NUM_CLASSES, load_digits
+from churn_jax.data.object_names import DATASETS
 from churn_jax.data.splits import DataError, Split, check_split, first_line
 from churn_jax.data.text import TextOptions, read_text_records
 from churn_jax.registry import did_you_mean
@@ -97,7 +98,8 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
         )
     except tfds.core.DatasetNotFoundError as error:
         base = name.split("/")[0].split(":")[0]
-        known = ["digits", *tfds.list_builders(with_community_datasets=False)]
+        official = tfds.list_builders(with_community_datasets=False)
+        known = ["digits", *DATASETS, *official]
         hint = did_you_mean(base, known, count=3, cutoff=0.6)
         raise DataError(
             f"{name!r} is neither 'digits', a .npz file nor a name that TensorFlow "

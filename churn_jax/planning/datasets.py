@@ -10,6 +10,7 @@ from churn_jax.configuration.study import DataConfig
 from churn_jax.data import IMAGENET_STATISTICS, StreamingDataset, is_tokens
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.loading import cut
+from churn_jax.data.object_names import is_object
 from churn_jax.studies.inputs import load_inputs
 
 __all__ = ["SIZES", "Sizes", "row_sizes"]
@@ -114,11 +115,11 @@ def _published(config: DataConfig, train_size: int | None) -> Sizes:
 
 
 def _of_file(config: DataConfig, train_size: int | None) -> Sizes:
-    if not Path(config.name).expanduser().exists():
+    if not (is_object(config.name) or Path(config.name).expanduser().exists()):
         raise ValueError(
             "a plan needs the sizes of the data set: it knows those of "
-            f"{', '.join(SIZES)}, and opens a file or folder of your own; got "
-            f"{config.name!r}"
+            f"{', '.join(SIZES)}, and opens a file, folder or function of your own; "
+            f"got {config.name!r}"
         )
     found = load_inputs(config, train_size).dataset
     sizes = Sizes((), found.num_classes, len(found.train), len(found.validation))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from churn_jax.data import named
 from churn_jax.methods import ERM
 from churn_jax.planning.datasets import SIZES, row_sizes
 from churn_jax.studies import PRESETS, DataConfig, MethodSpec, preset
@@ -60,6 +61,8 @@ def test_a_file_of_the_users_own_is_opened(tmp_path):
         labels=np.arange(400) % 4,
     )
     mine = DataConfig(str(tmp_path / "mine.npz"), validation=None)
+    as_object = DataConfig(named(dict(np.load(mine.name))), validation=None)
+    assert row_sizes(as_object) == row_sizes(mine)
     found = load_inputs(mine, None).dataset
     sizes = row_sizes(mine)
     assert (sizes.train, sizes.validation) == (len(found.train), len(found.validation))
