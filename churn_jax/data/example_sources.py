@@ -36,6 +36,8 @@ class Examples(NamedTuple):
 
 def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
     """All examples of a source of records; `where` is for messages."""
+    if isinstance(source, (str, bytes)):
+        raise DataError(f"{where}: expected a source of examples; got {source!r}")
     if hasattr(source, "dtypes") and hasattr(source, "columns"):
         raise DataError(
             f"{where}: a table needs its labels: give the pair (table without the "
@@ -46,7 +48,8 @@ def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Examples
     names: tuple[str, ...] = ()
     dtype = None
     # A transform of the user's yields what the columns do not say.
-    transformed = (getattr(source, "format", None) or {}).get("type") == "custom"
+    form = getattr(source, "format", None)
+    transformed = isinstance(form, Mapping) and form.get("type") == "custom"
     if hasattr(source, "with_format") and source.features and not transformed:
         source, columns, names, dtype = _hugging_face(where, source, columns)
     rows = _Rows(where, columns, dtype)

@@ -111,6 +111,11 @@ def read_source(
     text: TextOptions = TextOptions(),
 ) -> Uncut:
     """The splits of a source before they are cut; arguments as for `from_source`."""
+    named = [name for name in columns if isinstance(name, str)]
+    if isinstance(columns, str) or len(columns) != 2 or len(named) != 2:
+        raise DataError(
+            f"columns must be the names of the image and of the label; got {columns!r}"
+        )
     if is_function(source):
         source = returned(source)
     given = {"validation": validation, "test": test}

@@ -54,7 +54,7 @@ class Examples(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Examples of one split; `split[i]` is a record, as random-access sources yield.
 
@@ -71,6 +71,10 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.images.shape[1:]))
+        return f"Split({len(self):,} examples of {shape} {self.images.dtype})"
 
     def __getitem__(self, index: int) -> dict:
         return {
@@ -286,7 +290,10 @@ def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
     if not len(labels):
         raise DataError(f"{where}: the split is empty")
     if not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(f"{where}: labels must be integers; got {labels.dtype}")
+        hint = ""
+        if np.issubdtype(labels.dtype, np.floating):
+            hint = "; class numbers become so with labels.astype(int)"
+        raise DataError(f"{where}: labels must be integers; got {labels.dtype}{hint}")
     if labels.min() < 0:
         at = int(np.argmax(labels < 0))
         raise DataError(
@@ -356,6 +363,8 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
 def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> int:
     """`num_classes`, or the largest training label plus one if it is None."""
     declared = num_classes is not None
+    if declared and not isinstance(num_classes, (int, np.integer)):
+        raise DataError(f"num_classes must be an integer; got {num_classes!r}")
     labels = {name: split.labels for name, split in splits.items() if len(split)}
     largest = {name: int(values.max()) for name, values in labels.items()}
     classes = num_classes if declared else largest["train"] + 1

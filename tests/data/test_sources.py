@@ -233,6 +233,13 @@ def test_options_that_contradict_the_source_are_refused():
     with pytest.raises(DataError, match=r"DataConfig\(validation=...\)"):
         named((X, Y), validation=0.1)
     assert Dataset.from_arrays(X, Y, num_classes=5).num_classes == 5
+    for options, message in (
+        ({"num_classes": 5.0}, "num_classes must be an integer; got 5.0"),
+        ({"validation": "10%"}, "validation: expected a source of examples; got '10%'"),
+        ({"columns": "image"}, "names of the image and of the label; got 'image'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            from_source((X, Y), **options)
 
 
 def test_a_name_is_that_of_the_contents():
@@ -308,6 +315,14 @@ def test_functions_are_found_by_their_names(monkeypatch):
         load(f"{__name__}:X")
     with pytest.raises(ValueError, match="no_such_package cannot be imported"):
         load("no_such_package:make")
+
+
+def test_a_data_set_is_printed_in_short():
+    printed = repr(Dataset.from_arrays(X, Y, name="mine", validation=0))
+    assert printed.startswith(
+        "Dataset(name='mine', train=Split(40 examples of 4 x 4 x 3 uint8), validation"
+    )
+    assert len(printed) < 500
 
 
 def test_fingerprints_are_those_of_the_splits():
