@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import io
 import math
 import re
@@ -12,7 +13,6 @@ import tyro
 
 from churn_jax.command.option_list import options_of
 from churn_jax.command.study_file import StudyFile
-from churn_jax.registry import did_you_mean
 
 __all__ = [
     "ASK",
@@ -69,19 +69,22 @@ def read_options(
     except SystemExit as stopped:
         if not stopped.code:
             raise
-        sentence = _first_sentence(said.getvalue())
-        raise ValueError(
-            f"{sentence}{_hint(sentence, cls)} ({prog} -h lists the options)"
-        ) from None
+        sentence = _with_hint(_first_sentence(said.getvalue()), cls)
+        raise ValueError(f"{sentence} ({prog} -h lists the options)") from None
 
 
-def _hint(sentence: str, cls: type) -> str:
-    """The option that an unrecognized one may mean."""
+def _with_hint(sentence: str, cls: type) -> str:
+    """The sentence, or one on an unknown option and the one it may mean."""
     if not (found := re.match(r"Unrecognized options?: (--[\w.-]+)", sentence)):
-        return ""
-    known = [option.word for option in options_of(cls).values()]
-    short = [name for name, long in SHORT_FORMS.items() if long in known]
-    return did_you_mean(found[1].replace("_", "-"), (*short, *known), 1, cutoff=0.7)
+        return sentence
+    words = [option.word for option in options_of(cls).values()]
+    # The last part of a name is what people remember: --learning-rate.
+    known = {f"--{word.rpartition('.')[2].lstrip('-')}": word for word in words[::-1]}
+    known |= {name: name for name, long in SHORT_FORMS.items() if long in words}
+    known |= {word: word for word in words}
+    close = difflib.get_close_matches(found[1].replace("_", "-"), known, 1, 0.7)
+    hint = f"; did you mean {known[close[0]]}?" if close else ""
+    return f"unknown option {found[1]}{hint}"
 
 
 def _first_sentence(box: str) -> str:

@@ -67,7 +67,8 @@ class StudyFile:
             ValueError: it cannot be read, or says something twice.
         """
         try:
-            table = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+            table = tomllib.loads(text)
         except OSError as error:
             raise ValueError(f"--config {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -69,7 +69,7 @@ def test_what_is_printed_is_the_same_study(line, capsys):
 
 
 def test_options_that_are_given_in_addition_win(capsys):
-    with open("study.toml", "w") as file:
+    with open("study.toml", "w", encoding="utf-8-sig") as file:  # as Notepad writes
         file.write(
             'preset = "digits:tiny"\nepochs = 3\nmodel = "lenet5"\n'
             'only = ["ensemble"]\nmesh = "replica=2"\n'
@@ -135,6 +135,8 @@ def test_a_bad_file_is_one_sentence_and_exit_code_2(text, said, capsys):
         ("study mnist --config own.toml", "names the preset own, and the command mn"),
         ("study digits --epoch 3", "did you mean --epochs?"),
         ("study digits --train.optimiser.name adam", "mean --train.optimizer.name?"),
+        ("study digits --learning_rate 1", "mean --train.optimizer.learning-rate?"),
+        ("stream clicks --windw 512", "did you mean --train.window?"),
     ],
 )
 def test_bad_words_are_one_sentence_and_exit_code_2(words, said, capsys):
