@@ -84,7 +84,10 @@ class Stopping:
         if self.minutes is None or self._clock is not None:
             return
         left = 60 * self.minutes - (time.monotonic() - self._opened)
-        self._clock = threading.Timer(max(left, 0.0), self.event.set)
+        self._clock = threading.Timer(left, self.event.set)
+        if left <= 0:  # a thread might be later than the end of a small study
+            self.event.set()
+            return
         self._clock.daemon = True
         self._clock.start()
 
