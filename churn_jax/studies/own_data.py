@@ -349,7 +349,7 @@ def _optimizer(rule: OptimizerConfig) -> str:
     parts = [_OPTIMIZERS.get(rule.name, own)]
     if rule.name == "sgd":
         parts.append(f"momentum {rule.momentum:g}")
-    if rule.weight_decay or rule.name in _OPTIMIZERS:
+    if rule.name in _OPTIMIZERS:  # one's own may read no weight decay
         kind = "decoupled " if rule.decay == "decoupled" else ""
         parts.append(f"{kind}weight decay {_number(rule.weight_decay)}")
     return ", ".join(parts)
