@@ -101,7 +101,8 @@ def study(
         loggers: where metrics go in addition to the folder, see
             `churn_jax.training.LOGGERS`.
         minutes: save and return after so many, whether finished or not.
-        show_progress: show bars on a terminal, and elsewhere a line every few seconds.
+        show_progress: show bars on a terminal, and elsewhere a line every few seconds;
+            otherwise only what goes wrong.
 
     Returns:
         A `StudyResult`.
@@ -232,12 +233,17 @@ class StudyResult:
         stop = threading.Event()
         clock = threading.Timer(60 * (minutes or 0.0), stop.set)
         clock.daemon = True
-        with StudyDisplay(self.config, silent=not self._shows()) as display:
+        silent, quiet = jax.process_index() != 0, not self.show_progress
+        with StudyDisplay(self.config, silent=silent, quiet=quiet) as display:
 
             def start(spec: MethodSpec, finished: bool) -> None:
                 display.start(spec, finished)
                 if minutes is not None and not clock.ident:  # loading is not training
                     clock.start()
+
+            def noted(sentence: str) -> None:
+                if not quiet or sentence not in self.config.notes:
+                    display.note(sentence)
 
             try:
                 run_study(
@@ -247,18 +253,15 @@ class StudyResult:
                     on_start=start,
                     on_progress=display.update,
                     on_work=display.work,
-                    on_note=display.note,
+                    on_note=noted,
                     loggers=self.loggers,
                     stop=stop,
                 )
             except Interrupted as stopped:
-                display.note(f"{stopped}; resume() goes on")
+                noted(f"{stopped}; resume() goes on")
             finally:
                 clock.cancel()
         return self
-
-    def _shows(self) -> bool:
-        return self.show_progress and jax.process_index() == 0
 
     def _repr_html_(self) -> str:
         return reports.html_table(reports.collect(self.out))
