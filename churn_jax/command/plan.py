@@ -22,7 +22,7 @@ from churn_jax.command.options import (
     written_out,
 )
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
-from churn_jax.command.study_file import Filed, with_file, write_and_exit
+from churn_jax.command.study_file import FileOptions, print_if_asked, with_file
 from churn_jax.documents import Document, Text
 from churn_jax.registry import did_you_mean
 from churn_jax.setting_checks import check_least
@@ -43,7 +43,7 @@ _DESCRIPTION = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _Shared(Filed):
+class _Shared(FileOptions):
     """Options of every plan.
 
     Attributes:
@@ -163,7 +163,7 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
             )
 
         config, options = chosen(name, written_out(rest), read)
-    write_and_exit(name, options, config)
+    print_if_asked(name, options, config)
     # A file with all options has a mesh of one device, which asks for none.
     return config, options, meshed or config.train.mesh.size > 1
 

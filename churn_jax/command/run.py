@@ -9,7 +9,7 @@ from typing import Any
 
 from churn_jax.command.launch import Launch, connect, ending_at_once, wait_for_all
 from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
-from churn_jax.command.study_file import Filed
+from churn_jax.command.study_file import FileOptions
 from churn_jax.escaping import printable
 from churn_jax.training.progress import COMPILING, Work
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Launched(Filed):
+class Launched(FileOptions):
     """Options of a command that trains into a folder.
 
     Attributes:

@@ -15,7 +15,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import with_file, write_and_exit
+from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display, Work
 
@@ -94,7 +94,7 @@ def read_stream(argv: Sequence[str]):
         warm_share=options.warm_share,
     )
     config = with_coefficients(config, options.set)
-    write_and_exit(name, options, config)
+    print_if_asked(name, options, config)
     return config, options
 
 

@@ -22,7 +22,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import with_file, write_and_exit
+from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.escaping import printable
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
@@ -88,7 +88,7 @@ def _parse(argv: Sequence[str]):
     check_minutes(options.minutes)
     as_loggers(options.log)
     config = dataclasses.replace(config, evaluation=options.evaluation)
-    write_and_exit(name, options, config)
+    print_if_asked(name, options, config)
     return config, options
 
 

@@ -20,15 +20,15 @@ from churn_jax.configuration.rows import coefficients
 from churn_jax.configuration.training import MeshShape
 from churn_jax.registry import did_you_mean
 
-__all__ = ["Filed", "StudyFile", "with_file", "write_and_exit"]
+__all__ = ["FileOptions", "StudyFile", "print_if_asked", "with_file"]
 
-# They are for one launch: in a file, `fresh` would start again every time.
+# These are for one launch: in a file, `fresh` would start again every time.
 _LAUNCH_ONLY = ("config", "print_config", "fresh", "dry_run")
 _WIDTH = 88
 
 
 @dataclasses.dataclass(frozen=True)
-class Filed:
+class FileOptions:
     """Options of a command whose options may stand in a file.
 
     Attributes:
@@ -168,10 +168,10 @@ def with_file(
     return [*named, *axes, *file.words(rest), *rest], file
 
 
-def write_and_exit(
+def print_if_asked(
     name: str, options: Any, config: Any, axes: Sequence[str] = ()
 ) -> None:
-    """Does what `--print-config` says: prints the file, and exits as -h does."""
+    """With `--print-config`, prints the file and exits as -h does."""
     if not options.print_config:
         return
     for row in getattr(options, "only", ()):

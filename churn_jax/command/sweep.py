@@ -21,7 +21,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import with_file, write_and_exit
+from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display
 
@@ -127,7 +127,7 @@ def read_sweep(argv: Sequence[str]):
         return dataclasses.replace(options, train=TrainConfig(**vars(options.train)))
 
     config, options = chosen(words[0], rest, read)
-    write_and_exit(words[0], options, config, words[1:])
+    print_if_asked(words[0], options, config, words[1:])
     return config, words[1:], options
 
 
