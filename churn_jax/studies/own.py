@@ -19,7 +19,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, row_name
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
-from churn_jax.data import Dataset, find_dataset, named
+from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
 from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
@@ -127,9 +127,7 @@ def study(
     """
     where = data
     if not isinstance(data, DataConfig):
-        where = DataConfig(
-            name=named(data), validation=validation, train_size=train_size
-        )
+        where = _data(data, validation, train_size)
     facts = data_facts(where)
     example = example_of(facts.shape, tokens=facts.kind == "tokens")
     network = model
@@ -265,6 +263,17 @@ class StudyResult:
 
     def _repr_html_(self) -> str:
         return reports.html_table(reports.collect(self.out))
+
+
+def _data(given: Any, validation: Any, train_size: int | None) -> DataConfig:
+    """The settings of data that are given as an object, or by their name."""
+    where = DataConfig(named(given), validation=validation, train_size=train_size)
+    if "@" not in where.name:
+        return where
+    images = find_dataset(where.name).train.images
+    if is_tokens(images):  # texts keep their length
+        where = dataclasses.replace(where, sequence_length=images.shape[1])
+    return where
 
 
 def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:

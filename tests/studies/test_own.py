@@ -17,6 +17,7 @@ from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import MODELS
 from churn_jax.reports import QUANTITIES, column
 from churn_jax.studies import DataConfig, MethodSpec, StudyError, Teaching
+from churn_jax.studies.own import _data
 from churn_jax.training import OptimizerConfig
 
 DIGITS = load("digits", train_size=96)
@@ -129,6 +130,13 @@ def test_a_result_holds_its_data(whole):
     for i in range(5):
         named((x ^ (i + 1), y))
     assert find_dataset(whole.config.data.name) is whole.data
+
+
+def test_texts_keep_their_length():
+    texts = {"train_tokens": np.ones((40, 70), int), "train_labels": np.arange(40) % 2}
+    texts |= {"test_tokens": np.ones((4, 70), int), "test_labels": [0, 1, 0, 1]}
+    assert _data(texts, None, None).sequence_length == 70
+    assert _data(DATA, 0.2, 50) == DataConfig(named(DATA), None, None, 50, 0.2)
 
 
 def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
