@@ -228,11 +228,15 @@ def one_of(names: Sequence[str]) -> str:
 def dotted_name(value: Any) -> str:
     """`package.module:name` of a class, a function or what wraps a function.
 
-    A module that was run as a script has the name under which it can be imported.
+    A module that was run as a script has the name under which it can be imported. Of a
+    private module the package is named, where it has the value, as `optax:lion`.
     """
     value = getattr(value, "__wrapped__", value)
-    module = value.__module__
-    return f"{_script_name() if module == '__main__' else module}:{value.__qualname__}"
+    module, name = value.__module__, value.__qualname__
+    package = module.partition("._")[0]
+    if package != module and getattr(sys.modules[package], name, None) is value:
+        module = package
+    return f"{_script_name() if module == '__main__' else module}:{name}"
 
 
 def _imported(name: str) -> Any:

@@ -5,6 +5,7 @@ from importlib import metadata
 
 import flax.linen as nn
 import numpy as np
+import optax
 import pytest
 
 from churn_jax import methods, registry
@@ -130,6 +131,7 @@ def test_records_name_built_in_values_shortly_and_others_by_their_module(shapes)
     assert found == ["line", "line", "unknown", dotted, dotted, dotted]
     assert METHODS.record_name(METHODS["ERM"]) == "ERM"
     assert METHODS.find(METHODS.record_name(Mine)) is Mine
+    assert dotted_name(optax.lion) == "optax:lion"
 
 
 def test_an_object_has_a_name_that_its_content_tells(shapes):

@@ -102,7 +102,7 @@ def study(
             `churn_jax.training.LOGGERS`.
         minutes: save and return after so many, whether finished or not.
         show_progress: show bars on a terminal, and elsewhere a line every few seconds;
-            otherwise only what goes wrong.
+            otherwise only notes on what is missing or goes wrong.
 
     Returns:
         A `StudyResult`.

@@ -214,7 +214,6 @@ _READ = {
     "weight_decay": ("weight_decay", 0.0),
     "decay_on": ("mask", OptimizerConfig.decay_on),
     "momentum": ("", OptimizerConfig.momentum),
-    "decay": ("", OptimizerConfig.decay),
     "adagrad_accumulator": ("", OptimizerConfig.adagrad_accumulator),
 }
 
