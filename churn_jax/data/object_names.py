@@ -76,12 +76,12 @@ def named(
         >>> from churn_jax.data import load
         >>> mine = named((np.zeros((50, 3)), np.arange(50) % 2), name="zeros")
         >>> mine, len(load(mine, train_size=20).train)
-        ('zeros@7197b746', 20)
+        ('zeros@d3e91f6d', 20)
     """
     if isinstance(source, (str, pathlib.Path)):
         return str(source)
     options = (validation, test, num_classes, name)
-    plain = columns == COLUMNS and options == (None,) * 4
+    plain = columns == COLUMNS and all(option is None for option in options)
     if plain and is_function(source) and _importable(source):
         return dotted_name(source)
     if isinstance(validation, numbers.Number):

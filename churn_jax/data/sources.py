@@ -170,8 +170,8 @@ def object_name(dataset: Dataset) -> str:
     stem = re.sub(r"[^\w.-]+", "-", re.sub(r"@[0-9a-f]{8}$", "", stem))
     # Not the fingerprint of the data set: that of a narrowed one is not of its arrays.
     contents = fingerprint(dataset.train, dataset.validation, dataset.test)
-    digest = hashlib.sha256(f"{contents} {dataset.num_classes}".encode()).hexdigest()
-    return f"{stem}@{digest[:8]}"
+    text = f"{contents} {dataset.num_classes} {dataset.class_names}"
+    return f"{stem}@{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _called(source: Any) -> str:

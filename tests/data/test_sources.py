@@ -248,6 +248,9 @@ def test_a_name_is_that_of_the_contents():
     assert named({"images": X.copy(), "labels": Y}) == name
     assert load(name).name == name
     assert name != named((X, Y), num_classes=4) != named((X, (Y + 1) % 3))
+    assert named((X, WORDS[2 - Y])) != name  # of which the classes have names
+    with pytest.raises(DataError, match="test: images need labels"):
+        named((X, Y), test=X)
     assert named((X, Y), name="my set").startswith("my-set@")
     assert named("digits") == "digits"
     mine = Dataset.from_arrays(X, Y)
