@@ -28,6 +28,7 @@ from churn_jax.training.predictions import (
     predict_split,
     write_share,
 )
+from churn_jax.training.optim import Optimizer
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
@@ -40,8 +41,7 @@ def program_of(mesh, *, members=1, mapping="vmap", mean=0.0, std=1.0):
     network = from_function(lambda key, x: {}, lambda p, x: p["scale"] * x)
     return Program(
         groups=(Group(network, members),),
-        optimizer=OptimizerConfig(),
-        schedule=lambda count: 1.0,
+        optimizer=Optimizer(OptimizerConfig(), 1, 1),
         batch_size=8,
         mesh=mesh,
         mapping=mapping,

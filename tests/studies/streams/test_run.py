@@ -30,7 +30,7 @@ def trained(monkeypatch):
     """Names of the rows that were trained, by a loop that takes no time."""
     names = []
 
-    def run_stream(run, stream, directory, *, on_progress, on_work, on_note, stop):
+    def run_stream(run, stream, directory, *, stop, **told):
         if stop is not None and stop.is_set():
             raise Interrupted("stopped")
         left = directory / "checkpoints" / "strength"
