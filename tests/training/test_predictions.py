@@ -14,6 +14,7 @@ from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.prediction_shards import ShardWriter, read_shards, write_index
 from churn_jax.predictions import PredictionsError
+from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import (
     DATA,
     REPLICA,
@@ -28,7 +29,6 @@ from churn_jax.training.predictions import (
     predict_split,
     write_share,
 )
-from churn_jax.training.optim import Optimizer
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
