@@ -160,6 +160,7 @@ def test_a_folder_is_opened_again_and_trains_on_where_its_objects_are(
         found.resume()
 
 
+@pytest.mark.slow
 def test_networks_train_as_they_do_alone(whole, tmp_path):
     """An optimiser's state, clipping and schedule are each network's own."""
     one = train(
@@ -179,10 +180,11 @@ def test_a_mesh_gives_the_same_networks(tmp_path):
     small gradients.
     """
     given = {"model": Net(rate=0.0), "optimizer": optax.sgd(0.1, 0.9), "metrics": ()}
+    given |= {"methods": [ERM()], "epochs": 1}
     one = train(tmp_path / "one", **given)
     eight = train(tmp_path / "eight", mesh="replica=2,member=2,data=2", **given)
-    for name, logits in one.predictions.items():
-        np.testing.assert_allclose(logits, eight.predictions[name], atol=1e-4)
+    ours, theirs = one.predictions["erm"], eight.predictions["erm"]
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.fixture
