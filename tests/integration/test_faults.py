@@ -155,6 +155,7 @@ def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole):
     )
 
 
+@pytest.mark.slow
 def test_a_replica_that_blows_up_is_reported_and_the_others_are_as_without_it(
     capsys, tmp_path
 ):

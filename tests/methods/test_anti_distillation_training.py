@@ -79,6 +79,7 @@ METHODS = {
         pytest.param("memory and samples", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_mesh_computes_what_one_device_computes(name):
     """Replicas, members and examples are all sharded; so is the gate."""
     method = METHODS[name]

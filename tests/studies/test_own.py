@@ -173,6 +173,7 @@ def test_networks_train_as_they_do_alone(whole, tmp_path):
     np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_mesh_gives_the_same_networks(tmp_path):
     """Two replicas, two members, two shards of the batch; the baseline is one network.
 

@@ -111,6 +111,7 @@ def test_a_folder_for_another_network_is_refused(folder):
         ModelConfig("bert_tiny", pretrained=folder).build(_CLASSES)
 
 
+@pytest.mark.slow
 def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path):
     generator, arrays = np.random.default_rng(0), {}
     for split, count in (("train", 24), ("test", 6)):

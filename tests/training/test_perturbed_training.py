@@ -49,6 +49,7 @@ def gradient(state):
     return tuple(momentum.trace for _, momentum, _ in state.opt_state)
 
 
+@pytest.mark.slow
 def test_a_mesh_computes_what_one_device_computes():
     """On the mesh, under `vmap`, every replica takes out its own drawn teacher."""
     _, first, last = trained((1, 1, 1), "loop")

@@ -227,6 +227,7 @@ def convolved(mesh, mapping):
     return stepper, stepper.advance(3)
 
 
+@pytest.mark.slow
 def test_a_mesh_computes_what_one_device_computes():
     """Four teachers are sharded over the member axis, the old model is not."""
     stepper, one = convolved((1, 1, 1), "loop")
