@@ -125,9 +125,10 @@ def study(
         ...     list(result.predictions), result.finished
         (['baseline', 'co-distilled'], True)
     """
-    where = data
-    if not isinstance(data, DataConfig):
-        where = _data(data, validation, train_size)
+    cut = {"validation": validation, "train_size": train_size}
+    where = _data(
+        data, {name: value for name, value in cut.items() if value is not None}
+    )
     facts = data_facts(where)
     example = example_of(facts.shape, tokens=facts.kind == "tokens")
     network = model
@@ -265,10 +266,13 @@ class StudyResult:
         return reports.html_table(reports.collect(self.out))
 
 
-def _data(given: Any, validation: Any, train_size: int | None) -> DataConfig:
+def _data(given: Any, cut: Mapping[str, Any]) -> DataConfig:
     """The settings of data that are given as an object, or by their name."""
-    where = DataConfig(named(given), validation=validation, train_size=train_size)
-    if "@" not in where.name:
+    where = given
+    if not isinstance(given, DataConfig):
+        where = DataConfig(named(given), validation=None)
+    where = dataclasses.replace(where, **cut)
+    if isinstance(given, DataConfig) or "@" not in where.name:
         return where
     images = find_dataset(where.name).train.images
     if is_tokens(images):  # texts keep their length

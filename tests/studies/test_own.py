@@ -253,8 +253,13 @@ def test_rows_settings_and_what_is_chosen(configured):
     assert config.model.name == "mlp" and config.columns[0] == "churn"
     assert "Learning rate: 0.0003" in " ".join(config.notes)
     assert not any("--" in note for note in config.notes)
-    same = configured(data=DataConfig("digits"), optimizer=OptimizerConfig("adam"))
+    same = configured(
+        data=DataConfig("digits", validation=50),
+        optimizer=OptimizerConfig("adam"),
+        train_size=90,
+    )
     assert same.train.optimizer == OptimizerConfig("adam")
+    assert same.data == DataConfig("digits", validation=50, train_size=90)
 
 
 @pytest.mark.parametrize(
