@@ -160,7 +160,7 @@ def diversity(argv: Sequence[str]) -> int:
     command = shlex.join(["churn-jax", "diversity", *argv])
     return run_command(
         # A finished study is never put aside.
-        Launched(options.folder, minutes=options.minutes, quiet=options.quiet),
+        Launched(out=options.folder, minutes=options.minutes, quiet=options.quiet),
         command,
         progress=_Sections,
         train=compute,
