@@ -106,9 +106,10 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file():
 
 def test_ambiguity_of_blocks_is_that_of_all():
     test = drawn()
-    np.testing.assert_array_equal(
+    np.testing.assert_allclose(
         ambiguity_in_blocks(mapped(test), range(R)),
         metrics.ambiguity(jnp.asarray(test.logits)),
+        rtol=1e-6,  # JAX 0.7 compiles the division otherwise
     )
 
 
