@@ -51,8 +51,8 @@ class Work:
 
 
 def line_interval(seconds: float) -> float:
-    """Seconds between two lines after so many: 5 at first, 30 after half an hour."""
-    return min(max(seconds / 60, 5.0), 30.0)
+    """Seconds to the next line after so many: 1, then 5, 30 after half an hour."""
+    return min(max(seconds / 60, 5.0), 30.0) if seconds >= 1.0 else 1.0
 
 
 @dataclasses.dataclass

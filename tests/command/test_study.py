@@ -122,7 +122,7 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
     capsys.readouterr()
     out = tmp_path / "pieces"
     # Over before the first update: every piece does what it cannot leave, one or two.
-    command = [*few, "--minutes", "0.0005", "--out", str(out)]
+    command = [*few, "--minutes", "1e-06", "--out", str(out)]
     codes, done = [], [0]
     while not codes or codes[-1] == 3:
         codes.append(main(command))
@@ -130,7 +130,7 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
         if codes[-1] == 3:
             (told,) = [line for line in said.splitlines() if "To go on: " in line]
             sentence, again = told.split(" To go on: ")
-            assert sentence.endswith("updates, as --minutes 0.0005 are over.")
+            assert sentence.endswith("updates, as --minutes 1e-06 are over.")
             assert shlex.split(again) == ["churn-jax", "study", *command[1:]]
             done.append(checkpoints(out)[-1])
     assert set(codes[:-1]) == {3} and codes[-1] == 0

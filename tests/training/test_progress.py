@@ -106,7 +106,8 @@ def test_details_are_for_debugging(capsys):
 
 
 def test_lines_become_rarer_but_never_rare():
-    assert [line_interval(60.0 * m) for m in (0, 5, 10, 600)] == [5, 5, 10, 30]
+    seconds = (0, 1, 300, 600, 36_000)
+    assert [line_interval(s) for s in seconds] == [1, 5, 5, 10, 30]
 
 
 def test_names_cannot_steer_the_terminal_or_a_log(capsys):
