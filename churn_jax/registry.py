@@ -30,7 +30,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Registry", "did_you_mean", "dotted_name", "one_of"]
+__all__ = ["Registry", "did_you_mean", "dotted_name", "is_own", "one_of"]
 
 T = TypeVar("T")
 _GROUP = "churn_jax"
@@ -80,7 +80,7 @@ class Registry(Mapping[str, Any]):
             ValueError: the name is built in, or has a colon or an `@`.
             TypeError: the value is not of this kind.
         """
-        if name in self._built_in or set(":@") & set(name) or not name:
+        if name in self._built_in or is_own(name) or not name:
             reason = "it is taken" if name in self._built_in else "it has : or @"
             raise ValueError(f"{self._a} cannot be called {name!r}: {reason}")
 
@@ -166,7 +166,7 @@ class Registry(Mapping[str, Any]):
         """
         if isinstance(value, str):
             name = value
-            if name in self._built_in or set(":@") & set(name):
+            if name in self._built_in or is_own(name):
                 return name
             _import_entry_points()
             if name not in self._registered:
@@ -223,6 +223,16 @@ def one_of(names: Sequence[str]) -> str:
     """`a, b or c`."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is `package.module:name` or that of an object, so of one's own.
+
+    Example:
+        >>> [is_own(name) for name in ("mine.nets:Net", "Net@1a2b3c4d", "resnet20")]
+        [True, True, False]
+    """
+    return ":" in name or "@" in name
 
 
 def dotted_name(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
-from churn_jax.registry import Registry, did_you_mean
+from churn_jax.registry import Registry, did_you_mean, is_own
 from churn_jax.setting_checks import check_choice, check_least, check_share
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class OptimizerConfig:
         for field in ("step_epochs", "member_rates"):  # lists are taken, too
             object.__setattr__(self, field, tuple(getattr(self, field)))
         known = OPTIMIZERS
-        if not set(":@") & set(self.name) and self.name not in known:
+        if not is_own(self.name) and self.name not in known:
             raise ValueError(
                 f"optimizer name must be one of {', '.join(known)}, or one of your own "
                 f"as package.module:name; got {self.name!r}"

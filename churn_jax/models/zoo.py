@@ -18,6 +18,7 @@ from churn_jax.models.resnet_v2 import ResNetV2
 from churn_jax.models.swin import Swin
 from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
+from churn_jax.registry import is_own
 
 __all__ = ["available", "create", "is_family"]
 
@@ -135,7 +136,7 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
             ...
         ValueError: unknown network 'resnet-20'; did you mean 'resnet20' or ...
     """
-    if not set(":@") & set(name) and name not in MODELS:
+    if not is_own(name) and name not in MODELS:
         raise ValueError(
             f"unknown network {name!r}{_suggest(name, MODELS)} "
             f"Available: {', '.join(available())}"

@@ -27,6 +27,7 @@ from churn_jax.data import (
     StreamingDataset,
     is_tokens,
 )
+from churn_jax.registry import is_own
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets.reproducibility_rows import paper_rows
 
@@ -419,7 +420,7 @@ def _family(model: ModelConfig) -> _Family:
     name = model.name
     if model.pretrained:
         return _FAMILIES["pretrained"]
-    if set(":@") & set(name):
+    if is_own(name):
         return _FAMILIES["own"]
     if name == "mlp":
         return _FAMILIES["dense"]
