@@ -24,6 +24,7 @@ __all__ = [
     "from_function",
     "linear_head",
     "mode",
+    "needed_names",
     "parameter_names",
     "stuck",
     "switches",
@@ -179,6 +180,14 @@ def switches(names: Iterable[str]) -> tuple[str, ...]:
 def parameter_names(function: Callable) -> tuple[str, ...]:
     """Names of a function's parameters."""
     return tuple(inspect.signature(function).parameters)
+
+
+def needed_names(function: Callable) -> tuple[str, ...]:
+    """Names of a function's parameters that have no default."""
+    many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    needed = (p for p in parameters if p.default is p.empty and p.kind not in many)
+    return tuple(p.name for p in needed)
 
 
 def mode(names: Iterable[str], train: bool) -> dict[str, bool]:

@@ -1,14 +1,18 @@
 """Networks of one's own, in whatever form they are given."""
 
 import functools
-import inspect
-from typing import Any
+from typing import Any, cast
 
 from flax import linen as nn
 from flax import nnx
 
 from churn_jax.ensembles.linen import from_linen
-from churn_jax.ensembles.network import Network, NetworkError
+from churn_jax.ensembles.network import (
+    Network,
+    NetworkError,
+    needed_names,
+    parameter_names,
+)
 from churn_jax.ensembles.nnx import from_nnx
 
 __all__ = ["as_network"]
@@ -70,21 +74,19 @@ def _as_network(given: _Same, num_classes: int, name: str) -> Network:
             f"{name} is a {type(value).__name__}; a network is a Linen module, the "
             "class of a Linen or an NNX module, or a function that makes one"
         )
-    known = {"num_classes": num_classes, "rngs": None}
-    # The metaclass of NNX hides what a class takes.
-    construct = isinstance(value, type) and issubclass(value, nnx.Module)
-    signature = inspect.signature(value.__init__ if construct else value)
-    parameters = [*signature.parameters.values()][int(construct) :]
-    for parameter in parameters:
-        many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        needed = parameter.default is parameter.empty and not many
-        if needed and parameter.name not in known:
+    known = ("num_classes", "rngs")
+    function, instance = value, cast(Any, None)
+    if isinstance(value, type) and issubclass(value, nnx.Module):
+        # The metaclass of NNX hides what a class takes.
+        function = functools.partial(value.__init__, instance)
+    for missing in needed_names(function):
+        if missing not in known:
             raise NetworkError(
-                f"{name} needs {parameter.name!r}; a class or a function of networks "
-                f"is given {' and '.join(known)}, everything else needs a default: "
-                "give a module, or a function that fills it in"
+                f"{name} needs {missing!r}; a class or a function of networks is given "
+                f"{' and '.join(known)}, everything else needs a default: give a "
+                "module, or a function that fills it in"
             )
-    names = {parameter.name for parameter in parameters}
+    names = parameter_names(function)
     classes = {"num_classes": num_classes} if "num_classes" in names else {}
     if "rngs" in names:
         return from_nnx(lambda rngs: value(**classes, rngs=rngs), name=name)

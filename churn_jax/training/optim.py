@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
+from churn_jax.ensembles.network import needed_names, parameter_names
 from churn_jax.lazy import jax, jnp, optax
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Optimizer:
             return ""
         read: Collection[str] = ()
         if not _is_transformation(self.own):
-            read = inspect.signature(self.own).parameters
+            read = parameter_names(self.own)
         left = [
             f"{field} {getattr(config, field)}"
             for field, (argument, nothing) in _READ.items()
@@ -185,18 +185,14 @@ class Optimizer:
             "total_steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
         }
-        parameters = inspect.signature(self.own).parameters
-        for name, parameter in parameters.items():
-            named = parameter.kind not in (
-                parameter.VAR_POSITIONAL,
-                parameter.VAR_KEYWORD,
-            )
-            if named and parameter.default is parameter.empty and name not in given:
+        for name in needed_names(self.own):
+            if name not in given:
                 raise ValueError(
                     f"optimizer {self.config.name} needs {name!r}; a function can be "
                     f"given {', '.join(given)}, everything else needs a default"
                 )
-        made = self.own(**{k: v for k, v in given.items() if k in parameters})
+        names = parameter_names(self.own)
+        made = self.own(**{k: v for k, v in given.items() if k in names})
         if not _is_transformation(made):
             raise ValueError(
                 f"optimizer {self.config.name} returns a {type(made).__name__}; it "
