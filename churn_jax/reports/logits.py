@@ -33,6 +33,7 @@ from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import (
     DEFAULT_COLUMNS,
     Quantity,
+    column_name,
     headline,
     recorded_columns,
     shown_columns,
@@ -352,7 +353,7 @@ def _columns(
         return (*DEFAULT_COLUMNS, *(_WITH_VALIDATION if validation else ()))
     if isinstance(given, str | Quantity):
         given = (given,)
-    names = tuple(one.name if isinstance(one, Quantity) else one for one in given)
+    names = tuple(map(column_name, given))
     recorded_columns(names)  # refuses unknown ones
     names = tuple(quantity.name for quantity in shown_columns(names))
     if lacking := [name for name in names if name in _OF_STUDIES]:

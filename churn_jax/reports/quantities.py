@@ -26,6 +26,7 @@ __all__ = [
     "QUANTITIES",
     "Quantity",
     "column",
+    "column_name",
     "headline",
     "recorded_columns",
     "shown_columns",
@@ -150,6 +151,21 @@ def column(
         return QUANTITIES.register(name)(made)
 
     return make
+
+
+def column_name(given: str | Quantity | Callable[..., Any]) -> str:
+    """The name of a column that is given by name, as it is, or as a function.
+
+    Args:
+        given: a plain function of `(logits [R, N, C], labels [N])` becomes a column
+            under a heading made of its name.
+    """
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Quantity):
+        heading = given.__name__.replace("_", " ").capitalize()
+        given = column(heading, runs=True)(given)
+    return given.name
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:

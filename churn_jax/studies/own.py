@@ -23,7 +23,7 @@ from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
 from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
-from churn_jax.reports.quantities import DEFAULT_COLUMNS, Quantity, column
+from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.own_data import data_facts, described, own_study
 from churn_jax.studies.progress import StudyDisplay
@@ -126,7 +126,7 @@ def study(
         (['baseline', 'co-distilled'], True)
     """
     cut = {"validation": validation, "train_size": train_size}
-    where = _data(
+    where, held = _data(
         data, {name: value for name, value in cut.items() if value is not None}
     )
     facts = data_facts(where)
@@ -152,7 +152,7 @@ def study(
         train=replaced(recipe.train, (changes | dict(settings or {})).items()),
         methods=rows,
         baseline=_baseline(rows, baseline),
-        columns=tuple(map(_column, (*(columns or DEFAULT_COLUMNS), *metrics)))
+        columns=tuple(map(column_name, (*(columns or DEFAULT_COLUMNS), *metrics)))
         if columns or metrics
         else (),
         title=title or recipe.title,
@@ -161,7 +161,6 @@ def study(
     config = described(recipe, config, facts, command=False)
     folder = Path("runs") / config.name if out is None else Path(out)
     given = tuple(as_loggers(loggers))
-    held = find_dataset(where.name) if "@" in where.name else None
     result = StudyResult(folder, config, show_progress, given, held)
     return result.resume(minutes)
 
@@ -266,18 +265,18 @@ class StudyResult:
         return reports.html_table(reports.collect(self.out))
 
 
-def _data(given: Any, cut: Mapping[str, Any]) -> DataConfig:
-    """The settings of data that are given as an object, or by their name."""
-    where = given
-    if not isinstance(given, DataConfig):
-        where = DataConfig(named(given), validation=None)
-    where = dataclasses.replace(where, **cut)
-    if isinstance(given, DataConfig) or "@" not in where.name:
-        return where
-    images = find_dataset(where.name).train.images
-    if is_tokens(images):  # texts keep their length
-        where = dataclasses.replace(where, sequence_length=images.shape[1])
-    return where
+def _data(given: Any, cut: Mapping[str, Any]) -> tuple[DataConfig, Dataset | None]:
+    """The settings of data, and the data set itself if it was given as an object."""
+    if isinstance(given, DataConfig):
+        return dataclasses.replace(given, **cut), None
+    where = dataclasses.replace(DataConfig(named(given), validation=None), **cut)
+    if "@" not in where.name:
+        return where, None
+    held = find_dataset(where.name)
+    if is_tokens(held.train.images):  # texts keep their length
+        length = held.train.images.shape[1]
+        where = dataclasses.replace(where, sequence_length=length)
+    return where, held
 
 
 def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:
@@ -316,16 +315,6 @@ def _baseline(rows: Sequence[MethodSpec], label: str) -> str:
         return "baseline" if "baseline" in names else names[0]
     by_label = {row.label: row.name for row in rows}
     return by_label.get(label, label)
-
-
-def _column(given: Any) -> str:
-    """The name of a column that is given by name or as it is."""
-    if isinstance(given, str):
-        return given
-    if callable(given) and not isinstance(given, Quantity):
-        heading = given.__name__.replace("_", " ").capitalize()
-        given = column(heading, runs=True)(given)
-    return given.name
 
 
 def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:

@@ -135,9 +135,9 @@ def test_a_result_holds_its_data(whole):
 def test_texts_keep_their_length():
     texts = {"train_tokens": np.ones((40, 70), int), "train_labels": np.arange(40) % 2}
     texts |= {"test_tokens": np.ones((4, 70), int), "test_labels": [0, 1, 0, 1]}
-    assert _data(texts, {}).sequence_length == 70
+    assert _data(texts, {})[0].sequence_length == 70
     cut = {"validation": 0.2, "train_size": 50}
-    assert _data(DATA, cut) == DataConfig(named(DATA), None, None, 50, 0.2)
+    assert _data(DATA, cut)[0] == DataConfig(named(DATA), None, None, 50, 0.2)
 
 
 def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
