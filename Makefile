@@ -82,25 +82,22 @@ test-oracles: export JAX_PLATFORMS ?= cpu
 test-oracles: $(ORACLES)/.installed
 	$(ORACLES)/bin/python -m pytest -q -s -m oracle tests/oracles
 
-# The adapters of loggers with CLU, Weights & Biases and MLflow, without network.
-$(LOGGERS)/.installed: pyproject.toml $(CONSTRAINTS)
-	$(PYTHON) -m venv $(LOGGERS)
-	$(LOGGERS)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,loggers]'
+# Tests against optional packages, each kind in an environment of its own.
+$(LOGGERS)/.installed: EXTRA = loggers
+$(SOURCES)/.installed: EXTRA = sources
+
+$(LOGGERS)/.installed $(SOURCES)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,$(EXTRA)]'
 	touch $@
 
-test-loggers: export JAX_PLATFORMS ?= cpu
+test-loggers test-sources: export JAX_PLATFORMS ?= cpu
 
+# The adapters of loggers with CLU, Weights & Biases and MLflow, without network.
 test-loggers: $(LOGGERS)/.installed
 	$(LOGGERS)/bin/python -m pytest -q tests/training/test_tracking.py tests/training/test_loggers.py
 
 # Data sets of Hugging Face, TensorFlow, PyTorch and pandas as `data.from_source` reads them.
-$(SOURCES)/.installed: pyproject.toml $(CONSTRAINTS)
-	$(PYTHON) -m venv $(SOURCES)
-	$(SOURCES)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,sources]'
-	touch $@
-
-test-sources: export JAX_PLATFORMS ?= cpu
-
 test-sources: $(SOURCES)/.installed
 	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py
 
