@@ -3,7 +3,8 @@
 `load` reads a set into memory by its name, `from_source` takes Python objects, to which
 `named` gives a name; `augment` and `normalize` run inside the jitted step;
 `load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
-converts a TFDS set; `corrupted_sets` corrupts test images.
+converts a TFDS set and `write_npz` writes one file; `corrupted_sets` corrupts test
+images.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
@@ -13,7 +14,7 @@ from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load, narrow
 from churn_jax.data.object_names import DATASETS, find_dataset, named
 from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
-from churn_jax.data.prepare import Prepared, prepare
+from churn_jax.data.prepare import Prepared, prepare, write_npz
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
 from churn_jax.data.sources import from_source
 from churn_jax.data.splits import (
@@ -65,6 +66,7 @@ __all__ = [
     "prepare",
     "read_ahead",
     "stream",
+    "write_npz",
 ]
 
 __getattr__, __dir__ = load_on_use(__name__, __all__)

@@ -1,13 +1,17 @@
-"""Preparing a TFDS set once as array_record, behind `churn-jax data NAME`."""
+"""Preparing a set once, as array_record or as one file, behind `churn-jax data`."""
 
 import importlib.util
 import pathlib
 import time
 from dataclasses import dataclass
 
-from churn_jax.data.splits import DataError, first_line
+import numpy as np
 
-__all__ = ["Prepared", "prepare"]
+from churn_jax.array_files import replace_file
+from churn_jax.data.loading import read_uncut
+from churn_jax.data.splits import DataError, Split, first_line
+
+__all__ = ["Prepared", "prepare", "write_npz"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Prepared:
 
     Attributes:
         name: what to pass to `load`, with the same `data_dir`.
-        directory: folder of the set.
+        directory: folder of the set or of the file.
         splits: number of examples per split.
         size_bytes: size on disk.
         seconds: time taken; near zero if the set was there already.
@@ -111,3 +115,70 @@ def prepare(
         size_bytes=sum(f.stat().st_size for f in directory.iterdir() if f.is_file()),
         seconds=time.monotonic() - start,
     )
+
+
+def write_npz(
+    name_or_path: str | pathlib.Path,
+    out: str | pathlib.Path,
+    *,
+    shrink: int = 1,
+    data_dir: str | pathlib.Path | None = None,
+    manual_dir: str | pathlib.Path | None = None,
+) -> Prepared:
+    """Writes images of one size to one `.npz` file, perhaps smaller ones.
+
+    The source's own splits, labels and ids stay as they are.
+
+    Args:
+        name_or_path: any source of images that `load` takes.
+        out: the file, which `load` reads; its name ends in `.npz`.
+        shrink: side in pixels of the squares that are averaged to one pixel; it divides
+            both sides of the images. Averages of uint8 are rounded to uint8.
+        data_dir: as for `load`.
+        manual_dir: as for `load`.
+
+    Returns:
+        A summary whose `str` is one line.
+
+    Raises:
+        DataError: the source cannot be read, holds no images of one size, or has sides
+            that `shrink` does not divide.
+        OSError: the file could not be written.
+    """
+    start = time.monotonic()
+    out = pathlib.Path(out)
+    if out.suffix != ".npz":
+        raise DataError(f"the file must be called something.npz; got {out}")
+    uncut = read_uncut(name_or_path, data_dir, manual_dir)
+    arrays = {}
+    for name, split in uncut.splits.items():
+        arrays[f"{name}_image"] = _shrunk(str(name_or_path), split, shrink)
+        arrays |= {f"{name}_label": split.labels, f"{name}_id": split.ids}
+    if uncut.num_classes is not None:
+        arrays["num_classes"] = np.int64(uncut.num_classes)
+    with replace_file(out) as file:
+        np.savez_compressed(file, **arrays)
+    return Prepared(
+        name=out.name,
+        directory=out.parent,
+        splits={name: len(split) for name, split in uncut.splits.items()},
+        size_bytes=out.stat().st_size,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _shrunk(name: str, split: Split, side: int) -> np.ndarray:
+    """Images `[N, H, W, C]` as `[N, H / side, W / side, C]` averages."""
+    images = split.images
+    if images.ndim != 4:
+        raise DataError(f"{name} holds no images, but arrays {images.shape}")
+    count, height, width, channels = images.shape
+    if side < 1 or height % side or width % side:
+        raise DataError(
+            f"shrink must divide the sides of the images, {height} x {width}; got "
+            f"{side}"
+        )
+    rows, columns = height // side, width // side
+    squares = images.reshape(count, rows, side, columns, side, channels)
+    means = squares.mean((2, 4), dtype=np.float32)
+    return (np.rint(means) if images.dtype == np.uint8 else means).astype(images.dtype)

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from churn_jax.cli import main
 from churn_jax.data import DataError, load, load_digits, prepare
 from churn_jax.data.tables import Categorical, TableSchema, open_table
 
@@ -42,6 +43,36 @@ def test_digits_equal_scikit_learn(rng):
         rows[len(split)] = set(at.tolist())
     assert rows.keys() == {900, 897}
     assert rows[900] | rows[897] == set(range(1797))
+
+
+def test_a_smaller_form_averages_squares_and_keeps_splits_labels_and_ids(
+    rng, tmp_path, capsys
+):
+    x, y = _arrays(rng, 30, (6, 4, 3))
+    train = {"train_image": x, "train_label": y, "train_id": np.arange(30) + 100}
+    out = tmp_path / "a.npz"
+    source = _save(tmp_path / "whole.npz", **train, test_image=x, test_label=y)
+    assert main(["data", str(source), "--shrink", "2", "--out", str(out)]) == 0
+    assert "a.npz: train 30, test 30 examples" in capsys.readouterr().out
+    means = sum(x[:, i::2, j::2].astype(float) for i in (0, 1) for j in (0, 1)) / 4
+    whole, small = load(source, validation=10), load(out, validation=10)
+    for name in ("train", "validation"):
+        split, same = getattr(small, name), getattr(whole, name)
+        np.testing.assert_array_equal(split.ids, same.ids)
+        np.testing.assert_array_equal(split.labels, same.labels)
+        expected = means[split.ids - 100]
+        assert split.images.dtype == np.uint8 and split.images.shape[1:] == (3, 2, 3)
+        assert np.abs(split.images - expected).max() <= 0.5
+    assert small.test.ids.tolist() == [f"test/{i}" for i in range(30)]
+    main(["data", str(source), "--out", str(out)])  # the same images: the same data set
+    assert load(out, validation=10).fingerprint == whole.fingerprint
+    for options, said in (
+        (["--shrink", "4", "--out", str(out)], "divide the sides of the images, 6 x 4"),
+        (["--shrink", "2"], "--shrink needs --out"),
+        (["--out", str(tmp_path / "a.npy")], "must be called something.npz"),
+    ):
+        assert main(["data", str(source), *options]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_digits_are_cut_by_default():
