@@ -37,6 +37,7 @@ _HEADINGS |= {"Training cost": "training_cost", "Inference cost": "inference_cos
 _MARK = re.compile(r"<!--\s*(table|numbers|claims|unchecked)\b:?\s*(.*?)\s*-->", re.S)
 _NUMBER = re.compile(r"(?<![\w.,])([+-]?)(\d[\d,]*(?:\.\d+)?)(?!\.?\d)(?!\w)")
 _PAIR = re.compile(rf"{_NUMBER.pattern}\s*(?:%|points)?\s*±\s*{_NUMBER.pattern}")
+_P = re.compile(r"\bp ([=<]) (\d\.\d+)")
 # Numbers that say where something stands or which version it is.
 _PLACE = re.compile(
     r"\b(?:[Ss]ec(?:tion|\.)s?|Eqs?\.|Tables?|Fig(?:ure|\.)s?|App(?:endix|\.)|arXiv|Python"
@@ -272,8 +273,14 @@ class Page:
         if not header[1:] or "Paper" not in header[1] or header[-1] != "Verdict":
             self._say(number, "claims: | # | Paper ... | Here | ... | Verdict |")
         for offset, row in enumerate(rows, 2):
-            if row[-1].strip("*") not in VERDICTS:
+            verdict, here = row[-1].strip("*"), _plain(row[2])
+            if verdict not in VERDICTS:
                 self._say(number + offset, f"{row[-1]!r} is none of {VERDICTS}")
+            certain = all(float(value) < 0.05 for _, value in _P.findall(here))
+            if verdict in ("confirmed", "refuted") and not certain:
+                self._say(number + offset, f"{verdict}, with p of 5 % or more")
+            if verdict == "not run" and "±" in here:
+                self._say(number + offset, "not run, with a number")
             names = re.findall(r"\]\(([^)]*\.csv)\)", " ".join(row))
             files = [self.page.parent / name for name in names]
             section = Section(9, None, files=files)
@@ -288,14 +295,15 @@ class Page:
         for sentence in re.split(r"(?<=[.;:?!])\s+", _plain(text)):
             paper = re.search(r"\b[Pp]apers?\b", sentence)
             pairs = [m for m in _PAIR.finditer(sentence) if "." in m[0]]
-            singles = _NUMBER.findall(_PAIR.sub(" ", sentence))
+            values = _P.findall(sentence)
+            singles = _NUMBER.findall(_P.sub(" ", _PAIR.sub(" ", sentence)))
             singles = [(sign, text) for sign, text in singles if "." in text]
-            if marked is None and pairs + singles:
-                said = pairs[0][0] if pairs else "".join(singles[0])
+            if marked is None and pairs + values + singles:
+                said = pairs[0][0] if pairs else "".join((values + singles)[0])
                 self._say(number, f"{said} stands in a section without a mark")
             if marked is None or not marked.files:
                 reason = marked.unchecked if marked else "no mark"
-                self._leave_out(reason, len(pairs) + len(singles))
+                self._leave_out(reason, len(pairs) + len(values) + len(singles))
                 continue
             for match in pairs:
                 sign, value, _, error = match.groups()
@@ -305,6 +313,12 @@ class Page:
                     or (paper and _of_paper(value, self.page))
                 ):
                     self._say(number, f"{match[0]} is in no csv of its section")
+            for relation, value in values:
+                self.found.checked += 1
+                if not any(_has_p(r, relation, value) for r in records):
+                    self._say(
+                        number, f"p {relation} {value} is in no csv of its section"
+                    )
             for sign, value in singles:
                 self.found.checked += 1
                 if not (
@@ -319,6 +333,13 @@ class Page:
             for column, scales in self.columns.items()
             for end in ("", "_std", "_stderr")
         )
+
+
+def _has_p(record: dict, relation: str, text: str) -> bool:
+    values = [v for name, v in record.items() if re.search(r"_p(_holm)?$", name) and v]
+    if relation == "<":
+        return any(float(value) < float(text) for value in values)
+    return any(_shows(text, value, (1,)) for value in values)
 
 
 def _has_pair(record: dict, sign: str, value: str, error: str) -> bool:

@@ -107,7 +107,7 @@ CLAIMS = """\
 
 | # | Paper | Here | Table | Verdict |
 |:--|:--|:--|:--|:--|
-| R1 | 7.77 to 6.66 | −0.75 ± 0.07 to 2.51 | [a](results/a.csv) | **confirmed** |
+| R1 | 7.77 | −0.75 ± 0.07 to 2.51, p < 0.001 | [a](results/a.csv) | *confirmed* |
 | R2 | rises by 1.25 | rose by 1.5 | `study old` | *not shown* |
 """
 
@@ -115,8 +115,16 @@ CLAIMS = """\
 def test_claims_are_checked_row_by_row(tmp_path):
     page = page_of(tmp_path, CLAIMS)
     found = check(page)
-    assert (found.wrong, found.checked) == ([], 2)
+    assert (found.wrong, found.checked) == ([], 3)
     assert sum(found.unchecked.values()) == 1
-    for right, wrong in (("0.75", "0.74"), ("2.51", "2.53"), ("confirmed", "seen")):
+    for right, wrong, says in (
+        ("0.75", "0.74", "0.74 ± 0.07 is in no csv"),
+        ("2.51", "2.53", "2.53 is in no csv"),
+        ("confirmed", "seen", "'*seen*' is none of"),
+        ("p < 0.001", "p < 0.0001", "p < 0.0001 is in no csv"),
+        ("p < 0.001", "p = 0.001", "p = 0.001 is in no csv"),
+        ("p < 0.001", "p = 0.051", "confirmed, with p of 5 % or more"),
+        ("confirmed", "not run", "not run, with a number"),
+    ):
         page.write_text(CLAIMS.replace(right, wrong))
-        assert len(check(page).wrong) == 1
+        assert any(says in line for line in check(page).wrong)
