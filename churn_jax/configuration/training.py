@@ -52,7 +52,9 @@ class OptimizerConfig:
         learning_rate: peak; a tuple gives one per replica.
         momentum: of SGD; 0 is none.
         nesterov: Nesterov's form of momentum.
-        weight_decay: a tuple gives one per replica.
+        weight_decay: factor of w in the update (next line), so `l2` is the gradient of
+            the penalty `weight_decay / 2 |w|^2`; a penalty `c |w|^2`, as Keras writes
+            it, is `weight_decay = 2 c`. A tuple gives one per replica.
         decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
             `learning_rate * weight_decay * w` from the weight (AdamW, SGDW).
         decay_on: `kernels` (leaves of rank two and more that are no biases or scales

@@ -18,7 +18,7 @@ _FILES = {
     ),
     "reproducibility": (
         "svhn cifar10 cifar10-resnet32 cifar100 table1 table3-cifar10 table3-cifar100 "
-        "table6 imagenet inaturalist2018"
+        "table6 imagenet inaturalist2018 claims-cifar10 figure1 figure3"
     ),
     "anti_distillation": (
         "ad-mnist ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 ad-table2"

@@ -14,6 +14,7 @@ __all__ = [
     "design_claims",
     "fixed_input",
     "fixed_seeds",
+    "on_grid",
     "paper_rows",
     "with_and_without_decay",
 ]
@@ -93,6 +94,31 @@ def paper_rows(
         label = "Co-distill SKL + Entropy"
         add("codistill_skl_entropy", label, method, "Eq. 19")
     return tuple(rows)
+
+
+def on_grid(
+    study: tuple[MethodSpec, ...], grid: dict[str, tuple[str, tuple[float, ...]]]
+) -> tuple[MethodSpec, ...]:
+    """The baseline of a study, and rows of it once for every value of a coefficient.
+
+    Args:
+        study: rows, the baseline first.
+        grid: by the name of a row, its coefficient and the values; value 0.05 makes
+            the row `<name>_0_05`.
+    """
+    made = [study[0]]
+    for name, (coefficient, values) in grid.items():
+        row = next(row for row in study if row.name == name)
+        made += [
+            dataclasses.replace(
+                row,
+                name=f"{name}_{value:g}".replace(".", "_"),
+                label=f"{row.label}, {coefficient} {value:g}",
+                method=dataclasses.replace(row.method, **{coefficient: value}),
+            )
+            for value in values
+        ]
+    return tuple(made)
 
 
 _SAME = {
