@@ -27,6 +27,9 @@ __all__ = [
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
+# Apart from each other by so much are the numbers of a replica's members, so a study
+# has fewer replicas.
+_MEMBER = 2**16
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
 
 OPTIMIZERS = Registry(
@@ -142,6 +145,13 @@ class Seeds:
         augment: augmentation, and with it dropout and every other draw during
             training. `off` removes augmentation (the paper's Table 1).
         sample: which training set is drawn, where the study draws one.
+        members: whether the networks of an ensemble see batches of their own
+            (`independent`) or all the same (`shared`). Where nothing couples them
+            (`Method.is_independent`), independent ones are trained as they would be
+            alone: network m of replica r as the replica whose seed number is
+            `r + 65536 m`. Of a fixed factor each has one draw, the same in all
+            replicas. Methods that couple their members always share batches, and so
+            do networks with `member_rates` and the towers of a click stream.
 
     References:
         [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
@@ -153,26 +163,35 @@ class Seeds:
     order: str = "varied"
     augment: str = "varied"
     sample: str = "fixed"
+    members: str = "independent"
 
     def __post_init__(self):
         """Checks the levels."""
+        check_choice("seeds.members", self.members, ("independent", "shared"))
         for factor in _FACTORS:
             levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
             check_choice(f"seeds.{factor}", getattr(self, factor), levels)
 
-    def keys(self, factor: str, replicas: ArrayLike) -> jax.Array:
+    def keys(
+        self, factor: str, replicas: ArrayLike, members: ArrayLike | None = None
+    ) -> jax.Array:
         """One typed key per replica, `[R]`; equal ones where the factor is fixed.
 
         Args:
             factor: `init`, `order`, `augment` or `sample`.
             replicas: `[R]` replica numbers; replica 3 alone gets the key that it
                 has among ten.
+            members: `[M]` numbers of independent members, for keys `[R, M]`.
         """
         root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
-        replicas = jnp.asarray(replicas, jnp.uint32)
+        numbers = jnp.asarray(replicas, jnp.uint32)
         if getattr(self, factor) != "varied":
-            replicas = jnp.zeros_like(replicas)
-        return jax.vmap(jax.random.fold_in, (None, 0))(root, replicas)
+            numbers = jnp.zeros_like(numbers)
+        if members is not None:
+            own = jnp.asarray(members, jnp.uint32)[None] * _MEMBER
+            numbers = numbers[:, None] + own
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(root, numbers.reshape(-1))
+        return keys.reshape(numbers.shape)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,12 +14,11 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, with_temperature
 from churn_jax.planning.datasets import Sizes, row_sizes
 from churn_jax.studies.finished import row_run
 from churn_jax.training.examples import example_of
-from churn_jax.training.partition import REPLICA
+from churn_jax.training.feed import stream_keys
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.replicas import make_step, term_names
 from churn_jax.training.run import Run, chunk_count
@@ -97,22 +96,13 @@ def _network_names(groups: tuple[Group, ...]) -> str:
     )
 
 
-def _feed(config: TrainConfig, sizes: Sizes) -> str:
+def _feed(run: Run, sizes: Sizes) -> str:
     """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
     if not sizes.streamed:
         return "resident"
-    factors = ["order", "augment"] if config.seeds.augment != "off" else ["order"]
-    if config.sample != "all":
-        factors.append("sample")
-    numbers = np.asarray(config.numbers)
-    words = np.concatenate(
-        [
-            np.asarray(jax.random.key_data(config.seeds.keys(factor, numbers)))
-            for factor in factors
-        ],
-        axis=1,
-    )
-    return "shared" if len(np.unique(words, axis=0)) == 1 else "own"
+    words = stream_keys(run.config, 0, drawn=run.config.seeds.augment != "off")
+    alike = len(np.unique(np.concatenate(list(words.values()), axis=1), axis=0)) == 1
+    return "shared" if alike and not run.independent else "own"
 
 
 def _first(calls: int, tree: PyTree) -> PyTree:
@@ -149,7 +139,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         old_groups=old,
         cached=cached,
         devices=devices,
-        feed=_feed(run.config, sizes),
+        feed=_feed(run, sizes),
         tokens=sizes.tokens,
     )
     arguments = abstract_arguments(
@@ -254,9 +244,15 @@ def abstract_arguments(
         memory = run.method.init_memory(classes)
         state = init_state(program, variables, replicas, terms, memory)
         shared = run.method.member_sample == "shared"
+        order = jnp.zeros((replicas, examples), jnp.int32)
+        keys = config.seeds.keys("augment", numbers)
+        if program.independent:
+            lead = [(replicas, group.size) for group in run.groups]
+            order = tuple(jnp.zeros((*shape, examples), jnp.int32) for shape in lead)
+            keys = tuple(jnp.broadcast_to(keys[:, None], shape) for shape in lead)
         inputs = ReplicaInputs(
-            jnp.zeros((replicas, examples), jnp.int32),
-            config.seeds.keys("augment", numbers),
+            order,
+            keys,
             init_coefficients(run.method, config.optimizer, replicas, mesh),
             () if shared else config.seeds.keys("sample", numbers),
         )
@@ -268,13 +264,14 @@ def abstract_arguments(
             table = jax.ShapeDtypeStruct((replicas, 1, examples, classes), jnp.float32)
             teacher = ({"logits": table},)
         teacher += _variables(program.teacher.groups, replicas, example)
-    lead = {"resident": (examples,), "shared": (batch,), "own": (replicas, batch)}
+    own = (replicas, run.groups[0].size) if program.independent else (replicas,)
+    lead = {"resident": (examples,), "shared": (batch,), "own": (*own, batch)}
     shape = (math.prod(image),) if program.feed == "resident" else image
     images = jax.ShapeDtypeStruct((*lead[program.feed], *shape), dtype)
     labels = jax.ShapeDtypeStruct(lead[program.feed], jnp.int32)
     specs = (
         TrainState.specs(program.slots),
-        P(REPLICA),
+        program.input_specs,
         program.teacher_spec,
         *program.data_specs,
     )

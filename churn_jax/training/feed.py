@@ -18,9 +18,9 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.records import Reading, StreamedSplit
-from churn_jax.training.partition import DATA, REPLICA, fetch, place
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, fetch, place
 
-__all__ = ["Feed", "Layout", "Stream"]
+__all__ = ["Feed", "Layout", "Stream", "stream_keys"]
 
 # Batches that are on the devices, or on their way there, before their step is called.
 _PLACED = 2
@@ -31,7 +31,8 @@ class Layout:
 
     A global batch is a table of places, S streams by B positions. `sharding` says which
     of them this process's devices need; every other place is left to other processes.
-    `streams [R]` says which stream replica r takes; None is one for all.
+    `streams`, `[R]` or `[R, M]`, says which stream replica r, or its member m, takes;
+    None is one for all.
     """
 
     def __init__(self, sharding: NamedSharding, streams: np.ndarray | None, batch: int):
@@ -48,15 +49,17 @@ class Layout:
     def _lead(self) -> tuple[int, ...]:
         if self.streams is None:
             return (self.batch,)
-        return (len(self.streams), self.batch)
+        return (*self.streams.shape, self.batch)
 
     def _table(self, index):
         if self.streams is None:
             return (0, index[0])
-        return np.ix_(self.streams[index[0]], np.arange(self.batch)[index[1]])
+        axes = self.streams.ndim
+        streams = self.streams[index[:axes]]
+        return streams[..., None], np.arange(self.batch)[index[axes]]
 
     def place(self, block: np.ndarray) -> jax.Array:
-        """The block read at `places` as a global array `[(R,) B, ...]`."""
+        """The block read at `places` as a global array `[(R, (M,)) B, ...]`."""
 
         def part(index):
             slots = self._slot[self._table(index)]
@@ -113,38 +116,61 @@ def _ahead(arrays: Iterator, count: int) -> Iterator:
     yield from waiting
 
 
+def stream_keys(
+    config: TrainConfig, members: int, *, drawn: bool
+) -> dict[str, np.ndarray]:
+    """What decides the stream of each replica, or independent member, as words.
+
+    `[R, n]` or `[R x M, n]` by factor; `drawn` says whether images are drawn at random.
+    """
+    factors = ["order"]
+    if config.sample != "all":
+        factors.append("sample")
+    if drawn:
+        factors.append("augment")
+    words = {}
+    for factor in factors:
+        own = np.arange(members) if members and factor != "sample" else None
+        keys = config.seeds.keys(factor, np.asarray(config.numbers), own)
+        data = np.asarray(jax.random.key_data(keys))
+        if members and own is None:
+            data = np.repeat(data, members, axis=0)
+        words[factor] = data.reshape(-1, data.shape[-1])
+    return words
+
+
 class Feed:
     """The batches of a streamed training set.
 
     Replicas with equal keys share what is read. If all do, a batch has no replica axis
-    (`kind` is `shared`); otherwise every replica has its own (`own`).
+    (`kind` is `shared`); otherwise every replica has its own (`own`), or every one of
+    its `members` independent networks, where there are any.
     """
 
     def __init__(
-        self, split: StreamedSplit, config: TrainConfig, mesh: Mesh, reading: Reading
+        self,
+        split: StreamedSplit,
+        config: TrainConfig,
+        mesh: Mesh,
+        reading: Reading,
+        members: int = 0,
     ):
         self.split, self.mesh, self.reading = split, mesh, reading
         self.batch = config.batch_size
-        seeds, numbers = config.seeds, np.asarray(config.numbers)
-        drawn = split.source.draws and seeds.augment != "off"
-        words = {
-            factor: np.asarray(jax.random.key_data(seeds.keys(factor, numbers)))
-            for factor in ("order", "sample", "augment")
-        }
-        if config.sample == "all":
-            del words["sample"]
-        if not drawn:
-            del words["augment"]
+        drawn = split.source.draws and config.seeds.augment != "off"
+        words = stream_keys(config, members, drawn=drawn)
         _, self._first, streams = np.unique(
             np.concatenate(list(words.values()), axis=1),
             axis=0,
             return_index=True,
             return_inverse=True,
         )
-        self.kind = "shared" if len(self._first) == 1 else "own"
+        self.kind = "own" if members or len(self._first) > 1 else "shared"
         self._keys = words["augment"][self._first] if drawn else None
-        self._streams = None if self.kind == "shared" else streams.reshape(-1)
-        self._spec = P(DATA) if self.kind == "shared" else P(REPLICA, DATA)
+        lead = (config.replicas, members) if members else (config.replicas,)
+        self._streams = None if self.kind == "shared" else streams.reshape(lead)
+        axes = {"shared": (), "own": (REPLICA, MEMBER)[: len(lead)]}[self.kind]
+        self._spec = P(*axes, DATA)
         self._layout = Layout(
             NamedSharding(mesh, self._spec), self._streams, self.batch
         )
@@ -154,7 +180,7 @@ class Feed:
         """Shapes of a batch's images and labels."""
         lead = (self.batch,)
         if self._streams is not None:
-            lead = (len(self._streams), *lead)
+            lead = (*self._streams.shape, *lead)
         images = (*lead, *self.split.image_shape)
         return (
             jax.ShapeDtypeStruct(images, self.split.source.dtype),
@@ -162,8 +188,9 @@ class Feed:
         )
 
     def start(self, order: jax.Array, update: int) -> None:
-        """Goes to the batch of `update`, whose epoch has the `order [R, N]`."""
-        whole = np.asarray(fetch(order))[self._first]
+        """Goes to the batch of `update`, whose epoch has the `order [R, (M,) N]`."""
+        whole = np.asarray(fetch(order))
+        whole = whole.reshape(-1, whole.shape[-1])[self._first]
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
@@ -181,7 +208,7 @@ class Feed:
         self._batches = _ahead(batches(), _PLACED - 1)
 
     def next(self) -> tuple[jax.Array, jax.Array]:
-        """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]` if own."""
+        """Images and labels of the next update: `[B, ...]`, or `[R, (M,) B, ...]`."""
         return next(self._batches)
 
     def close(self) -> None:

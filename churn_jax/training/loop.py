@@ -225,7 +225,9 @@ class _Loop(Launch):
                 self.states = [_new_epoch(state) for state in self.states]
             whole = self.session.inputs(epoch)
             if self.session.feed is not None:
-                self.session.feed.start(whole.order, self.done)
+                order = whole.order
+                own = self.session.program.independent
+                self.session.feed.start(order[0] if own else order, self.done)
             inputs = split(whole, self.chunks)
             end = (epoch + 1) * per_epoch
             while self.done < end:

@@ -87,6 +87,18 @@ class Run:
                 )
             )
 
+    @property
+    def independent(self) -> bool:
+        """Whether every network is trained as it would be alone: `Seeds.members`."""
+        summed = getattr(self.method, "over_members", "sum") == "sum"
+        return (
+            self.config.seeds.members == "independent"
+            and self.method.is_independent
+            and summed  # a mean over networks is none of one's own
+            and sum(group.size for group in self.groups) > 1
+            and not self.config.optimizer.member_rates
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Progress:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -108,7 +109,13 @@ def open_session(
         _check_teachers(run, teachers, dataset, shape)
     feed = None
     if isinstance(train, StreamedSplit):
-        feed = Feed(train, config, make_mesh(config.mesh), dataset.reading)
+        members = run.groups[0].size if run.independent else 0
+        if members and len(run.groups) > 1:
+            raise ValueError(
+                f"{run.name}: networks of several kinds share the batches of a stream; "
+                "set seeds.members to shared"
+            )
+        feed = Feed(train, config, make_mesh(config.mesh), dataset.reading, members)
     program, steps_per_call = make_program(
         run,
         image_shape,
@@ -141,6 +148,7 @@ def open_session(
         example,
         mesh,
         stream=run.stream,
+        independent=program.independent,
         input_scale=run.method.input_scale,
         slots=program.slots,
     )
@@ -151,7 +159,7 @@ def open_session(
     coefficients = init_coefficients(
         run.method, config.optimizer, config.replicas, mesh
     )
-    inputs = _epoch_inputs(run, len(train.labels), mesh, coefficients)
+    inputs = _epoch_inputs(run, len(train.labels), program, coefficients)
     taught: PyTree = ()
     if teachers is not None and program.teacher is not None:
         trees = zip(teachers.variables(), program.teacher.spec, strict=True)
@@ -232,17 +240,19 @@ def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTr
     return method.init_memory(outputs.logits.shape[-1])
 
 
-def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
-    config, per_replica = run.config, NamedSharding(mesh, P(REPLICA))
-    numbers = tuple(config.numbers)
+def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
+    config, numbers = run.config, tuple(run.config.numbers)
+    per_replica = NamedSharding(program.mesh, P(REPLICA))
+    drawn = NamedSharding(program.mesh, program.input_specs.order)
+    sizes = tuple(g.size for g in run.groups) if program.independent else ()
     order_of = _order_of(
-        config.seeds, numbers, num_examples, config.sample, per_replica
+        config.seeds, numbers, sizes, num_examples, config.sample, drawn
     )
-    augment_keys = _keys_of(config.seeds, numbers, "augment", per_replica)()
+    augment_keys = _keys_of(config.seeds, numbers, sizes, "augment", drawn)()
     shared = run.method.member_sample == "shared"
     sample_keys: PyTree = ()
     if not shared:
-        sample_keys = _keys_of(config.seeds, numbers, "sample", per_replica)()
+        sample_keys = _keys_of(config.seeds, numbers, (), "sample", per_replica)()
     return lambda epoch: ReplicaInputs(
         order_of(np.int32(epoch)), augment_keys, coefficients, sample_keys
     )
@@ -250,21 +260,33 @@ def _epoch_inputs(run: Run, num_examples: int, mesh, coefficients):
 
 # Rows of a study draw alike, so they have these programs in common.
 @functools.lru_cache(maxsize=8)
-def _order_of(seeds, numbers, num_examples, sample, sharding):
+def _order_of(seeds, numbers, sizes, num_examples, sample, sharding):
     @functools.partial(jax.jit, out_shardings=sharding)
     def order_of(epoch):
-        indices = np.asarray(numbers)
-        drawn = draw_sample(seeds.keys("sample", indices), num_examples, sample)
-        return epoch_order(seeds.keys("order", indices), drawn, epoch)
+        keys = seeds.keys("sample", np.asarray(numbers))
+        drawn = draw_sample(keys, num_examples, sample)
+        keys = _keys(seeds, numbers, sizes, "order")
+        if not sizes:
+            return epoch_order(keys, drawn, epoch)
+        of_members = jax.vmap(epoch_order, (1, None, None), 1)
+        return tuple(of_members(group, drawn, epoch) for group in keys)
 
     return order_of
 
 
 @functools.lru_cache(maxsize=8)
-def _keys_of(seeds, numbers, factor, sharding):
-    return jax.jit(
-        lambda: seeds.keys(factor, np.asarray(numbers)), out_shardings=sharding
-    )
+def _keys_of(seeds, numbers, sizes, factor, sharding):
+    draw = functools.partial(_keys, seeds, numbers, sizes, factor)
+    return jax.jit(draw, out_shardings=sharding)
+
+
+def _keys(seeds, numbers, sizes, factor) -> Any:
+    """Keys `[R]`; with `sizes` of independent groups, `[R, S]` for each of them."""
+    if not sizes:
+        return seeds.keys(factor, np.asarray(numbers))
+    ends = np.cumsum(sizes)
+    members = [np.arange(end - size, end) for end, size in zip(ends, sizes)]
+    return tuple(seeds.keys(factor, np.asarray(numbers), part) for part in members)
 
 
 def _restore(session: Session, directory: Path) -> None:

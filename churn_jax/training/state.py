@@ -132,13 +132,25 @@ class Coefficients:
 class ReplicaInputs:
     """Constants of a replica during one epoch; never donated."""
 
-    order: jax.Array  # [R, N] int32, this epoch's data order
-    augment_key: jax.Array  # [R] typed keys
+    # This epoch's data order, [R, N] int32, and typed keys [R]; if members are
+    # independent, one of both for every group, [R, S, N] and [R, S].
+    order: Any
+    augment_key: Any
     coefficients: Coefficients  # leaves [R]
     sample_key: PyTree = ()  # [R], of the members' own samples; () if all share one
     # Images [R, B, ...] and labels [R, B] of the next update if each replica is fed its
     # own; otherwise ().
     batch: tuple = ()
+    member: PyTree = ()  # [R], the first member that a replica is; () if it is all
+
+    @classmethod
+    def specs(cls, drawn: Any) -> "ReplicaInputs":
+        """Placement of every field; `drawn` is that of order and augmentation keys.
+
+        Batches of replicas are put in by the step.
+        """
+        replicas: Any = P(REPLICA)
+        return cls(drawn, drawn, replicas, replicas)
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:
@@ -205,6 +217,7 @@ def init_variables(
     mesh,
     *,
     stream: int = 0,
+    independent: bool = False,
     input_scale: ArrayLike = 1.0,
     slots: P = P(REPLICA, MEMBER),
 ) -> tuple[PyTree, ...]:
@@ -225,6 +238,7 @@ def init_variables(
         seeds,
         tuple(replicas),
         stream,
+        independent,
         None if np.all(scale == 1.0) else tuple(scale.tolist()),
         NamedSharding(mesh, slots),
     )
@@ -246,7 +260,7 @@ def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
 
 # Rows of a study start alike, so they have this program in common.
 @functools.lru_cache(maxsize=8)
-def _draw(groups, seeds, replicas, stream, scale, sharding):
+def _draw(groups, seeds, replicas, stream, independent, scale, sharding):
     """`init_variables` compiled; its arguments are given weights and an example."""
 
     def one(group: Group, weights: PyTree):
@@ -255,12 +269,14 @@ def _draw(groups, seeds, replicas, stream, scale, sharding):
         return functools.partial(StartingFrom(group.network.init, {}), weights=weights)
 
     def draw(given, example):
-        root = seeds.keys("init", jnp.asarray(replicas))
-        root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
-        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        fold = jax.vmap(jax.vmap(jax.random.fold_in), (0, None))
         variables, first = [], 0
         for group, weights in zip(groups, given):
-            keys = fold(root, jnp.arange(first, first + group.size))  # [R, S]
+            slots = np.arange(first, first + group.size)
+            # An independent network has what it would have alone, in slot 0.
+            members, slots = (slots, 0 * slots) if independent else (0 * slots, slots)
+            root = seeds.keys("init", replicas, members)  # [R, S]
+            keys = fold(fold(root, np.full_like(slots, stream)), slots)
             init = jax.vmap(jax.vmap(one(group, weights), (0, None)), (0, None))
             drawn = init(keys, example)
             if scale is not None and not group.gate:

@@ -97,6 +97,10 @@ def _batch(
         images = jnp.take(images, rows, axis=0, mode="clip")
         images = shaped_examples(images, program.example_shape)
         labels = jnp.take(labels, rows, axis=0, mode="clip")
+    weights = sample_weights(inputs, rows)
+    if program.single and weights is not None:  # of the ensemble's members its own
+        heads = program.groups[0].network.heads
+        weights = jax.lax.dynamic_slice_in_dim(weights, inputs.member, heads)
     if program.augmentation is not None:
         images = augment(images, draws.examples, program.augmentation)
     return Batch(
@@ -105,7 +109,7 @@ def _batch(
         jnp.ones(share, jnp.float32),
         draws.examples,
         DATA,
-        sample_weights(inputs, rows),
+        weights,
         state.memory,
         pixel_mean=program.mean,
         pixel_std=program.std,
@@ -193,7 +197,8 @@ def loss_and_gradients(
     params = networks(program, state.params)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
-    finite = jax.lax.psum(count_bad(gradients), MEMBER) == 0
+    bad = jnp.asarray(count_bad(gradients))
+    finite = (bad if program.replicated else jax.lax.psum(bad, MEMBER)) == 0
     left = _stacked([_without_params(s) for s in out.model_state])
     left = jax.tree.map(_equal_on_shards, left)
     return LossOutput(out.loss, dict(out.terms), left, out.memory), gradients, finite

@@ -39,6 +39,7 @@ def moved(rates=(), shape=(1, 1, 1), mapping="vmap"):
             weight_decay=0.0,
             member_rates=rates,
         ),
+        seeds=Seeds(members="shared"),  # as networks with rates of their own do
     )
     half = Group(tiny.LINEAR, 2)
     stepper = tiny.stepper(dataclasses.replace(run, groups=(half, half)))

@@ -1,5 +1,6 @@
 """Each cause of churn changes exactly what it names; replicas are independent."""
 
+import dataclasses
 import itertools
 import math
 from types import SimpleNamespace
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from flax import struct
 
-from churn_jax.configuration.training import OptimizerConfig, Seeds
+from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.training import seeds as drawing
 from churn_jax.training.partition import DATA
@@ -20,6 +22,7 @@ from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.step import draw
 from tests.training import tiny
 
+ONE = MeshShape()
 LEVELS = ("fixed", "varied")
 PAIR = Codistillation(beta=0.3, alpha=0.1)
 member_counts = jax.jit(drawing.member_counts, static_argnums=1)
@@ -113,6 +116,115 @@ def test_replica_3_alone_is_replica_3_among_several():
         assert gap < 5e-6, field  # four updates, other orders of summation
     other = tiny.replica(among, 2)
     assert tiny.largest_difference(other.params, theirs.params) > 0.1
+
+
+def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
+    """Two replicas of four independent networks, in two groups."""
+    run = tiny.make_run(
+        method,
+        network=tiny.LINEAR,
+        replicas=2,
+        mesh=shape,
+        mapping=mapping,
+        steps_per_call=2,
+        ema_decay=0.9,
+        **options,
+    )
+    half = Group(tiny.LINEAR, 2)
+    return tiny.stepper(dataclasses.replace(run, groups=(half, half)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "mapping", "alone_on"),
+    [
+        (ONE, "loop", ONE),
+        pytest.param(ONE, "vmap", ONE, marks=pytest.mark.slow),
+        pytest.param(
+            MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2), marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_network_of_an_ensemble_is_what_it_is_alone(
+    fully_optimized, shape, mapping, alone_on
+):
+    """Network m of replica r is the replica with the seed number r + 65536 m."""
+    state = ensemble(shape, mapping).advance(6)
+    numbers = tuple(r + 65536 * m for r in range(2) for m in range(4))
+    single = tiny.make_run(
+        ERM(),
+        network=tiny.LINEAR,
+        replicas=8,
+        seed_numbers=numbers,
+        mesh=alone_on,
+        mapping=mapping,
+        steps_per_call=2,
+        ema_decay=0.9,
+    )
+    alone = tiny.stepper(single).advance(6)
+    for field in ("params", "opt_state", "ema"):
+        ours, theirs = getattr(state, field), getattr(alone, field)
+        halves = [ours.params, theirs.params] if field == "ema" else [ours, theirs]
+        first, second, one = *halves[0], *halves[1]
+        both = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second)
+        flat = jax.tree.map(lambda x: x.reshape(8, 1, *x.shape[2:]), both)
+        if field == "ema":  # is fused otherwise
+            assert tiny.largest_difference(flat, one) < 1e-6
+        else:
+            assert tiny.bitwise_equal(flat, one), field
+    np.testing.assert_allclose(
+        state.sums, alone.sums.reshape(2, 4, -1).sum(1), rtol=1e-6
+    )
+    assert state.step.tolist() == [6, 6] and state.alive.all()
+
+
+def test_networks_of_an_ensemble_share_what_they_are_told_to_share():
+    """Of a fixed factor each network has a draw, the same in all replicas."""
+    fixed = Seeds(3, init="fixed", order="fixed")
+    session = ensemble(seeds=fixed).session
+    order = np.concatenate([np.asarray(o) for o in session.inputs(0).order], axis=1)
+    kernels = np.concatenate([p["kernel"] for p in session.state.params], axis=1)
+    for drawn in (order, kernels):
+        assert np.array_equal(drawn[0], drawn[1])
+        assert len({row.tobytes() for row in drawn[0]}) == 4
+    shared = ensemble(seeds=dataclasses.replace(fixed, members="shared"))
+    assert shared.session.inputs(0).order.shape == (2, tiny.EXAMPLES)
+
+
+def test_each_network_of_a_bag_has_its_own_counts():
+    plain = OptimizerConfig(learning_rate=0.1, momentum=0.0, weight_decay=0.0)
+    bagged = ERM(members=4, member_sample="bootstrap")
+    stepper = ensemble(
+        method=bagged, optimizer=plain, augmentation=Augmentation(), mapping="vmap"
+    )
+    inputs, images = stepper.session.inputs(0), tiny.dataset().train.images
+    start = stepper.now()
+    state = stepper.advance(1)
+    for group, slot in ((0, 1), (1, 0)):
+        rows = np.asarray(inputs.order[group])[1, slot, : tiny.BATCH]
+        counts = member_counts(inputs.sample_key[1], 4, rows)[2 * group + slot]
+        pixels = ((images[rows] / 255.0 - 0.5) / 0.25).reshape(tiny.BATCH, -1)
+
+        def loss(kernel, pixels=pixels, counts=counts, rows=rows):
+            labels = tiny.dataset().train.labels[rows]
+            each = -jax.nn.log_softmax(pixels @ kernel)[np.arange(len(rows)), labels]
+            return (counts * each).mean()
+
+        before = start.params[group]["kernel"][1, slot]
+        expected = before - 0.1 * jax.grad(loss)(before)
+        np.testing.assert_allclose(
+            state.params[group]["kernel"][1, slot], expected, rtol=1e-4, atol=1e-6
+        )
+
+
+def test_an_ensemble_stops_whole_and_the_others_do_not_notice():
+    rates = OptimizerConfig(learning_rate=(0.1, 3e38), weight_decay=0.0)
+    clean = OptimizerConfig(learning_rate=0.1, weight_decay=0.0)
+    healthy, mixed = (ensemble(optimizer=o).advance(6) for o in (clean, rates))
+    assert mixed.alive.tolist() == [True, False]
+    assert mixed.step.tolist() == [6, 1] and mixed.stopped_step.tolist() == [-1, 1]
+    ours, theirs = (tiny.replica(s.params, 0) for s in (mixed, healthy))
+    assert tiny.bitwise_equal(ours, theirs)
+    assert np.isfinite(mixed.sums).all()
 
 
 def test_a_grid_point_is_what_it_is_alone():

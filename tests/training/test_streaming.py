@@ -49,9 +49,10 @@ def digits():
     return data.load("digits", validation=50, train_size=EXAMPLES)
 
 
-def run_of(**options):
-    group = Group(ModelConfig(features=(8,)).build(10), 1)
-    return Run("run", ERM(), (group,), dataclasses.replace(CONFIG, **options))
+def run_of(networks=1, **options):
+    group = Group(ModelConfig(features=(8,)).build(10), networks)
+    config = dataclasses.replace(CONFIG, **options)
+    return Run("run", ERM(members=networks), (group,), config)
 
 
 def photos(count=EXAMPLES, size=8):
@@ -152,6 +153,7 @@ def test_no_example_is_dropped_in_evaluation(resident, fed):
         {"mapping": "loop", "mesh": MeshShape(1, 1, 2)},
         {"mapping": "unroll", "seeds": Seeds(sample="varied"), "sample": "bootstrap"},
         {"mesh": MeshShape(1, 1, 4), "seeds": FIXED},
+        {"mesh": MeshShape(1, 2, 2), "networks": 2},
     ],
     ids=str,
 )
