@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GATES",
     "LABEL_LOSSES",
+    "LABEL_REDUCTIONS",
     "PENALTIES",
     "POINTS",
     "TRAIN_ON",
@@ -45,6 +46,7 @@ POINTS = ("logits", "probabilities", "part", "features")
 TRAIN_ON = ("components", "ensemble", "both")
 GATES = ("input", "constant")
 LABEL_LOSSES = ("cross_entropy", "label_smoothing", "squared_error", "focal")
+LABEL_REDUCTIONS = ("mean", "sum")
 
 
 @pytree
@@ -59,6 +61,11 @@ class AntiDistillation(Method):
 
     Attributes:
         strength: lambda. The paper: 0.02 to 1 on MNIST, 0.5 to 5 on clicks.
+        label_reduction: how `L_label` is taken over the n examples of the global batch,
+            which the paper does not say: the `mean`, or the `sum`. With `sum` the
+            objective is `1/n (sum L_label + lambda L_AD)`, so that a learning rate
+            means the same in both: the penalty weighs `lambda / n`. The presets of the
+            paper's tables take the sum, since the paper's lambdas fit that reading.
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
             `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
             correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
@@ -114,6 +121,7 @@ class AntiDistillation(Method):
     members: int = static(2)
     deploy: str = static("mean_probs")
     strength: float = coefficient(0.1)
+    label_reduction: str = static("mean")
     penalty: str = static("correlation")
     on: str = static("logits")
     order: float = static(2)
@@ -140,7 +148,13 @@ class AntiDistillation(Method):
         if penalty not in PENALTIES:
             PENALTIES.find(penalty)  # says why not
         object.__setattr__(self, "penalty", penalty)
-        check_choices(self, on=POINTS, train_on=TRAIN_ON, gate=GATES)
+        check_choices(
+            self,
+            label_reduction=LABEL_REDUCTIONS,
+            on=POINTS,
+            train_on=TRAIN_ON,
+            gate=GATES,
+        )
         given = self.component_losses
         if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
             raise ValueError(
@@ -199,7 +213,10 @@ class AntiDistillation(Method):
         outputs, labels, model_state = forward_outputs(apply, variables, batch, extras)
         loss, terms = self._label_losses(outputs, labels, batch)
         penalty, memory = self._penalty(self._signal(outputs), batch)
-        loss = loss + self.ramp(self.strength, step) * penalty
+        weight = self.ramp(self.strength, step)
+        if self.label_reduction == "sum":
+            weight = weight / batch.count
+        loss = loss + weight * penalty
         name = self.penalty.rpartition(":")[2]
         return LossOutput(loss, {**terms, name: penalty}, model_state, memory)
 

@@ -82,14 +82,18 @@ class Batch:
         total = jnp.sum(jnp.where(self._valid(values), values, 0.0), axis=-1)
         return total if self.axis_name is None else jax.lax.psum(total, self.axis_name)
 
+    @property
+    def count(self) -> jax.Array:
+        """Number of valid examples of the *global* batch; 1 where there is none."""
+        return jnp.maximum(self.sum(jnp.ones_like(self.mask)), 1.0)
+
     def mean(self, values: jax.Array) -> jax.Array:
         """Masked mean over the examples of the *global* batch; `[..., B]` to `[...]`.
 
         Methods never call `jnp.mean` over examples: the mean of per-device means is
         another number when a shard holds padding.
         """
-        count = self.sum(jnp.ones_like(self.mask))
-        return self.sum(values) / jnp.maximum(count, 1.0)
+        return self.sum(values) / self.count
 
     def member_mean(self, values: jax.Array) -> jax.Array:
         """Each member's mean over its own sample, `[M, B]` to `[M]`.

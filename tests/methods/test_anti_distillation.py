@@ -75,6 +75,17 @@ def test_penalty_is_on_what_it_is_told_to_be(point):
     np.testing.assert_allclose(out.terms["cross_entropy"], label, rtol=1e-5)
 
 
+@pytest.mark.parametrize("valid", [EXAMPLES, 5])
+def test_a_summed_label_loss_is_the_papers_objective_over_n(valid):
+    mask = (np.arange(EXAMPLES) < valid).astype(np.float32)
+    method = AntiDistillation(members=MEMBERS, strength=0.5, label_reduction="sum")
+    z, labels = LOGITS[:, :valid], LABELS[:valid]
+    label = sum(np.sum(one.cross_entropy(member, labels)) for member in z)
+    expected = (label + 0.5 * one.correlation_penalty(z)) / valid
+    out = loss_of(method, {"logits": LOGITS}, batch_of(LABELS, mask))
+    np.testing.assert_allclose(out.loss, expected, rtol=1e-5)
+
+
 def test_a_network_without_the_point_is_named():
     with pytest.raises(ValueError, match="on='part' needs networks whose outputs"):
         loss_of(AntiDistillation(members=MEMBERS, on="part"), {"logits": LOGITS})
@@ -231,6 +242,7 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
     [
         ({"members": 1}, "at least two; got 1"),
         ({"penalty": "pearson"}, "unknown penalty 'pearson'; known: correlation, "),
+        ({"label_reduction": "none"}, "label_reduction must be one of mean, sum"),
         ({"on": "scores"}, "on must be one of logits, .*'scores'"),
         ({"train_on": "all"}, "train_on must be one of .*'all'"),
         ({"gate": "sparse"}, "gate must be one of input, constant; got 'sparse'"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from churn_jax.configuration.codec import replaced
+from churn_jax.methods import AntiDistillation
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published, table
@@ -102,7 +103,8 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
     # Table 6's inner columns cannot be assigned to rows; parts of teachers are none.
     unassigned = {"column2", "column3", "de1", "de2", "de3"}
     assert known - unassigned <= rows
-    ours = {"init", "data", "ensemble_1", "wide", "ad_0_0001", "ad_0_001", "ad_0_01"}
+    ours = {"init", "data", "ensemble_1", "wide", "ad_5"}
+    ours |= {"ad_0_0001", "ad_0_001", "ad_0_01"}
     # BatchEnsemble without teachers is in the paper and its numbers are lost.
     lost = {"single", "scratch"} if config.published.startswith("diversity") else set()
     assert config.baseline in known | lost
@@ -124,15 +126,32 @@ def test_anti_distillation_recipe_is_the_papers():
     train, optimizer = config.train, config.train.optimizer
     assert (train.epochs, train.replicas) == (150, 20)
     assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
-    for name in ("ad-table1", "ad-mnist"):
-        methods = [spec.method for spec in preset(name).methods]
-        strengths = [method.strength for method in methods[1:]]
-        assert strengths[-6:] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
-        assert {(m.members, m.deploy) for m in methods} == {(2, "mean_probs")}
     for size in (2, 4, 6, 8):
-        with_penalty = preset("ad-table2").spec(f"ad_{size}").method
-        assert (with_penalty.members, with_penalty.strength) == (size, 0.5)
-        assert preset("ad-table2").spec(f"ensemble_{size}").method.members == size
+        for name, reduction in (("ad-table2", "sum"), ("ad-table2-mean", "mean")):
+            method = preset(name).spec(f"ad_{size}").method
+            assert (method.members, method.strength) == (size, 0.5)
+            assert method.label_reduction == reduction
+            plain = dataclasses.replace(method, strength=0.0, label_reduction="sum")
+            assert preset(name).spec(f"ensemble_{size}").method == plain
+
+
+@pytest.mark.parametrize(
+    ("form", "reading"),
+    [
+        ("", ("sum", "correlation", "logits")),
+        ("-mean", ("mean", "correlation", "logits")),
+        ("-covariance", ("sum", "covariance", "logits")),
+        ("-probabilities", ("sum", "correlation", "probabilities")),
+    ],
+)
+def test_table_1_has_the_papers_lambdas_in_every_reading(form, reading):
+    first, *methods = [spec.method for spec in preset(f"ad-table1{form}").methods]
+    assert [m.strength for m in methods] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    assert {(m.members, m.deploy) for m in (first, *methods)} == {(2, "mean_probs")}
+    assert {(m.label_reduction, m.penalty, m.on) for m in methods} == {reading}
+    assert first == dataclasses.replace(
+        AntiDistillation(), strength=0.0, label_reduction="sum"
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in PRESETS if n.startswith("ad-")])

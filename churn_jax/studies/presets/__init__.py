@@ -21,7 +21,9 @@ _FILES = {
         "table6 imagenet inaturalist2018 claims-cifar10 figure1 figure3"
     ),
     "anti_distillation": (
-        "ad-mnist ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 ad-table2"
+        "ad-mnist ad-mnist-mean ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 "
+        "ad-table1-mean ad-table1-covariance ad-table1-probabilities ad-table2 "
+        "ad-table2-mean"
     ),
     "diversity_small": "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small",
     "diversity": (
