@@ -1,5 +1,7 @@
 """Prediction differences at equal calibration."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -49,8 +51,20 @@ def test_runs_are_compared_at_temperatures_of_their_own(run_dir, capsys):
     change = wilder.change
     assert change.difference == pytest.approx(wilder.after.mean - base.after.mean)
     assert change.difference > 5 * change.stderr > 0 and change.p < 0.01
+    # Holm: the smaller of two p-values counts twice.
+    assert wilder.p_holm["calibrated_prediction_difference"] == 2 * change.p
+    deployed = softer.changes["prediction_difference_2"]
+    two = [row.numbers["prediction_difference_2"].mean for row in (softer, base)]
+    assert deployed.difference == pytest.approx(two[0] - two[1]) and two[0] < two[1]
 
-    assert main([str(run_dir)]) == 0
+    file = run_dir.parent / "calibrated.csv"
+    assert main([str(run_dir), "--csv", str(file)]) == 0
+    lines = csv.DictReader(file.read_text().splitlines())
+    kept = {row["method"]: row for row in lines}
+    assert float(kept["wilder"]["delta_calibrated_prediction_difference"]) == (
+        change.difference
+    )
+    assert kept["baseline"]["delta_prediction_difference_p_holm"] == ""
     text = capsys.readouterr().out
     assert text == markdown(calibrated_document(rows))
     lines = [line for line in text.splitlines() if line.startswith("|")]
