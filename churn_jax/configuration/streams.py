@@ -119,6 +119,11 @@ def _check_optimizer(optimizer: OptimizerConfig) -> None:
             f"rows that are not in the batch as they are; got {optimizer.name} with "
             f"momentum {optimizer.momentum}"
         )
+    if optimizer.member_algorithms:
+        raise ValueError(
+            "a stream's components are trained by one algorithm; got "
+            f"member_algorithms {', '.join(optimizer.member_algorithms)}"
+        )
     if optimizer.schedule != "constant" or optimizer.warmup_epochs:
         raise ValueError(
             "a stream has no epochs, so its learning rate is constant; got schedule "

@@ -32,9 +32,10 @@ _FACTORS = ("init", "order", "augment", "sample")
 _MEMBER = 2**16
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
 
+_BUILT_IN = ("sgd", "adam", "adagrad")
 OPTIMIZERS = Registry(
     "optimizer",
-    {name: f"churn_jax.training.optim:{name}" for name in ("sgd", "adam", "adagrad")},
+    {name: f"churn_jax.training.optim:{name}" for name in _BUILT_IN},
     lambda value: callable(value) or hasattr(value, "update"),
 )
 """Optimisers by name: functions that make an optax transformation, or one as it is."""
@@ -76,6 +77,9 @@ class OptimizerConfig:
         member_rates: factors of the learning rate, one per network of a replica (a
             gate's networks included), in the order of its groups; 0 keeps a network as
             it starts. Empty is 1 for all.
+        member_algorithms: `sgd`, `adam` or `adagrad` for each network, in the same
+            order, in place of `name` (the anti-distillation paper: components may
+            differ in their training algorithm). Empty is `name` for all.
         fast_rate: factor of the learning rate of fast weights, the leaves whose names
             start with `fast_` (BatchEnsemble; paper: 0.5).
     """
@@ -98,11 +102,13 @@ class OptimizerConfig:
     adagrad_accumulator: float = 0.1
     clip_norm: float | None = None
     member_rates: tuple[float, ...] = ()
+    member_algorithms: tuple[str, ...] = ()
     fast_rate: float = 1.0
 
     def __post_init__(self):
         """Checks names and ranges."""
-        for field in ("step_epochs", "member_rates"):  # lists are taken, too
+        for field in ("step_epochs", "member_rates", "member_algorithms"):
+            # Lists are taken, too.
             object.__setattr__(self, field, tuple(getattr(self, field)))
         known = OPTIMIZERS
         if not is_own(self.name) and self.name not in known:
@@ -128,10 +134,17 @@ class OptimizerConfig:
             raise ValueError(
                 f"member_rates must be finite and not negative; got {self.member_rates}"
             )
+        for name in self.member_algorithms:
+            check_choice("member_algorithms", name, _BUILT_IN)
         if not 0 <= self.fast_rate < math.inf:
             raise ValueError(
                 f"fast_rate must be finite and not negative; got {self.fast_rate}"
             )
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The different algorithms of a replica's networks."""
+        return tuple(dict.fromkeys(self.member_algorithms)) or (self.name,)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
@@ -111,7 +111,7 @@ class Optimizer:
         Raises:
             ValueError: the name cannot be found.
         """
-        found = OPTIMIZERS.find(config.name)
+        found = OPTIMIZERS.find(config.algorithms[0])
         own = None if found in (sgd, adam, adagrad) else found
         config = dataclasses.replace(config, learning_rate=0.0, weight_decay=0.0)
         return cls(config, steps_per_epoch, total_steps, own)
@@ -147,8 +147,19 @@ class Optimizer:
         learning_rate: ArrayLike,
         weight_decay: ArrayLike,
         factor: ArrayLike | None = None,
+        algorithm: ArrayLike = 0,
     ) -> optax.GradientTransformation:
-        """Of one network; `factor` multiplies its learning rate, or its updates.
+        """Of one network.
+
+        Args:
+            learning_rate: peak.
+            weight_decay: its coefficient.
+            factor: multiplies the network's learning rate, or its updates.
+            algorithm: which of `OptimizerConfig.algorithms` it has; only read where
+                those are several.
+
+        Returns:
+            The transformation; where algorithms are several it keeps a state of each.
 
         Raises:
             ValueError: a function of one's own needs another argument, or returns
@@ -162,15 +173,16 @@ class Optimizer:
             parts += [] if factor is None else [optax.scale(factor)]
         else:
             rate = learning_rate if factor is None else learning_rate * factor
-            parts += self._built_in(rate, weight_decay)
+            parts += self._built_in(rate, weight_decay, algorithm)
         if config.fast_rate != 1.0:
             parts.append(_fast_weights_by(config.fast_rate))
         return optax.chain(*parts)
 
-    def _built_in(self, learning_rate, weight_decay) -> list:
+    def _built_in(self, learning_rate, weight_decay, algorithm) -> list:
         config, schedule = self.config, self.schedule
         decay = optax.add_decayed_weights(weight_decay, mask=_decayed(config))
-        core = OPTIMIZERS.find(config.name)(config)
+        cores = [OPTIMIZERS.find(name)(config) for name in config.algorithms]
+        core = cores[0] if len(cores) == 1 else _one_of(cores, algorithm)
         rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
         return [decay, core, rate] if config.decay == "l2" else [core, decay, rate]
 
@@ -199,6 +211,24 @@ class Optimizer:
                 "must return an optax.GradientTransformation"
             )
         return made
+
+
+def _one_of(
+    cores: Sequence[optax.GradientTransformation], which: ArrayLike
+) -> optax.GradientTransformation:
+    """Updates of the core number `which`; all of them keep their state."""
+
+    def init(params):
+        return tuple(core.init(params) for core in cores)
+
+    def update(updates, state, params=None):
+        made = [core.update(updates, s, params) for core, s in zip(cores, state)]
+        moved, kept = zip(*made)
+        # Not a product with zero: an algorithm that is not the network's may overflow.
+        chosen = jax.tree.map(lambda *parts: jax.lax.select_n(which, *parts), *moved)
+        return chosen, tuple(kept)
+
+    return optax.GradientTransformation(init, update)
 
 
 # Settings, the argument through which a function of one's own reads them, and the value

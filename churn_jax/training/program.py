@@ -73,13 +73,14 @@ class Program:
                     f"{group.size} networks of {group.network.name} cannot be sharded "
                     f"over a member axis of {shape[MEMBER]} devices"
                 )
-        rates = self.optimizer.config.member_rates
         networks = sum(group.size for group in self.groups)
-        if rates and len(rates) != networks:
-            raise ValueError(
-                f"member_rates must be empty or one per network of a replica, "
-                f"{networks}; got {len(rates)}"
-            )
+        for field in ("member_rates", "member_algorithms"):
+            given = getattr(self.optimizer.config, field)
+            if given and len(given) != networks:
+                raise ValueError(
+                    f"{field} must be empty or one per network of a replica, "
+                    f"{networks}; got {len(given)}"
+                )
 
     @property
     def replicated(self) -> bool:

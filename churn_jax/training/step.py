@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -275,20 +274,18 @@ def update(
     """Applies the optimiser to every network, or freezes a replica gone non-finite."""
     coefficients = inputs.coefficients
 
-    def one(gradient, opt_state, params, factor=None):
+    def one(gradient, opt_state, params, own):
         optimizer = program.optimizer.transformation(
             learning_rate=coefficients.learning_rate,
             weight_decay=coefficients.weight_decay,
-            factor=factor,
+            **own,
         )
         updates, opt_state = optimizer.update(gradient, opt_state, params)
         return jax.tree.map(jnp.add, params, updates), opt_state
 
     # Mapped over networks: clipping by a norm must not couple them.
-    groups: list[Sequence[PyTree]] = [gradients, state.opt_state, state.params]
-    if program.optimizer.config.member_rates:
-        groups.append(_member_rates(program))
-    moved = [jax.vmap(one)(*group) for group in zip(*groups)]
+    groups = zip(gradients, state.opt_state, state.params, _own_settings(program))
+    moved = [jax.vmap(one)(*group) for group in groups]
     weights = Weights(tuple(params for params, _ in moved), out.model_state)
     logged = jnp.stack([out.loss, *(out.terms[name] for name in sorted(out.terms))])
     loss_finite, code = _guard(logged, finite)
@@ -332,14 +329,22 @@ def select(condition, new: PyTree, old: PyTree) -> PyTree:
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
-def _member_rates(program: Program) -> list[jax.Array]:
-    """`OptimizerConfig.member_rates` of this device's networks, one `[S]` per group."""
-    rates, local, first = jnp.asarray(program.optimizer.config.member_rates), [], 0
+def _own_settings(program: Program) -> list[dict[str, jax.Array]]:
+    """What this device's networks have of their own, one `[S]` of each per group."""
+    config, axis = program.optimizer.config, program.member_axis
+    own: dict[str, Any] = {}
+    if config.member_rates:
+        own["factor"] = jnp.asarray(config.member_rates)
+    if len(config.algorithms) > 1:
+        number = config.algorithms.index
+        own["algorithm"] = jnp.asarray([number(n) for n in config.member_algorithms])
+    local, first = [], 0
     for group in program.groups:
         here = group.size // program.member_devices
-        axis = program.member_axis
         start = first + (0 if axis is None else jax.lax.axis_index(axis) * here)
-        local.append(jax.lax.dynamic_slice(rates, (start,), (here,)))
+        local.append(
+            {k: jax.lax.dynamic_slice(v, (start,), (here,)) for k, v in own.items()}
+        )
         first += group.size
     return local
 

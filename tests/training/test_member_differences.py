@@ -20,12 +20,13 @@ from tests.training import tiny
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RATES = (0.5, 0.0, 2.0, 1.0)
+ALGORITHMS = ("adagrad", "sgd", "adam", "adagrad")
 MLP = from_linen(models.create("mlp", num_classes=tiny.CLASSES, features=(6,)))
 
 
 @functools.cache
-def moved(rates=(), shape=(1, 1, 1), mapping="vmap"):
-    """How far an update of SGD led each of four networks, in two groups."""
+def moved(rates=(), shape=(1, 1, 1), mapping="vmap", algorithms=(), updates=1):
+    """How far updates led each of four networks, in two groups; SGD unless named."""
     run = tiny.make_run(
         ERM(members=4),
         network=tiny.LINEAR,
@@ -38,12 +39,13 @@ def moved(rates=(), shape=(1, 1, 1), mapping="vmap"):
             momentum=0.0,
             weight_decay=0.0,
             member_rates=rates,
+            member_algorithms=algorithms,
         ),
         seeds=Seeds(members="shared"),  # as networks with rates of their own do
     )
     half = Group(tiny.LINEAR, 2)
     stepper = tiny.stepper(dataclasses.replace(run, groups=(half, half)))
-    start, first = stepper.now(), stepper.advance(1)
+    start, first = stepper.now(), stepper.advance(updates)
     kernels = [
         np.concatenate([np.asarray(g["kernel"]) for g in state.params], axis=1)
         for state in (start, first)
@@ -67,11 +69,29 @@ def test_every_network_moves_at_its_own_rate(shape, mapping):
     assert all(np.abs(plain[:, slot]).max() > 1e-3 for slot in range(4))
 
 
-def test_there_is_a_rate_for_every_network_or_for_none():
+@pytest.mark.parametrize(
+    "shape", [(1, 2, 1), pytest.param((2, 2, 2), marks=pytest.mark.slow)]
+)
+def test_every_network_is_trained_by_its_own_algorithm(shape):
+    own = moved(shape=shape, algorithms=ALGORITHMS, updates=2)
+    for slot, algorithm in enumerate(ALGORITHMS):
+        alone = moved(algorithms=(algorithm,) * 4, updates=2)
+        expected = alone[:, slot]
+        np.testing.assert_allclose(own[:, slot], expected, rtol=1e-3, atol=1e-6)
+        plain = np.abs(expected - moved(updates=2)[:, slot]).max()
+        assert (plain < 1e-6) == (algorithm == "sgd")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"member_rates": (1.0, 0.5, 0.1)},
+        {"member_algorithms": ("sgd", "adam", "adagrad")},
+    ],
+)
+def test_there_is_a_setting_for_every_network_or_for_none(own):
     run = tiny.make_run(
-        ERM(members=2),
-        network=tiny.LINEAR,
-        optimizer=OptimizerConfig(member_rates=(1.0, 0.5, 0.1)),
+        ERM(members=2), network=tiny.LINEAR, optimizer=OptimizerConfig(**own)
     )
     with pytest.raises(ValueError, match="one per network of a replica, 2; got 3"):
         tiny.session_of(run)

@@ -236,6 +236,10 @@ def test_lines_of_metrics_grow_with_the_logarithm_of_the_stream():
         ({"optimizer": adagrad(name="adam")}, "adagrad, or by sgd with momentum 0"),
         ({"optimizer": adagrad(schedule="cosine")}, "learning rate is constant"),
         ({"optimizer": adagrad(clip_norm=1.0)}, "not clipped"),
+        (
+            {"optimizer": adagrad(member_algorithms=("sgd",))},
+            "one algorithm; got member_algorithms sgd",
+        ),
         ({"warm_examples": -1}, "warm_examples must be at least 0"),
         ({"warm_examples": 9, "seeds": VARIED}, "a warm start of one model, so seeds."),
         ({"model": tiny_model(gate=True)}, "a gate that nothing reads"),
