@@ -1,7 +1,6 @@
 """Differences between any two rows of a study, paired by seed, as a CSV.
 
-    python experiments/differences.py runs/digits differences.csv churn,ece \\
-        codistill_skl-codistill_ce entropy-baseline
+    python experiments/differences.py runs/digits out.csv churn,ece entropy-baseline
 
 The report compares every row with the baseline, in churn and accuracy; here are other
 pairs and quantities. A pair is a line, `A-B` the difference A minus B; p is adjusted by
@@ -31,7 +30,9 @@ def main() -> None:
         parser.error(f"{options.folder} has no row {error}; it has {', '.join(rows)}")
     if any(len(pair) != 2 for pair in pairs):
         parser.error("a pair is two names with a minus sign between them")
-    lines = [{"label": f"{a.info.label} − {b.info.label}"} for a, b in pairs]
+    lines: list[dict[str, str | float]] = [
+        {"label": f"{a.info.label} − {b.info.label}"} for a, b in pairs
+    ]
     for name in options.quantities.split(","):
         found = [paired(name, a.summary, b.summary) for a, b in pairs]
         adjusted = holm([difference.p for difference in found])
