@@ -109,15 +109,16 @@ def on_grid(
     made = [study[0]]
     for name, (coefficient, values) in grid.items():
         row = next(row for row in study if row.name == name)
-        made += [
-            dataclasses.replace(
-                row,
-                name=f"{name}_{value:g}".replace(".", "_"),
-                label=f"{row.label}, {coefficient} {value:g}",
-                method=dataclasses.replace(row.method, **{coefficient: value}),
+        for value in values:
+            change: dict[str, Any] = {coefficient: value}
+            made.append(
+                dataclasses.replace(
+                    row,
+                    name=f"{name}_{value:g}".replace(".", "_"),
+                    label=f"{row.label}, {coefficient} {value:g}",
+                    method=dataclasses.replace(row.method, **change),
+                )
             )
-            for value in values
-        ]
     return tuple(made)
 
 
