@@ -134,18 +134,17 @@ def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
     return tiny.stepper(dataclasses.replace(run, groups=(half, half)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "mapping", "alone_on"),
-    [
-        (ONE, "loop", ONE),
-        pytest.param(ONE, "vmap", ONE, marks=pytest.mark.slow),
-        pytest.param(
-            MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2), marks=pytest.mark.slow
-        ),
-    ],
+    [(ONE, "vmap", ONE), (MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2))],
 )
+def test_so_it_is_on_other_meshes(fully_optimized, shape, mapping, alone_on):
+    test_a_network_of_an_ensemble_is_what_it_is_alone(shape, mapping, alone_on)
+
+
 def test_a_network_of_an_ensemble_is_what_it_is_alone(
-    fully_optimized, shape, mapping, alone_on
+    shape=ONE, mapping="loop", alone_on=ONE
 ):
     """Network m of replica r is the replica with the seed number r + 65536 m."""
     state = ensemble(shape, mapping).advance(6)
