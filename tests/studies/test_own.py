@@ -140,6 +140,7 @@ def test_texts_keep_their_length():
     assert _data(DATA, cut)[0] == DataConfig(named(DATA), None, None, 50, 0.2)
 
 
+@pytest.mark.slow
 def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
     blocks_of(1)
     stopped = train(tmp_path, minutes=1e-9)
