@@ -23,7 +23,8 @@ _FILES = {
     "anti_distillation": (
         "ad-mnist ad-mnist-mean ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 "
         "ad-table1-mean ad-table1-covariance ad-table1-probabilities "
-        "ad-table1-algorithms ad-table2 ad-table2-mean"
+        "ad-table1-algorithms ad-table2 ad-table2-mean headline-anti-distillation "
+        "headline-anti-distillation-14x14"
     ),
     "diversity_small": "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small",
     "diversity": (
