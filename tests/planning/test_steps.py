@@ -31,10 +31,17 @@ def on_mesh(config, *axes, replicas=4):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("baseline", marks=pytest.mark.slow), "codistill_skl"]
+    "name",
+    [
+        *(
+            pytest.param(row, marks=pytest.mark.slow)
+            for row in ("baseline", "ensemble")
+        ),
+        "codistill_skl",
+    ],
 )
 def test_the_arguments_are_those_of_a_session_of_the_study(name):
-    members = 2 if name == "codistill_skl" else 1
+    members = 1 if name == "baseline" else 2
     config = on_mesh(preset("digits"), 2, members, 2)
     step = study_step(config, name, jax.devices())
     inputs = load_inputs(config.data, config.data.train_size)

@@ -15,8 +15,9 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
+from churn_jax.planning.collectives import find_collectives
 from churn_jax.training import seeds as drawing
-from churn_jax.training.partition import DATA
+from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.run import stopped_replicas
 from churn_jax.training.seeds import draw_sample, epoch_order
 from churn_jax.training.step import draw
@@ -174,6 +175,17 @@ def test_a_network_of_an_ensemble_is_what_it_is_alone(
         state.sums, alone.sums.reshape(2, 4, -1).sum(1), rtol=1e-6
     )
     assert state.step.tolist() == [6, 6] and state.alive.all()
+
+
+@pytest.mark.slow
+def test_between_networks_of_an_ensemble_only_counters_move(fully_optimized):
+    stepper = ensemble(MeshShape(2, 2, 2), "vmap")
+    arguments = (*stepper.states, *stepper.inputs(0), (), *stepper.data)
+    compiled = stepper.step.lower(*arguments).compile()
+    found = find_collectives(compiled.as_text(), stepper.session.program.mesh)
+    assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
+    # Step, updates, what stopped when, and the sums of loss and term.
+    assert sum(c.bytes for c in found if c.axes == (MEMBER,)) == 4 * 4 + 2 * 4
 
 
 def test_networks_of_an_ensemble_share_what_they_are_told_to_share():
