@@ -97,6 +97,7 @@ class Run:
             and summed  # a mean over networks is none of one's own
             and sum(group.size for group in self.groups) > 1
             and not self.config.optimizer.member_rates
+            and not self.config.optimizer.member_algorithms
         )
 
 
