@@ -218,11 +218,25 @@ def configured(config, options: Any):
             if getattr(model, field) == getattr(config.model, field)
         }
         model = dataclasses.replace(model, **own)
+    further = options.train.seeds.base - config.train.seeds.base
     changed = dataclasses.replace(
-        config, data=options.data, model=model, train=options.train
+        config,
+        data=options.data,
+        model=model,
+        train=options.train,
+        methods=tuple(_reseeded(spec, further) for spec in config.methods),
     )
     changed = with_methods(derived(config, changed), options.method)
     return with_coefficients(changed, options.set)
+
+
+def _reseeded(spec, further: int):
+    """The row with its own seed, if it has one, as far from the study's as before."""
+    moved = tuple(
+        (path, value + further if path == "seeds.base" else value)
+        for path, value in spec.train
+    )
+    return dataclasses.replace(spec, train=moved)
 
 
 def with_methods(config, names: Sequence[str]):

@@ -304,3 +304,9 @@ def test_ctrl_c_before_the_study_has_begun_is_one_sentence(capsys, monkeypatch):
     assert main(["study", "digits:tiny"]) == 130
     (sentence,) = capsys.readouterr().err.splitlines()
     assert sentence == "churn-jax: interrupted"
+
+
+def test_another_seed_is_another_one_for_rows_with_seeds_of_their_own():
+    config, _ = _parse(["elodi-digits", "--seed", "1000"])
+    bases = {spec.name: spec.config(config.train).seeds.base for spec in config.methods}
+    assert bases["old"] == 1000 and bases["none"] == bases["ensemble"] == 1001
