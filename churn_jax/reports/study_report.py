@@ -331,7 +331,7 @@ def study_document(report: Report) -> Document:
     terminal = [
         Table(table.columns, table.rows, title, report.caption),
         *([members] if members else []),
-        *([updates_terminal(report.updates)] if report.updates else []),
+        *(updates_terminal(report) if report.updates else []),
         verdicts,
         Text(report.best, "best"),
         *notes,

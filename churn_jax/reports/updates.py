@@ -24,6 +24,7 @@ from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.summary import MethodSummary, known_by_some
 from churn_jax.reports.summary_in_blocks import classes_in_blocks
+from churn_jax.reports.updates_compared import Gain, gains
 
 __all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
 
@@ -203,6 +204,10 @@ class UpdateResult:
     # `[.]` negative flips of the pairs shown first by the rank, in the old run, of the
     # class that the new run predicts
     ranks: np.ndarray
+    # `[A, B]` NFR of every old run and every new one
+    pair_flips: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    # against the update to the study's baseline; None where it is not compared
+    gain: Gain | None = None
 
     @property
     def first(self) -> Rates:
@@ -290,8 +295,13 @@ def collect_updates(
         for i, label, entry in of_old:
             results[i] = _results(label, entry, versions, rows, labels)
     flips, known = _matrix(tuple(versions.values()), examples.labels)
+    ordered = [result for i in sorted(results) for result in results[i]]
+    several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
+    base = study.config.baseline
+    for i, gain in gains(ordered, versions, examples.labels, base, several).items():
+        ordered[i] = dataclasses.replace(ordered[i], gain=gain)
     return Updates(
-        tuple(result for i in sorted(results) for result in results[i]),
+        tuple(ordered),
         tuple(versions),
         tuple(version.label for version in versions.values()),
         flips,
@@ -314,7 +324,7 @@ def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
         ranks = sum_counts([pair_ranks(rows, old, new, p, labels) for p in pairs])
     out = []
     for name, keep in sets.items():
-        all_pairs, own_pairs = _rates(
+        all_pairs, own_pairs, pair_flips = _rates(
             old.classes[:, keep], new.classes[:, keep], labels[keep], own
         )
         out.append(
@@ -328,6 +338,7 @@ def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
                 all_pairs=all_pairs,
                 own_pairs=own_pairs,
                 ranks=ranks,
+                pair_flips=pair_flips,
             )
         )
     return out
@@ -352,23 +363,26 @@ def _summaries(negative, positive, both, examples, churn):
 _summaries_of_own = jax.jit(jax.vmap(metrics.summarize_paired))
 
 
-def _rates(old, new, labels, own) -> tuple[Rates, Rates | None]:
-    """Over all pairs, and over the pairs `own` of rows and columns."""
+def _rates(old, new, labels, own) -> tuple[Rates, Rates | None, np.ndarray]:
+    """Over all pairs, over the pairs `own` of rows and columns, and NFR of each."""
     if not labels.size:
         nothing = Estimate(np.nan, np.nan, np.nan)
         none = dict.fromkeys((quantity.name for quantity in RATES), nothing)
-        return Rates(len(old) * len(new), **none), None
+        empty = np.full((len(old), len(new)), np.nan)
+        return Rates(len(old) * len(new), **none), None, empty
     flips = count_flips(old, new, labels)
     churn = (flips.changed / labels.size).astype(np.float32)
     counts = (part.astype(np.int32) for part in flips[2:])
     stack, found = jax.device_get(_summaries(*counts, np.int32(labels.size), churn))
     wrong = 1 - (old == labels).mean(axis=1), 1 - (new == labels).mean(axis=1)
     every = _assembled(old.shape[0] * new.shape[0], wrong, found)
+    pair_flips = flips.negative / labels.size
     if not own[0]:
-        return every, None
+        return every, None, pair_flips
     rows, columns = own
     pairs = jax.device_get(_summaries_of_own(stack[:, rows][:, :, columns]))
-    return every, _assembled(len(rows), (wrong[0][rows], wrong[1][columns]), pairs)
+    of_own = _assembled(len(rows), (wrong[0][rows], wrong[1][columns]), pairs)
+    return every, of_own, pair_flips
 
 
 def _assembled(pairs: int, wrong, found) -> Rates:

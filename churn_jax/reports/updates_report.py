@@ -30,6 +30,7 @@ from churn_jax.reports.paper_numbers import (
 )
 from churn_jax.reports.report import Report
 from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
+from churn_jax.reports.updates_compared import gain_fields, gains_table
 
 __all__ = [
     "flip_tables",
@@ -98,6 +99,7 @@ def updates_section(report: Report) -> Section:
         *notes,
         Text(" ".join(_sentences(updates)), "soft"),
         updates_table(updates),
+        *_gains(report),
         Fold(
             (Strong(_EVERY),),
             flip_tables(updates),
@@ -108,10 +110,16 @@ def updates_section(report: Report) -> Section:
     return Section("Updates", blocks)
 
 
-def updates_terminal(updates: Updates) -> Table:
-    """The rates, with the updates that are left out below."""
+def updates_terminal(report: Report) -> list[Table]:
+    """The rates, with the updates that are left out below, and what was gained."""
+    updates = _updates(report)
     lines = (*_sentences(updates), *updates.remarks)
-    return updates_table(updates, "Updates", " ".join(lines))
+    return [updates_table(updates, "Updates", " ".join(lines)), *_gains(report)]
+
+
+def _gains(report: Report) -> list[Table]:
+    found = gains_table(_updates(report).results, report.study.config.baseline)
+    return [] if found is None else [found]
 
 
 def updates_markdown(report: Report) -> str:
@@ -120,6 +128,7 @@ def updates_markdown(report: Report) -> str:
     blocks: list[Block] = []
     if updates.results:
         blocks += [updates_table(updates), *map(Text, _sentences(updates))]
+        blocks += _gains(report)
         blocks.append(Section(_EVERY, flip_tables(updates)))
     blocks.append(bullets(updates.remarks))
     if paper := paper_updates(report):
@@ -139,6 +148,8 @@ def updates_csv(report: Report) -> str:
     fields += ["pairing", "first", "pairs"]
     for quantity in RATES:
         fields += [quantity.name, f"{quantity.name}_std", f"{quantity.name}_stderr"]
+    gained = next((r.gain for r in updates.results if r.gain is not None), None)
+    fields += gain_fields(gained)
     for name in printed:
         fields += [f"paper_{name}", f"paper_{name}_doubtful"]
     rows = []
@@ -147,6 +158,7 @@ def updates_csv(report: Report) -> str:
         own = [("own", result.own_pairs)] if result.own_pairs else []
         for pairing, rates in [*own, ("all", result.all_pairs)]:
             row = _numbers(result, pairing, rates)
+            row |= gain_fields(result.gain) if rates is result.first else {}
             for name in printed if rates is result.first else ():
                 if (number := paper.get(name)) is not None:
                     row[f"paper_{name}"] = number.mean

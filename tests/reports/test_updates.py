@@ -10,9 +10,12 @@ import pytest
 from rich.console import Console
 
 from churn_jax import metrics, reports
+from churn_jax.analysis.significance import holm, jackknife_stderr, paired_t_test
 from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.cli import main
+from churn_jax.configuration.codec import to_json
 from churn_jax.documents import html_fragment
+from churn_jax.methods import ERM
 from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.calibrated import calibrated_rows
@@ -359,3 +362,58 @@ def test_curves_are_read_from_the_labels():
     svg = against_setting(updates)
     assert "Networks of the ensemble, m" in svg and "Weight of LDI" in svg
     assert against_setting(updates_of(("a", "b", "m=1", 0.1))) == ""
+
+
+def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
+    wrong = {
+        "baseline": ({0: 1, 1: 2, 2: 1}, {0: 1, 3: 1}, {0: 1, 1: 2, 4: 1}),
+        "old": ({}, {5: 0}, {6: 0}),
+        "kd": ({5: 0}, {5: 0, 7: 0}, {6: 0, 5: 2}),
+        "big": ({8: 0}, {8: 0}, {8: 0}),
+        "bigger": ({8: 0}, {8: 0, 0: 1}, {8: 0}),
+    }
+    logits = {name: logits_of(classes_with(*runs), 3) for name, runs in wrong.items()}
+    ensemble = {"method": to_json(ERM(members=4, deploy="mean_logits"))}
+    planned = [
+        update("old", "baseline", "No treatment"),
+        update("big", "bigger", "Paragon"),
+        update("old", "kd", "KD", targeted=True),
+    ]
+    folder = write_study(
+        tmp_path,
+        logits,
+        LABELS,
+        ids=IDS,
+        entries=dict.fromkeys(("big", "bigger"), ensemble),
+        config={"updates": planned},
+    )
+    report = reports.collect(folder)
+    base, paragon, kd = report.updates.results
+
+    def flips(old, new, runs, own=False):
+        pairs = [(a, b) for a in runs for b in runs if a == b or not own]
+        lost = [set(wrong[new][b]) - set(wrong[old][a]) for a, b in pairs]
+        return np.mean([len(one) for one in lost]) / 10
+
+    sets = [(0, 1, 2), (1, 2), (0, 2), (0, 1)]
+    none = np.array([flips("old", "baseline", runs) for runs in sets])
+    ens = np.array([flips("big", "bigger", runs) for runs in sets])
+    own = np.array([flips("old", "kd", runs, own=True) for runs in sets])
+    change = kd.gain.negative_flip_rate
+    assert change.difference == pytest.approx(own[0] - none[0])
+    assert change.stderr == pytest.approx(jackknife_stderr((own - none)[1:]))
+    errors = paired_t_test([0.1, 0.2, 0.2], [0.3, 0.2, 0.3])
+    assert dataclasses.astuple(kd.gain.new_error) == pytest.approx(
+        dataclasses.astuple(errors)
+    )
+    every = [paragon.gain.negative_flip_rate.p, change.p]
+    assert kd.gain.negative_flip_rate_p == pytest.approx(holm(every)[1])
+    closed = (none - own) / (none - ens)
+    assert kd.gain.closed.mean == pytest.approx(closed[0])
+    assert kd.gain.closed.stderr == pytest.approx(jackknife_stderr(closed[1:]))
+    assert base.gain is None and paragon.gain.closed.mean == 1
+    first, *others = csv.DictReader(io.StringIO(updates_csv(report)))
+    assert first["gap_closed"] == "" == others[2]["gap_closed"]  # all pairs of KD
+    assert float(others[1]["gap_closed"]) == pytest.approx(closed[0])
+    text = updates_markdown(report)
+    assert "from No treatment to Paragon" in text and "| 100.00 ± 0.00 |" in text
