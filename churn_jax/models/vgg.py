@@ -108,7 +108,8 @@ class VGG(nn.Module):
     maxima; the channels double from stage to stage up to eight times the first ones.
     Means over a 7 x 7 grid, two hidden dense layers with ReLU, a dense layer. With
     1,000 classes and three input channels two convolutions in each of five stages
-    (VGG-13) have 133,047,848 parameters, and 133,053,736 with batch norm.
+    (VGG-13) have 133,047,848 parameters, and 133,053,736 with batch norm; the other
+    columns of the paper's table are `stages`, as in `churn_jax.models.zoo`.
 
     Attributes:
         num_classes: C.

@@ -42,8 +42,14 @@ wide_resnet10_1 = partial(WideResNet, depth=10, widen=1)
 densenet121 = DenseNet
 densenet161 = partial(DenseNet, blocks=(6, 12, 36, 24), growth=48, width=96)
 densenet_tiny = partial(DenseNet, blocks=(2, 2), growth=8, width=16)
+vgg11 = partial(VGG, stages=(1, 1, 2, 2, 2))
+vgg11_bn = partial(VGG, stages=(1, 1, 2, 2, 2), batch_norm=True)
 vgg13 = VGG
 vgg13_bn = partial(VGG, batch_norm=True)
+vgg16 = partial(VGG, stages=(2, 2, 3, 3, 3))
+vgg16_bn = partial(VGG, stages=(2, 2, 3, 3, 3), batch_norm=True)
+vgg19 = partial(VGG, stages=(2, 2, 4, 4, 4))
+vgg19_bn = partial(VGG, stages=(2, 2, 4, 4, 4), batch_norm=True)
 vgg_tiny = partial(VGG, stages=(1, 1, 1), width=8, grid=3, hidden=64)
 swin_tiny = Swin
 bert_base = Bert
