@@ -34,11 +34,15 @@ class EnsembleDistillation(Perturbing):
     Attributes:
         alpha: weight of the teacher. The paper does not give it; 0.9 is ours.
         temperature: tau (paper: 3 on CIFAR-10, 4 on CIFAR-100, 1 on ImageNet).
-        average: `probs` or `logits`, how the teacher's members are averaged.
+        average: how the teacher's members are averaged: `probs`, whose mean is
+            tempered, `tempered_probs`, the mean of their tempered ones, or `logits`.
 
     Notes:
         Whether the paper multiplies by tau^2 is not stated; we do, so that the
-        gradient's scale does not depend on tau (Hinton et al., 2015).
+        gradient's scale does not depend on tau (Hinton et al., 2015). Nor does it say
+        whether members are averaged before or after they are tempered: at tau = 1 it
+        makes no difference, and for large tau `tempered_probs` is near `logits`, to
+        which a member adds by all its logits and not by its confidence.
 
     References:
         [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
@@ -56,7 +60,7 @@ class EnsembleDistillation(Perturbing):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, average=("probs", "logits"))
+        check_choices(self, average=("probs", "tempered_probs", "logits"))
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy on the labels mixed with the teacher's KL."""
@@ -69,12 +73,13 @@ class EnsembleDistillation(Perturbing):
             temperature=self.temperature,
             key=key,
         )
-        average = (
-            ensembles.average_probs
-            if self.average == "probs"
-            else ensembles.average_logits
-        )
-        target = average(found.teachers)
+        tau, teachers = self.temperature, found.teachers
+        if self.average == "tempered_probs":  # the loss divides by tau again
+            target = tau * ensembles.average_probs(teachers / tau)
+        elif self.average == "probs":
+            target = ensembles.average_probs(teachers)
+        else:
+            target = ensembles.average_logits(teachers)
         cross_entropy = jnp.sum(
             batch.mean(losses.cross_entropy(found.clean, found.labels))
         )

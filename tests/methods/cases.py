@@ -163,6 +163,7 @@ CASES = [
     ),
     distillation(average="probs"),
     distillation(average="logits", members=2),
+    distillation(average="tempered_probs"),
     anti_distillation(
         "orthogonalized",
         LABELS,

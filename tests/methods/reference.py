@@ -105,12 +105,15 @@ def ensemble_distillation(
     students=None,
 ):
     """Tempered KL from the averaged teacher, mixed with the labels' cross-entropy."""
-    if average == "probs":
-        mean = np.mean([one.softmax(t) for t in teacher], axis=0)
+    teacher = np.asarray(teacher, np.float64)
+    if average == "tempered_probs":
+        tempered = np.mean([one.softmax(t / temperature) for t in teacher], axis=0)
     else:
-        mean = one.softmax(np.mean(np.asarray(teacher, np.float64), axis=0))
-    tempered = mean ** (1 / temperature)
-    tempered = tempered / tempered.sum(axis=-1, keepdims=True)
+        mean = one.softmax(np.mean(teacher, axis=0))
+        if average == "probs":
+            mean = np.mean([one.softmax(t) for t in teacher], axis=0)
+        tempered = mean ** (1 / temperature)
+        tempered = tempered / tempered.sum(axis=-1, keepdims=True)
     students = logits if students is None else students
     return sum(
         (1 - alpha) * one.cross_entropy(z, labels)
