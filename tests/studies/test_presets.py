@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from churn_jax.configuration.codec import replaced
-from churn_jax.methods import AntiDistillation
+from churn_jax.methods import ELODI, AntiDistillation
 from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published, table
@@ -322,6 +322,18 @@ def two_updates(config, images, out, *names):
         assert predictions.logits.shape[::2] == (2, 10)
         assert np.all(np.isfinite(predictions.logits))
         assert not predictions.meta["stopped"]
+
+
+def test_elodis_tables_have_the_papers_classes_and_eight_guides():
+    for number, classes in ((5, 0), (6, 0), (7, 0), (8, 0), (10, 10), (11, 10)):
+        methods = [spec.method for spec in preset(f"elodi-table{number}").methods]
+        used = {m.top_k for m in methods if isinstance(m, ELODI) and m.form == "paper"}
+        assert used == {classes}, number
+    guides = [spec for spec in preset("elodi-table8").methods if spec.models]
+    assert {sum(size for _, size in spec.models) for spec in guides} == {8}
+    for spec in preset("elodi-fashion-more").methods:
+        train = spec.config(preset("elodi-fashion-more").train)
+        assert train.optimizer.weight_decay == 0
 
 
 def with_an_mlp(config):

@@ -35,12 +35,12 @@ _FILES = {
     "elodi_small": (
         "elodi-digits elodi-fashion elodi-fashion-more elodi-wide elodi-offline "
         "elodi-growth elodi-chain elodi-architectures elodi-guides elodi-displacement "
-        "elodi-ag-news"
+        "elodi-figures elodi-ag-news headline-elodi headline-elodi-14x14"
     ),
     "elodi": (
         "elodi-table1 elodi-table2 elodi-table3 elodi-table4 elodi-table5 elodi-table6 "
         "elodi-table7 elodi-table8 elodi-table10 elodi-table11 elodi-figure2 "
-        "elodi-figure5 elodi-figure6"
+        "elodi-figure2-mixed elodi-figure3 elodi-figure5 elodi-figure6 elodi-figure8"
     ),
 }
 PRESETS = Registry(
@@ -77,8 +77,14 @@ _TINY_MODELS = {
     "resnet101": "resnet_v2_8",
     "densenet121": "densenet_tiny",
     "densenet161": "densenet_tiny",
+    "vgg11": "vgg_tiny",
+    "vgg11_bn": "vgg_tiny",
     "vgg13": "vgg_tiny",
     "vgg13_bn": "vgg_tiny",
+    "vgg16": "vgg_tiny",
+    "vgg16_bn": "vgg_tiny",
+    "vgg19": "vgg_tiny",
+    "vgg19_bn": "vgg_tiny",
     "swin_tiny": "resnet_v2_8",
     "bert_base": "bert_tiny",
     "wide_resnet28_1": "wide_resnet10_1",

@@ -18,9 +18,12 @@ __all__ = [
     "COLUMNS",
     "Rows",
     "Setting",
+    "churn_distillation_rows",
     "curve_rows",
     "distance_rows",
     "elodi_pair",
+    "elodi_rows",
+    "equation_of",
     "growth_rows",
     "guided",
     "joined",
@@ -158,8 +161,12 @@ def guided(
 
 def elodi_pair(s: Setting, name: str, label: str, method: ELODI, **fields) -> Rows:
     """Both networks by ELODI, each from the ensemble of its own kind."""
-    equation = _TOP if method.top_k else _LDI
-    return guided(s, name, label, method, equation=equation, **fields)
+    return guided(s, name, label, method, equation=equation_of(method), **fields)
+
+
+def equation_of(method: ELODI) -> str:
+    """Where its distance is in the paper: of all classes, or of the K highest."""
+    return _TOP if method.top_k else _LDI
 
 
 def main_rows(s: Setting, elodi: bool = True) -> Rows:
@@ -176,7 +183,6 @@ def main_rows(s: Setting, elodi: bool = True) -> Rows:
         s.row("dropout", f"Dropout {share}", ERM(), model=dropout, equation=_TABLE1),
     ]
     updates = [Update("old_dropout", "dropout", f"Dropout {share}")]
-    churn_kd = EnsembleDistillation(alpha=0.5, temperature=1.0)
     taught: dict[str, Any] = {"teacher": "old"}
     aimed: dict[str, Any] = {"teaching": Teaching(old=("old",))}
     for name, label, method, fields in (
@@ -186,20 +192,29 @@ def main_rows(s: Setting, elodi: bool = True) -> Rows:
         ("fd_kl", "FD-KL", s.fd(), aimed),
         ("fd_lm", "FD-LM", s.fd(divergence="logits"), aimed),
         ("bu_cr", "BU-CR", BayesianUpdate(), aimed),
-        (
-            "churn_kd",
-            "Churn distillation",
-            churn_kd,
-            taught | {"equation": "[churn-distillation] Eq. 3"},
-        ),
     ):
         rows.append(s.row(name, label, method, **({"equation": _TABLE1} | fields)))
         updates.append(Update("old", name, label, targeted=True))
-    parts = [pair(s), (tuple(rows), tuple(updates))]
-    if elodi:
-        parts.append(elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()))
-        parts.append(_best(s))
-    return joined(*parts)
+    aims = (tuple(rows), tuple(updates))
+    parts = [pair(s), aims, churn_distillation_rows(s)]
+    return joined(*parts, elodi_rows(s)) if elodi else joined(*parts)
+
+
+def churn_distillation_rows(s: Setting) -> Rows:
+    """The new network distilled from the old one in use (Jiang et al., 2022)."""
+    row = s.row(
+        "churn_kd",
+        "Churn distillation",
+        EnsembleDistillation(alpha=0.5, temperature=1.0),
+        teacher="old",
+        equation="[churn-distillation] Eq. 3",
+    )
+    return (row,), (Update("old", row.name, row.label, targeted=True),)
+
+
+def elodi_rows(s: Setting) -> Rows:
+    """Both networks by ELODI, on all classes and on the K most likely ones."""
+    return joined(elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()), _best(s))
 
 
 def _best(s: Setting) -> Rows:

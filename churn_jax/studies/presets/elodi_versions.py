@@ -7,7 +7,14 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import Update
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.presets.elodi_rows import Rows, Setting, guided, joined, pair
+from churn_jax.studies.presets.elodi_rows import (
+    Rows,
+    Setting,
+    equation_of,
+    guided,
+    joined,
+    pair,
+)
 
 __all__ = [
     "architecture_rows",
@@ -57,7 +64,7 @@ def chain_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
                 f"Version {number}, ELODI",
                 top,
                 teacher=f"ensemble_v{number}",
-                equation="[elodi] Eq. 8",
+                equation=equation_of(top),
             ),
         ]
     aims = {
@@ -85,7 +92,7 @@ def chain_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
 
 def legacy_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
     """Table 7: version 1 has had no treatment; LDI towards it never, once, or twice."""
-    made = _versions(s, models)
+    made, plainly = _versions(s, models), s.elodi(top_k=s.top_k)
     rows = [made[1].row("v1", "Version 1, no treatment", ERM())]
     names = {2: ("none_v2", "both_v2"), 3: ("none_v3", "once_v3")}
     for number, (plain, legacy) in names.items():
@@ -95,9 +102,9 @@ def legacy_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
             of.row(
                 plain,
                 f"Version {number}, ELODI",
-                s.elodi(top_k=s.top_k),
+                plainly,
                 teacher=guide,
-                equation="[elodi] Eq. 8",
+                equation=equation_of(plainly),
             ),
             of.row(
                 legacy,
