@@ -101,7 +101,7 @@ def _study(
 def _headline(name: str, title: str, s: Setting, **fields) -> StudyConfig:
     """Both networks untreated, as ensembles and by ELODI, and the closest rival.
 
-    Everything is trained equally long, as in the paper.
+    As in the paper, members, students and untreated networks are trained equally long.
     """
     rows = joined(pair(s), churn_distillation_rows(s), elodi_rows(s))
     return _study(name, title, rows, model=s.new, **fields)
@@ -110,12 +110,13 @@ def _headline(name: str, title: str, s: Setting, **fields) -> StudyConfig:
 def headline_elodi() -> StudyConfig:
     """The claim of Table 1 on the embedded digits."""
     dense = (ModelConfig("mlp", features=(width,)) for width in (64, 128))
+    title = "ELODI, no treatment and ensembles on the digits"
     return _headline(
         "headline-elodi",
-        "ELODI against no treatment and ensembles, on the digits",
-        Setting(*dense, members=4, top_k=3),
+        title,
+        Setting(*dense, members=4, top_k=3, of_matching=_FASTER),
         data=DataConfig(),
-        epochs=120,
+        epochs=100,
         augmentation=Augmentation(pad_crop=1),
     )
 
@@ -124,18 +125,22 @@ def headline_elodi_14x14() -> StudyConfig:
     """The claim of Table 1: 40,000 images of 14 x 14 pixels, dense 256 to dense 512.
 
     Crops of one pixel and mirrors, the same for a student and its teachers, are what
-    lets students learn an ensemble's logits. Widths, examples and length are ours, of
-    validation; m = 4 for time.
+    lets students learn an ensemble's logits. Ours: m = 4, for time, and the widths,
+    number of examples, length and students' rate, which were chosen on validation.
     """
     dense = (ModelConfig("mlp", features=(width,)) for width in (256, 512))
+    title = "ELODI, no treatment and ensembles on Fashion-MNIST of 14 x 14 pixels"
     return _headline(
         "headline-elodi-14x14",
-        "ELODI against no treatment and ensembles, on Fashion-MNIST of 14 x 14 pixels",
-        Setting(*dense, members=4, top_k=3),
+        title,
+        Setting(*dense, members=4, top_k=3, of_matching=_FASTER),
         data=DataConfig("fashion14.npz", train_size=40_000, validation=VALIDATION),
         epochs=20,
         augmentation=Augmentation(pad_crop=1, flip=True),
     )
+
+
+_FASTER = (("optimizer.learning_rate", 5e-3),)  # for rows that match logits
 
 
 def elodi_digits() -> StudyConfig:
