@@ -30,6 +30,16 @@ def test_temperature_flattens_the_teacher_and_multiplies_by_its_square():
     )
 
 
+def test_tempered_probabilities_are_averaged_after_tempering():
+    """tau 2: (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8)."""
+    method = EnsembleDistillation(alpha=1.0, temperature=2.0, average="tempered_probs")
+    out = loss_of(method, UNIFORM, batch_of([0]), teacher=TEACHERS)
+    p = np.array([5, 3]) / 8
+    np.testing.assert_allclose(
+        out.loss, 4 * (np.log(2) + np.sum(p * np.log(p))), rtol=1e-5
+    )
+
+
 @pytest.mark.parametrize("average", ["probs", "logits"])
 def test_student_that_equals_the_teacher_is_not_moved(average):
     teacher = draw(0, 2, 4, 5).astype(np.float32)

@@ -117,6 +117,19 @@ def test_grids_differ_in_the_temperature_alone():
     assert [len(part) for part in programs(config, points)] == [8]  # side by side
 
 
+def test_other_directions_on_cifar10_are_those_of_the_appendix():
+    config, alike = preset("dm-cifar10-more"), preset("dm-cifar10-be4")
+    methods = {spec.name: spec.method for spec in config.methods}
+    for row in ("scratch", "kd", "gaussian", "ods"):
+        assert methods[row] == alike.spec(row).method
+    perturbed = {"adversarial": "adversarial", "transfer_ods": "ods"}
+    assert perturbed == {row: methods[row].perturbation for row in perturbed}
+    assert methods["transfer_ods"].external_teachers == 1
+    assert methods["teachers_plus"].members == methods["teachers"].members + 1
+    before = methods["averaged_tempered"]
+    assert before.replace(average="probs") == methods["averaged"] != before
+
+
 @pytest.mark.parametrize("name", ["dm-fashion", "dm-mnist", "dm-digits"])
 def test_cpu_studies_have_the_papers_rule_of_batches_and_rates(name):
     config = preset(name)

@@ -28,7 +28,7 @@ _FILES = {
     ),
     "diversity_small": "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small",
     "diversity": (
-        "dm-cifar10-be4 dm-cifar10-be8 dm-cifar100 dm-cifar100-wrn28-2 "
+        "dm-cifar10-be4 dm-cifar10-be8 dm-cifar10-more dm-cifar100 dm-cifar100-wrn28-2 "
         "dm-cifar100-wrn28-5 dm-tinyimagenet dm-mimo dm-end2-cifar10 dm-table6 "
         "dm-table7"
     ),

@@ -1,6 +1,7 @@
 """Learning from deep ensembles: the third paper's tables, as large as in the paper.
 
-The recipes are those of the released configurations. Not found, hence ours and named
+The recipes are those of the released configurations, where PyTorch's SGD adds the decay
+times w to the gradient, which is `decay="l2"` here. Not found, hence ours and named
 here: how many runs, the whole recipe on TinyImageNet (CIFAR-100's), batch size and
 learning rate of BatchEnsemble-8 (by the rule that all others follow: the teachers'
 divided by M), how END^2 was adapted, how often the best epoch is looked for, the grids
@@ -23,6 +24,7 @@ from churn_jax.methods.ensemble_distillation import EnsembleDistributionDistilla
 from churn_jax.studies.presets.diversity_rows import (
     COLUMNS,
     Recipe,
+    further_rows,
     main_rows,
     teacher_rows,
 )
@@ -98,6 +100,26 @@ def dm_cifar10_be4() -> StudyConfig:
     """Table 1, CIFAR-10: ResNet-32, DE-4 to BatchEnsemble-4."""
     title = "Learning from ensembles on CIFAR-10: ResNet-32, four members"
     return _study("dm-cifar10-be4", title, main_rows(CIFAR10), recipe=CIFAR10)
+
+
+def dm_cifar10_more() -> StudyConfig:
+    """Appendix A.2 and Figure 5 (c, d): other directions, ResNet-32 on CIFAR-10.
+
+    Also two plain students of the teachers' mean, the usual distillation of Section 1,
+    which temper it in the two ways that there are.
+    """
+    compared = ("teachers", "scratch", "kd", "gaussian", "ods")
+    added = (
+        *("teachers_plus", "adversarial", "transfer_ods"),
+        *("averaged", "averaged_tempered"),
+    )
+    rows = (*main_rows(CIFAR10), *further_rows(CIFAR10, anneal_steps=1.0))
+    return _study(
+        "dm-cifar10-more",
+        "Learning from ensembles on CIFAR-10: ResNet-32, other directions",
+        tuple(row for row in rows if row.name in compared + added),
+        recipe=CIFAR10,
+    )
 
 
 def dm_cifar10_be8() -> StudyConfig:

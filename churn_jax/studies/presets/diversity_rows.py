@@ -91,10 +91,12 @@ class Recipe:
             **fields,
         )
 
-    def averaged(self, perturbation: str = "none"):
+    def averaged(self, perturbation: str = "none", average: str = "probs"):
         """Distillation of the teachers' mean to one plain network."""
         return EnsembleDistillation(
-            perturbation=perturbation, **self._distilled(perturbation)
+            perturbation=perturbation,
+            average=average,
+            **self._distilled(perturbation),
         )
 
     def _distilled(self, perturbation: str) -> dict[str, Any]:
@@ -166,7 +168,9 @@ def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ..
     """The appendices' rows: other directions, and one plain student.
 
     Directions of `transfer_ods` come from the last of M + 1 networks, which is no
-    student's teacher.
+    student's teacher. How a mean of several teachers is tempered is not in the paper:
+    `averaged` tempers the mean probabilities, `averaged_tempered` averages the tempered
+    ones.
     """
     name = f"BE-{recipe.members} + KD"
     taught: dict[str, Any] = {"teacher": "teachers"}
@@ -199,6 +203,13 @@ def further_rows(recipe: Recipe, *, anneal_steps: float) -> tuple[MethodSpec, ..
             "averaged",
             "One network + KD of the mean",
             recipe.averaged(),
+            "[diversity] Eq. 1",
+            alone,
+        ),
+        (
+            "averaged_tempered",
+            "One network + KD of the mean, tempered before",
+            recipe.averaged(average="tempered_probs"),
             "[diversity] Eq. 1",
             alone,
         ),
