@@ -45,6 +45,8 @@ def _arguments(config):
             draws: perturbations drawn for each signal-to-noise ratio.
             batch: examples whose gradients that ratio compares.
             bins: number of confidence bins.
+            temperature: temperature of the softmax before the KL of teachers and of
+                students; 4 is what a loss with tau = 4 sees.
             ood: another data set, whose test images count as foreign.
             corruptions: corrupt the test images too.
             types: which corruptions; default all.
@@ -64,6 +66,7 @@ def _arguments(config):
         draws: int = default.draws
         batch: int = default.batch
         bins: int = default.bins
+        temperature: float = default.temperature
         ood: str = default.ood
         corruptions: bool = False
         types: tuple[str, ...] = ()

@@ -129,14 +129,20 @@ def _teachers(study: Study, record: SectionRecord) -> Section:
     examples = record.settings.get("examples", 0)
     text = (
         f"At most {examples:,} training images without augmentation, and as many test "
-        "images. KL: mean over ordered pairs of networks, then over images. Times "
-        "clean: divided, run by run, by its value on the clean training images. Every "
-        "network leads the direction for an equal share of the images; ODS of another "
-        "run follows networks that are not among those that are measured. The step is "
-        "that of the students' methods."
+        f"images. KL{_tempered(record)}: mean over ordered pairs of networks, then "
+        "over images. Times clean: divided, run by run, by its value on the clean "
+        "training images. Every network leads the direction for an equal share of the "
+        "images; ODS of another run follows networks that are not among those that are "
+        "measured. The step is that of the students' methods."
     )
     title = "Teachers: what a perturbation does to them"
     return _section(title, text, tables, figures)
+
+
+def _tempered(record: SectionRecord) -> str:
+    """The temperature of the softmax before the KL, where it is not 1."""
+    tau = record.settings.get("temperature", 1.0)
+    return "" if tau == 1.0 else f" at temperature {tau:g}"
 
 
 def _times(found: Spread, clean: Spread) -> str:
@@ -206,6 +212,7 @@ def _students(study: Study, record: SectionRecord) -> Section:
     figures = _spread_figures(shown, "Test images")
     text = (
         f"At most {record.settings.get('examples', 0):,} test images, as they are. "
+        f"KL{_tempered(record)}: mean over ordered pairs of members, then over images. "
         "Times the teachers': divided, run by run, by the KL of the networks that "
         "teach the row; for a row from scratch, by that of the study's ensemble."
     )

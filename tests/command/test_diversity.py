@@ -12,6 +12,7 @@ import pytest
 from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.predictions import load_predictions
+from churn_jax.reports.diversity import write_diversity
 from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
@@ -65,15 +66,21 @@ def parts(run, section):
 
 
 @pytest.mark.slow
-def test_sections_agree_with_the_predictions_that_the_study_left(run):
-    run_diversity(run, ("students", "ood"), _with(run, examples=10**6))
+@pytest.mark.parametrize("tau", [4.0, 1.0])
+def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
+    options = _with(run, examples=10**6, temperature=tau)
+    run_diversity(run, ("students", "ood"), options)
+    page = write_diversity(run).with_suffix(".md").read_text()
+    assert ("KL at temperature 4: mean" in page) == (tau == 4.0)
     for row in ROWS:
         members = load_members(run / "methods" / row / "members.npz")
         deployed = load_predictions(run / "methods" / row / "predictions.npz").logits
         entropy = metrics.prediction_entropy(jnp.asarray(deployed))
         for r in range(2):
             found = parts(run, "students")[f"{row}/{r}"]["test"]
-            wanted = metrics.diversity_by_confidence(jnp.asarray(members.logits[r]))
+            wanted = metrics.diversity_by_confidence(
+                jnp.asarray(members.logits[r]) / tau
+            )
             for name in ("counts", "bin_mean_kl", "mean_kl", "quartiles"):
                 np.testing.assert_allclose(
                     as_numbers(found[name]), getattr(wanted, name), rtol=1e-4, atol=1e-6

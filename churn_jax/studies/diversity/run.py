@@ -32,8 +32,8 @@ _PARTS: Mapping[str, Callable[[AnalysedStudy], list[Part]]] = {
 _OF_PIXELS = ("teachers", "jacobians", "matching", "corruptions")
 # What the numbers of a section depend on, apart from its rows.
 _SETTINGS = {
-    "teachers": ("examples", "bins", "seed"),
-    "students": ("examples", "bins"),
+    "teachers": ("examples", "bins", "seed", "temperature"),
+    "students": ("examples", "bins", "temperature"),
     "jacobians": ("jacobian_examples",),
     "matching": ("batch", "draws", "seed"),
     "ood": ("examples", "ood"),
@@ -101,6 +101,8 @@ def run_diversity(
             on_note(f"{section}: it needs pixels, and token ids have none")
             continue
         settings = {name: asked[name] for name in _SETTINGS[section]}
+        if settings.get("temperature") == 1.0:  # as in records without that setting
+            del settings["temperature"]
         record = SectionRecord(out, section, settings)
         if record.replaced:
             on_note(f"{record.path} has other settings and is computed again")

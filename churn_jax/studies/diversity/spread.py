@@ -25,7 +25,12 @@ from churn_jax.studies.diversity.networks import (
     over_chunks,
     to_pixels,
 )
-from churn_jax.studies.diversity.study import AnalysedStudy, Part, spaced
+from churn_jax.studies.diversity.study import (
+    AnalysedStudy,
+    DiversityOptions,
+    Part,
+    spaced,
+)
 from churn_jax.typing import Array, Logits, PyTree
 
 __all__ = [
@@ -114,18 +119,22 @@ def example_keys(seed: int, run: int, count: int, draw: int = 0) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _measure(logits: Logits, labels: Array, bins: int):
-    kl = metrics.pairwise_kl(logits)
+def _measure(logits: Logits, labels: Array, bins: int, temperature: Array):
+    tempered = logits / temperature
+    kl = metrics.pairwise_kl(tempered)
     return {
         "accuracy": metrics.accuracy(average_probs(logits), labels),
         "box": jnp.percentile(kl, jnp.array(SHARES, jnp.float32)),
-        **metrics.diversity_by_confidence(logits, bins)._asdict(),
+        **metrics.diversity_by_confidence(tempered, bins)._asdict(),
     }
 
 
-def _measured(logits: np.ndarray, labels: np.ndarray, bins: int) -> dict[str, Any]:
+def _measured(
+    logits: np.ndarray, labels: np.ndarray, options: DiversityOptions
+) -> dict[str, Any]:
     """Numbers of `diversity_by_confidence`, a box over all examples, the accuracy."""
-    return jax.device_get(_measure(logits, labels.astype(np.int32), bins))
+    tau = np.float32(options.temperature)
+    return jax.device_get(_measure(logits, labels.astype(np.int32), options.bins, tau))
 
 
 def _size(count: int, members: int) -> int:
@@ -148,7 +157,7 @@ def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any,
     row, options = analysed.networks(spec.name), analysed.options
     train = spaced(analysed.train(spec), options.examples)
     variables = row.replica(run)
-    found = {"clean": _clean(row, variables, train, options.bins)}
+    found = {"clean": _clean(row, variables, train, options)}
     # Replicas are independent, so the next one's networks teach none of these students.
     runs = analysed.runs(spec)
     other = runs[(runs.index(run) + 1) % len(runs)]
@@ -159,10 +168,10 @@ def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any,
         step = steps_of(analysed, spec, kind, run)
         pixels = _moved(row, guides, kind, step, train, options.seed, run)
         found[kind] = {
-            **_clean(row, variables, train, options.bins, pixels),
+            **_clean(row, variables, train, options, pixels),
             **step._asdict(),
         }
-    found["test"] = _clean(row, variables, analysed.test(), options.bins)
+    found["test"] = _clean(row, variables, analysed.test(), options)
     return found, None
 
 
@@ -170,14 +179,14 @@ def _clean(
     row: RowNetworks,
     variables: PyTree,
     split: Split,
-    bins: int,
+    options: DiversityOptions,
     pixels: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """The measures of a split, or of other pixels with its labels."""
     shown = to_pixels(split.images) if pixels is None else pixels
     ask = functools.partial(member_logits, row.structure, variables)
     size = _size(len(shown), row.members)
-    return _measured(over_chunks(ask, (shown,), size, axis=1), split.labels, bins)
+    return _measured(over_chunks(ask, (shown,), size, axis=1), split.labels, options)
 
 
 def _moved(
@@ -220,4 +229,4 @@ def student_parts(analysed: AnalysedStudy) -> list[Part]:
 def _students(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
     row = analysed.networks(spec.name)
     test = analysed.test()
-    return {"test": _clean(row, row.replica(run), test, analysed.options.bins)}, None
+    return {"test": _clean(row, row.replica(run), test, analysed.options)}, None
