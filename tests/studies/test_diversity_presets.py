@@ -9,7 +9,7 @@ from churn_jax.studies.grid import Axis, grid_points, programs
 from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.training.optim import make_schedule
 
-STUDIES = [name for name in PRESETS if name.startswith("dm-")]
+STUDIES = [n for n in PRESETS if n.startswith(("dm-", "headline-diversity"))]
 STUDENTS = ("kd", "gaussian", "ods", "conf_ods")
 every_study = pytest.mark.parametrize("name", STUDIES)
 
@@ -68,7 +68,7 @@ def test_learning_rate_rises_stays_and_falls_as_the_released_one():
 @every_study
 def test_rows_share_weights_and_learn_as_in_the_paper(name):
     config = preset(name)
-    wide = config.data.name in ("cifar100", "tiny_imagenet")
+    wide = config.data.name in ("cifar100", "tiny_imagenet") or config.baseline == "kd"
     for spec in config.methods:
         method, group = spec.method, spec.groups(config.model, 10)[0]
         student = isinstance(method, OneToOneDistillation)

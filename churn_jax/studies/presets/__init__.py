@@ -26,7 +26,10 @@ _FILES = {
         "ad-table1-algorithms ad-table2 ad-table2-mean headline-anti-distillation "
         "headline-anti-distillation-14x14"
     ),
-    "diversity_small": "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small",
+    "diversity_small": (
+        "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small "
+        "headline-diversity headline-diversity-14x14"
+    ),
     "diversity": (
         "dm-cifar10-be4 dm-cifar10-be8 dm-cifar10-more dm-cifar100 dm-cifar100-wrn28-2 "
         "dm-cifar100-wrn28-5 dm-tinyimagenet dm-mimo dm-end2-cifar10 dm-table6 "
