@@ -14,7 +14,8 @@ __all__ = ["PRESETS", "by_paper", "parted", "preset", "tiny"]
 _FILES = {
     "reproducibility_small": (
         "digits mnist mnist-long fashion_mnist table1-mnist table3-mnist table6-mnist "
-        "claims-mnist cross-sample-mnist train-size-mnist"
+        "claims-mnist cross-sample-mnist train-size-mnist headline-reproducibility "
+        "headline-reproducibility-14x14"
     ),
     "reproducibility": (
         "svhn cifar10 cifar10-resnet32 cifar100 table1 table3-cifar10 table3-cifar100 "
