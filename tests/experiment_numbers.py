@@ -30,7 +30,13 @@ PAGES = [
 VERDICTS = ("confirmed", "refuted", "not shown", "not run")
 
 _HEADINGS = {q.heading: q.name for q in (*QUANTITIES.values(), *RATES)}
-_HEADINGS |= {f"Δ of {q.heading}": f"delta_{q.name}" for q in QUANTITIES.values()}
+for q in QUANTITIES.values():
+    _HEADINGS[f"Δ of {q.heading}"] = f"delta_{q.name}"
+    _HEADINGS[f"{q.heading} as deployed"] = q.name
+    _HEADINGS[f"{q.heading} calibrated"] = f"calibrated_{q.name}"
+_HEADINGS |= {"Pairs": "pairs", "Runs": "runs", "Examples": "num_examples"}
+_HEADINGS |= {"NFR, points": "delta_negative_flip_rate"}
+_HEADINGS |= {"ER new, points": "delta_new_error", "Gap closed %": "gap_closed"}
 _HEADINGS |= {"Δ churn": "delta_churn", "Δ accuracy": "delta_accuracy"}
 _HEADINGS |= {"Training cost": "training_cost", "Inference cost": "inference_cost"}
 
@@ -263,7 +269,11 @@ class Page:
             return None
         if heading in ("p", "p (Holm)"):
             return f"{last}_p_holm"
-        name = pairs.get(heading) or _HEADINGS.get(heading.split(",")[0], heading)
+        short = heading.partition(",")[0]
+        known = _HEADINGS.get(heading) or _HEADINGS.get(short, heading)
+        if heading == "change":
+            known = f"delta_{last}"
+        name = pairs.get(heading, known)
         if name in fields:
             return name
         self._say(number, f"heading {heading!r}: name its column in the mark")
@@ -357,7 +367,7 @@ def _cell(text: str, record: dict, column: str | None) -> set:
     """The scales at which a cell of a table is that of the CSV; empty for none."""
     text = _plain(text).strip("≥×% ")
     unit = {"k": 1e-3, "M": 1e-6}.get(text[-1:], 1)
-    text = text.rstrip("kM ")
+    text = re.sub(r" (own|all|known)$", "", text.rstrip("kM "))  # pairs, examples
     if column is None or not re.search(r"\d", text):
         return {1, 100}
     value = record.get(column)
