@@ -61,11 +61,12 @@ class AntiDistillation(Method):
 
     Attributes:
         strength: lambda. The paper: 0.02 to 1 on MNIST, 0.5 to 5 on clicks.
-        label_reduction: how `L_label` is taken over the n examples of the global batch,
+        label_reduction: how `L_label` is taken over the B examples of the global batch,
             which the paper does not say: the `mean`, or the `sum`. With `sum` the
-            objective is `1/n (sum L_label + lambda L_AD)`, so that a learning rate
-            means the same in both: the penalty weighs `lambda / n`. The presets of the
-            paper's tables take the sum, since the paper's lambdas fit that reading.
+            objective is `1/B (sum L_label + lambda L_AD)`, so that a learning rate
+            means the same in both: the penalty weighs `lambda / B`, also in a last
+            batch that is not full. The presets of the paper's tables take the sum,
+            since the paper's lambdas fit that reading.
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
             `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
             correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
@@ -215,7 +216,7 @@ class AntiDistillation(Method):
         penalty, memory = self._penalty(self._signal(outputs), batch)
         weight = self.ramp(self.strength, step)
         if self.label_reduction == "sum":
-            weight = weight / batch.count
+            weight = weight / batch.size
         loss = loss + weight * penalty
         name = self.penalty.rpartition(":")[2]
         return LossOutput(loss, {**terms, name: penalty}, model_state, memory)

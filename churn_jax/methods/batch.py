@@ -83,9 +83,10 @@ class Batch:
         return total if self.axis_name is None else jax.lax.psum(total, self.axis_name)
 
     @property
-    def count(self) -> jax.Array:
-        """Number of valid examples of the *global* batch; 1 where there is none."""
-        return jnp.maximum(self.sum(jnp.ones_like(self.mask)), 1.0)
+    def size(self) -> int:
+        """Rows of the *global* batch, those of padding included."""
+        local = self.mask.shape[0]
+        return local * jax.lax.psum(1, self.axis_name) if self.axis_name else local
 
     def mean(self, values: jax.Array) -> jax.Array:
         """Masked mean over the examples of the *global* batch; `[..., B]` to `[...]`.
@@ -93,7 +94,8 @@ class Batch:
         Methods never call `jnp.mean` over examples: the mean of per-device means is
         another number when a shard holds padding.
         """
-        return self.sum(values) / self.count
+        count = self.sum(jnp.ones_like(self.mask))
+        return self.sum(values) / jnp.maximum(count, 1.0)
 
     def member_mean(self, values: jax.Array) -> jax.Array:
         """Each member's mean over its own sample, `[M, B]` to `[M]`.

@@ -76,12 +76,12 @@ def test_penalty_is_on_what_it_is_told_to_be(point):
 
 
 @pytest.mark.parametrize("valid", [EXAMPLES, 5])
-def test_a_summed_label_loss_is_the_papers_objective_over_n(valid):
+def test_lambda_against_a_summed_label_loss_is_over_the_batch_size(valid):
     mask = (np.arange(EXAMPLES) < valid).astype(np.float32)
     method = AntiDistillation(members=MEMBERS, strength=0.5, label_reduction="sum")
     z, labels = LOGITS[:, :valid], LABELS[:valid]
-    label = sum(np.sum(one.cross_entropy(member, labels)) for member in z)
-    expected = (label + 0.5 * one.correlation_penalty(z)) / valid
+    label = sum(np.mean(one.cross_entropy(member, labels)) for member in z)
+    expected = label + 0.5 / EXAMPLES * one.correlation_penalty(z)
     out = loss_of(method, {"logits": LOGITS}, batch_of(LABELS, mask))
     np.testing.assert_allclose(out.loss, expected, rtol=1e-5)
 

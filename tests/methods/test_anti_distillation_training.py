@@ -60,7 +60,7 @@ def predictions(stepper):
 
 METHODS = {
     "gate and part": AntiDistillation(
-        deploy="gate", on="part", train_on="both", strength=0.5
+        deploy="gate", on="part", train_on="both", strength=4.0, label_reduction="sum"
     ),
     "memory and samples": AntiDistillation(
         penalty="covariance",

@@ -14,13 +14,13 @@ The paper does not say whether its label loss is summed or averaged over a mini-
 Here it is averaged unless a name ends in `:summed`, and then the lambdas of the table
 are too strong: on Diabetes 130 and on synthetic clicks correlation with lambda 1 raised
 the log loss by half (paper: 0.9 %), since the uncentred penalty drives the mean score
-of a rare label towards zero. Against a sum the same lambdas weigh about 1/256 as much.
+of a rare label towards zero. Against a sum the same lambdas weigh 1/256 as much.
 
 Each name takes forms behind a colon:
 
 * `:summed`: the label loss is summed over the mini-batch
-  (`AntiDistillation.label_reduction`), so that lambdas are those of the paper and weigh
-  one part in its number of examples;
+  (`AntiDistillation.label_reduction`): lambdas are those of the paper, and weigh one
+  part in 256;
 * `:init`: replicas differ by their initial weights, the order is common;
 * `:warm`: replicas share weights and order over the first half of the stream, and
   differ by order after it, as models that are trained on from a converged one;
