@@ -44,6 +44,7 @@ _MARK = re.compile(r"<!--\s*(table|numbers|claims|unchecked)\b:?\s*(.*?)\s*-->",
 _NUMBER = re.compile(r"(?<![\w.,])([+-]?)(\d[\d,]*(?:\.\d+)?)(?!\.?\d)(?!\w)")
 _PAIR = re.compile(rf"{_NUMBER.pattern}\s*(?:%|points)?\s*±\s*{_NUMBER.pattern}")
 _P = re.compile(r"\bp ([=<]) (\d\.\d+)")
+_PAIR_P = re.compile(rf"{_PAIR.pattern}(?: (?:%|points))?(?:, | \()?(?:{_P.pattern})?")
 # Numbers that say where something stands or which version it is.
 _PLACE = re.compile(
     r"\b(?:[Ss]ec(?:tion|\.)s?|Eqs?\.|Tables?|Fig(?:ure|\.)s?|App(?:endix|\.)|arXiv|Python"
@@ -304,9 +305,10 @@ class Page:
         records = [r for f in marked.files for r in _records(f)] if marked else []
         for sentence in re.split(r"(?<=[.;:?!])\s+", _plain(text)):
             paper = re.search(r"\b[Pp]apers?\b", sentence)
-            pairs = [m for m in _PAIR.finditer(sentence) if "." in m[0]]
-            values = _P.findall(sentence)
-            singles = _NUMBER.findall(_P.sub(" ", _PAIR.sub(" ", sentence)))
+            pairs = [m for m in _PAIR_P.finditer(sentence) if "." in m[0]]
+            rest = _PAIR_P.sub(" ", sentence)
+            values = _P.findall(rest)
+            singles = _NUMBER.findall(_P.sub(" ", rest))
             singles = [(sign, text) for sign, text in singles if "." in text]
             if marked is None and pairs + values + singles:
                 said = pairs[0][0] if pairs else "".join((values + singles)[0])
@@ -316,13 +318,16 @@ class Page:
                 self._leave_out(reason, len(pairs) + len(values) + len(singles))
                 continue
             for match in pairs:
-                sign, value, _, error = match.groups()
+                sign, value, _, error, relation, p = match.groups()
                 self.found.checked += 1
                 if not (
-                    any(_has_pair(r, sign, value, error) for r in records)
+                    any(_has_pair(r, sign + value, error, relation, p) for r in records)
                     or (paper and _of_paper(value, self.page))
                 ):
-                    self._say(number, f"{match[0]} is in no csv of its section")
+                    said = (
+                        f"{sign}{value} ± {error}{f', p {relation} {p}' if p else ''}"
+                    )
+                    self._say(number, f"{said} is in no csv of its section")
             for relation, value in values:
                 self.found.checked += 1
                 if not any(_has_p(r, relation, value) for r in records):
@@ -345,20 +350,24 @@ class Page:
         )
 
 
-def _has_p(record: dict, relation: str, text: str) -> bool:
-    values = [v for name, v in record.items() if re.search(r"_p(_holm)?$", name) and v]
+def _has_p(record: dict, relation: str, text: str, column: str = r".*") -> bool:
+    names = [name for name in record if re.fullmatch(rf"{column}_p(_holm)?", name)]
+    values = [record[name] for name in names if record[name]]
     if relation == "<":
         return any(float(value) < float(text) for value in values)
     return any(_shows(text, value, (1,)) for value in values)
 
 
-def _has_pair(record: dict, sign: str, value: str, error: str) -> bool:
+def _has_pair(record: dict, value: str, error: str, relation: str, p: str) -> bool:
+    """Whether a column has the value, its error and, where one follows, its p."""
+    signed = value[0] in "+-"
     return any(
-        _shows(sign + value, record[name], (scale,), bool(sign))
+        _shows(value, record[name], (scale,), signed)
         and any(
             _shows(error, record.get(f"{name}{end}"), (scale,))
             for end in ("_std", "_stderr")
         )
+        and (not p or _has_p(record, relation, p, re.escape(name)))
         for name, scale in itertools.product(record, (1, 100))
     )
 

@@ -12,9 +12,9 @@ def test_the_numbers_of_a_page_are_those_of_its_csv_files(page):
 
 RESULTS = """\
 label,accuracy,accuracy_std,churn,churn_stderr,delta_churn,delta_churn_stderr,\
-delta_churn_p_holm,gain
-Baseline,0.9655,0.0027,0.0326,0.0024,,,,
-Pair,0.97079,0.0023,0.02514,0.0015,-0.00746,0.0007,0.0002,1.2345
+delta_churn_p_holm,gain,gain_p
+Baseline,0.9655,0.0027,0.0326,0.0024,,,,,
+Pair,0.97079,0.0023,0.02514,0.0015,-0.00746,0.0007,0.0002,1.2345,0.04
 """
 PAGE = """\
 # A page
@@ -107,7 +107,7 @@ CLAIMS = """\
 
 | # | Paper | Here | Table | Verdict |
 |:--|:--|:--|:--|:--|
-| R1 | 7.77 | −0.75 ± 0.07 to 2.51, p < 0.001 | [a](results/a.csv) | *confirmed* |
+| R1 | 7.7 | 2.51, −0.75 ± 0.07 points, p < 0.001 | [a](results/a.csv) | *confirmed* |
 | R2 | rises by 1.25 | rose by 1.5 | `study old` | *not shown* |
 """
 
@@ -115,14 +115,15 @@ CLAIMS = """\
 def test_claims_are_checked_row_by_row(tmp_path):
     page = page_of(tmp_path, CLAIMS)
     found = check(page)
-    assert (found.wrong, found.checked) == ([], 3)
+    assert (found.wrong, found.checked) == ([], 2)
     assert sum(found.unchecked.values()) == 1
     for right, wrong, says in (
-        ("0.75", "0.74", "0.74 ± 0.07 is in no csv"),
+        ("0.75", "0.74", "-0.74 ± 0.07, p < 0.001 is in no csv"),
         ("2.51", "2.53", "2.53 is in no csv"),
         ("confirmed", "seen", "'*seen*' is none of"),
-        ("p < 0.001", "p < 0.0001", "p < 0.0001 is in no csv"),
+        ("p < 0.001", "p < 0.0001", "-0.75 ± 0.07, p < 0.0001 is in no csv"),
         ("p < 0.001", "p = 0.001", "p = 0.001 is in no csv"),
+        ("p < 0.001", "p = 0.040", "p = 0.040 is in no csv"),  # another column's
         ("p < 0.001", "p = 0.051", "confirmed, with p of 5 % or more"),
         ("confirmed", "not run", "not run, with a number"),
     ):
