@@ -55,7 +55,7 @@ COLOURS = (
     "#8C8C8C",
     "#B8A800",
 )
-MARKERS = "osD^vP*X"
+MARKERS = "osD^vP*X<"  # one more than colours, so the two repeat late
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx")
 INK = "#010203"  # stands for currentColor until the SVG is written

@@ -43,7 +43,7 @@ from churn_jax.documents import (
     plain_text,
     write_files,
 )
-from churn_jax.documents.plotting import drawing, element, picture
+from churn_jax.documents.plotting import colour, drawing, element, marker, picture
 
 EVIL = "<b>&\"'\x1b[31m*_`|\u202e@x"
 SEEN = "<b>&\"' [31m*_`| @x"  # without what steers a terminal
@@ -258,3 +258,7 @@ def test_importing_documents_loads_no_library_of_a_writer():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_many_methods_are_told_apart():
+    assert len({(colour(i), marker(i)) for i in range(30)}) == 30
