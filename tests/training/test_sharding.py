@@ -129,8 +129,11 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
     one = outcome(name, (1, 1, 1))
     config, session = one.stepper.run.config, one.stepper.session
     data, inputs = tiny.dataset().train, session.inputs(0)
-    rows = np.asarray(inputs.order)[r, : tiny.BATCH]
-    labels = jnp.asarray(data.labels[rows])
+    # The batches of a replica: one for both networks, or one for each.
+    batches = [([0, 1], inputs.order, inputs.augment_key)]
+    if session.program.independent:
+        (order,), (key,) = inputs.order, inputs.augment_key
+        batches = [([m], order[:, m], key[:, m]) for m in range(2)]
     taught = jax.tree.map(np.asarray, session.teacher)
 
     def member(tree, m):
@@ -147,20 +150,25 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
 
     if method.stale_steps:  # the copies are made before the first update
         taught = ({"params": one.start.params[0], **one.start.model_state[0]},)
-    counts = None
-    if method.member_sample == "bootstrap":
-        counts = member_counts(inputs.sample_key[r], 2, jnp.asarray(rows))
 
-    def objective(params, raw):
-        step_key = jax.random.fold_in(inputs.augment_key[r], 0)
+    def objective(params):
+        return sum(loss_of(params, *batch) for batch in batches)
+
+    def loss_of(params, members, order, augment_key):
+        rows = np.asarray(order)[r, : tiny.BATCH]
+        raw, labels = data.images[rows], jnp.asarray(data.labels[rows])
+        counts = None
+        if method.member_sample == "bootstrap":
+            counts = member_counts(inputs.sample_key[r], 2, jnp.asarray(rows))
+        step_key = jax.random.fold_in(augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))
         images = normalize(augment(raw, keys, config.augmentation), 0.5, 0.25)
         batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None, counts)
-        states = [member(one.start.model_state[0], m) for m in range(2)]
+        states = [member(one.start.model_state[0], m) for m in members]
         out = method.loss(
             forward,
-            [{"params": p, **s} for p, s in zip(params, states)],
+            [{"params": params[m], **s} for m, s in zip(members, states)],
             batch,
             teacher=teacher,
             step=jnp.int32(0),
@@ -169,7 +177,7 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
         return out.loss
 
     params = [member(one.start.params[0], m) for m in range(2)]
-    loss, truth = jax.jit(jax.value_and_grad(objective))(params, data.images[rows])
+    loss, truth = jax.jit(jax.value_and_grad(objective))(params)
     assert abs(float(loss) - one.first.sums[r, 0]) < 1e-5
     for m in range(2):
         ours = member(gradient(one.first)[0], m)
