@@ -7,7 +7,7 @@ LOGGERS ?= .venv-loggers
 SOURCES ?= .venv-sources
 CONSTRAINTS ?= constraints.txt
 CHROMIUM ?= chromium
-.PHONY: demo picture test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
+.PHONY: demo picture docs docs-serve test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -21,6 +21,10 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,docs]'
 	touch $@
 
 demo: $(VENV)/.installed
@@ -37,6 +41,15 @@ picture: $(VENV)/.installed
 test: test-fast
 
 test-all: test-fast test-slow
+
+# The site in docs/_build/html. Warnings are errors; nothing is read from the network.
+docs: export JAX_PLATFORMS ?= cpu
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
 
 # With the lowest versions that pyproject.toml allows, on Python 3.11.
 test-lowest:

@@ -2,8 +2,8 @@
 
 The source tree is parsed, not imported, so this needs nothing but the standard library:
 
-    python -m churn_jax.equations                            # the table, in Markdown
-    python -m churn_jax.equations --write docs/equations.md  # refresh it in its page
+    python -m churn_jax.equations          # the table, in Markdown
+    python -m churn_jax.equations --write docs/reference/equations.md  # refreshes it
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A loss, a method, a network, a report column and a study of your own, in one file.
 
 With its folder on PYTHONPATH, `churn-jax study own_method:squeezed_digits` trains it;
-`docs/extending.md` has more commands.
+`docs/how_to/own_method.md` has more commands.
 """
 
 import flax.linen as nn

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 CLAIMS = ROOT / "experiments" / "README.md"
 PAGES = [
     ROOT / "README.md",
-    ROOT / "docs" / "results.md",
+    ROOT / "docs" / "results" / "index.md",
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
 VERDICTS = ("confirmed", "refuted", "not shown", "not run")

@@ -15,14 +15,25 @@ from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *(p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts),
+]
 TEXTS = [
     *PAGES,
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
-SLOW = ("own_networks", "studies", "training")  # they train
+SLOW = ("how_to/own_networks", "how_to/studies", "how_to/training")  # they train
+
+
+def name_of(page):
+    """`README`, or the place of a page in docs, without its ending."""
+    if page.is_relative_to(DOCS):
+        return page.relative_to(DOCS).with_suffix("").as_posix()
+    return page.stem
 
 
 def blocks(page, language):
@@ -40,7 +51,7 @@ def run(page):
 
 def pages_with(language):
     return [
-        pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ())
+        pytest.param(page, marks=pytest.mark.slow if name_of(page) in SLOW else ())
         for page in PAGES
         if blocks(page, language)
     ]
@@ -101,29 +112,29 @@ def training_trains_ten_pairs(names, folder):
 
 CHECKS = {
     "README": readme_measures,
-    "compare": comparison_passes,
-    "data": data_are_split,
-    "extending": columns_measure_all_runs,
-    "determinism": lambda names, folder: None,
-    "metrics": metrics_stream,
-    "own_networks": networks_train,
-    "predictions": predictions_are_read,
-    "studies": study_reports,
-    "training": training_trains_ten_pairs,
+    "start/compare": comparison_passes,
+    "how_to/data": data_are_split,
+    "how_to/own_method": columns_measure_all_runs,
+    "concepts/determinism": lambda names, folder: None,
+    "how_to/own_loop": metrics_stream,
+    "how_to/own_networks": networks_train,
+    "reference/file_formats": predictions_are_read,
+    "how_to/studies": study_reports,
+    "how_to/training": training_trains_ten_pairs,
 }
 
 
-@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    CHECKS[page.stem](run(page), tmp_path)
+    CHECKS[name_of(page)](run(page), tmp_path)
 
 
 class Parsed(BaseException):
     """The options of a command have been read."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     cli = tyro.cli
 
@@ -144,14 +155,14 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
 
 
 def test_the_toml_of_the_pages_is_read(tmp_path):
-    (gates,) = blocks(ROOT / "docs" / "compare.md", "toml")
+    (gates,) = blocks(DOCS / "start" / "compare.md", "toml")
     (tmp_path / "gates.toml").write_text(gates)
     assert len(read_gates(tmp_path / "gates.toml")) == 3
-    (study,) = blocks(ROOT / "docs" / "studies.md", "toml")
+    (study,) = blocks(DOCS / "how_to" / "studies.md", "toml")
     (tmp_path / "study.toml").write_text(study)
     config, options = _parse(["--config", str(tmp_path / "study.toml")])
     assert (config.train.optimizer.name, len(options.only)) == ("adam", 2)
-    (schema,) = blocks(ROOT / "docs" / "streams.md", "toml")
+    (schema,) = blocks(DOCS / "how_to" / "streams.md", "toml")
     (tmp_path / "schema.toml").write_text(schema)
     assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"
 
@@ -177,6 +188,3 @@ def test_the_readme_is_short_and_links_every_page():
     readme = ROOT / "README.md"
     assert len(readme.read_bytes()) <= 8192
     assert "`make test`" in readme.read_text()  # what .ci/run runs
-    index = (ROOT / "docs" / "index.md").read_text()
-    for page in PAGES[1:]:
-        assert page.name == "index.md" or f"]({page.name})" in index

@@ -194,11 +194,11 @@ def test_one_paper_has_one_url(index):
 
 
 def test_the_table_of_the_documentation_is_current():
-    text = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8")
     assert text.count(equations.BEGIN) == text.count(equations.END) == 1
     shown = text.partition(equations.BEGIN)[2].partition(equations.END)[0]
-    assert shown.lstrip("\n") == equations.markdown_table(root="../"), (
-        "run: python -m churn_jax.equations --write docs/equations.md"
+    assert shown.lstrip("\n") == equations.markdown_table(root="../../"), (
+        "run: python -m churn_jax.equations --write docs/reference/equations.md"
     )
 
 

@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["churn-jax"]
 PLACES = [
     ROOT / "README.md",
-    ROOT / "docs" / "compare.md",
-    ROOT / "docs" / "install.md",
+    ROOT / "docs" / "start" / "compare.md",
+    ROOT / "docs" / "start" / "install.md",
     ROOT / "experiments" / "compare" / "github-actions.yml",
     ROOT / "experiments" / "launch" / "recipes" / "tpu_vm.sh",
     ROOT / "experiments" / "launch" / "recipes" / "workstation_gpu.sh",
-    *sorted((ROOT / "colabs").glob("*.ipynb")),
+    *sorted((ROOT / "docs/tutorials").glob("*.ipynb")),
 ]
 REQUIREMENT = re.compile(r"churn-jax(\[\w+\])?( @ [^\s\"'}\\]+)?")
 

@@ -88,7 +88,7 @@ def _everything() -> Iterator[str]:
     yield from ("", "Loggers: --log NAME", "")
     yield from _table(dict(_described(LOGGERS, LOGGERS)), "    ")
     yield ""
-    yield "Also package.module:name of your own (docs/extending.md)."
+    yield "Also package.module:name of your own (docs/how_to/own_method.md)."
 
 
 def _group(paper: str, lines: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Every notebook in `colabs/` is free of outputs, can be read, and runs."""
+"""Every notebook in `docs/tutorials/` is free of outputs, can be read, and runs."""
 
 import ast
 import importlib
@@ -12,7 +12,7 @@ import pytest
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = sorted((ROOT / "colabs").glob("**/*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "docs/tutorials").glob("**/*.ipynb"))
 PYTHON_KERNEL = "python3"
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -125,7 +125,7 @@ def test_it_is_set_to_a_tiny_preset_unless_its_table_shall_mean_something(path):
 
 
 def test_quickstart_measures_churn_and_flips_right_after_installing():
-    measure = code_of(read(ROOT / "colabs" / "quickstart.ipynb"))[1]
+    measure = code_of(read(ROOT / "docs/tutorials" / "quickstart.ipynb"))[1]
     assert "metrics.churn(" in measure
     assert "metrics.negative_flip_rate(" in measure
 

@@ -1,0 +1,74 @@
+"""Links of a Markdown page as GitHub reads them, made to work on the site.
+
+A page that shows a file from elsewhere in the repository is a heading and the line
+`<!-- shows: ../../CHANGELOG.md -->`. Links between files then lead to their pages;
+links to other files lead to the repository, once its address is set.
+"""
+
+import os
+import re
+from pathlib import Path
+
+SHOWS = re.compile(r"<!-- shows: (\S+) -->")
+IMAGE = re.compile(r"(!\[[^\]]*\]\()([^)\s:]+)\)")
+LINK = re.compile(
+    r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\]|!\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)"
+)
+
+
+def shown_files(docs: Path) -> dict[Path, Path]:
+    """From a file elsewhere in the repository to the page that shows it."""
+    return {
+        (page.parent / found[1]).resolve(): page
+        for page in docs.rglob("*.md")
+        if "_build" not in page.parts and (found := SHOWS.search(page.read_text()))
+    }
+
+
+def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repository: str):
+    """`text` of the file `home` with links as they must be on `page`."""
+    docs = next(p for p in page.parents if p.name == "docs")
+
+    def link(match):
+        label, target = match.groups()
+        path, mark, anchor = target.partition("#")
+        if "://" in target or target.startswith(("mailto:", "{")) or not path:
+            return match[0]
+        file = Path(os.path.normpath(home.parent / path))
+        if not file.exists():
+            return match[0]
+        if (file / "README.md").is_file():
+            file = file / "README.md"
+        file = shown.get(file, file)
+        if file.is_relative_to(docs):
+            return f"[{label}]({os.path.relpath(file, page.parent)}{mark}{anchor})"
+        if not repository:
+            return label
+        kind = "tree" if file.is_dir() else "blob"
+        place = file.relative_to(docs.parent).as_posix()
+        return f"[{label}]({repository}/{kind}/main/{place}{mark}{anchor})"
+
+    def image(match):
+        file = os.path.normpath(home.parent / match[2])
+        return f"{match[1]}{os.path.relpath(file, page.parent)})"
+
+    return IMAGE.sub(image, LINK.sub(link, text))
+
+
+def _read(app, docname, content):
+    page = Path(app.env.doc2path(docname))
+    text, home = content[0], page
+    if shows := SHOWS.search(text):
+        home = (page.parent / shows[1]).resolve()
+        app.env.note_dependency(str(home))
+        text = home.read_text()
+    content[0] = relink(
+        text, home, page, shown_files(Path(app.srcdir)), app.config.churn_repository
+    )
+
+
+def setup(app):
+    """Rewrites every page when it is read."""
+    app.add_config_value("churn_repository", "", "env")
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
