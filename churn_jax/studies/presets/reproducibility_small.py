@@ -81,6 +81,43 @@ def digits() -> StudyConfig:
     )
 
 
+def _study(
+    name: str,
+    title: str,
+    methods: tuple[MethodSpec, ...],
+    *,
+    data: DataConfig | None = None,
+    model: ModelConfig = ModelConfig(name="lenet5"),
+    epochs: int = EPOCHS,
+    learning_rate: float = LEARNING_RATE,
+    augmentation: Augmentation = Augmentation(shift=SHIFT),
+) -> StudyConfig:
+    return StudyConfig(
+        name=name,
+        title=title,
+        data=data or _few("mnist"),
+        model=model,
+        train=TrainConfig(
+            replicas=10,
+            epochs=epochs,
+            batch_size=BATCH_SIZE,
+            eval_every_epochs=epochs // 4,
+            optimizer=OptimizerConfig(
+                learning_rate=learning_rate,
+                weight_decay=WEIGHT_DECAY,
+                schedule="cosine",
+                warmup_epochs=WARMUP_EPOCHS,
+            ),
+            augmentation=augmentation,
+        ),
+        methods=methods,
+    )
+
+
+def _few(data: str) -> DataConfig:
+    return DataConfig(name=data, train_size=TRAIN_SIZE, validation=VALIDATION)
+
+
 def _headline(
     name: str,
     title: str,
@@ -97,32 +134,21 @@ def _headline(
     that of Entropy alone. The paper's grid has the alphas of Entropy, not those of SKL
     (it starts at 0.05) nor the betas (it ends at 0.08).
     """
-    batch_size = 64
-    steps_per_epoch = (data.train_size or 0) // batch_size
+    steps_per_epoch = (data.train_size or 0) // BATCH_SIZE
     steps = epochs * steps_per_epoch
-    return StudyConfig(
-        name=name,
-        title=title,
-        data=data,
-        model=ModelConfig(name="mlp", features=(256, 256)),
-        train=TrainConfig(
-            replicas=10,
-            epochs=epochs,
-            batch_size=batch_size,
-            eval_every_epochs=epochs // 4,
-            optimizer=OptimizerConfig(
-                learning_rate=0.05,
-                weight_decay=WEIGHT_DECAY,
-                schedule="cosine",
-                warmup_epochs=WARMUP_EPOCHS,
-            ),
-            augmentation=augmentation,
-        ),
-        methods=rows.paper_rows(
+    return _study(
+        name,
+        title,
+        rows.paper_rows(
             **best,
             ramp_steps=float(steps),
             stale=(steps_per_epoch, float(steps // 4)),
         ),
+        data=data,
+        model=ModelConfig(name="mlp", features=(256, 256)),
+        epochs=epochs,
+        learning_rate=0.05,
+        augmentation=augmentation,
     )
 
 
@@ -157,29 +183,6 @@ def headline_reproducibility_14x14() -> StudyConfig:
         codistill_ce=2.0,
         codistill_skl=4.0,
         combined=(0.5, 4.0),
-    )
-
-
-def _study(name: str, title: str, methods, data: str = "mnist") -> StudyConfig:
-    return StudyConfig(
-        name=name,
-        title=title,
-        data=DataConfig(name=data, train_size=TRAIN_SIZE, validation=VALIDATION),
-        model=ModelConfig(name="lenet5"),
-        train=TrainConfig(
-            replicas=10,
-            epochs=EPOCHS,
-            batch_size=BATCH_SIZE,
-            eval_every_epochs=EPOCHS // 4,
-            optimizer=OptimizerConfig(
-                learning_rate=LEARNING_RATE,
-                weight_decay=WEIGHT_DECAY,
-                schedule="cosine",
-                warmup_epochs=WARMUP_EPOCHS,
-            ),
-            augmentation=Augmentation(shift=SHIFT),
-        ),
-        methods=methods,
     )
 
 
@@ -218,7 +221,8 @@ def mnist_long() -> StudyConfig:
 def fashion_mnist() -> StudyConfig:
     """All methods on Fashion-MNIST."""
     title = f"Churn on Fashion-MNIST, {TRAIN_SIZE:,} training examples"
-    return _study("fashion_mnist", title, _paper_rows(), data="fashion_mnist")
+    data = _few("fashion_mnist")
+    return _study("fashion_mnist", title, _paper_rows(), data=data)
 
 
 def table1_mnist() -> StudyConfig:
