@@ -77,7 +77,11 @@ def _judge_whole(
 def _judge_groups(
     gate: Gate, gates: Sequence[Gate], groups: Sequence[Group], level: float
 ) -> GateOutcome:
-    about = [g for g in groups if _covers(gate, g) and not _overridden(gate, gates, g)]
+    covered = [g for g in groups if _covers(gate, g)]
+    about = [g for g in covered if not _overridden(gate, gates, g)]
+    if covered and not about:
+        line = f"{gate.text}: each has a gate of its own"
+        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), True, line)
     judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
     small = len(about) - len(judged)
     note = ""
