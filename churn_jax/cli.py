@@ -14,9 +14,9 @@ from churn_jax.command.signals import end_at_a_signal
 from churn_jax.escaping import printable
 from churn_jax.registry import did_you_mean
 
-__all__ = ["main"]
+__all__ = ["EXIT_CODES", "main"]
 
-_EXIT_CODES = {
+EXIT_CODES = {
     "0": "fine",
     "1": "a gate failed (compare); a study does not fit (plan); a run was not repeated "
     "bit by bit (doctor); nothing else",
@@ -52,7 +52,7 @@ def _usage() -> str:
         "-h after a command lists its options; --verbose shows tracebacks of errors.",
         "",
         "exit codes:",
-        *listed(_EXIT_CODES),
+        *listed(EXIT_CODES),
     ]
     return "\n".join(lines)
 

@@ -169,3 +169,11 @@ def test_the_rows_of_a_preset_are_listed(words, name, capsys, tmp_path, monkeypa
     assert main([*words.split(), "--list"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert name in rows
+
+
+def test_equations_has_help_and_takes_no_words(capsys):
+    with pytest.raises(SystemExit):
+        main(["equations", "-h"])
+    assert "every equation of the papers" in capsys.readouterr().out
+    assert main(["equations", "Eq. 9"]) == 2
+    assert "Eq. 9" in capsys.readouterr().err

@@ -23,10 +23,6 @@ COMMANDS = {
 
 def command_named(name: str) -> Callable[[Sequence[str]], int]:
     """The function of a sub-command, from its words to its exit code."""
-    if name == "equations":
-        from churn_jax.equations import print_equations
-
-        return lambda argv: print_equations() or 0
     # Each is a function of the module of its name, which is imported only now.
     home = "study" if name == "report" else name
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -1,7 +1,7 @@
 """What the next word of a command line may be, from the words before it."""
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from churn_jax.command import COMMANDS, command_named
@@ -14,7 +14,7 @@ from churn_jax.command.study_file import with_file
 from churn_jax.configuration.rows import coefficients
 from churn_jax.models.names import MODELS, NETWORKS
 
-__all__ = ["candidates"]
+__all__ = ["arguments_of", "candidates", "short_forms_of"]
 
 _PRESETS = ("study", "sweep", "stream", "plan")  # commands that take one first
 
@@ -118,19 +118,37 @@ def _coefficients(command: str, preset: str) -> dict[str, str]:
     }
 
 
+def arguments_of(command: str, *named: str) -> type | None:
+    """The dataclass of a command's options; None if it declares none.
+
+    Raises:
+        ValueError: there is no preset of the name.
+    """
+    try:
+        command_named(command)([*named, "-h", ASK])
+    except Asked as asked:
+        return asked.cls
+    return None
+
+
+def short_forms_of(long: Container[str]) -> dict[str, str]:
+    """Short forms of the options that are there, to the long ones."""
+    forms = [*SHORT_FORMS.items(), *STREAM_SHORT_FORMS.items()]
+    return {word: form for word, form in forms if form in long}
+
+
 def _options(command: str, named: Sequence[str]) -> dict[str, Option]:
     """The options of a command by their words, short forms first."""
     named = [w for w in named if command in _PRESETS and not w.startswith("-")]
     try:
-        command_named(command)([*named, "-h", ASK])
-        return {}
-    except Asked as asked:
-        declared = options_of(asked.cls).values()
+        cls = arguments_of(command, *named)
     except ValueError:  # an unknown preset
         return {}
+    if cls is None:
+        return {}
+    declared = options_of(cls).values()
     long = {option.word: option for option in declared}
-    forms = [*SHORT_FORMS.items(), *STREAM_SHORT_FORMS.items()]
-    short = {word: long[form] for word, form in forms if form in long}
+    short = {word: long[form] for word, form in short_forms_of(long).items()}
     if "--train.mesh.replica" in long:
         short["--mesh"] = Option(
             "", "", str, "", "devices per axis, as replica=4,data=2"

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -24,7 +25,7 @@ class Arguments:
         shrink: average squares of so many pixels a side: 2 makes 14 x 14 of 28 x 28.
     """
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     data_dir: Path | None = None
     manual_dir: Path | None = None
     out: Path | None = None

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -41,7 +42,7 @@ class Arguments:
         quiet: show no progress, only warnings and the tables.
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
     old: str
     new: str = ""
     heterogeneous: str = ""

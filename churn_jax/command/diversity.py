@@ -5,7 +5,7 @@ import functools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -58,7 +58,7 @@ def _arguments(config):
             data: where the study's data are now.
         """
 
-        folder: tyro.conf.Positional[Path]
+        folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
         section: tuple[str, ...] = ()
         rows: tuple[str, ...] = ()
         examples: int = default.examples

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -38,7 +39,9 @@ class Arguments:
             what is measured.
     """
 
-    preset: tyro.conf.Positional[str] = "digits"
+    preset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[PRESET]")] = (
+        "digits"
+    )
     updates: int = 100
     launches: int = 2
     deterministic: bool = False

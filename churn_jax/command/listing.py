@@ -10,7 +10,7 @@ from churn_jax.command.options import OWN, SHORT_FORMS
 from churn_jax.command.study_file import with_file
 from churn_jax.registry import Registry, dotted_name
 
-__all__ = ["print_list", "rows_of"]
+__all__ = ["described", "print_list", "rows_of"]
 
 _PAPERS = {
     "reproducibility": "On the Reproducibility of Neural Network Predictions "
@@ -74,19 +74,19 @@ def _everything() -> Iterator[str]:
         "",
         "Methods: --method NAME adds a row to a study, unless it needs a teacher",
     )
-    lines = dict(_described(METHODS, METHODS))
+    lines = dict(described(METHODS, METHODS))
     for paper in _PAPERS:
         found = {k: v for k, v in lines.items() if _paper(METHODS[k]) == paper}
         yield from _group(paper, found)
     yield from ("", "Networks: --model NAME", "")
     own = [name for name in MODELS if name not in NETWORKS]
-    yield from _table({**NETWORKS, **dict(_described(MODELS, own))}, "    ")
+    yield from _table({**NETWORKS, **dict(described(MODELS, own))}, "    ")
     yield from ("", "Optimisers: --optimizer NAME", "")
     rules = {"sgd": "with momentum", "adam": "Adam, AdamW", "adagrad": "AdaGrad"}
     own = [name for name in OPTIMIZERS if name not in rules]
-    yield from _table({**rules, **dict(_described(OPTIMIZERS, own))}, "    ")
+    yield from _table({**rules, **dict(described(OPTIMIZERS, own))}, "    ")
     yield from ("", "Loggers: --log NAME", "")
-    yield from _table(dict(_described(LOGGERS, LOGGERS)), "    ")
+    yield from _table(dict(described(LOGGERS, LOGGERS)), "    ")
     yield ""
     yield "Also package.module:name of your own (docs/how_to/own_method.md)."
 
@@ -102,7 +102,7 @@ def _table(lines: Mapping[str, str], indent: str = "") -> list[str]:
     return [f"{indent}{name:{width}}  {line}" for name, line in lines.items()]
 
 
-def _described(kind: Registry, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def described(kind: Registry, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Names with the first line of what the value says about itself."""
     for name in names:
         value = getattr(kind[name], "func", kind[name])

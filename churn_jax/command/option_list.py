@@ -8,9 +8,7 @@ from typing import Annotated, Any
 import docstring_parser
 import tyro
 
-__all__ = ["Option", "options_of"]
-
-_NO_OPTION = (tyro.conf.Suppress, tyro.conf.Positional)
+__all__ = ["Option", "groups_of", "options_of", "positionals_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +21,8 @@ class Option:
         kind: its type.
         default: the value without the option.
         help: what the class says about it, in one line.
+        metavar: what stands for its value in the help, if its class says so.
+        positional: True if the value stands on the command line without the word.
     """
 
     path: str
@@ -30,6 +30,8 @@ class Option:
     kind: Any
     default: Any
     help: str
+    metavar: str = ""
+    positional: bool = False
 
 
 def options_of(cls: type) -> dict[str, Option]:
@@ -40,7 +42,33 @@ def options_of(cls: type) -> dict[str, Option]:
         >>> options_of(Seeds)["order"].help
         'mini-batch order.'
     """
-    return {option.path: option for option in _options(cls, None, "", "--")}
+    every = _options(cls, None, "", "--")
+    return {option.path: option for option in every if not option.positional}
+
+
+def positionals_of(cls: type) -> list[Option]:
+    """What stands on the command line without a word of its own."""
+    return [option for option in _options(cls, None, "", "--") if option.positional]
+
+
+def groups_of(cls: type) -> dict[str, str]:
+    """What the class says about each table of options, by path, as `--help` does.
+
+    Example:
+        >>> from churn_jax.configuration import TrainConfig
+        >>> groups_of(TrainConfig)["mesh"]
+        'devices along replica, member and data.'
+    """
+    return dict(_groups(cls, None, ""))
+
+
+def _groups(cls: type, instance: Any, above: str) -> Iterator[tuple[str, str]]:
+    helps = _helps(cls)
+    for field in dataclasses.fields(cls):
+        default = _default(field) if instance is None else getattr(instance, field.name)
+        if dataclasses.is_dataclass(default):
+            yield above + field.name, helps.get(field.name, "")
+            yield from _groups(type(default), default, f"{above}{field.name}.")
 
 
 def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Option]:
@@ -49,7 +77,7 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
         kind, markers = hints[field.name], ()
         if typing.get_origin(kind) is Annotated:
             kind, *markers = typing.get_args(kind)
-        if any(marker in _NO_OPTION for marker in markers):
+        if tyro.conf.Suppress in markers:
             continue
         path = above + field.name
         word = prefix + field.name.replace("_", "-")
@@ -58,7 +86,16 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
             inside = prefix if tyro.conf.OmitArgPrefixes in markers else f"{word}."
             yield from _options(type(default), default, f"{path}.", inside)
         else:
-            yield Option(path, word, kind, default, helps.get(field.name, ""))
+            metavars = [m.metavar for m in markers if hasattr(m, "metavar")]
+            yield Option(
+                path,
+                word,
+                kind,
+                default,
+                helps.get(field.name, ""),
+                metavar=(metavars or [""])[0] or "",
+                positional=tyro.conf.Positional in markers,
+            )
 
 
 def _default(field: dataclasses.Field) -> Any:

@@ -157,8 +157,8 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
                 _study_arguments(config),
                 words,
                 prog=prog,
-                description=f"{_DESCRIPTION} Presets: {names}, and {OWN} with --data "
-                f"FILE for your own data. {SHORT_FORMS_HELP}",
+                description=f"{_DESCRIPTION} `plan --list` lists the presets; {OWN} "
+                f"with --data FILE is for your own data. {SHORT_FORMS_HELP}",
                 file=file,
             )
 

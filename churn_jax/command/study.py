@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -78,9 +79,9 @@ def _parse(argv: Sequence[str]):
             _arguments(config),
             rest,
             prog=f"churn-jax study {name}",
-            description=f"{config.title}. Presets: {', '.join(PRESETS)}; `study {OWN} "
-            "--data FILE` chooses a recipe for your own data. `study --list` says what "
-            f"they are, `study {name} --list` its methods. {SHORT_FORMS_HELP}",
+            description=f"{config.title}. `study --list` lists the presets, `study "
+            f"{name} --list` the methods of this one; `study {OWN} --data FILE` "
+            f"chooses a recipe for your own data. {SHORT_FORMS_HELP}",
             file=file,
         )
 
@@ -150,10 +151,10 @@ def report(argv: Sequence[str]) -> int:
         """Writes the tables and the report of a study's folder again.
 
         Attributes:
-            folder: `runs/<study>`.
+            folder: folder of a study or a stream, `runs/<study>`.
         """
 
-        folder: tyro.conf.Positional[Path]
+        folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
 
     parsed = read_options(Arguments, argv, prog="churn-jax report")
     began = time.perf_counter()

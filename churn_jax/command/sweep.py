@@ -120,8 +120,9 @@ def read_sweep(argv: Sequence[str]):
             description=f"Trains a grid of one or more coefficients as one program and "
             f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
             f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
-            f"--select` picks beta, then alpha. Presets: {names}, and {OWN} for your "
-            f"own data. {SHORT_FORMS_HELP.replace('--replicas, ', '')}",
+            f"--select` picks beta, then alpha. `sweep --list` lists the presets; "
+            f"{OWN} is for your own data. "
+            f"{SHORT_FORMS_HELP.replace('--replicas, ', '')}",
             file=file,
         )
         return dataclasses.replace(options, train=TrainConfig(**vars(options.train)))

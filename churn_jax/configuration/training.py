@@ -210,7 +210,13 @@ class Seeds:
 
 @dataclasses.dataclass(frozen=True)
 class MeshShape:
-    """Devices per mesh axis; `(1, 1, 1)` is one device."""
+    """Devices per mesh axis; `(1, 1, 1)` is one device.
+
+    Attributes:
+        replica: number of devices that share the replicas; they never communicate.
+        member: number of devices that share the networks of each replica.
+        data: number of devices that share each batch.
+    """
 
     replica: int = 1
     member: int = 1
@@ -279,14 +285,17 @@ class TrainConfig:
         batch_size: examples per update and replica, over all devices.
         eval_batch_size: rows per call in evaluation.
         eval_every_epochs: validation after every so many epochs, and at the end.
-        optimizer: see `OptimizerConfig`.
+        optimizer: algorithm, learning rate and schedule.
         seeds: what differs between replicas.
-        augmentation: see `Augmentation`; removed where `seeds.augment` is off.
+        augmentation: how training images are changed at random; not at all where
+            `seeds.augment` is off.
         sample: each replica's training set: `all` or `bootstrap`.
         mesh: devices along replica, member and data.
-        mapping: of the replicas on one device: auto, vmap, unroll or loop.
+        mapping: how the replicas of one device are computed: `vmap`, `unroll`, `loop`,
+            or `auto`, which chooses by network and backend.
         steps_per_call: updates per dispatch; 0 chooses.
-        weights: deployed weights, of the `last` or the `best` validation epoch.
+        weights: which weights are deployed, those of the `last` or of the `best`
+            validation epoch.
         ema_decay: of an exponential moving average of weights and batch statistics,
             kept in addition to the weights and evaluated, too; 0 keeps none.
         checkpoint_every_seconds: at most so much work is lost by a kill.
