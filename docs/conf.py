@@ -24,6 +24,7 @@ extensions = [
     "sphinx_design",
     "sphinx_llm.txt",
     # Ours, in docs/extensions.
+    "generated",
     "links",
     "mathml",
 ]

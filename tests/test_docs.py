@@ -1,5 +1,6 @@
 """README and docs/: code runs, commands parse, links lead somewhere."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import tyro
 
 from churn_jax.cli import main
+from churn_jax.command import COMMANDS
 from churn_jax.command.study import _parse
 from churn_jax.comparison import read_gates
 from churn_jax.data.tables.schema import TableSchema
@@ -103,6 +105,17 @@ def columns_measure_all_runs(names, folder):
     assert names["margin"].measure(logits[0], np.array([0, 1])) == 2.0
 
 
+def accuracy_tests_depend_on_churn(names, folder):
+    few, many = names["little_churn"], names["much_churn"]
+    for found in (few, many):
+        assert found.quantities["accuracy_gain"].value == pytest.approx(0.003)
+    assert "p < 0.001" in str(few) and "does not change detectably" in str(many)
+
+
+def shards_are_compared(names, folder):
+    assert main(["compare", "old", "new", "--max-nfr", "5%"]) == 1
+
+
 def training_trains_ten_pairs(names, folder):
     dataset, logits = names["dataset"], names["logits"]
     assert logits.shape == (10, len(dataset.test), dataset.num_classes)
@@ -114,10 +127,12 @@ CHECKS = {
     "README": readme_measures,
     "start/compare": comparison_passes,
     "how_to/data": data_are_split,
+    "how_to/large_data": shards_are_compared,
     "how_to/own_method": columns_measure_all_runs,
     "concepts/determinism": lambda names, folder: None,
     "how_to/own_loop": metrics_stream,
     "how_to/own_networks": networks_train,
+    "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
     "how_to/studies": study_reports,
     "how_to/training": training_trains_ten_pairs,
@@ -147,17 +162,18 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     Path("study.toml").write_text('preset = "digits"')
     for block in blocks(page, "sh"):
         for command in re.findall(r"^(?:srun )?churn-jax ([^>\n]*)", block, re.M):
-            # Defaults of the one are in a study's folder; the other has no options.
-            if command.startswith(("diversity", "completion")):
+            # Defaults of the first are in a study's folder; the others have no options.
+            if command.startswith(("diversity", "completion", "equations |")):
                 continue
             with pytest.raises(Parsed):
                 main(shlex.split(command))
 
 
 def test_the_toml_of_the_pages_is_read(tmp_path):
-    (gates,) = blocks(DOCS / "start" / "compare.md", "toml")
-    (tmp_path / "gates.toml").write_text(gates)
-    assert len(read_gates(tmp_path / "gates.toml")) == 3
+    for page, count in (("start/compare.md", 3), ("reference/gate_file.md", 9)):
+        (gates,) = blocks(DOCS / page, "toml")
+        (tmp_path / "gates.toml").write_text(gates)
+        assert len(read_gates(tmp_path / "gates.toml")) == count
     (study,) = blocks(DOCS / "how_to" / "studies.md", "toml")
     (tmp_path / "study.toml").write_text(study)
     config, options = _parse(["--config", str(tmp_path / "study.toml")])
@@ -165,6 +181,33 @@ def test_the_toml_of_the_pages_is_read(tmp_path):
     (schema,) = blocks(DOCS / "how_to" / "streams.md", "toml")
     (tmp_path / "schema.toml").write_text(schema)
     assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"
+
+
+@pytest.fixture
+def filled_in(monkeypatch):
+    """A page of the reference with the parts that the package's declarations write."""
+    monkeypatch.syspath_prepend(DOCS / "extensions")
+    generated = importlib.import_module("generated")
+    return lambda name: generated.filled_in((DOCS / "reference" / name).read_text())
+
+
+def test_every_option_stands_in_the_section_of_its_command(filled_in):
+    page = filled_in("command_line.md")
+    words = importlib.import_module("command_line").words
+    sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## )", page, re.M | re.S))
+    assert set(sections) == set(COMMANDS)
+    assert {"--mesh", "--train.epochs", "--epochs", "--no-fresh"} <= {*words("study")}
+    assert "--model.gate" in words("plan")
+    for command in set(COMMANDS) - {"completion", "equations"}:
+        said = set(re.findall(r"--[a-z][\w.-]*\w", sections[command]))
+        assert set(words(command)) <= said, command
+    assert "| 130 | stopped by Ctrl-C" in page
+
+
+def test_every_name_of_the_command_line_stands_on_the_page_of_presets(filled_in):
+    page = filled_in("presets.md")
+    names = list(importlib.import_module("preset_list").every_name())
+    assert len(names) > 120 and not [n for n in names if f"`{n}`" not in page]
 
 
 def anchors(page):

@@ -19,7 +19,7 @@ ALL_SLICES = "*"
 CLASSES = "class"
 
 # What a `Group` has, and whether with an interval.
-_OF_GROUPS = {
+GROUP_QUANTITIES = {
     "accuracy_old": False,
     "accuracy_new": False,
     "accuracy_gain": True,
@@ -72,7 +72,7 @@ class Gate:
     min_examples: int = 1
 
     def __post_init__(self):
-        known = list(_OF_GROUPS) if self.grouping else [*QUANTITIES, EXCESS]
+        known = list(GROUP_QUANTITIES) if self.grouping else [*QUANTITIES, EXCESS]
         if self.quantity not in known:
             where = " of classes and slices" if self.grouping else ""
             hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
@@ -93,7 +93,7 @@ class Gate:
                     f"{name} must be {allowed[0]!r} or {allowed[1]!r}; got "
                     f"{getattr(self, name)!r}"
                 )
-        if self.on == "bound" and self.grouping and not _OF_GROUPS[self.quantity]:
+        if self.on == "bound" and self.grouping and not GROUP_QUANTITIES[self.quantity]:
             raise GateError(
                 f"{self.quantity} of a group has no interval; put the gate on the "
                 "estimate"

@@ -144,7 +144,9 @@ def test_a_narrow_gate_takes_the_place_of_a_broad_one():
     assert outcome(each, [west, column]).passed
     assert outcome(west, [each]).passed
     found = outcome(each, [nfr(0.3, grouping=g) for g in ("region", "age")])
-    assert found.passed and found.line.endswith("in each slice: each has a gate of its own")
+    assert found.passed and found.line.endswith(
+        "in each slice: each has a gate of its own"
+    )
     other_side = nfr(0.0, "min", grouping="region", group="west")
     other_number = Gate("churn", 0.5, grouping="region", group="west")
     assert outcome(each, [other_side, other_number]).where == "region west"
