@@ -161,6 +161,7 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text('preset = "digits"')
     for block in blocks(page, "sh"):
+        block = block.replace("\\\n", "")
         for command in re.findall(r"^(?:srun )?churn-jax ([^>\n]*)", block, re.M):
             # Defaults of the first are in a study's folder; the others have no options.
             if command.startswith(("diversity", "completion", "equations |")):
