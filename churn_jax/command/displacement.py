@@ -31,8 +31,9 @@ class Arguments:
         old: row of the old networks, or predictions of any framework, `FILE.npz`.
         new: row of the new networks; default the old row.
         heterogeneous: rows, with commas, whose networks form mixed ensembles.
-        features: compare features too: the row whose last layer understands those of
-            both rows, trained with `BackwardCompatible` against it.
+        features: compare features too: the row whose last layer classifies the
+            features of both rows, which were trained with `BackwardCompatible` against
+            it.
         images: test images, evenly spaced, whose norms are tested.
         sizes: members of ensembles, with commas, increasing.
         draws: number of pairs of ensembles.

@@ -85,7 +85,7 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
         if dataclasses.is_dataclass(default):
             inside = prefix if tyro.conf.OmitArgPrefixes in markers else f"{word}."
             yield from _options(type(default), default, f"{path}.", inside)
-        else:
+        elif default is not None or not _is_settings(kind):
             metavars = [m.metavar for m in markers if hasattr(m, "metavar")]
             yield Option(
                 path,
@@ -96,6 +96,11 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
                 metavar=(metavars or [""])[0] or "",
                 positional=tyro.conf.Positional in markers,
             )
+
+
+def _is_settings(kind: Any) -> bool:
+    """Whether values are None or have options of their own; None then is no option."""
+    return any(dataclasses.is_dataclass(part) for part in typing.get_args(kind))
 
 
 def _default(field: dataclasses.Field) -> Any:

@@ -24,12 +24,16 @@ class Sharing:
         kind: `batch_ensemble`, or `mimo`: one network with an input and an output per
             member.
         heads: K, members per set of weights; 0 is all that the method has.
-        fast_weights: of a BatchEnsemble, see `churn_jax.models.BatchEnsemble`.
-        bias: see `churn_jax.models.BatchEnsemble`.
-        norm_of: see `churn_jax.models.BatchEnsemble`.
-        batches: see `churn_jax.models.BatchEnsemble`; `split` goes with
-            `member_sample="split"` of the method.
-        repetition: of a MIMO network, see `churn_jax.models.MIMO`.
+        fast_weights: how the factors of a BatchEnsemble start, `normal` (mean 1,
+            deviation 0.5) or `signs`.
+        bias: biases of a BatchEnsemble: one per `member`, `shared`, or `none`.
+        norm_of: batch norm of a BatchEnsemble: over the rows of all members (`shared`),
+            or one per `member`.
+        batches: what a member of a BatchEnsemble sees in training: the whole batch
+            (`tiled`), or its own part of it (`split`, which goes with
+            `member_sample="split"` of the method).
+        repetition: probability that a row of MIMO's training batch has one image for
+            all members.
 
     Example:
         >>> Sharing(heads=4, fast_weights="signs").label(4)

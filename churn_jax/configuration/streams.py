@@ -45,8 +45,8 @@ class StreamConfig:
     """How replicas are trained in one pass over a stream.
 
     Attributes:
-        replicas: R.
-        seed_numbers: one number per replica; empty numbers them from 0.
+        replicas: R, independent repetitions.
+        seed_numbers: which seeds the replicas have, R numbers; empty means 0 .. R-1.
         batch_size: B, examples per update and replica.
         window: W, examples inside which replicas differ in order; a multiple of
             `batch_size`. Scores are compared window by window.
@@ -151,7 +151,7 @@ class StreamData:
         examples: stop after so many; None goes through the whole stream. A synthetic
             stream needs a number.
         fields: categorical fields of a synthetic stream.
-        buckets: rows of each one's table.
+        buckets: rows of each field's table of a synthetic stream.
         hint: where to get the file, for the message that it is missing.
 
     Raises:
@@ -184,11 +184,11 @@ class TowerConfig:
     """Which click model; the tables' sizes come from the schema.
 
     Attributes:
-        embedding_dim: of every field.
+        embedding_dim: length of a field's embedding.
         features: widths of a tower's hidden layers, narrowing.
         shared_embeddings: all towers read the same tables.
-        wide: adds a linear part to every tower.
-        gate: learns how much each tower weighs, for methods that deploy a gate: the
+        wide: add a linear part to every tower.
+        gate: learn how much each tower weighs, for methods that deploy a gate: the
             form `:gated` of every preset.
         component_fields: fields that each component sees, by position; empty is all.
     """

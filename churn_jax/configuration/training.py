@@ -53,10 +53,10 @@ class OptimizerConfig:
             `learning_rate` (peak times schedule, by the number of the update),
             `weight_decay`, `mask` (what decays, see `decay_on`), `total_steps` and
             `steps_per_epoch` that it names; a transformation has its own.
-        learning_rate: peak; a tuple gives one per replica.
-        momentum: of SGD; 0 is none.
+        learning_rate: its peak; a tuple gives one per replica.
+        momentum: momentum of SGD; 0 is none.
         nesterov: Nesterov's form of momentum.
-        weight_decay: factor of w in the update (next line), so `l2` is the gradient of
+        weight_decay: factor of w in the update, see `decay`; `l2` is the gradient of
             the penalty `weight_decay / 2 |w|^2`; a penalty `c |w|^2`, as Keras writes
             it, is `weight_decay = 2 c`. A tuple gives one per replica.
         decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
@@ -67,12 +67,13 @@ class OptimizerConfig:
         schedule: `constant`, `step`, `cosine` or `flat_then_linear`.
         warmup_epochs: linear warm-up to the peak.
         warmup_start: the warm-up's first factor (0.01 in the diversity paper).
-        step_epochs: where `step` multiplies by `step_factor`.
-        step_factor: 0.1 in the papers.
-        flat_until: `flat_then_linear`: share of training at the peak, ...
-        linear_until: ... share at which `final_factor` is reached.
-        final_factor: of `flat_then_linear` and `cosine`.
-        adagrad_accumulator: initial accumulator.
+        step_epochs: epochs at which `step` multiplies the rate by `step_factor`.
+        step_factor: what `step` multiplies the rate by; 0.1 in the papers.
+        flat_until: share of training after which `flat_then_linear` begins to fall.
+        linear_until: share of training after which `flat_then_linear` has fallen to
+            `final_factor`.
+        final_factor: last factor of the rate in `flat_then_linear` and `cosine`.
+        adagrad_accumulator: initial accumulator of AdaGrad.
         clip_norm: clip each network's gradient to this norm; None does not.
         member_rates: factors of the learning rate, one per network of a replica (a
             gate's networks included), in the order of its groups; 0 keeps a network as
@@ -153,11 +154,13 @@ class Seeds:
 
     Attributes:
         base: the study's seed.
-        init: initial weights.
-        order: mini-batch order.
+        init: initial weights, `fixed` or `varied`.
+        order: mini-batch order, `fixed` or `varied`.
         augment: augmentation, and with it dropout and every other draw during
-            training. `off` removes augmentation (the paper's Table 1).
-        sample: which training set is drawn, where the study draws one.
+            training: `fixed`, `varied`, or `off`, which removes augmentation (the
+            paper's Table 1).
+        sample: which training set is drawn, where the study draws one: `fixed` or
+            `varied`.
         members: whether the networks of an ensemble see batches of their own
             (`independent`) or all the same (`shared`). Where nothing couples them
             (`Method.is_independent`), independent ones are trained as they would be
@@ -296,9 +299,10 @@ class TrainConfig:
         steps_per_call: updates per dispatch; 0 chooses.
         weights: which weights are deployed, those of the `last` or of the `best`
             validation epoch.
-        ema_decay: of an exponential moving average of weights and batch statistics,
-            kept in addition to the weights and evaluated, too; 0 keeps none.
-        checkpoint_every_seconds: at most so much work is lost by a kill.
+        ema_decay: decay of an exponential moving average of weights and batch
+            statistics, which is evaluated next to the weights; 0 keeps none.
+        checkpoint_every_seconds: time between checkpoints; a killed run loses at most
+            so much work.
     """
 
     replicas: int = 10

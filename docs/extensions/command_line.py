@@ -44,8 +44,11 @@ def words(command: str) -> list[str]:
     """Every word that the command takes as an option."""
     found = _options(command).values()
     every = [word for option in found for word in _words(option)]
-    short = list(short_forms_of({option.word: "" for option in found}))
-    return every + short + ["--mesh"] * any(o.path.startswith(MESH) for o in found)
+    return (
+        every
+        + list(_short(command).values())
+        + ["--mesh"] * any(o.path.startswith(MESH) for o in found)
+    )
 
 
 @functools.cache
@@ -56,7 +59,6 @@ def _options(command: str) -> dict[str, Option]:
         if (cls := arguments_of(command, *filter(None, [name]))) is None:
             continue
         found |= {k: v for k, v in options_of(cls).items() if k not in found}
-    found.pop("model.sharing", None)  # its own settings are the options
     return found
 
 
@@ -114,7 +116,7 @@ def _lines(command: str) -> Iterator[str]:
         if found and group:
             about = _groups("stream" if of_stream else command).get(group, "")
             which = f"`{group}` of a stream" if of_stream else f"`{group}`"
-            yield f"**{which}: {about.rstrip('.')}**\n"
+            yield f"**{which}**: {about}\n"
         if group == MESH:
             yield from _described(
                 "--mesh SHAPE",
@@ -146,8 +148,12 @@ def _same(option: Option, other: Option | None) -> bool:
 
 def _short(command: str) -> dict[str, str]:
     """From long words to short forms."""
-    long = {option.word: "" for option in _options(command).values()}
-    return {form: word for word, form in short_forms_of(long).items()}
+    found: dict[str, str] = {}
+    for name in PRESETS.get(command, ("",)):
+        if cls := arguments_of(command, *filter(None, [name])):
+            long = {option.word for option in options_of(cls).values()}
+            found |= {form: word for word, form in short_forms_of(long).items()}
+    return found
 
 
 def _brief(found: list[Option], short: Mapping[str, str]) -> Iterator[str]:
@@ -198,7 +204,8 @@ def _default(command: str, option: Option) -> str:
     shown = f"`{value}`" if value not in (None, "") else ""
     if option.path in _varied(command):
         first = PRESETS[command][0]
-        return f" Default: the preset's; {shown or 'none'} in `{first}`."
+        shown = shown or ("off" if option.kind is bool else "none")
+        return f" Default: the preset's; {shown} in `{first}`."
     return f" Default: {shown}." if shown else ""
 
 

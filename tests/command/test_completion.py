@@ -33,6 +33,8 @@ from churn_jax.command.candidates import candidates
         ("churn-jax study digits --log csv w", ["wandb"]),
         ("churn-jax study --config a.toml --only bu", ["bu_cr"]),
         ("churn-jax study --config b.toml --only bu", []),
+        ("churn-jax study digits --model.sh", []),  # its members share nothing
+        ("churn-jax study dm-digits --model.sharing.h", ["--model.sharing.heads"]),
         ("churn-jax sweep digits ent", ["entropy.alpha"]),
         ("churn-jax sweep digits --replicas", []),  # which a sweep refuses
         ("churn-jax stream clicks --wind", ["--window"]),
