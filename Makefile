@@ -42,11 +42,14 @@ test: test-fast
 
 test-all: test-fast test-slow
 
-# The site in docs/_build/html. Warnings are errors; nothing is read from the network.
+# The site in docs/_build/html. Warnings are errors; nothing is read from the network;
+# links, public names and the commands' options are checked afterwards.
 docs: export JAX_PLATFORMS ?= cpu
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -j 2 -d docs/_build/doctrees -b html docs docs/_build/html
+	rm -rf docs/_build/html/_sources docs/_build/html/jupyter_execute
+	$(BIN)/python docs/check_site.py docs/_build/html
 
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000

@@ -2,8 +2,10 @@
 
 The source tree is parsed, not imported, so this needs nothing but the standard library:
 
-    python -m churn_jax.equations          # the table, in Markdown
+    python -m churn_jax.equations          # a table, in Markdown
     python -m churn_jax.equations --write docs/reference/equations.md  # refreshes it
+
+The page has the equations themselves too, from the file `formulas.toml` next to it.
 """
 
 import argparse
@@ -11,17 +13,23 @@ import ast
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 __all__ = [
     "BEGIN",
     "END",
     "Equation",
+    "Formula",
     "equation_index",
     "main",
+    "markdown_page",
     "markdown_table",
+    "places",
     "print_equations",
+    "read_formulas",
+    "references",
     "untagged",
     "write_table",
 ]
@@ -51,6 +59,29 @@ class Equation:
     line: int  # of the definition
     citation: str
     url: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """An equation of a paper, in LaTeX."""
+
+    paper: str
+    label: str
+    name: str  # what it says, such as `surrogate churn`
+    tex: str
+
+    @property
+    def heading(self) -> str:
+        """Its title on the page of equations."""
+        return f"{self.label} ({self.paper}): {self.name}"
+
+    @property
+    def anchor(self) -> str:
+        """What a link to that title ends in, on GitHub and on the site."""
+        return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
+
+
+Formulas = Mapping[tuple[str, str], Formula]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,19 +189,53 @@ def _references(docstring: str | None) -> list[str]:
     return entries
 
 
+def references(docstring: str | None) -> list[dict[str, str]]:
+    """`paper`, `label`, `citation` and `url` of what a docstring refers to."""
+    tags = [_TAG.fullmatch(text) for text in _references(docstring)]
+    return [tag.groupdict() for tag in tags if tag is not None]
+
+
+def places(label: str) -> list[str]:
+    """The single places of a label: `Eqs. 2, 5` are `Eq. 2` and `Eq. 5`.
+
+    Example:
+        >>> places("Eqs. 2, 5"), places("Section 3")
+        (['Eq. 2', 'Eq. 5'], ['Sec. 3'])
+    """
+    if label.startswith("Eqs. "):
+        return [f"Eq. {number}" for number in label[5:].split(", ")]
+    return [re.sub(r"^Section ", "Sec. ", label)]
+
+
+def read_formulas(path: Path) -> dict[tuple[str, str], Formula]:
+    """The formulas of a file by paper and label; none where there is no file."""
+    if not path.exists():
+        return {}
+    papers = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {
+        (paper, label): Formula(paper, label, name, tex.strip())
+        for paper, of in papers.items()
+        if paper != "notes"
+        for label, (name, tex) in of.items()
+    }
+
+
 def _number(label: str) -> int:
     digits = re.search(r"\d+", label)
     return int(digits.group()) if digits else sys.maxsize
 
 
+def _kind(label: str) -> int:
+    return next(
+        (i for i, kind in enumerate(_KINDS) if label.startswith(kind)), len(_KINDS)
+    )
+
+
 def _order(entry: Equation):
     """The four papers first; equations before lemmas, sections and tables."""
     paper = PAPERS.index(entry.paper) if entry.paper in PAPERS else len(PAPERS)
-    kind = next(
-        (i for i, kind in enumerate(_KINDS) if entry.label.startswith(kind)),
-        len(_KINDS),
-    )
-    return paper, entry.paper, kind, _number(entry.label), entry.label, entry.name
+    place = _kind(entry.label), _number(entry.label), entry.label
+    return paper, entry.paper, *place, entry.name
 
 
 def equation_index(root: Path | None = None) -> list[Equation]:
@@ -234,8 +299,62 @@ def markdown_table(entries: Sequence[Equation] | None = None, *, root: str = "")
     return "\n".join(rows) + "\n"
 
 
+def markdown_page(
+    entries: Sequence[Equation] | None = None,
+    *,
+    formulas: Formulas | None = None,
+    notes: Mapping[str, str] | None = None,
+    root: str = "",
+) -> str:
+    """The index as a page: a section per paper, a heading per equation, its functions.
+
+    Args:
+        entries: of `equation_index`, which is read if they are not given.
+        formulas: of `read_formulas`. What has none is in a table after the others.
+        notes: a sentence below the title of a paper, by paper.
+        root: put before links to files.
+    """
+    entries = equation_index() if entries is None else entries
+    formulas, notes = formulas or {}, notes or {}
+    papers: dict[str, dict[str, list[Equation]]] = {}
+    for entry in entries:
+        places_here = papers.setdefault(entry.paper, {})
+        for place in places(entry.label):
+            places_here.setdefault(place, []).append(entry)
+    out: list[str] = []
+    for paper, found in papers.items():
+        first = next(e for e in entries if e.paper == paper)
+        out += [f"## {paper}", "", f"[{first.citation}]({first.url})", ""]
+        if paper in notes:
+            out += [notes[paper], ""]
+        known = [place for place in found if (paper, place) in formulas]
+        for place in sorted(known, key=lambda p: (_kind(p), _number(p), p)):
+            formula = formulas[paper, place]
+            out += [f"### {formula.heading}", "", "$$", formula.tex, "$$", ""]
+            unique = {e.name: e.file for e in found[place]}
+            out += [f"* `{n}`, [{f}]({root}{f})" for n, f in unique.items()] + [""]
+        rest = [e for place, es in found.items() if place not in known for e in es]
+        if rest:
+            title = [f"### Elsewhere in {paper}", ""] if known else []
+            out += [*title, "| Where | Function | File |", "|---|---|---|"]
+            rows = [
+                f"| {e.label} | `{e.name}` | [{e.file}]({root}{e.file}) |" for e in rest
+            ]
+            out += [*dict.fromkeys(rows), ""]
+    return "\n".join(out)
+
+
+def _page_in(folder: Path) -> str:
+    """The index as a page of a folder, with the formulas that stand there."""
+    repository, file = _package_root(None).parent, folder / "formulas.toml"
+    inside = folder.is_relative_to(repository)
+    depth = len(folder.relative_to(repository).parts) if inside else 0
+    notes = tomllib.loads(file.read_text("utf-8"))["notes"] if file.exists() else {}
+    return markdown_page(formulas=read_formulas(file), notes=notes, root="../" * depth)
+
+
 def write_table(path: Path, table: str | None = None) -> bool:
-    """Writes the table between the markers of a file; whether that changed it."""
+    """Writes the index between the markers of a file; whether that changed it."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     head, begin, rest = text.partition(BEGIN)
@@ -243,10 +362,7 @@ def write_table(path: Path, table: str | None = None) -> bool:
     if not (begin and end):
         raise ValueError(f"{path} must have the lines {BEGIN} and, after it, {END}")
     if table is None:
-        repository, folder = _package_root(None).parent, path.resolve().parent
-        inside = folder.is_relative_to(repository)
-        depth = len(folder.relative_to(repository).parts) if inside else 0
-        table = markdown_table(root="../" * depth)
+        table = _page_in(path.resolve().parent)
     updated = f"{head}{BEGIN}\n{table}{END}{tail}"
     if updated != text:
         path.write_text(updated, encoding="utf-8")
@@ -277,7 +393,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Index from the papers' equations to functions.",
     )
     parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="refresh the table in this file"
+        "--write", type=Path, metavar="FILE", help="refresh the index in this file"
     )
     arguments = parser.parse_args(argv)
     if arguments.write is None:

@@ -18,17 +18,24 @@ repository = settings["tool"]["churn-jax"]["repository"]
 
 extensions = [
     "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+<<<<<<< HEAD
     "sphinx_llm.txt",
     # Ours, in docs/extensions.
     "generated",
+=======
+    # Ours, in docs/extensions. `api` writes the pages that sphinx_llm reads, too.
+    "api",
+    "equation_index",
+>>>>>>> 3831403 (API reference, equations with formulas, and checks of the built site)
     "links",
+    "llms",
     "mathml",
+    "sphinx_llm.txt",
 ]
-exclude_patterns = ["_build", "extensions", "README.md"]
+exclude_patterns = ["_build", "extensions", "templates", "README.md"]
+templates_path = ["templates"]
 nitpicky = False
 
 # Pages are MyST Markdown, tutorials are stored executions.
@@ -37,21 +44,27 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_merge_streams = True
 
-# Docstrings: Google style, code in single backticks, linked where it is a public name.
-default_role = "py:obj"
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-napoleon_google_docstring = True
-napoleon_numpy_docstring = False
+# The API reference, from docs/extensions/api.py.
+python_maximum_signature_line_length = 76
+python_use_unqualified_type_names = True
+html_use_index = html_domain_indices = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "churn_jax"
 html_static_path = ["static"]
+html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": "churn_jax"},
+    "logo": {
+        "text": "churn_jax",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
+    "navigation_depth": 2,
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "navigation_with_keys": False,
@@ -61,8 +74,13 @@ html_theme_options = {
     "footer_end": [],
     **({"github_url": repository} if repository else {}),
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "reference/api/**": ["api-nav.html"]}
 
 llms_txt_description = settings["project"]["description"]
 llms_txt_summary_enabled = False
+llms_txt_suffix_mode = "append"
+llms_txt_build_parallel = False  # so that it reads what has been read already
+# docs/extensions/llms.py writes the list; what sphinx_llm would say takes two minutes.
+llms_txt_exclude = ["**"]
+llms_txt_nested_enabled = False
 churn_repository = repository

@@ -193,13 +193,25 @@ def test_one_paper_has_one_url(index):
     assert len(urls) == len({entry.paper for entry in index})
 
 
-def test_the_table_of_the_documentation_is_current():
-    text = (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8")
+def test_the_page_of_the_documentation_is_current():
+    page = ROOT / "docs" / "reference" / "equations.md"
+    text = page.read_text(encoding="utf-8")
     assert text.count(equations.BEGIN) == text.count(equations.END) == 1
     shown = text.partition(equations.BEGIN)[2].partition(equations.END)[0]
-    assert shown.lstrip("\n") == equations.markdown_table(root="../../"), (
+    assert shown.lstrip("\n") == equations._page_in(page.parent), (
         "run: python -m churn_jax.equations --write docs/reference/equations.md"
     )
+
+
+def test_every_equation_of_the_four_papers_has_its_formula(index):
+    formulas = equations.read_formulas(ROOT / "docs" / "reference" / "formulas.toml")
+    cited = {(e.paper, place) for e in index for place in equations.places(e.label)}
+    needed = {
+        (paper, place)
+        for paper, place in cited
+        if paper in equations.PAPERS and place.startswith(("Eq", "Def", "Lemma"))
+    }
+    assert needed <= set(formulas) <= cited
 
 
 def test_write_replaces_what_is_between_the_markers(tmp_path):

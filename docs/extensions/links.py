@@ -5,6 +5,7 @@ A page that shows a file from elsewhere in the repository is a heading and the l
 links to other files lead to the repository, once its address is set.
 """
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -16,12 +17,14 @@ LINK = re.compile(
 )
 
 
+@functools.cache
 def shown_files(docs: Path) -> dict[Path, Path]:
     """From a file elsewhere in the repository to the page that shows it."""
     return {
         (page.parent / found[1]).resolve(): page
         for page in docs.rglob("*.md")
-        if "_build" not in page.parts and (found := SHOWS.search(page.read_text()))
+        if not {"_build", "api"} & set(page.parts)
+        and (found := SHOWS.search(page.read_text()))
     }
 
 
@@ -57,6 +60,8 @@ def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repositor
 
 def _read(app, docname, content):
     page = Path(app.env.doc2path(docname))
+    if page.suffix != ".md":
+        return
     text, home = content[0], page
     if shows := SHOWS.search(text):
         home = (page.parent / shows[1]).resolve()

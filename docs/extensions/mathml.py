@@ -1,11 +1,17 @@
 """Formulas as MathML, which every browser draws without a script or a font of ours."""
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 
+# docutils sets an index below an accent, as below a sum; an empty group separates them.
+ACCENT = re.compile(r"(\\(?:hat|tilde|bar)\{[^{}]*\})(?=[_^])")
+
 
 def _mathml(node, *, as_block):
-    return latex2mathml.tex2mathml(node.astext(), as_block=as_block)
+    tex = ACCENT.sub(r"\1{}", node.astext())
+    return latex2mathml.tex2mathml(tex, as_block=as_block)
 
 
 def visit_inline(self, node):

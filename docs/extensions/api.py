@@ -1,0 +1,768 @@
+"""The API reference: a page per public name, written from source and docstrings.
+
+Pages are written to docs/reference/api/ before Sphinx reads, and only if they changed.
+Docstrings are Google style with code in single backticks; what their `References:`
+cite is shown with the paper's equation (docs/reference/formulas.toml).
+"""
+
+import ast
+import dataclasses
+import functools
+import importlib
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import formulas
+from docutils import nodes
+from public_names import (
+    MODULES,
+    PACKAGE,
+    ROOT,
+    Public,
+    exported,
+    folder,
+    module_path,
+    public_in,
+    public_names,
+    tree_of,
+)
+from sphinx import addnodes
+from sphinx.util.nodes import find_pending_xref_condition
+
+from churn_jax.equations import equation_index
+
+API = ROOT / "docs" / "reference" / "api"
+EQUATIONS = "../../equations.html"
+SECTION = re.compile(
+    r"(Args|Attributes|Returns|Yields|Raises|Example|Notes|References):"
+)
+ENTRY = re.compile(r"(\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*):(?:\s+(.*)|)$")
+TOKEN = re.compile(r"`([^`]+)`|(https?://[^\s)>,]+[^\s)>,.;])|([\\*|_])", re.S)
+NAME = re.compile(r"[A-Za-z_][\w.]*(?:\(\))?")
+
+
+# ---- names and links ----------------------------------------------------------------
+
+
+@functools.cache
+def by_name() -> dict[str, Public]:
+    """Every name by which a docstring or a page may mean a public one."""
+    found: dict[str, Public] = {}
+    short: dict[str, list[Public]] = {}
+    for public in public_names():
+        for qualified in (public.qualified, *public.also):
+            found[qualified] = found[qualified.removeprefix("churn_jax.")] = public
+        short.setdefault(public.name, []).append(public)
+    for name, meant in short.items():
+        # One lower-case word is more often a word than a function of another package.
+        if len(meant) == 1 and re.search("[A-Z_]", name):
+            found.setdefault(name, meant[0])
+    return found
+
+
+def meaning(text: str, module: str = "", own: Iterable[str] = ()) -> Public | None:
+    """The public name that a piece of code is, read in a module; None for others."""
+    name = text.removesuffix("()")
+    if not NAME.fullmatch(text) or name in own:
+        return None
+    return by_name().get(f"{module}.{name}") or by_name().get(name)
+
+
+def inline(text: str, module: str, own: Iterable[str] = ()) -> str:
+    """A docstring's prose as reStructuredText: code, links, and nothing else marked."""
+
+    def replace(match):
+        code, url, special = match.groups()
+        if special:
+            return "\\" + special
+        if url:
+            return url
+        code = re.sub(r"\s*\n\s*", " ", code)
+        if public := meaning(code, module, own):
+            return rf"\ :py:obj:`{code} <{public.qualified}>`\ "
+        if code.strip() != code:
+            code = code.strip()
+        return rf"\ ``{code}``\ "
+
+    return TOKEN.sub(replace, text)
+
+
+# ---- docstrings ---------------------------------------------------------------------
+
+
+def sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
+    """The parts of a Google-style docstring; the first has no title."""
+    title, lines = "", []
+    for line in docstring.splitlines():
+        if found := SECTION.fullmatch(line):
+            yield title, lines
+            title, lines = found[1], []
+        elif title and line and not line.startswith(" "):
+            yield title, lines
+            title, lines = "", [line]
+        else:
+            lines.append(line)
+    yield title, lines
+
+
+def prose(lines: list[str], module: str, own: Iterable[str] = ()) -> list[str]:
+    """Paragraphs, lists, examples and indented blocks."""
+    text = textwrap.dedent("\n".join(lines)).strip("\n")
+    out: list[str] = []
+    for block in re.split(r"\n\s*\n", text):
+        here: list[str] = []
+        kind = "text"
+
+        def flush(here: list[str], kind: str) -> None:
+            if not here:
+                return
+            if kind == "text":
+                bullet = "* " if here[0].startswith("* ") else ""
+                text = "\n".join(here).removeprefix(bullet)
+                out.extend((bullet + inline(text, module, own)).splitlines())
+            else:
+                out.extend([f".. code-block:: {kind}", ""])
+                out.extend(f"   {line}" for line in here)
+            out.append("")
+
+        rows = block.splitlines()
+        if rows and all(row.startswith("    ") for row in rows):
+            flush(textwrap.dedent(block).splitlines(), "none")
+            continue
+        for row in rows:
+            if row.startswith(">>>") and kind == "text":
+                flush(here, kind)
+                here, kind = [], "pycon"
+            elif row.startswith("* ") and kind == "text":
+                flush(here, kind)
+                here = []
+            here.append(row.replace("::", ":") if row.endswith("::") else row)
+        flush(here, kind)
+    return out
+
+
+def entries(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """`name: text` entries with their continuation; the name is "" for free text."""
+    name, text = "", []
+    for line in textwrap.dedent("\n".join(lines)).strip("\n").splitlines():
+        found = ENTRY.fullmatch(line)
+        if found or (name and line and not line.startswith(" ")):
+            if name or text:
+                yield name, _evened(text)
+            name, text = (found[1], [found[2] or ""]) if found else ("", [line])
+        else:
+            text.append(line)
+    if name or text:
+        yield name, _evened(text)
+
+
+def _evened(text: list[str]) -> list[str]:
+    """The text of an entry, whose first line is not indented as the others are."""
+    return [*text[:1], *textwrap.dedent("\n".join(text[1:])).splitlines()]
+
+
+def indent(lines: Iterable[str], by: int = 3) -> list[str]:
+    """Lines moved to the right; empty ones stay empty."""
+    return [" " * by + line if line else "" for line in lines]
+
+
+def listed(label: str, items: list[tuple[str, list[str]]]) -> list[str]:
+    """A field of a definition: terms and what is said about each."""
+    out = [f":{label}:"]
+    for term, text in items:
+        if term:
+            out += indent([term, *indent(text or ["\\ "])])
+        else:
+            out += indent(text)
+        if out[-1]:
+            out.append("")
+    return out
+
+
+def terms(names: str) -> str:
+    """Names of arguments as code."""
+    return ", ".join(f"``{name}``" for name in names.split(", "))
+
+
+def described(docstring: str, public: Public, own: Iterable[str] = ()) -> list[str]:
+    """A docstring as the body of a definition."""
+    out: list[str] = []
+    tail: list[str] = []
+    say = functools.partial(prose, module=public.module, own=own)
+    cited = list(formulas.references(docstring))
+    for position, (title, lines) in enumerate(sections(docstring)):
+        if title == "Attributes":
+            continue  # with the fields
+        if title in ("Args", "Raises"):
+            found = [
+                (exception(n) if title == "Raises" else terms(n) if n else "", say(t))
+                for n, t in entries(lines)
+            ]
+            out += listed("Arguments" if title == "Args" else title, found)
+        elif title in ("Returns", "Yields"):
+            out += listed(title, [("", say(lines))])
+        elif title == "References":
+            continue  # at the end
+        elif title:
+            tail += [f".. rubric:: {title}", "", *say(lines)]
+        else:
+            out += say(lines)
+        if position == 0:
+            out += equations(cited)
+    return out + tail + citations(cited)
+
+
+def exception(names: str) -> str:
+    """Exceptions that a function raises, ours with a link."""
+    found = [(name, by_name().get(name)) for name in names.split(", ")]
+    return ", ".join(
+        f":py:obj:`{name} <{public.qualified}>`" if public else f"``{name}``"
+        for name, public in found
+    )
+
+
+def equations(cited: list[formulas.Reference]) -> list[str]:
+    """The equations of the papers that a name cites, drawn."""
+    out: list[str] = []
+    for reference in cited:
+        for formula in formulas.of(reference):
+            out += [
+                ".. container:: equation",
+                "",
+                f"   `{formula.paper} {formula.label}"
+                f" <{EQUATIONS}#{formula.anchor}>`__",
+                "",
+                "   .. math::",
+                "",
+                *indent(formula.tex.strip().splitlines(), 6),
+                "",
+            ]
+    return out
+
+
+@functools.cache
+def indexed() -> set[str]:
+    """The papers that the equations page has."""
+    return {entry.paper for entry in equation_index()}
+
+
+def citations(cited: list[formulas.Reference]) -> list[str]:
+    """The papers that a name cites, each once with its places."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for reference in cited:
+        key = reference.paper, reference.citation, reference.url
+        places.setdefault(key, []).append(reference.label)
+    out = [".. rubric:: References", ""] if places else []
+    for (paper, citation, url), labels in places.items():
+        where = inline("; ".join(dict.fromkeys(labels)), "")
+        key = f"`{paper} <{EQUATIONS}#{paper}>`__" if paper in indexed() else paper
+        out += [f"* {key} {where}:", f"  {inline(citation, '')} {url}"]
+    return [*out, ""]
+
+
+# ---- signatures ---------------------------------------------------------------------
+
+
+def annotation(node: ast.expr | None, path: Path | None = None) -> str:
+    """A type as its author wrote it; public names in full if a file is given."""
+    if node is None:
+        return ""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = ast.parse(node.value, mode="eval").body
+    if path is None:
+        return ast.unparse(node)
+    node = ast.parse(ast.unparse(node), mode="eval").body
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name) and (public := public_in(path, name.id)):
+            name.id = public.qualified
+    return ast.unparse(node)
+
+
+def signature(node: ast.FunctionDef, path: Path, *, bound: bool = False) -> str:
+    """`(logits: Logits, *, mask: Mask | None = None) -> Scalar`, from the source."""
+    arguments = ast.parse(ast.unparse(node)).body[0].args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    if bound and plain:
+        plain[0].arg = "\0"
+    for argument in (
+        *plain,
+        *arguments.kwonlyargs,
+        *filter(None, (arguments.vararg, arguments.kwarg)),
+    ):
+        if argument.annotation is not None:
+            argument.annotation = ast.Name(annotation(argument.annotation, path))
+    text = ast.unparse(arguments)
+    text = re.sub(r"^\0(: [^,]*)?(, )?", "", text)
+    text = re.sub(r"^/(, |$)", "", text)
+    back = annotation(node.returns, path)
+    return f"({text})" + (f" -> {back}" if back else "")
+
+
+@functools.cache
+def class_node(cls: type) -> ast.ClassDef | None:
+    """The source of a class of ours."""
+    if not cls.__module__.startswith("churn_jax"):
+        return None
+    tree = tree_of(module_path(cls.__module__))
+    return next(
+        (
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ClassDef) and n.name == cls.__name__
+        ),
+        None,
+    )
+
+
+def own_bases(cls: type) -> list[tuple[type, ast.ClassDef]]:
+    """A class and its bases in churn_jax, the most general last."""
+    return [(c, node) for c in cls.__mro__ if (node := class_node(c)) is not None]
+
+
+def default(node: ast.expr | None) -> str | None:
+    """What a field is if it is not given; None where it must be given."""
+    if not isinstance(node, ast.Call):
+        return None if node is None else ast.unparse(node)
+    name = ast.unparse(node.func).rpartition(".")[2]
+    if name in ("coefficient", "share", "static") and node.args:
+        return ast.unparse(node.args[0])
+    if name in ("field", "static_field"):
+        given = {k.arg: k.value for k in node.keywords}
+        if "default" in given:
+            return ast.unparse(given["default"])
+        if "default_factory" in given:
+            factory = given["default_factory"]
+            if isinstance(factory, ast.Lambda):
+                return ast.unparse(factory.body)
+            return f"{ast.unparse(factory)}()"
+        return None
+    return ast.unparse(node)
+
+
+@dataclasses.dataclass
+class Field:
+    """A field of a record."""
+
+    name: str
+    type: str
+    linked: str  # the type with public names in full
+    default: str | None
+    text: list[str]
+    keyword: bool = False
+
+
+def fields(cls: type) -> list[Field]:
+    """The fields of a dataclass, a named tuple or a Flax module, with their docs."""
+    if dataclasses.is_dataclass(cls):
+        order = {f.name: f.kw_only for f in dataclasses.fields(cls) if f.init}
+    else:
+        order = dict.fromkeys(getattr(cls, "_fields", ()), False)
+    found: dict[str, Field] = {}
+    for base, node in reversed(own_bases(cls)):
+        told: dict[str, list[str]] = {}
+        for title, lines in sections(inspect.cleandoc(ast.get_docstring(node) or "")):
+            for names, text in entries(lines) if title == "Attributes" else ():
+                told.update(dict.fromkeys(names.split(", "), text))
+        source = inspect.getsource(base).splitlines() if not told else []
+        for item in node.body:
+            if not isinstance(item, ast.AnnAssign) or not isinstance(
+                item.target, ast.Name
+            ):
+                continue
+            name = item.target.id
+            if not told and item.lineno - node.lineno < len(source):
+                first = node.lineno - len(node.decorator_list)
+                line = source[min(item.end_lineno - first, len(source) - 1)]
+                if "  # " in line and "pyrefly" not in line:
+                    told[name] = [line.partition("  # ")[2]]
+            if name in order:
+                found[name] = Field(
+                    name,
+                    annotation(item.annotation),
+                    annotation(item.annotation, module_path(base.__module__)),
+                    default(item.value),
+                    told.get(name, []),
+                    bool(order[name]),
+                )
+            told.setdefault(name, [])
+        for name, text in told.items():
+            if name in found and text:
+                found[name].text = text
+    hidden = ("parent", "name") if hasattr(cls, "module_class_method") else ()
+    return [found[name] for name in order if name in found and name not in hidden]
+
+
+def class_signature(cls: type, parts: list[Field]) -> str:
+    """How an instance is made."""
+    for base, node in own_bases(cls):
+        for item in node.body:
+            if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+                path = module_path(base.__module__)
+                return signature(item, path, bound=True).partition(" -> ")[0]
+        if dataclasses.is_dataclass(base) or hasattr(base, "_fields"):
+            break
+    shown, starred = [], False
+    for part in parts:
+        if part.keyword and not starred:
+            shown.append("*")
+            starred = True
+        value = "" if part.default is None else f" = {part.default}"
+        shown.append(f"{part.name}: {part.linked}{value}")
+    return f"({', '.join(shown)})" if shown else ""
+
+
+# ---- pages --------------------------------------------------------------------------
+
+
+def kind_of(node: ast.stmt) -> str:
+    """The directive for what a statement defines."""
+    if isinstance(node, ast.FunctionDef):
+        return "function"
+    if isinstance(node, ast.ClassDef):
+        bases = " ".join(ast.unparse(base) for base in node.bases)
+        return (
+            "exception" if re.search(r"(Error|Exception|Warning)\b", bases) else "class"
+        )
+    return "data"
+
+
+def docstring_of(public: Public) -> str:
+    """Its docstring; of a constant, the string or the comment at its assignment."""
+    if isinstance(public.node, ast.FunctionDef | ast.ClassDef):
+        return inspect.cleandoc(ast.get_docstring(public.node) or "")
+    body = tree_of(public.path).body
+    if public.node in body:
+        after = body[body.index(public.node) + 1 :][:1]
+        for node in after:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                return inspect.cleandoc(str(node.value.value))
+    lines = public.path.read_text().splitlines()
+    above = public.node.lineno - 2
+    comment: list[str] = []
+    while above >= 0 and lines[above].startswith("# "):
+        comment.insert(0, lines[above][2:])
+        above -= 1
+    trailing = lines[public.node.end_lineno - 1].partition("  # ")[2]
+    text = " ".join(comment) or trailing
+    if isinstance(public.node, ast.ImportFrom):
+        text = f"`{public.node.module}.{public.name}`."
+    return text[:1].upper() + text[1:] if "`" not in text[:1] else text
+
+
+def summary(public: Public) -> str:
+    """The first sentence or paragraph of its docstring, on one line."""
+    return " ".join(docstring_of(public).partition("\n\n")[0].split())
+
+
+def data_lines(public: Public) -> list[str]:
+    """The options of a constant: its value, if that is short."""
+    node = public.node
+    value = getattr(node, "value", None)
+    if value is None:
+        return []
+    text = ast.unparse(value)
+    return [f":value: {text}"] if len(text) <= 100 else []
+
+
+def methods(public: Public, cls: type) -> list[str]:
+    """The public methods and properties of a class, its own first."""
+    out: list[str] = []
+    seen: set[str] = {f.name for f in fields(cls)}
+    for base, node in own_bases(cls):
+        home = by_name().get(base.__name__)
+        inherited: list[str] = []
+        for item in node.body:
+            if not isinstance(item, ast.FunctionDef) or item.name in seen:
+                continue
+            if item.name.startswith("_") and item.name != "__call__":
+                continue
+            marks = [ast.unparse(d) for d in item.decorator_list]
+            if item.name == "__call__" and not ast.get_docstring(item):
+                continue
+            if any(mark.endswith((".setter", "overload")) for mark in marks):
+                continue
+            seen.add(item.name)
+            if base is not cls and home is not None and home.module:
+                inherited.append(item.name)
+                continue
+            out += ["", *method(public, item, marks)]
+        if inherited and home is not None:
+            links = ", ".join(
+                f":py:obj:`{name} <{home.qualified}.{name}>`" for name in inherited
+            )
+            out += ["", f"From :py:obj:`{home.name} <{home.qualified}>`: {links}.", ""]
+    return out
+
+
+def method(public: Public, node: ast.FunctionDef, marks: list[str]) -> list[str]:
+    """One method or property."""
+    doc = inspect.cleandoc(ast.get_docstring(node) or "")
+    own = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
+    body = described(doc, public, own) if doc else []
+    if any(
+        mark.rpartition(".")[2] in ("property", "cached_property") for mark in marks
+    ):
+        kind = annotation(node.returns, public.path)
+        options = [f":type: {kind}"] if kind else []
+        return [f".. py:property:: {node.name}", *indent(options), "", *indent(body)]
+    options = [f":{m}:" for m in ("classmethod", "staticmethod") if m in marks]
+    head = (
+        f"{node.name}{signature(node, public.path, bound='staticmethod' not in marks)}"
+    )
+    return [f".. py:method:: {head}", *indent(options), "", *indent(body)]
+
+
+def index_entries(public: Public) -> list[str]:
+    """What finds the page in the site's search: its name in words, its equations."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", public.name).replace("_", " ")
+    found = []
+    for reference in formulas.references(docstring_of(public)):
+        for formula in formulas.of(reference):
+            found += [formula.label, f"{formula.paper} {formula.label}"]
+    main = f"   ! single: {words.strip().lower()}"
+    return [main, *(f"   single: {entry}" for entry in dict.fromkeys(found))]
+
+
+def page(public: Public, repository: str) -> str:
+    """The page of a public name, in reStructuredText."""
+    title = public.short if public.module != "churn_jax" else public.qualified
+    doc = docstring_of(public)
+    head, body, options = public.name, [], []
+    if isinstance(public.node, ast.FunctionDef):
+        own = [
+            a.arg
+            for a in (
+                *public.node.args.posonlyargs,
+                *public.node.args.args,
+                *public.node.args.kwonlyargs,
+            )
+        ]
+        head += signature(public.node, public.path)
+        body = described(doc, public, own)
+    elif isinstance(public.node, ast.ClassDef):
+        cls = getattr(importlib.import_module(public.module), public.name)
+        parts = fields(cls)
+        head += class_signature(cls, parts)
+        bases = [
+            f":py:obj:`{b.__name__} <{found.qualified}>`"
+            for b in cls.__bases__
+            if (found := by_name().get(b.__name__))
+            and found.qualified != public.qualified
+        ]
+        body = ["Bases: " + ", ".join(bases), ""] if bases else []
+        own = [part.name for part in parts]
+        body += described(doc, public, own)
+        if parts:
+            say = functools.partial(prose, module=public.module, own=own)
+            rows = []
+            for part in parts:
+                value = "" if part.default is None else f" = {part.default}"
+                term = f"``{part.name}: {part.type}{value}``"
+                rows.append((term, say(part.text) if part.text else []))
+            at = next(
+                (i for i, line in enumerate(body) if line.startswith(".. rubric::")),
+                len(body),
+            )
+            body[at:at] = listed("Fields", rows)
+        elif extra := [
+            e for t, x in sections(doc) if t == "Attributes" for e in entries(x)
+        ]:
+            say = functools.partial(prose, module=public.module)
+            body += listed(
+                "Attributes", [(terms(n) if n else "", say(t)) for n, t in extra]
+            )
+        body += methods(public, cls)
+    else:
+        options = data_lines(public)
+        body = described(doc, public)
+    kind = kind_of(public.node)
+    out = [
+        title,
+        "=" * len(title),
+        "",
+        ".. index::",
+        *index_entries(public),
+        "",
+        f".. py:currentmodule:: {public.module}",
+        "",
+        f".. py:{kind}:: {head}",
+        *indent(options),
+        "",
+        *indent(body),
+        "",
+    ]
+    for other in public.also:
+        module, _, name = other.rpartition(".")
+        out += [f".. py:currentmodule:: {module}", ""]
+        out += [f".. py:{kind}:: {name}", "   :no-typesetting:", ""]
+    source = f"`{public.file} <{repository}/blob/main/{public.file}>`__"
+    out += [
+        ".. container:: api-source",
+        "",
+        f"   Source: {source if repository else f'``{public.file}``'}"
+        + (
+            ". Also " + ", ".join(f"``{other}``" for other in public.also) + "."
+            if public.also
+            else ""
+        ),
+        "",
+    ]
+    return "\n".join(out)
+
+
+def groups(module: str) -> dict[str, list[Public]]:
+    """The names of a module by the subject of the file that defines them."""
+    found: dict[str, list[Public]] = {}
+    names = set(exported(module))
+    for public in public_names():
+        if public.module == module:
+            subject = ast.get_docstring(tree_of(public.path)) or public.path.stem
+            head = subject.partition("\n\n")[0].replace("\n", " ").rstrip(".")
+            found.setdefault(head, []).append(public)
+            names.discard(public.name)
+    for public in public_names():
+        for other in public.also:
+            home, _, name = other.rpartition(".")
+            if home == module and name in names:
+                found.setdefault("Also here", []).append(public)
+    return found
+
+
+def overview(module: str) -> str:
+    """The page of a package: its docstring and a table of its names."""
+    doc = inspect.cleandoc(ast.get_docstring(tree_of(module_path(module))) or "")
+    out = [module, "=" * len(module), "", f".. py:module:: {module}", ""]
+    out += prose(doc.splitlines(), module)
+    grouped = groups(module)
+    for head, names in grouped.items():
+        if len(grouped) > 1:
+            head = inline(head, module)
+            out += [head, "-" * len(head), ""]
+        out += [".. list-table::", "   :class: api-names", "   :widths: 32 68", ""]
+        for public in sorted(names, key=lambda p: p.name.lower()):
+            said = inline(summary(public), public.module).strip() or "\\ "
+            out += [
+                f"   * - :py:obj:`{public.name} <{public.qualified}>`",
+                f"     - {said}",
+            ]
+        out.append("")
+    here = [p for p in public_names() if p.module == module]
+    out += [".. toctree::", "   :hidden:", ""]
+    out += [f"   /reference/api/{p.page}" for p in here]
+    return "\n".join([*out, ""])
+
+
+def newest(folders: Iterable[Path]) -> float:
+    """When the last of the files that pages are made from was changed."""
+    return max(
+        p.stat().st_mtime for f in folders for p in f.rglob("*.*") if p.is_file()
+    )
+
+
+def write_pages(app) -> None:
+    """Writes the pages that are new or changed, and removes those of lost names."""
+    stamp = API / ".written"
+    made_from = [PACKAGE, Path(__file__).parent]
+    changed = max(newest(made_from), formulas.FORMULAS.stat().st_mtime)
+    if stamp.exists() and stamp.stat().st_mtime > changed:
+        return
+    wanted = {
+        API / f"{p.page}.rst": functools.partial(page, p, app.config.churn_repository)
+        for p in public_names()
+    }
+    wanted |= {
+        API / folder(module) / "index.rst": functools.partial(overview, module)
+        for module in MODULES
+    }
+    for path, make in wanted.items():
+        text = make()
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    for path in API.rglob("*.rst"):
+        if path not in wanted:
+            path.unlink()
+    for path in API.iterdir():
+        if path.is_dir() and not any(path.iterdir()):
+            shutil.rmtree(path)
+    stamp.touch()
+
+
+# ---- in Sphinx ----------------------------------------------------------------------
+
+
+def link_code(app, doctree, docname) -> None:
+    """The dotted name of a public object, as code on any page, leads to its page."""
+    if docname.startswith("reference/api/"):
+        return
+    for literal in list(doctree.findall(nodes.literal)):
+        text = literal.astext()
+        if isinstance(literal.parent, nodes.reference | addnodes.pending_xref):
+            continue
+        if "." not in text or any(
+            isinstance(p, nodes.title | nodes.reference) for p in ancestors(literal)
+        ):
+            continue
+        module = text.removesuffix("()")
+        if public := meaning(text):
+            place, anchor = public.page, public.qualified
+        elif module in MODULES:
+            place, anchor = f"{folder(module)}/index", f"module-{module}"
+        else:
+            continue
+        uri = app.builder.get_relative_uri(docname, f"reference/api/{place}")
+        reference = nodes.reference("", "", internal=True, refuri=f"{uri}#{anchor}")
+        literal.replace_self(reference)
+        reference += literal
+
+
+def ancestors(node) -> Iterator[nodes.Element]:
+    """The nodes around a node."""
+    while node := node.parent:
+        yield node
+
+
+def drop_guesses(app, doctree) -> None:
+    """Types in signatures that are not ours are text, not names to look for."""
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        target = node.get("reftarget", "")
+        if node.get("refdomain") == "py" and not target.startswith("churn_jax"):
+            short = find_pending_xref_condition(node, "resolved")
+            node.replace_self(node.children if short is None else short.children)
+
+
+def sidebar(app, pagename, templatename, context, doctree) -> None:
+    """What the left side of an API page lists: the packages, and the names here."""
+    if not pagename.startswith("reference/api/"):
+        return
+    here = pagename.removeprefix("reference/api/").partition("/")[0]
+    context["api_packages"] = [
+        (module.removeprefix("churn_jax."), f"reference/api/{folder(module)}/index")
+        for module in MODULES
+    ]
+    context["api_here"] = here
+    context["api_names"] = [
+        (public.name, f"reference/api/{public.page}")
+        for public in sorted(public_names(), key=lambda p: p.name.lower())
+        if folder(public.module) == here
+    ]
+
+
+def _star(self, node) -> None:
+    self.add(node.astext())
+    raise nodes.SkipNode
+
+
+def setup(app):
+    """Writes the pages before Sphinx looks for sources."""
+    # The `*` of a signature, which the Markdown builder does not know.
+    app.add_node(nodes.abbreviation, override=True, markdown=(_star, None))
+    app.connect("builder-inited", write_pages)
+    app.connect("doctree-resolved", link_code)
+    app.connect("doctree-read", drop_guesses)
+    app.connect("html-page-context", sidebar)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,183 @@
+"""The public names of churn_jax, read from its source: no Sphinx, nothing imported."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "churn_jax"
+
+# What the reference has, in its order. Everything else in the package is internal.
+MODULES = (
+    "churn_jax",
+    *(
+        f"churn_jax.{module}"
+        for module in (
+            "comparison",
+            "testing",
+            "predictions",
+            "prediction_shards",
+            "metrics",
+            "divergences",
+            "analysis",
+            "reports",
+            "reports.published",
+            "documents",
+            "losses",
+            "methods",
+            "perturbations",
+            "studies",
+            "studies.presets",
+            "studies.diversity",
+            "studies.streams",
+            "training",
+            "training.progressive",
+            "configuration",
+            "planning",
+            "data",
+            "data.corruptions",
+            "data.tables",
+            "models",
+            "ensembles",
+            "registry",
+            "typing",
+        )
+    ),
+)
+# Packages with an `__all__` that users do not call.
+INTERNAL = ("churn_jax.command",)
+
+
+@dataclass(frozen=True)
+class Public:
+    """A public name, where it is defined, and its other public names."""
+
+    module: str  # `churn_jax.losses`
+    name: str  # `symmetric_kl`
+    path: Path  # of the file that defines it
+    node: ast.stmt
+    also: tuple[str, ...] = ()
+
+    @property
+    def qualified(self) -> str:
+        """`churn_jax.losses.symmetric_kl`."""
+        return f"{self.module}.{self.name}"
+
+    @property
+    def short(self) -> str:
+        """`losses.symmetric_kl`."""
+        return self.qualified.removeprefix("churn_jax.")
+
+    @property
+    def page(self) -> str:
+        """Its page in the reference, from `reference/api/`."""
+        # `plan` and `Plan` are two files on every disk.
+        names = [name.lower() for name in exported(self.module)]
+        twice = names.count(self.name.lower()) > 1 and self.name != self.name.lower()
+        return f"{folder(self.module)}/{self.name}{'-' if twice else ''}"
+
+    @property
+    def file(self) -> str:
+        """The file that defines it, from the repository's root."""
+        return self.path.relative_to(ROOT).as_posix()
+
+
+def folder(module: str) -> str:
+    """The folder of a module in the reference."""
+    return module.removeprefix("churn_jax.")
+
+
+def module_path(module: str) -> Path:
+    """The file of a module or package."""
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A file, parsed once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def exported(module: str) -> list[str]:
+    """The names in a module's `__all__`, without dunders."""
+    for node in tree_of(module_path(module)).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names = ast.literal_eval(node.value)
+            return [name for name in names if not name.startswith("__")]
+    return []
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in tree.body:
+        yield from node.body if isinstance(node, ast.If) else [node]
+
+
+def definition(path: Path, name: str) -> tuple[Path, ast.stmt]:
+    """The file and the statement that define a file's name, through re-exports."""
+    found = None
+    for node in _statements(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            targets = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            of = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = [
+                t.id for to in of for t in ast.walk(to) if isinstance(t, ast.Name)
+            ]
+        elif isinstance(node, ast.ImportFrom):
+            targets = [alias.asname or alias.name for alias in node.names]
+        else:
+            continue
+        if name in targets:
+            found = node  # the last one: overloads come before the function
+    if found is None:
+        raise LookupError(f"{path} does not define {name!r}")
+    if isinstance(found, ast.ImportFrom) and (found.module or "").startswith("churn_"):
+        alias = next(a for a in found.names if (a.asname or a.name) == name)
+        return definition(module_path(str(found.module)), alias.name)
+    return path, found
+
+
+@functools.cache
+def public_names() -> tuple[Public, ...]:
+    """Every public name once, in the order of `MODULES` and of their `__all__`."""
+    homes: dict[tuple[Path, ast.stmt, str], list[tuple[str, str]]] = {}
+    for module in MODULES:
+        for name in exported(module):
+            path, node = definition(module_path(module), name)
+            own = getattr(node, "name", name)
+            homes.setdefault((path, node, own), []).append((module, name))
+    return tuple(
+        Public(module, name, path, node, tuple(f"{m}.{n}" for m, n in others))
+        for (path, node, _), ((module, name), *others) in homes.items()
+    )
+
+
+@functools.cache
+def public_in(path: Path, name: str) -> Public | None:
+    """The public name that a name means in a file."""
+    try:
+        place, node = definition(path, name)
+    except (LookupError, FileNotFoundError):
+        return None
+    return next(
+        (
+            p
+            for p in public_names()
+            if p.path == place
+            and p.node is node
+            and getattr(node, "name", name) == p.name
+        ),
+        None,
+    )
+
+
+def packages() -> set[str]:
+    """Every package of churn_jax that exports names."""
+    found = {
+        ".".join(init.parent.relative_to(ROOT).parts)
+        for init in PACKAGE.rglob("__init__.py")
+    }
+    return {module for module in found if exported(module)}
