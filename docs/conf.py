@@ -20,15 +20,10 @@ extensions = [
     "myst_nb",
     "sphinx_copybutton",
     "sphinx_design",
-<<<<<<< HEAD
-    "sphinx_llm.txt",
-    # Ours, in docs/extensions.
-    "generated",
-=======
     # Ours, in docs/extensions. `api` writes the pages that sphinx_llm reads, too.
     "api",
     "equation_index",
->>>>>>> 3831403 (API reference, equations with formulas, and checks of the built site)
+    "generated",
     "links",
     "llms",
     "mathml",

@@ -232,3 +232,21 @@ def test_the_readme_is_short_and_links_every_page():
     readme = ROOT / "README.md"
     assert len(readme.read_bytes()) <= 8192
     assert "`make test`" in readme.read_text()  # what .ci/run runs
+
+
+def test_every_public_name_has_a_page_of_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "extensions")
+    import public_names
+
+    known = {*public_names.MODULES, *public_names.INTERNAL}
+    assert public_names.packages() <= known
+    pages = [public.page.lower() for public in public_names.public_names()]
+    assert len(pages) == len(set(pages))  # also where capitals make no difference
+    named = {
+        name
+        for public in public_names.public_names()
+        for name in (public.qualified, *public.also)
+    }
+    for module in public_names.MODULES:
+        exported = importlib.import_module(module).__all__
+        assert {f"{module}.{n}" for n in exported if not n.startswith("__")} <= named

@@ -225,7 +225,7 @@ def test_write_replaces_what_is_between_the_markers(tmp_path):
 
 
 def test_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(equations, "markdown_table", lambda **_: "the table\n")
+    monkeypatch.setattr(equations, "_page_in", lambda folder: "the index\n")
     page = tmp_path / "page.md"
     page.write_text("no markers")
     assert equations.main(["--write", str(page)]) == 2
@@ -235,7 +235,7 @@ def test_command_line(tmp_path, capsys, monkeypatch):
     assert "updated" in capsys.readouterr().out
     assert equations.main(["--write", str(page)]) == 0
     assert "already up to date" in capsys.readouterr().out
-    assert "the table\n" in page.read_text()
+    assert "the index\n" in page.read_text()
 
 
 def test_the_module_prints_markdown_without_importing_jax():
