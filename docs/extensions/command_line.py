@@ -115,8 +115,8 @@ def _lines(command: str) -> Iterator[str]:
     for (group, of_stream), found in sorted(grouped.items(), key=lambda g: g[0][1]):
         if found and group:
             about = _groups("stream" if of_stream else command).get(group, "")
-            which = f"`{group}` of a stream" if of_stream else f"`{group}`"
-            yield f"**{which}**: {about}\n"
+            which = f"{group} options" + " of a stream" * of_stream
+            yield f":::{{rubric}} {which}\n:::\n{_sentence(about)}\n"
         if group == MESH:
             yield from _described(
                 "--mesh SHAPE",
