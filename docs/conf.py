@@ -79,3 +79,5 @@ llms_txt_build_parallel = False  # so that it reads what has been read already
 llms_txt_exclude = ["**"]
 llms_txt_nested_enabled = False
 churn_repository = repository
+# The titles of cards, whose text is written all the same.
+llms_txt_suppress_unknown_node_warnings = ["PassthroughTextElement"]

@@ -24,7 +24,16 @@ ROOT = Path(__file__).parents[1]
 CLAIMS = ROOT / "experiments" / "README.md"
 PAGES = [
     ROOT / "README.md",
-    ROOT / "docs" / "results" / "index.md",
+    *(
+        ROOT / "docs" / f"{page}.md"
+        for page in (
+            "results/index",
+            "start/train",
+            "concepts/churn",
+            "how_to/ensembles",
+            "how_to/updates",
+        )
+    ),
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
 VERDICTS = ("confirmed", "refuted", "not shown", "not run")

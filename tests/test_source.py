@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["churn-jax"]
 PLACES = [
     ROOT / "README.md",
-    ROOT / "docs" / "start" / "compare.md",
+    ROOT / "docs" / "how_to" / "gate_in_ci.md",
     ROOT / "docs" / "start" / "install.md",
     ROOT / "experiments" / "compare" / "github-actions.yml",
     ROOT / "experiments" / "launch" / "recipes" / "tpu_vm.sh",
