@@ -44,9 +44,14 @@ test-all: test-fast test-slow
 
 # The site in docs/_build/html. Warnings are errors; nothing is read from the network;
 # links, public names and the commands' options are checked afterwards.
-docs: export JAX_PLATFORMS ?= cpu
+docs docs/_build/gallery/.made: export JAX_PLATFORMS ?= cpu
 
-docs: $(VENV)/.installed-docs
+# The gallery's reports, in four minutes; again when the package changes.
+docs/_build/gallery/.made: $(VENV)/.installed-docs $(wildcard docs/gallery/*) $(shell find churn_jax -name '*.py')
+	$(BIN)/python docs/gallery/build.py docs/_build/gallery
+	touch $@
+
+docs: $(VENV)/.installed-docs docs/_build/gallery/.made
 	$(BIN)/python -m sphinx -q -W --keep-going -j 2 -d docs/_build/doctrees -b html docs docs/_build/html
 	rm -rf docs/_build/html/_sources docs/_build/html/jupyter_execute
 	$(BIN)/python docs/check_site.py docs/_build/html

@@ -49,6 +49,9 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_title = "churn_jax"
 html_static_path = ["static"]
+# The reports that docs/gallery/build.py made; without them their links lead nowhere.
+gallery = DOCS / "_build" / "gallery" / "site"
+html_extra_path = [str(gallery)] if gallery.is_dir() else []
 html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
@@ -79,5 +82,3 @@ llms_txt_build_parallel = False  # so that it reads what has been read already
 llms_txt_exclude = ["**"]
 llms_txt_nested_enabled = False
 churn_repository = repository
-# The titles of cards, whose text is written all the same.
-llms_txt_suppress_unknown_node_warnings = ["PassthroughTextElement"]
