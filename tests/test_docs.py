@@ -81,6 +81,27 @@ def comparison_passes(names, folder):
     assert (folder / "runs" / "report" / "report.html").is_file()
 
 
+def the_gate_fails(names, folder):
+    assert main(["compare", "old.csv", "new.csv", "--max-nfr", "1%"]) == 1
+    with pytest.raises(AssertionError, match="17 examples were right"):
+        names["test_the_new_model_may_replace_the_old_one"]()
+    (gates,) = blocks(DOCS / "how_to" / "gate_in_ci.md", "toml")
+    Path("gates.toml").write_text(gates)
+    assert main(["compare", "old.csv", "new.csv", "--gates", "gates.toml"]) == 0
+
+
+def slices_are_compared(names, folder):
+    assert set(names["result"].groupings) == {"class", "ink"}
+    words = ["old.npz", "new.npz", "--slices", "slices.csv", "--max-slice-nfr"]
+    assert [main(["compare", *words, limit]) for limit in ("4%", "2%")] == [0, 1]
+
+
+def answers_are_compared(names, folder):
+    words = ["--slices", "tasks.csv", "--max-slice-nfr", "15%"]
+    for kind in ("", "-correct"):
+        assert main(["compare", f"old{kind}.csv", f"new{kind}.csv", *words]) == 1
+
+
 def predictions_are_read(names, folder):
     assert names["load_predictions"]("mine.npz").shape == (3, 100, 10)
     assert names["stored"].values.shape == (3, 100, 10)
@@ -132,18 +153,19 @@ def training_trains_ten_pairs(names, folder):
 CHECKS = {
     "README": readme_measures,
     "index": readme_measures,
-    "how_to/gate_in_ci": lambda names, folder: None,
-    "how_to/llm_evaluations": lambda names, folder: names["results"],
     "start/train": training_trains_ten_pairs,
     "start/compare": comparison_passes,
     "how_to/data": data_are_split,
+    "how_to/gate_in_ci": the_gate_fails,
     "how_to/large_data": shards_are_compared,
+    "how_to/llm_evaluations": answers_are_compared,
     "how_to/own_method": columns_measure_all_runs,
     "concepts/determinism": lambda names, folder: None,
     "how_to/own_loop": metrics_stream,
     "how_to/own_networks": networks_train,
     "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
+    "how_to/slices": slices_are_compared,
     "how_to/studies": study_reports,
     "how_to/training": training_trains_ten_pairs,
 }
@@ -170,9 +192,9 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text('preset = "digits"')
-    for block in blocks(page, "sh"):
-        block = block.replace("\\\n", "")
-        for command in re.findall(r"^(?:srun )?churn-jax ([^>\n]*)", block, re.M):
+    start = r"^ *(?:- )?(?:run: |srun )?churn-jax ([^>\n]*)"
+    for block in blocks(page, "sh") + blocks(page, "yaml"):
+        for command in re.findall(start, block.replace("\\\n", ""), re.M):
             # Defaults of the first are in a study's folder; the others have no options.
             if command.startswith(("diversity", "completion", "equations |")):
                 continue
