@@ -63,6 +63,7 @@ html_theme_options = {
         "image_dark": "_static/logo.svg",
     },
     "navigation_depth": 2,
+    "show_toc_level": 2,
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "navigation_with_keys": False,

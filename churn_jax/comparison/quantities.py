@@ -148,3 +148,4 @@ _ALL = (
 )
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType({q.name: q for q in _ALL})
+"""What a comparison computes, by name; gates use these names."""

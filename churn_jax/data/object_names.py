@@ -28,6 +28,7 @@ from churn_jax.registry import Registry, dotted_name
 __all__ = ["DATASETS", "find_dataset", "is_object", "named", "read_object"]
 
 DATASETS = Registry("function that returns a data set", {})
+"""Data sets of your own and of installed packages, by name."""
 
 _OBJECT = re.compile(r"[\w.-]+@[0-9a-f]{8}")
 _FUNCTION = re.compile(r"(?!tfds:)[A-Za-z_]\w*(\.\w+)*:[A-Za-z_][\w.]*")

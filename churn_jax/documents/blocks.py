@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
+"""The forms in which a document can be written, for `Only`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Strong:
 
 
 Inline = str | Sequence[str | Strong]
+"""Text in which words may stand out."""
 
 
 def plain(text: Inline) -> str:
@@ -423,6 +425,7 @@ Block = (
     | Fold
     | Only
 )
+"""A part of a document: text, a table, a figure, or a group of parts."""
 
 
 @dataclasses.dataclass(frozen=True)

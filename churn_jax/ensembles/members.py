@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 stack = slots.stack
+"""`stack(trees)` stacks equal trees along a new leading axis."""
 
 
 class Group(tuple):

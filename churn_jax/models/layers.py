@@ -220,6 +220,7 @@ class Layers:
 
 
 PLAIN = Layers()
+"""Ordinary layers, with one set of weights for all members."""
 
 
 class Layered:

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 INDEX = "index.json"
+"""Name of the file that describes the shards of a folder."""
 ORDER = "order.npy"
 
 

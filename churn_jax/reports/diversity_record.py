@@ -19,6 +19,7 @@ __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
 
 FOLDER = "diversity"
 SECTIONS = ("teachers", "students", "jacobians", "matching", "ood", "corruptions")
+"""The analyses of `churn-jax diversity`, in their order."""
 
 
 class SectionRecord:

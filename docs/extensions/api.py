@@ -464,6 +464,10 @@ def data_lines(public: Public) -> list[str]:
     value = getattr(node, "value", None)
     if value is None:
         return []
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        names = [ast.unparse(name) for name in target.elts]
+        value = value.elts[names.index(public.name)]
     text = ast.unparse(value)
     return [f":value: {text}"] if len(text) <= 100 else []
 
@@ -697,13 +701,14 @@ def write_pages(app) -> None:
 
 def link_code(app, doctree, docname) -> None:
     """The dotted name of a public object, as code on any page, leads to its page."""
-    if docname.startswith("reference/api/"):
-        return
+    if docname.count("/") > 2:
+        return  # a page that is made here
+    overview = docname == "reference/api/index"
     for literal in list(doctree.findall(nodes.literal)):
         text = literal.astext()
         if isinstance(literal.parent, nodes.reference | addnodes.pending_xref):
             continue
-        if "." not in text or any(
+        if ("." not in text and not overview) or any(
             isinstance(p, nodes.title | nodes.reference) for p in ancestors(literal)
         ):
             continue

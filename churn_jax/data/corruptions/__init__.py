@@ -21,6 +21,7 @@ VERSION = 1  # of the pixels: raise it when they change
 _CHUNK = 256  # images at once, so that memory stays bounded
 
 CORRUPTIONS = tuple(FUNCTIONS)
+"""Names of the fifteen corruptions."""
 
 
 def corrupt_images(
