@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from churn_jax.command.study import _parse
+from tests.test_source import requirement, settings_of
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "experiments" / "launch" / "recipes").glob("*.s*"))
@@ -19,7 +20,8 @@ RECIPES = sorted((ROOT / "experiments" / "launch" / "recipes").glob("*.s*"))
 
 def dry(recipe, **variables):
     """What the recipe would run, one command per line; it may run nothing."""
-    ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody", **variables}
+    ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody", "SOURCE": "churn-jax"}
+    ours |= variables
     done = subprocess.run(
         ["bash", str(recipe), "--dry-run"],
         env=ours,
@@ -117,6 +119,25 @@ def test_a_wheel_is_copied_to_every_host_before_it_is_installed():
     assert copied < installed and "any.whl[tpu]" in lines[installed]
 
 
+nowhere = pytest.mark.skipif(
+    bool(requirement(settings_of(ROOT))), reason="pip knows where the package is"
+)
+
+
+@nowhere
+@pytest.mark.parametrize("name", ["tpu_vm.sh", "workstation_gpu.sh"])
+def test_nothing_is_installed_from_an_address_that_nobody_gave(name):
+    done = subprocess.run(
+        ["bash", str(RECIPES[0].parent / name), "--dry-run"],
+        env={"PATH": os.environ["PATH"], "HOME": "/home/somebody"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "set SOURCE to" in done.stderr and done.stderr.count("\n") == 1
+
+
 # A cloud in place of the real one: answers with `states`, one by one, and ends studies
 # with `codes`, where "hang" keeps one running; the commands it got are in `asked`.
 CLOUD = """#!/bin/bash
@@ -132,7 +153,16 @@ esac
 """
 
 
-def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=None):
+def on_cloud(
+    folder,
+    recipe,
+    *options,
+    states=(),
+    codes=(),
+    wait="0",
+    signals=None,
+    source="wheel",
+):
     """Runs a recipe; returns its exit code, its main requests and what it printed.
 
     `signals` is (word of the last request before it, signal, to the group or not).
@@ -145,7 +175,7 @@ def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=No
     asked = folder / "asked"
     asked.write_text("")
     ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
-    ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3"}
+    ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3", "SOURCE": source}
     path = ROOT / "experiments" / "launch" / "recipes" / recipe
     # pytest's workers ignore Ctrl-C and nohup hangups, and so would the shell.
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
@@ -171,6 +201,13 @@ def on_cloud(folder, recipe, *options, states=(), codes=(), wait="0", signals=No
     printed, _ = process.communicate(timeout=15)
     words = re.findall(r"(create|delete|study)\b", asked.read_text().replace("\\", ""))
     return process.returncode, words, printed
+
+
+@nowhere
+def test_no_slice_is_asked_for_when_nothing_can_be_installed(tmp_path):
+    ended, words, printed = on_cloud(tmp_path, "tpu_queued.sh", source="")
+    assert (ended, words) == (2, [])
+    assert "set SOURCE to" in printed
 
 
 def queued(folder, states, codes):

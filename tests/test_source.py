@@ -1,43 +1,209 @@
-"""README, docs, notebooks, recipes and workflow install from what pyproject says."""
+"""Install lines, badges and project URLs follow the two settings of pyproject.toml.
 
+`python -m tests.test_source` writes them: `[tool.churn-jax]` says where the repository
+is and whether the package is on PyPI.
+"""
+
+import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["churn-jax"]
-PLACES = [
-    ROOT / "README.md",
-    ROOT / "docs" / "how_to" / "gate_in_ci.md",
-    ROOT / "docs" / "start" / "install.md",
-    ROOT / "experiments" / "compare" / "github-actions.yml",
-    ROOT / "experiments" / "launch" / "recipes" / "tpu_vm.sh",
-    ROOT / "experiments" / "launch" / "recipes" / "workstation_gpu.sh",
-    *sorted((ROOT / "docs/tutorials").glob("*.ipynb")),
-]
-REQUIREMENT = re.compile(r"churn-jax(\[\w+\])?( @ [^\s\"'}\\]+)?")
+PYPROJECT = "pyproject.toml"
+PAGES = ("README.md", "docs/start/install.md", "docs/how_to/gpus.md")
+WORKFLOWS = ("docs/how_to/gate_in_ci.md", "experiments/compare/github-actions.yml")
+RECIPES = {
+    "experiments/launch/recipes/tpu_vm.sh": "[tpu]",
+    "experiments/launch/recipes/workstation_gpu.sh": "[cuda]",
+}
+NOTEBOOKS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "docs" / "tutorials").glob("*.ipynb")
+)
+PLACES = (PYPROJECT, *PAGES, *WORKFLOWS, *RECIPES, *NOTEBOOKS)
+
+NAME = r"churn-jax(?P<extra>\[\w+\])?(?: @ [^\s\"'}]+)?"
+FROM_VARIABLE = "${CHURN_JAX:?Set CHURN_JAX to what pip installs churn-jax from.}"
+FROM_GITHUB = 'env: {CHURN_JAX: "${{ vars.CHURN_JAX }}"}'
+BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
+COLAB = "https://colab.research.google.com/"
 
 
-def written(text: str) -> str:
-    """`text` with the setting in every line that installs the package."""
-    source = f" @ {SETTINGS['source']}" if SETTINGS["source"] else ""
-    return "\n".join(
-        REQUIREMENT.sub(rf"churn-jax\g<1>{source}", line)
-        if "pip install" in line or "SOURCE:-" in line
-        else line
-        for line in text.split("\n")
+def settings_of(root: Path) -> dict:
+    return tomllib.loads((root / PYPROJECT).read_text())["tool"]["churn-jax"]
+
+
+def requirement(settings: dict, extra: str = "") -> str:
+    """What pip is given, or "" while the package can be had from a clone only."""
+    if settings["published"]:
+        return f"churn-jax{extra}"
+    source = settings["repository"]
+    return f"churn-jax{extra} @ git+{source}" if source else ""
+
+
+def badge(settings: dict, notebook: str) -> str:
+    found = re.fullmatch(r"https://github\.com/([^/]+/[^/]+)", settings["repository"])
+    if not found:
+        return ""
+    address = f"{COLAB}github/{found[1]}/blob/main/{notebook}"
+    return f"[![Open in Colab]({COLAB}assets/colab-badge.svg)]({address})\n\n"
+
+
+def page(text: str, settings: dict) -> str:
+    def line(match):
+        extra = match["extra"] or match["local"] or ""
+        if known := requirement(settings, extra):
+            return f"pip install {quoted(known)}"
+        local, name = quoted(f".{extra}"), quoted(f"churn-jax{extra}")
+        return f"pip install {local}  # in a clone; once published: pip install {name}"
+
+    wanted = rf'^pip install "?(?:\.(?P<local>\[\w+\])?|{NAME})"?(?:  # in a clone.*)?$'
+    return re.sub(wanted, line, text, flags=re.M)
+
+
+def quoted(requirement: str) -> str:
+    return f'"{requirement}"' if re.search(r"[\[ ]", requirement) else requirement
+
+
+def workflow(text: str, settings: dict) -> str:
+    known = requirement(settings)
+    environment = rf"(?:\n +{re.escape(FROM_GITHUB)})?"
+
+    def line(match):
+        if known:
+            return match["start"] + quoted(known)
+        given = f'{match["start"]}"{FROM_VARIABLE}"'
+        if match["run"]:
+            given += f"\n{match['indent']}  {FROM_GITHUB}"
+        return given
+
+    wanted = (
+        r"^(?P<start>(?P<indent> *)- (?P<run>run: )?pip install (?:[\w-]+ )*?)"
+        rf'"?(?:{re.escape(FROM_VARIABLE)}|{NAME})"?{environment}$'
+    )
+    return re.sub(wanted, line, text, flags=re.M)
+
+
+def recipe(text: str, settings: dict, extra: str) -> str:
+    known = requirement(settings, extra)
+    return re.sub(r"\$\{SOURCE:-.*?\}", lambda _: f"${{SOURCE:-{known}}}", text)
+
+
+def notebook(text: str, settings: dict, place: str) -> str:
+    content = json.loads(text)
+    title, install = content["cells"][:2]
+    words = BADGE.sub("", "".join(title["source"]))
+    heading, rest = words.split("\n\n", 1)
+    words = f"{heading}\n\n{badge(settings, place)}{rest}"
+    title["source"] = words.splitlines(keepends=True)
+    known = requirement(settings) or "churn-jax"
+    install["source"] = [
+        re.sub(rf'clone or "{NAME}"', f'clone or "{known}"', line)
+        for line in install["source"]
+    ]
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def project(text: str, settings: dict) -> str:
+    text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", text)
+    address = settings["repository"]
+    if not address:
+        return text
+    urls = f'[project.urls]\nRepository = "{address}"\n'
+    urls += f'Changelog = "{address}/blob/main/CHANGELOG.md"\n\n'
+    before = "[project.optional-dependencies]"
+    return text.replace(before, urls + before)
+
+
+def written(root: Path, place: str, settings: dict) -> str:
+    """The text of `place` as the settings want it."""
+    text = (root / place).read_text()
+    if place == PYPROJECT:
+        return project(text, settings)
+    if place in NOTEBOOKS:
+        return notebook(text, settings, place)
+    if place in RECIPES:
+        return recipe(text, settings, RECIPES[place])
+    if place in WORKFLOWS:
+        return workflow(text, settings)
+    if place == "README.md":
+        quickstart = badge(settings, "docs/tutorials/quickstart.ipynb")
+        text = BADGE.sub("", text)
+        text = text.replace("\n![", f"\n{quickstart}![", 1)
+    return page(text, settings)
+
+
+def write(root: Path, settings: dict) -> None:
+    for place in PLACES:
+        (root / place).write_text(written(root, place, settings))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_it_says_what_the_settings_say(place):
+    found = (ROOT / place).read_text()
+    assert found == written(ROOT, place, settings_of(ROOT)), (
+        "run `python -m tests.test_source`"
     )
 
 
-@pytest.mark.parametrize("path", PLACES, ids=lambda p: p.name)
-def test_it_installs_from_the_one_source(path):
-    text = path.read_text()
-    assert SETTINGS["source"] in text
-    assert text == written(text), "run `python -m tests.test_source`"
+@pytest.mark.parametrize(
+    ("settings", "requirement"),
+    [
+        (
+            {"repository": "https://github.com/somebody/place", "published": False},
+            "churn-jax{} @ git+https://github.com/somebody/place",
+        ),
+        (
+            {"repository": "https://github.com/somebody/place", "published": True},
+            "churn-jax{}",
+        ),
+        (
+            {"repository": "https://git.example.org/place", "published": False},
+            "churn-jax{} @ git+https://git.example.org/place",
+        ),
+    ],
+    ids=["repository", "published", "elsewhere"],
+)
+def test_the_settings_reach_every_place_and_leave_it_again(
+    settings, requirement, tmp_path
+):
+    for place in PLACES:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text((ROOT / place).read_text())
+    write(tmp_path, settings)
+    texts = {place: (tmp_path / place).read_text() for place in PLACES}
+    for place, text in texts.items():
+        extra = {**RECIPES, "docs/how_to/gpus.md": "[cuda]"}.get(place, "")
+        shows = place == "README.md" or place in NOTEBOOKS
+        on_github = settings["repository"].startswith("https://github.com")
+        assert (COLAB in text) == (shows and on_github), place
+        assert "in a clone; once published" not in text, place
+        assert "CHURN_JAX" not in text, place
+        if place != PYPROJECT:
+            assert requirement.format(extra) in text, place
+    urls = tomllib.loads(texts[PYPROJECT])["project"]["urls"]
+    assert urls["Repository"] == settings["repository"]
+    write(tmp_path, settings)  # twice is once
+    assert {place: (tmp_path / place).read_text() for place in PLACES} == texts
+
+    write(tmp_path, settings_of(ROOT))
+    for place in PLACES:
+        assert (tmp_path / place).read_text() == (ROOT / place).read_text()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+def test_no_address_of_this_package_is_made_up():
+    pattern = r"git(hub|lab)\.com/[A-Za-z0-9_-]+/churn[_-]jax"
+    done = subprocess.run(
+        ["git", "grep", "-IohE", pattern], cwd=ROOT, capture_output=True, text=True
+    )
+    address = settings_of(ROOT)["repository"]
+    assert [found for found in done.stdout.split() if found not in address] == []
 
 
 if __name__ == "__main__":
-    for path in PLACES:
-        path.write_text(written(path.read_text()))
+    write(ROOT, settings_of(ROOT))

@@ -69,18 +69,10 @@ def test_the_format_is_valid_and_the_kernel_is_python(path):
 
 
 @each_notebook
-def test_it_opens_with_a_badge_for_this_very_file(path):
-    first = read(path).cells[0]
-    assert first.cell_type == "markdown"
-    assert "colab-badge.svg" in first.source
-    assert f"/blob/main/{path.relative_to(ROOT).as_posix()})" in first.source
-
-
-@each_notebook
 def test_it_installs_first_unless_it_is_there_and_prints_versions(path):
     install = code_of(read(path))[0]
     assert re.search(
-        r"if .*find_spec\(.churn_jax.\) is None:\n    %pip install", install
+        r"if .*find_spec\(.churn_jax.\) is None:\n(    .*\n)+    %pip install", install
     )
     assert "version(" in install and "print(" in install
     if path.stem != "compare_versions":  # which needs no JAX
@@ -133,7 +125,7 @@ def test_quickstart_measures_churn_and_flips_right_after_installing():
 def test_the_readme_links_every_notebook():
     readme = (ROOT / "README.md").read_text()
     for path in NOTEBOOKS:
-        assert f"/blob/main/{path.relative_to(ROOT).as_posix()})" in readme
+        assert f"({path.relative_to(ROOT).as_posix()})" in readme
 
 
 def test_a_failing_cell_fails_the_run(tmp_path):

@@ -87,6 +87,9 @@ arrived() {
   done
 }
 
+# Before anything is asked for: a study that cannot start costs nothing.
+CREATE=no bash "$here/tpu_vm.sh" --dry-run >/dev/null || exit
+
 for ((try = 1; try <= TRIES; try++)); do
   ask
   code=1

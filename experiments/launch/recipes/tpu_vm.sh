@@ -21,7 +21,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
-SOURCE="${SOURCE:-churn-jax[tpu] @ git+https://github.com/churn-jax/churn_jax}" # or a wheel that `make dist` built
+SOURCE="${SOURCE:-}" # a wheel that `make dist` built, or a requirement for pip
 CREATE="${CREATE:-yes}" # no: it is there already
 
 dry=false
@@ -33,6 +33,9 @@ for option; do
     *) echo "$0: unknown option: $option (there are --dry-run and --delete)" >&2 && exit 2 ;;
   esac
 done
+if [[ -z "$SOURCE" ]]; then
+  echo "$0: set SOURCE to a wheel of churn-jax, or to what pip should install on the hosts" >&2 && exit 2
+fi
 # As it can be typed; words with spaces are quoted.
 show() {
   local word between=''

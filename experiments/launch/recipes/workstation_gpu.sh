@@ -10,7 +10,7 @@ PRESET="${PRESET:-cifar10-resnet32}"
 OUT="${OUT:-runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-$HOME/tensorflow_datasets}"
 ENVIRONMENT="${ENVIRONMENT:-$HOME/churn}"
-SOURCE="${SOURCE:-churn-jax[cuda] @ git+https://github.com/churn-jax/churn_jax}" # or a wheel: dist/NAME.whl[cuda]
+SOURCE="${SOURCE:-}" # a clone, a wheel, or a requirement for pip: /path/to/churn_jax[cuda]
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
@@ -29,6 +29,9 @@ show() {
 run() { if $dry; then show "$@"; else "$@"; fi; }
 
 if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
+  if [[ -z "$SOURCE" ]]; then
+    echo "$0: set SOURCE to what pip should install, such as /path/to/churn_jax[cuda]" >&2 && exit 2
+  fi
   run python3 -m venv "$ENVIRONMENT"
   run "$ENVIRONMENT/bin/pip" install --quiet "$SOURCE"
 fi
