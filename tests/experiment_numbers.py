@@ -29,6 +29,7 @@ PAGES = [
         for page in (
             "results/index",
             "start/train",
+            "concepts/choosing",
             "concepts/churn",
             "how_to/ensembles",
             "how_to/updates",
@@ -49,7 +50,7 @@ _HEADINGS |= {"ER new, points": "delta_new_error", "Gap closed %": "gap_closed"}
 _HEADINGS |= {"Δ churn": "delta_churn", "Δ accuracy": "delta_accuracy"}
 _HEADINGS |= {"Training cost": "training_cost", "Inference cost": "inference_cost"}
 
-_MARK = re.compile(r"<!--\s*(table|numbers|claims|unchecked)\b:?\s*(.*?)\s*-->", re.S)
+_MARK = re.compile(r"<!--\s*(table|cells|numbers|claims|unchecked)\b:?\s*(.*?)\s*-->", re.S)
 _NUMBER = re.compile(r"(?<![\w.,])([+-]?)(\d[\d,]*(?:\.\d+)?)(?!\.?\d)(?!\w)")
 _PAIR = re.compile(rf"{_NUMBER.pattern}\s*(?:%|points)?\s*±\s*{_NUMBER.pattern}")
 _P = re.compile(r"\bp ([=<]) (\d\.\d+)")
@@ -219,6 +220,11 @@ class Page:
             return self._check_claims(number, header, rows)
         if name == "table":
             return self._check_table(number, header, rows, rest)
+        if name == "cells":
+            self._options(number, rest)
+            text = "\n\n".join(cell.replace("<br>", "; ") for r in rows for cell in r)
+            self.prose.append((number, text, self.section))
+            return None
         if not name:
             cells = [_plain(cell) for row in rows for cell in row[1:]]
             if not any(_NUMBER.fullmatch(cell) or "±" in cell for cell in cells):

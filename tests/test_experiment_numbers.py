@@ -100,6 +100,24 @@ def test_what_is_wrong_on_a_page_is_found(right, wrong, says, tmp_path):
     assert any(says in line for line in found.wrong), found.wrong
 
 
+CELLS = """\
+# A page
+
+<!-- cells: results/a.csv -->
+
+| Method | Change |
+|:--|--:|
+| Pair | 97.08 ± 0.23<br>2.51 ± 0.15 |
+"""
+
+
+def test_the_cells_of_a_table_of_several_files_are_checked(tmp_path):
+    page = page_of(tmp_path, CELLS)
+    assert (check(page).wrong, check(page).checked) == ([], 2)
+    page.write_text(CELLS.replace("2.51", "2.52"))
+    assert "2.52 ± 0.15 is in no csv" in check(page).wrong[0]
+
+
 CLAIMS = """\
 # Claims
 
