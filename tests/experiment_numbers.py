@@ -50,7 +50,8 @@ _HEADINGS |= {"ER new, points": "delta_new_error", "Gap closed %": "gap_closed"}
 _HEADINGS |= {"Δ churn": "delta_churn", "Δ accuracy": "delta_accuracy"}
 _HEADINGS |= {"Training cost": "training_cost", "Inference cost": "inference_cost"}
 
-_MARK = re.compile(r"<!--\s*(table|cells|numbers|claims|unchecked)\b:?\s*(.*?)\s*-->", re.S)
+_MARKS = "table|cells|numbers|claims|unchecked"
+_MARK = re.compile(rf"<!--\s*({_MARKS})\b:?\s*(.*?)\s*-->", re.S)
 _NUMBER = re.compile(r"(?<![\w.,])([+-]?)(\d[\d,]*(?:\.\d+)?)(?!\.?\d)(?!\w)")
 _PAIR = re.compile(rf"{_NUMBER.pattern}\s*(?:%|points)?\s*±\s*{_NUMBER.pattern}")
 _P = re.compile(r"\bp ([=<]) (\d\.\d+)")
