@@ -68,12 +68,12 @@ html_theme_options = {
     "navbar_align": "left",
     "navigation_with_keys": False,
     "show_prev_next": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "results/index": []},
     "footer_start": ["copyright"],
     "footer_end": [],
     **({"github_url": repository} if repository else {}),
 }
-html_sidebars = {"index": [], "reference/api/**": ["api-nav.html"]}
+html_sidebars = {"index": [], "gallery/index": [], "reference/api/**": ["api-nav.html"]}
 
 llms_txt_description = settings["project"]["description"]
 llms_txt_summary_enabled = False
