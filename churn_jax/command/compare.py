@@ -324,7 +324,7 @@ def _two(arguments: Arguments) -> CompareResult:
 
 
 def _of_outcomes(arguments: Arguments) -> bool:
-    """Whether outcomes are to be compared; classes where a file or an option says so."""
+    """Whether outcomes are to be compared; not where classes are spoken of."""
     from churn_jax.comparison.outcomes.reading import has_outcomes
 
     given, reading = arguments.outcomes, arguments.reading
