@@ -7,7 +7,7 @@ LOGGERS ?= .venv-loggers
 SOURCES ?= .venv-sources
 CONSTRAINTS ?= constraints.txt
 CHROMIUM ?= chromium
-.PHONY: demo picture docs docs-serve test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
+.PHONY: demo picture docs docs-serve notebooks test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -58,6 +58,12 @@ docs: $(VENV)/.installed-docs docs/_build/gallery/.made
 
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
+# Runs the tutorials in full and stores their outputs: a quarter of an hour, or NOTEBOOKS=quickstart.
+notebooks: export JAX_PLATFORMS ?= cpu
+
+notebooks: $(VENV)/.installed-test
+	$(BIN)/python docs/execute_notebooks.py $(NOTEBOOKS)
 
 # With the lowest versions that pyproject.toml allows, on Python 3.11.
 test-lowest:

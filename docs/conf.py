@@ -38,6 +38,7 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables of outputs, too
 
 # The API reference, from docs/extensions/api.py.
 python_maximum_signature_line_length = 76

@@ -1,6 +1,7 @@
 """`churn-jax doctor`: what this machine is, and whether it repeats itself."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -88,7 +89,8 @@ def doctor(argv: Sequence[str]) -> int:
         batch_size=parsed.batch_size,
     )
     out = parsed.folder()
-    with Console().status("starting") as status:
+    console = Console(force_jupyter=False, quiet=not sys.stdout.isatty())
+    with console.status("starting") as status:
         drift = measure(
             launch,
             parsed.launches,

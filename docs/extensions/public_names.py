@@ -16,7 +16,6 @@ MODULES = (
         f"churn_jax.{module}"
         for module in (
             "comparison",
-            "comparison.outcomes",
             "testing",
             "predictions",
             "prediction_shards",

@@ -1,9 +1,8 @@
-"""Every notebook in `docs/tutorials/` is free of outputs, can be read, and runs."""
+"""Every notebook in `docs/tutorials/` is stored as its code ran, and still runs."""
 
 import ast
 import importlib
 import inspect
-import json
 import re
 from pathlib import Path
 
@@ -51,12 +50,71 @@ def test_there_is_a_quickstart():
     assert "quickstart" in [path.stem for path in NOTEBOOKS]
 
 
+def stored_text(notebook):
+    """All that the stored outputs show, but pictures."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            assert output.output_type in ("stream", "display_data", "execute_result")
+            assert output.get("name") != "stderr"
+            yield output.get("text", "")
+            for mime, content in output.get("data", {}).items():
+                if not mime.startswith("image/png"):
+                    yield str(content)
+
+
 @each_notebook
-def test_no_output_is_committed(path):
-    for cell in json.loads(path.read_text())["cells"]:
-        if cell["cell_type"] == "code":
-            assert cell["outputs"] == [], cell["id"]
-            assert cell["execution_count"] is None, cell["id"]
+def test_the_stored_outputs_are_of_this_code(path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from execute_notebooks import code_hash
+
+    notebook = read(path)
+    stored = notebook.metadata.get("stored", {})
+    assert stored.get("code") == code_hash(notebook), (
+        f"make notebooks NOTEBOOKS={path.stem}"
+    )
+    assert 0 < stored["minutes"] <= 10 and stored["date"] and stored["hardware"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert any(
+        "image/png" in output.get("data", {}) or "<svg" in str(output)
+        for cell in code
+        for output in cell.outputs
+    )  # a plot
+
+
+@each_notebook
+def test_its_card_says_how_long_it_takes(path):
+    index = (ROOT / "docs/tutorials/index.md").read_text()
+    card = index.partition(f"({path.name})")[2].partition(":::")[0]
+    said = int(re.search(r"(\d+) minutes?\.", card)[1])
+    assert 0 <= said - read(path).metadata.stored.minutes <= 2
+
+
+@each_notebook
+def test_the_stored_outputs_hold_nothing_but_results(path):
+    assert path.stat().st_size < 400_000
+    text = "\n".join(stored_text(read(path)))
+    assert not re.search(r"Traceback|\w(Warning|Error)\b", text)
+    local = r"(?<![\w/.])/(work|tmp|home|root|usr|opt|Users)/|\.venv|site-packages"
+    assert not re.search(local, text)
+
+
+@pytest.mark.parametrize(
+    ("output", "size"),
+    [
+        (nbformat.v4.new_output("stream", text="saved to /tmp/x/report.html"), 0),
+        (nbformat.v4.new_output("stream", text="UserWarning: slow"), 0),
+        (nbformat.v4.new_output("error", ename="ValueError"), 0),
+        (nbformat.v4.new_output("stream", text="."), 400_000),
+    ],
+    ids=["path", "warning", "error", "size"],
+)
+def test_an_output_that_is_no_result_is_found(output, size, tmp_path):
+    cell = nbformat.v4.new_code_cell("print()", outputs=[output])
+    note = nbformat.v4.new_markdown_cell("." * size)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell, note]), tmp_path / "a.ipynb")
+    with pytest.raises(AssertionError):
+        test_the_stored_outputs_hold_nothing_but_results(tmp_path / "a.ipynb")
 
 
 @each_notebook
@@ -111,9 +169,9 @@ def preset_of(notebook):
 
 
 @each_notebook
-def test_it_is_set_to_a_tiny_preset_unless_its_table_shall_mean_something(path):
+def test_it_is_set_to_the_preset_that_its_outputs_are_of(path):
     chosen = preset_of(read(path))[1]
-    assert chosen == "digits" if path.stem == "quickstart" else chosen.endswith(":tiny")
+    assert not chosen.endswith(":tiny")
 
 
 def test_quickstart_measures_churn_and_flips_right_after_installing():
@@ -314,6 +372,31 @@ def an_update_is_judged(outputs, folder):
     assert (folder / "runs" / "model-update-elodi-digits-tiny" / "study.json").exists()
 
 
+def an_own_model_is_measured(outputs, folder):
+    found = {
+        name: tuple(map(float, values))
+        for name, *values in re.findall(
+            r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$",
+            text_of(outputs["measure"]),
+            re.M,
+        )
+    }
+    assert len(found) == 4
+    assert all(low <= value <= high for value, low, high in found.values())
+    assert 0 < found["negative_flip_rate"][0] < found["churn"][0] < 1
+    rows = re.findall(
+        r"^(\S+) +churn +([\d.]+) ± [\d.]+ %", text_of(outputs["seeds"]), re.M
+    )
+    assert [name for name, _ in rows] == ["alone", "co-distilled"]
+    assert re.search(r"change of churn [+-][\d.]+ ± [\d.]+", text_of(outputs["seeds"]))
+    for cell in ("flips", "histogram", "figure"):
+        assert shown_as(outputs[cell], "image/png")
+    assert "co-distilled" in shown_as(outputs["study"], "text/html")
+    gates = [line[:6] for line in text_of(outputs["gate"]).splitlines()[:3]]
+    assert all(verdict in ("PASS  ", "FAIL  ") for verdict in gates)
+    assert (folder / "runs" / "own-digits-tiny" / "study.json").exists()
+
+
 def versions_are_compared(outputs, folder):
     numbers = re.findall(
         r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$",
@@ -325,6 +408,7 @@ def versions_are_compared(outputs, folder):
     assert all(low <= value <= high for value, low, high in found.values())
     assert 0 < found["negative_flip_rate"][0] < found["churn"][0] < 1
     assert "Trust kept" in shown_as(outputs["compare"], "text/html")
+    assert shown_as(outputs["regressions"], "image/png")
     assert text_of(outputs["files"]).startswith("True ")  # in any order, of any format
     assert (folder / "report.html").exists()
 
@@ -360,6 +444,7 @@ SHOWS = {
     "compare_versions": versions_are_compared,
     "learning_from_ensembles": an_ensemble_is_learnt_from,
     "model_update": an_update_is_judged,
+    "own_model": an_own_model_is_measured,
     "quickstart": quickstart_shows_its_table_and_plots,
     "what_causes_churn": causes_are_told_apart,
 }
