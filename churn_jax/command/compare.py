@@ -16,7 +16,14 @@ from churn_jax.array_files import write_file
 from churn_jax.command.options import read_options
 from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import read_gates
-from churn_jax.comparison.gates import Gate, closest, combined, gates_by_name
+from churn_jax.comparison.gates import (
+    Gate,
+    closest,
+    combined,
+    gates_by_name,
+    limit_of,
+)
+from churn_jax.comparison.outcomes.compare import OutcomesResult
 from churn_jax.comparison.reading.contents import ENDINGS
 from churn_jax.documents import print_document
 from churn_jax.escaping import printable
@@ -30,6 +37,11 @@ DESCRIPTION = (
     "calibration, each with a confidence interval; per class and per slice; the "
     "worst regressions by id. With a folder and no NEW, every version in it against "
     "every other.\n\n"
+    "Other models are compared by outcomes, in .jsonl, .csv or .parquet: columns "
+    "correct (0 or 1), score or --score-column (numbers), answer (texts), value (with "
+    "target), set or ranking (lists); several rows of an id are runs. Logs of "
+    "lm-evaluation-harness (samples_*.jsonl) and Inspect (.eval, .json) are read, "
+    "too.\n\n"
     "Files: .npz, .npy, .csv, .csv.gz, .parquet, with logits, probabilities or "
     "predicted classes. Columns (and arrays in .npz) are known by name: id; label "
     "or y_true; prediction or y_pred; logit_<class> or prob_<class>; run. Ids join "
@@ -73,6 +85,9 @@ class Gates:
         max_class_nfr: NFR of each class, at most.
         min_class_accuracy_gain: accuracy gain of each class, at least.
         max_excess_churn: churn beyond that of retraining alone, at most; needs runs.
+        max_share_changed: outcomes that move by more than the tolerance, at most.
+        max_share_worse: outcomes that are worth less, at most.
+        min_score_change: new mean minus old, at least; may be negative.
         on: whether these limits judge the estimate, or the bound of its interval that
             is nearer to failing; a gate file has its own. Default: estimate.
         min_examples: slices and classes with fewer examples are not judged.
@@ -90,6 +105,9 @@ class Gates:
     max_class_nfr: Limit = None
     min_class_accuracy_gain: Limit = None
     max_excess_churn: Limit = None
+    max_share_changed: Limit = None
+    max_share_worse: Limit = None
+    min_score_change: Limit = None
     on: Annotated[Literal["estimate", "bound"] | None, _shown("{estimate,bound}")] = (
         None
     )
@@ -143,6 +161,23 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of examples that are no predicted classes.
+
+    Attributes:
+        score_column: columns of numbers to compare, more is better.
+        tolerance: numbers this near count as equal; 5% is relative.
+        top: compares the first so many of each ranking, too.
+        ignore_inputs: compares examples though their inputs differ.
+    """
+
+    score_column: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
+    tolerance: Limit = None
+    top: Annotated[int | None, _shown("COUNT")] = None
+    ignore_inputs: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Arguments:
     """Options of the comparison.
 
@@ -154,6 +189,7 @@ class Arguments:
         ids: file of ids, for files that hold none.
         gate: conditions on the update.
         reading: how files are read and joined.
+        outcomes: of examples that are no predicted classes.
         regressions: how many negative flips to list.
         level: level of the confidence intervals.
         resamples: number of bootstrap resamples.
@@ -175,6 +211,9 @@ class Arguments:
     reading: tyro.conf.OmitArgPrefixes[Reading] = dataclasses.field(
         default_factory=Reading
     )
+    outcomes: tyro.conf.OmitArgPrefixes[Outcomes] = dataclasses.field(
+        default_factory=Outcomes
+    )
     regressions: int = 20
     level: float = 0.95
     resamples: int = 2000
@@ -184,6 +223,7 @@ class Arguments:
 _COLUMNS = ("id_column", "label_column", "prediction_column")
 _OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
+_OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
 _READ = ("old", "new", "labels", "slices", "ids")
 _WRITTEN = ("html", "json", "markdown")
 
@@ -199,6 +239,8 @@ def compare(argv: Sequence[str]) -> int:
     )
     _check_outputs(arguments)
     found = _versions if arguments.new is None else _two
+    if arguments.new is not None and _of_outcomes(arguments):
+        found = _two_outcomes
     # A notebook would get a spinner that stays, or a warning that widgets are missing.
     spinner = Console(
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
@@ -246,9 +288,9 @@ def _check_outputs(arguments: Arguments) -> None:
 
 def _check_options(argv: Sequence[str]) -> None:
     """Refuses an unknown option, which would otherwise count as a file."""
-    classes = (Arguments, Gates, Reading)
+    classes = (Arguments, Gates, Reading, Outcomes)
     fields = {field.name for of in classes for field in dataclasses.fields(of)}
-    fields -= {"gate", "reading"}  # whose own fields are options
+    fields -= {"gate", "reading", "outcomes"}  # whose own fields are options
     known = [f"--{name.replace('_', '-')}" for name in ("help", *fields)]
     for word in argv:
         name = word.partition("=")[0]
@@ -284,6 +326,50 @@ def _two(arguments: Arguments) -> CompareResult:
     reading = vars(arguments.reading)
     only = {name: reading[name] for name in _OF_TWO if reading[name] is not None}
     return compare_two(arguments.old, arguments.new, **_shared(arguments), **only)
+
+
+def _of_outcomes(arguments: Arguments) -> bool:
+    """Whether outcomes are to be compared; not where classes are spoken of."""
+    from churn_jax.comparison.outcomes.reading import has_outcomes
+
+    given, reading = arguments.outcomes, arguments.reading
+    if given.score_column:
+        return True
+    of_classes = [getattr(reading, name) for name in _OF_CLASSES]
+    if not any(of_classes) and has_outcomes(arguments.old):
+        return True
+    for name in ("tolerance", "top", "ignore_inputs"):
+        if getattr(given, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} is for outcomes; here are predicted classes")
+    return False
+
+
+def _two_outcomes(arguments: Arguments) -> OutcomesResult:
+    from churn_jax.comparison.outcomes import compare_outcomes
+
+    reading, given = arguments.reading, arguments.outcomes
+    for name in ("labels", "ids"):
+        if getattr(arguments, name):
+            raise ValueError(f"--{name} is for predicted classes; here are outcomes")
+    tolerance = limit_of(given.tolerance or 0.0, "--tolerance")
+    return compare_outcomes(
+        arguments.old,
+        arguments.new,
+        score_columns=given.score_column,
+        slices=arguments.slices,
+        tolerance=tolerance,
+        relative=(given.tolerance or "").rstrip().endswith("%"),
+        top=given.top,
+        on_missing=reading.on_missing,
+        ignore_inputs=given.ignore_inputs,
+        id_column=reading.id_column,
+        target_column=reading.label_column,
+        gates=arguments.gate.read(),
+        regressions=arguments.regressions,
+        level=arguments.level,
+        seed=arguments.seed,
+    )
 
 
 def _versions(arguments: Arguments) -> VersionsResult:

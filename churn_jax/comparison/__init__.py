@@ -2,7 +2,8 @@
 
 `compare` does everything; the parts are `read_side` and `join` (files into one `Pair`),
 `scan` (one pass over the scores), `intervals` (numbers with their uncertainty), `judge`
-(gates) and the pages of `CompareResult`.
+(gates) and the pages of `CompareResult`. `compare_outcomes` does the same for scores,
+texts, values, sets and rankings.
 """
 
 from churn_jax.comparison.compare import compare, compare_pair
@@ -12,6 +13,7 @@ from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import Gate, GateError
 from churn_jax.comparison.intervals import intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
+from churn_jax.comparison.outcomes import OutcomesResult, compare_outcomes
 from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
 from churn_jax.comparison.quantities import QUANTITIES, Quantity
 from churn_jax.comparison.reading.join import join
@@ -43,6 +45,7 @@ __all__ = [
     "Interval",
     "McNemar",
     "Noise",
+    "OutcomesResult",
     "Pair",
     "Points",
     "Quantity",
@@ -53,6 +56,7 @@ __all__ = [
     "Version",
     "VersionsResult",
     "compare",
+    "compare_outcomes",
     "compare_pair",
     "compare_versions",
     "intervals",

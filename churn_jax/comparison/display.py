@@ -20,10 +20,10 @@ from churn_jax.documents import (
     plain_values,
 )
 
-_FORMAT = 1  # grows where a program that reads the file would have to change
+FORMAT = 1  # grows where a program that reads the file would have to change
 
 
-class _Display(abc.ABC):
+class Display(abc.ABC):
     """What both results have in common; `_report` is the module of their documents."""
 
     _report: ClassVar[Any]
@@ -70,7 +70,7 @@ class _Display(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class CompareResult(_Display, Findings):
+class CompareResult(Display, Findings):
     """Everything that `compare` finds; shows itself in a notebook and a terminal.
 
     Attributes:
@@ -104,12 +104,12 @@ class CompareResult(_Display, Findings):
         fields = plain_values(self)
         if self.curves is not None:
             fields["curves"] = dict(zip(("old", "new"), fields["curves"], strict=True))
-        start = {"format": _FORMAT, "passed": self.passed}
+        start = {"format": FORMAT, "passed": self.passed}
         return start | {"verdict": list(sentences(self))} | fields
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class VersionsResult(_Display, VersionsFindings):
+class VersionsResult(Display, VersionsFindings):
     """Every version against every other, and every update on its own.
 
     Attributes:
@@ -139,7 +139,7 @@ class VersionsResult(_Display, VersionsFindings):
         """JSON-ready; undefined numbers are None."""
         matrices = ("churn", "negative_flip_rate", "relative_negative_flip_rate")
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "versions": list(self.names),
             "examples": self.examples,
             "level": self.level,

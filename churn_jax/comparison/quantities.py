@@ -20,6 +20,7 @@ class Quantity:
         labels: whether it needs labels.
         scores: whether both sides need logits or probabilities; "old" and "new" name
             the one side that does.
+        outcomes: whether it is of numbers, texts, sets or rankings, not of classes.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Quantity:
     better: Literal["lower", "higher", ""] = ""
     labels: bool = True
     scores: Literal["", "old", "new", "both"] = ""
+    outcomes: bool = False
 
     @property
     def is_change(self) -> bool:
@@ -61,6 +63,14 @@ def _two_versions(
     if share:
         return tuple(dataclasses.replace(q, scores="") for q in quantities)
     return quantities
+
+
+def _outcomes(*quantities: Quantity) -> tuple[Quantity, ...]:
+    """Numbers of outcomes other than a classifier's predictions."""
+    return tuple(
+        dataclasses.replace(q, labels=False, scores="", outcomes=True)
+        for q in quantities
+    )
 
 
 _ALL = (
@@ -137,6 +147,44 @@ _ALL = (
         "neutral_churn",
         "Neutral churn",
         "wrong before and wrong now in another way, of the changed predictions",
+    ),
+    *_outcomes(
+        *_two_versions("score", "Mean score", "mean over examples", "higher"),
+        *_two_versions("error", "Mean absolute error", "mean of |value - target|"),
+        *_two_versions(
+            "stability",
+            "All runs agree (TARa)",
+            "share of examples on which all runs of a version agree",
+            "higher",
+            "share",
+        ),
+        Quantity(
+            "share_changed",
+            "Changed",
+            "share of examples whose outcome moves by more than the tolerance",
+            better="lower",
+        ),
+        Quantity(
+            "share_worse",
+            "Worse (harmful flips)",
+            "share of examples that are worth less, by more than the tolerance",
+            better="lower",
+        ),
+        Quantity(
+            "share_better",
+            "Better (beneficial flips)",
+            "share of examples that are worth more, by more than the tolerance",
+            better="higher",
+        ),
+        Quantity(
+            "mean_distance",
+            "Mean distance",
+            "|new - old|; of sets 1 - Jaccard, of rankings 1 - Kendall's tau",
+            unit="number",
+            better="lower",
+        ),
+        Quantity("within_old", "Runs differ, old", "between runs of the old version"),
+        Quantity("within_new", "Runs differ, new", "between runs of the new version"),
     ),
     *_two_versions("nll", "NLL", "mean -log p(label), nats"),
     *_two_versions("brier", "Brier score", "mean of sum_c (p_c - [c = label])^2"),

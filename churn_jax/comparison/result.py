@@ -1,9 +1,37 @@
 """What a comparison finds: plain values, which can all be printed or saved."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
+
+
+class Numbered(Protocol):
+    """Whatever has quantities by name."""
+
+    @property
+    def level(self) -> float:
+        """Of all intervals."""
+        ...
+
+    @property
+    def quantities(self) -> Mapping[str, "Interval"]:
+        """Name to number and interval."""
+        ...
+
+    def __getitem__(self, name: str, /) -> "Interval":
+        """One of them."""
+        ...
+
+
+class Gated(Protocol):
+    """Whatever is judged by gates."""
+
+    @property
+    def gates(self) -> "Sequence[GateOutcome]":
+        """The outcome of each condition."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)

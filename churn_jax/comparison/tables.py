@@ -18,7 +18,14 @@ from churn_jax.comparison.number_text import (
     value_text,
 )
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Findings, Flow, Interval, Noise, Regression
+from churn_jax.comparison.result import (
+    Findings,
+    Flow,
+    Interval,
+    Noise,
+    Numbered,
+    Regression,
+)
 from churn_jax.documents import TERMINAL, Block, Cell, Column, Only, Table
 
 NARROW = 72  # columns of a terminal below which only changes have their interval
@@ -47,7 +54,7 @@ class Change(NamedTuple):
     word: str  # "better", "worse", "unclear", "same"; "" where there is no interval
 
 
-def changes(result: Findings) -> list[Change]:
+def changes(result: Numbered) -> list[Change]:
     """Accuracy, NLL, Brier score and ECE of both versions, and the change."""
     found = []
     for name, quantity in QUANTITIES.items():
@@ -73,7 +80,7 @@ def changes(result: Findings) -> list[Change]:
     return found
 
 
-def changes_table(result: Findings) -> list[Block]:
+def changes_table(result: Numbered) -> list[Block]:
     """`changes` for the page."""
     rows = []
     for row in changes(result):
@@ -86,7 +93,7 @@ def changes_table(result: Findings) -> list[Block]:
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
 
 
-def changes_lines(result: Findings) -> list[Block]:
+def changes_lines(result: Numbered) -> list[Block]:
     """`changes` for a terminal; a narrow one has the interval of the change alone."""
     interval = f"{level_text(result.level)} interval"
     rows = [
@@ -108,7 +115,7 @@ def changes_lines(result: Findings) -> list[Block]:
     ]
 
 
-def changes_markdown(result: Findings) -> list[Block]:
+def changes_markdown(result: Numbered) -> list[Block]:
     """`changes` for Markdown."""
     rows = [(row.heading, *row[2:]) for row in changes(result)]
     heads = ("", "Old", "New", "Change", Column("", "left"))
@@ -125,7 +132,7 @@ class Single(NamedTuple):
     formula: str
 
 
-def singles(result: Findings) -> list[Single]:
+def singles(result: Numbered) -> list[Single]:
     """Churn, flips and all other quantities of the two versions together."""
     both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
     return [
@@ -155,7 +162,7 @@ def noise_singles(noise: Noise | None) -> list[Single]:
     return [*found, Single("Excess churn", "", noise.excess, "points", beyond)]
 
 
-def singles_table(result: Findings) -> Table:
+def singles_table(result: Numbered) -> Table:
     """`singles` for the page."""
     rows = [
         (

@@ -12,7 +12,7 @@ from churn_jax.comparison.number_text import (
     value_text,
     with_range,
 )
-from churn_jax.comparison.result import Findings, Interval
+from churn_jax.comparison.result import Findings, Gated, Interval
 
 _NAMED = 3  # groups that a sentence names
 
@@ -41,7 +41,7 @@ def sentences(result: Findings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def gate_sentence(result: Findings) -> str:
+def gate_sentence(result: Gated) -> str:
     """How many gates hold; "" without gates."""
     gates = len(result.gates)
     failed = sum(not outcome.passed for outcome in result.gates)

@@ -16,6 +16,7 @@ MODULES = (
         f"churn_jax.{module}"
         for module in (
             "comparison",
+            "comparison.outcomes",
             "testing",
             "predictions",
             "prediction_shards",

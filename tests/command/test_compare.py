@@ -264,15 +264,15 @@ def test_the_example_of_a_test_passes_and_can_fail(digits, monkeypatch):
 
 def test_columns_kinds_and_class_maps_are_options(tmp_path, capsys):
     (tmp_path / "old.csv").write_text(
-        "key,truth,answer\n7,cat,cat\n8,dog,cat\n9,dog,dog\n"
+        "key,truth,said\n7,cat,cat\n8,dog,cat\n9,dog,dog\n"
     )
     (tmp_path / "new.csv").write_text(
-        "key,truth,answer\n9,hound,hound\n7,cat,cat\n8,hound,hound\n"
+        "key,truth,said\n9,hound,hound\n7,cat,cat\n8,hound,hound\n"
     )
     (tmp_path / "map.csv").write_text("old,new\ncat,cat\ndog,hound\n")
     sides = [str(tmp_path / "old.csv"), str(tmp_path / "new.csv")]
     columns = ["--id-column", "key", "--label-column", "truth"]
-    columns += ["--prediction-column", "answer"]
+    columns += ["--prediction-column", "said"]
     mapped = ["--class-map", str(tmp_path / "map.csv"), "--kind", "classes"]
     report = tmp_path / "report.json"
     written = [*FEW, "--json", str(report)]

@@ -14,10 +14,11 @@ import numpy as np
 
 from churn_jax.array_files import ArrayFileError, NpzArrays, as_real, read_npy
 from churn_jax.comparison.reading.class_values import ID
+from churn_jax.comparison.reading.objects import json_lines, table_of
 from churn_jax.prediction_shards import INDEX, ShardedRows, read_shards, shard_folder
 from churn_jax.predictions import Predictions, PredictionsError, some
 
-ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet")
+ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet", ".jsonl")
 _IN_FOLDER = "predictions.npz"
 
 
@@ -155,6 +156,8 @@ def _read_file(
         return Contents(arrays=NpzArrays(path, mapped=True))
     if name.endswith(".parquet"):
         return Contents(table=read_parquet(path, wanted, id_column))
+    if name.endswith(".jsonl"):
+        return Contents(table=table_of(json_lines(path)))
     if name.endswith((".csv", ".csv.gz")):
         notes = ()
         if name.endswith(".csv") and not _ends_line(path):

@@ -1,0 +1,20 @@
+"""Two versions by the outcomes of their examples: scores, texts, values, rankings."""
+
+from churn_jax.comparison.outcomes.compare import OutcomesResult, compare_outcomes
+from churn_jax.comparison.outcomes.estimates import Estimates, estimate
+from churn_jax.comparison.outcomes.reading import Outcomes, read_outcomes
+from churn_jax.comparison.outcomes.result import Change, MeasureFindings, Slice
+from churn_jax.comparison.outcomes.values import Measure
+
+__all__ = [
+    "Change",
+    "Estimates",
+    "Measure",
+    "MeasureFindings",
+    "Outcomes",
+    "OutcomesResult",
+    "Slice",
+    "compare_outcomes",
+    "estimate",
+    "read_outcomes",
+]

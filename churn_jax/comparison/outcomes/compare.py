@@ -1,0 +1,281 @@
+"""Two versions compared by the outcomes of their examples."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from churn_jax.analysis.significance import holm
+from churn_jax.comparison.display import FORMAT, Display
+from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_outcomes import judge
+from churn_jax.comparison.gates import EXCESS, Gate, GateError
+from churn_jax.comparison.groups import coded
+from churn_jax.comparison.outcomes import report
+from churn_jax.comparison.outcomes.estimates import estimate
+from churn_jax.comparison.outcomes.reading import (
+    Joined,
+    Outcomes,
+    join_outcomes,
+    read_outcomes,
+)
+from churn_jax.comparison.outcomes.result import (
+    Change,
+    MeasureFindings,
+    OutcomesFindings,
+    Slice,
+)
+from churn_jax.comparison.outcomes.values import Measure
+from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.reading.sides import side_names
+from churn_jax.comparison.result import GateOutcome
+from churn_jax.documents import markdown, plain_values
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OutcomesResult(Display, OutcomesFindings):
+    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
+
+    Attributes:
+        old: name of the version in use.
+        new: name of the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        measures: each compared on its own.
+        clusters: how many there are; None where examples are independent.
+        gates: the outcome of each condition.
+        notes: sentences about what was read and joined.
+    """
+
+    _report: ClassVar[Any] = report
+
+    def markdown(self) -> str:
+        """A comment for a pull request."""
+        return markdown(report.comment(self), level=3)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        said = {m.name: report.sentences(m, self.clusters) for m in self.measures}
+        start = {"format": FORMAT, "passed": self.passed, "verdict": said}
+        return start | plain_values(self)
+
+
+def compare_outcomes(
+    old: Any,
+    new: Any,
+    *,
+    score_columns: Sequence[str] = (),
+    slices: Any = None,
+    cluster: str | None = None,
+    tolerance: float = 0.0,
+    relative: bool = False,
+    equivalent: float | None = None,
+    top: int | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    ignore_inputs: bool = False,
+    id_column: str | None = None,
+    target_column: str | None = None,
+    gates: Gating = (),
+    regressions: int = 20,
+    level: float = 0.95,
+    seed: int = 0,
+) -> OutcomesResult:
+    """What changes in the outcomes of examples when `new` replaces `old`.
+
+    For everything that is no classifier's predictions: whether answers of a language
+    model are right, a judge's scores, texts, regressions, sets of labels, rankings; see
+    `read_outcomes` for files and columns.
+
+    Args:
+        old: outcomes of the version in use: a file, a log of lm-evaluation-harness or
+            Inspect, a mapping of arrays, a data frame.
+        new: the same of the version that is to replace it.
+        score_columns: columns of numbers to compare, in place of the usual names.
+        slices: a file or a mapping of groupings, as in `compare`.
+        cluster: a column whose equal values mark examples that are not independent:
+            documents, users, conversations.
+        tolerance: numbers this near count as equal.
+        relative: whether `tolerance` is a share of the larger of both numbers.
+        equivalent: a margin that the change is tested to be smaller than, by two
+            one-sided tests at 1 - `level`.
+        top: also compares the first `top` items of rankings, as sets.
+        on_missing: "intersect" compares the examples that both sides have.
+        ignore_inputs: whether examples are compared though their inputs differ.
+        id_column: column of ids, if its name is not a usual one.
+        target_column: column of what is right, in the same case.
+        gates: conditions, as in `compare`; each holds for every measure that has the
+            number.
+        regressions: how many changed examples to list.
+        level: of the confidence intervals.
+        seed: of assigning more than 4096 examples to groups.
+
+    Returns:
+        The `OutcomesResult`; `result.passed` says whether all gates hold.
+
+    Raises:
+        PredictionsError: outcomes cannot be read or joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> import churn_jax
+        >>> old, new = {"score": [3, 4, 5, 1]}, {"score": [3, 5, 2, 1]}
+        >>> found = churn_jax.comparison.compare_outcomes(old, new)["score"]
+        >>> found["share_worse"].value, found["score_change"].value
+        (0.25, -0.5)
+    """
+    if not 0.5 < level < 1:
+        raise ValueError(f"level must lie between 0.5 and 1; got {level}")
+    if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
+        raise ValueError("tolerance must be at least 0, the margin above 0")
+    wanted = as_gates(gates)
+    names = side_names(old, new)
+    columns = {"id_column": id_column, "target_column": target_column}
+    sides = [
+        given
+        if isinstance(given, Outcomes)
+        else read_outcomes(given, name, score_columns=score_columns, **columns)
+        for given, name in zip((old, new), names, strict=True)
+    ]
+    joined = join_outcomes(
+        *sides,
+        slices=slices,
+        cluster=cluster,
+        tolerance=tolerance,
+        relative=relative,
+        top=top,
+        on_missing=on_missing,
+        inputs=not ignore_inputs,
+        id_column=id_column,
+    )
+    drawn = {"level": level, "seed": seed}
+    measures = tuple(
+        _findings(measure, joined, equivalent, regressions, drawn)
+        for measure in joined.measures
+    )
+    clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
+    return OutcomesResult(
+        old=sides[0].name,
+        new=sides[1].name,
+        examples=len(joined.ids),
+        level=level,
+        measures=measures,
+        clusters=clusters,
+        gates=_judged(wanted, measures, level),
+        notes=(*joined.notes, *_same_file(old, new)),
+    )
+
+
+def _same_file(old: Any, new: Any) -> tuple[str, ...]:
+    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
+    same = paths and os.path.samefile(old, new)
+    return ("Old and new are the same file.",) if same else ()
+
+
+def _findings(
+    measure: Measure, joined: Joined, equivalent: float | None, listed: int, drawn: dict
+) -> MeasureFindings:
+    found = estimate(measure, joined.clusters, **drawn)
+    order = (*QUANTITIES, EXCESS)
+    changes, total = _changes(measure, joined.ids, listed)
+    return MeasureFindings(
+        name=measure.name,
+        kind=measure.kind,
+        runs=(len(measure.old), len(measure.new)),
+        level=drawn["level"],
+        quantities={n: found.quantities[n] for n in order if n in found.quantities},
+        quantiles=_quantiles(measure),
+        p=found.p,
+        detectable=found.detectable,
+        within=found.within,
+        equivalent=equivalent,
+        slices=tuple(_slices(measure, joined, drawn)),
+        changes=changes,
+        changes_total=total,
+    )
+
+
+def _quantiles(measure: Measure) -> dict[float, float]:
+    if measure.kind not in ("score", "value"):
+        return {}
+    change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
+    return {q: float(np.quantile(change, q)) for q in _QUANTILES}
+
+
+def _changes(
+    measure: Measure, ids: np.ndarray, listed: int
+) -> tuple[tuple[Change, ...], int]:
+    """The examples that fall most, or lie farthest apart."""
+    if measure.judged:
+        before, after = (
+            np.mean([measure.worth(run) for run in runs], axis=0)
+            for runs in (measure.old, measure.new)
+        )
+        fall = before - after
+    else:
+        fall = measure.distance(measure.old[0], measure.new[0])
+    beyond = measure.beyond(fall, measure.old[0], measure.new[0])
+    found = np.flatnonzero(beyond)
+    worst = found[np.argsort(-fall[found], kind="stable")][:listed]
+    goal = None
+    if measure.target is not None:
+        goal = dataclasses.replace(measure, old=measure.target[None], shown=None)
+    rows = tuple(
+        Change(
+            str(ids[i]),
+            measure.text("old", i),
+            measure.text("new", i),
+            "" if goal is None else goal.text("old", i),
+            float(fall[i]),
+        )
+        for i in worst
+    )
+    return rows, len(found)
+
+
+def _slices(measure: Measure, joined: Joined, drawn: dict):
+    for column, values in joined.slices.items():
+        names, groups = coded(values)
+        found = []
+        for g, name in enumerate(names):
+            places = np.flatnonzero(groups == g)
+            clusters = None
+            if joined.clusters is not None:
+                clusters = np.unique(joined.clusters[places], return_inverse=True)[1]
+            known = estimate(measure.at(places), clusters, **drawn)
+            found.append((name, len(places), known))
+        adjusted = holm(np.array([known.p for _, _, known in found]))
+        for (name, examples, known), p in zip(found, adjusted, strict=True):
+            of = known.quantities
+            changed = of["churn" if measure.decided else "share_changed"]
+            worse = of.get("negative_flip_rate", of.get("share_worse"))
+            stems = ("accuracy_gain", "score_change", "error_change")
+            change = next((of[stem] for stem in stems if stem in of), None)
+            parts = (changed, worse, change, known.p, float(p))
+            yield Slice(column, name, examples, *parts)
+
+
+def _judged(
+    gates: Sequence[Gate], measures: Sequence[MeasureFindings], level: float
+) -> tuple[GateOutcome, ...]:
+    """Every gate on every measure that has its number."""
+    outcomes = []
+    for gate in gates:
+        if gate.grouping:
+            raise GateError(f"the gate {gate.text!r} is for predicted classes")
+        about = [m for m in measures if gate.quantity in m.quantities]
+        if not about:
+            raise GateError(
+                f"the gate {gate.text!r} cannot be judged: no such number here"
+            )
+        for measure in about:
+            (found,) = judge([gate], measure.quantities, (), level=level)
+            if len(measures) > 1:
+                text = f"{gate.text} of {measure.name}"
+                line = found.line.replace(gate.text, text, 1)
+                found = dataclasses.replace(found, where=measure.name, line=line)
+            outcomes.append(found)
+    return tuple(outcomes)

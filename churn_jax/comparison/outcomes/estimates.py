@@ -1,0 +1,237 @@
+"""Every number of a measure with its confidence interval."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy import special
+
+from churn_jax.comparison.outcomes.values import Measure
+from churn_jax.comparison.result import Interval
+from churn_jax.comparison.sums import partition
+from churn_jax.comparison.uncertainty import Statistic, difference_ends, share_ends
+
+_POWER = 0.8  # with which the detectable change is found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Estimates:
+    """What is known of a measure.
+
+    Attributes:
+        quantities: name to number and interval, in the order of `QUANTITIES`.
+        p: of "no change on average", two-sided t-test over examples or clusters; NaN
+            where nothing is judged.
+        detectable: the smallest change of the mean that these examples detect in 80 %
+            of cases at this level; NaN in those cases.
+        within: interval of the change at level `2 level - 1`, for two one-sided tests.
+    """
+
+    quantities: Mapping[str, Interval]
+    p: float = np.nan
+    detectable: float = np.nan
+    within: Interval | None = None
+
+
+def estimate(
+    measure: Measure,
+    clusters: np.ndarray | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Estimates:
+    """All numbers of a measure.
+
+    A number is the mean over examples and over pairs of an old and a new run. Its
+    variance is that over examples, or over clusters of them:
+
+        V = G / (G - 1) sum_g u_g^2
+
+    with `u_g` what examples of group g add to the deviation of the mean from itself.
+    Runs are taken as they are: the samples of a language model are independent on each
+    example, so that V holds what they add. Shares have Wilson's interval with as many
+    examples as have the variance V, gains in right answers Tango's, means `t sqrt(V)`
+    to either side, with quantiles of Student's distribution with G - 1 degrees of
+    freedom.
+
+    Args:
+        measure: of `N` examples.
+        clusters: `[N]` codes below their number, or None.
+        level: of the intervals.
+        seed: of assigning more than 4096 examples to groups.
+
+    Example:
+        >>> old, new = np.array([[1.0, 1, 0, 0]]), np.array([[1.0, 0, 0, 1]])
+        >>> found = estimate(Measure("correct", "correct", old, new)).quantities
+        >>> found["negative_flip_rate"].value, found["accuracy_gain"].value
+        (0.25, 0.0)
+
+    References:
+        [cluster] pp. 13-22 -- Liang and Zeger, Longitudinal data analysis using
+        generalized linear models, Biometrika 1986.
+        https://doi.org/10.1093/biomet/73.1.13
+    """
+    sums = _Sums(measure, clusters, level, seed)
+    changed = sums.of_pairs(_changed)
+    changed_name = "churn" if measure.decided else "share_changed"
+    found = {changed_name: sums.share(changed)}
+    if measure.kind not in ("correct", "answer"):
+        far = sums.of_pairs(lambda m, a, b: m.distance(a, b))
+        found["mean_distance"] = sums.mean(far)
+    found |= _stability(sums, measure)
+    found |= _noise(sums, measure, changed)
+    if not measure.judged:
+        return Estimates(found)
+    worse = sums.of_pairs(_worse)
+    better = sums.of_pairs(lambda m, a, b: _worse(m, b, a))
+    old, new = (
+        sums.of_side(side, measure.worth) for side in (measure.old, measure.new)
+    )
+    gain = new - old
+    known = sums.known(gain)
+    value = float(gain.sum())
+    ends = {}
+    for at in (level, 2 * level - 1):
+        if measure.decided:
+            low, high = difference_ends(
+                np.array(better.sum()),
+                np.array(worse.sum()),
+                np.array(known.total),
+                np.array(sums.quantile(at)),
+                np.array(sums.count),
+            )
+        else:
+            half = sums.quantile(at) * np.sqrt(known.total)
+            low, high = value - half, value + half
+        ends[at] = Interval(value, float(low), float(high))
+    if measure.decided:
+        found["accuracy_old"], found["accuracy_new"] = sums.share(old), sums.share(new)
+        found["accuracy_gain"] = ends[level]
+        found["negative_flip_rate"] = sums.share(worse)
+        found["positive_flip_rate"] = sums.share(better)
+    else:
+        error = measure.kind == "value"
+        sign, stem = (-1.0, "error") if error else (1.0, "score")
+        found[f"{stem}_old"] = sums.mean(sign * old)
+        found[f"{stem}_new"] = sums.mean(sign * new)
+        found[f"{stem}_change"] = _turned(ends[level], sign)
+        found["share_worse"] = sums.share(worse)
+        found["share_better"] = sums.share(better)
+    p = 1.0 if value == 0 else 0.0
+    if known.total > 0:
+        t = abs(value) / np.sqrt(known.total)
+        p = float(2 * special.stdtr(sums.freedom, -t))
+    both = sums.quantile(level) + special.ndtri(_POWER)
+    least = float(both * np.sqrt(known.total))
+    if known.total == 0:  # as many flips as none may hide
+        least = float(both * np.sqrt(sums.share(worse).high / sums.count))
+    return Estimates(found, p, least, ends[2 * level - 1])
+
+
+def _changed(measure: Measure, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return measure.beyond(measure.distance(a, b), a, b)
+
+
+def _worse(measure: Measure, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Whether outcomes are worth less than before by more than the tolerance."""
+    fall = measure.worth(before) - measure.worth(after)
+    return measure.beyond(fall, before, after)
+
+
+def _turned(interval: Interval, sign: float) -> Interval:
+    if sign > 0:
+        return interval
+    return Interval(-interval.value, -interval.high, -interval.low)
+
+
+class _Sums:
+    """Means over examples and pairs of runs, by group of examples; their intervals."""
+
+    def __init__(self, measure: Measure, clusters, level: float, seed: int):
+        self.measure, self.level = measure, level
+        self.examples = measure.examples
+        if clusters is None:
+            group, groups = partition(self.examples, 1, seed)
+        else:
+            group, groups = clusters, int(clusters.max()) + 1
+        self.group, self.groups = group, groups
+        self.size = np.bincount(group, minlength=groups) / self.examples
+        # What a share of no event says is known from as many independent draws.
+        self.count = float(self.examples if clusters is None else groups)
+        self.freedom = max((self.count if clusters is None else groups) - 1, 1)
+
+    def _grouped(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.group, values, self.groups) / self.examples
+
+    def of_pairs(self, number: Callable) -> np.ndarray:
+        """What every group adds to the mean over pairs of runs, `[G]`."""
+        old, new = self.measure.old, self.measure.new
+        sums = np.zeros(self.groups)
+        for a, b in itertools.product(old, new):
+            sums += self._grouped(number(self.measure, a, b))
+        return sums / (len(old) * len(new))
+
+    def of_side(self, runs: np.ndarray, number: Callable) -> np.ndarray:
+        """The same for the mean over the runs of one side."""
+        return np.mean([self._grouped(number(run)) for run in runs], axis=0)
+
+    def known(self, parts: np.ndarray):
+        """How well the sum of the parts is known."""
+        influence = (parts - parts.sum() * self.size)[:, None, None]
+        found = Statistic(np.full((1, 1), parts.sum()), influence, self.examples)
+        small = self.groups / max(self.groups - 1, 1)
+        known = found.uncertainty()
+        return dataclasses.replace(known, total=known.total * small)
+
+    def quantile(self, level: float) -> float:
+        """Student's, two-sided."""
+        return float(special.stdtrit(self.freedom, (1 + level) / 2))
+
+    def share(self, parts: np.ndarray) -> Interval:
+        """The interval of a share of the examples."""
+        value = float(np.clip(parts.sum(), 0.0, 1.0))
+        known = self.known(parts)
+        low, high = share_ends(
+            np.array(value),
+            np.array(known.total),
+            np.array(self.quantile(self.level)),
+            np.array(self.count),
+        )
+        return Interval(value, float(low), float(high))
+
+    def mean(self, parts: np.ndarray) -> Interval:
+        """The interval of a mean."""
+        value = float(parts.sum())
+        half = float(self.quantile(self.level) * np.sqrt(self.known(parts).total))
+        return Interval(value, value - half, value + half)
+
+
+def _agree(runs: np.ndarray, measure: Measure) -> np.ndarray:
+    """Whether all runs of an example agree, `[N]`."""
+    return ~np.logical_or.reduce([_changed(measure, runs[0], run) for run in runs[1:]])
+
+
+def _stability(sums: _Sums, measure: Measure) -> dict[str, Interval]:
+    """The share of examples on which all runs of a side agree (TARa@N)."""
+    return {
+        f"stability_{side}": sums.share(sums._grouped(_agree(runs, measure)))
+        for side, runs in (("old", measure.old), ("new", measure.new))
+        if len(runs) > 1
+    }
+
+
+def _noise(sums: _Sums, measure: Measure, changed) -> dict[str, Interval]:
+    """What runs of one version change, and what the update changes beyond that."""
+    found, within = {}, []
+    for side, runs in (("old", measure.old), ("new", measure.new)):
+        pairs = [
+            sums._grouped(_changed(measure, a, b))
+            for a, b in itertools.combinations(runs, 2)
+        ]
+        if pairs:
+            within.append(sum(pairs) / len(pairs))
+            found[f"within_{side}"] = sums.share(within[-1])
+    if within:
+        found["excess_churn"] = sums.mean(changed - sum(within) / len(within))
+    return found

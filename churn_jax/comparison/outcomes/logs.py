@@ -1,0 +1,114 @@
+"""Logs of evaluation tools as tables: lm-evaluation-harness and Inspect."""
+
+import itertools
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from churn_jax.comparison.reading.objects import json_lines, table_of
+from churn_jax.example_ids import PredictionsError
+
+_MOST_BYTES = 2**32  # of one sample of an archive, unpacked: a zip bomb is refused
+_GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}  # Inspect's value_to_float
+
+
+class Log(NamedTuple):
+    """What a tool has written."""
+
+    table: Any  # a `pyarrow.Table`
+    scores: tuple[str, ...]  # columns that its metrics or scorers made
+
+
+def read_log(path: Path) -> Log | None:
+    """The log of an evaluation tool; None for any other file.
+
+    lm-evaluation-harness's `samples_*.jsonl` have a row per document and filter: id
+    `doc_id`, `answer` (the filtered response), the metrics by their names, an
+    `input_hash`. Of several filters the first is taken. Inspect's `.eval` and `.json`
+    logs have a row per sample and epoch: `id`, `epoch`, `input`, `answer` and a column
+    per scorer; grades C, P, N and I are 1, 0.5, 0 and 0. Whether an answer is right is
+    for the tool to say: its target is not read.
+    """
+    name = path.name.lower()
+    if name.endswith(".eval"):
+        return _log(_inspect_archive(path))
+    if name.endswith(".json") and path.is_file():
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if isinstance(found, dict) and "samples" in found and "eval" in found:
+            return _log(map(_inspect_row, found["samples"] or ()))
+        raise PredictionsError("is no log of Inspect")
+    if name.endswith(".jsonl"):
+        lines = json_lines(path)
+        first = next(lines, None)
+        if isinstance(first, dict) and {"doc_id", "filtered_resps"} <= first.keys():
+            return _log(_harness_rows(itertools.chain([first], lines)))
+    return None
+
+
+def _log(rows: Iterable[tuple[dict[str, Any], dict[str, float]]]) -> Log:
+    found = list(rows)
+    scores = tuple(dict.fromkeys(name for _, of in found for name in of))
+    return Log(table_of(facts | of for facts, of in found), scores)
+
+
+_HARNESS = (
+    "doc_id doc target arguments resps filtered_resps filter metrics doc_hash "
+    "prompt_hash target_hash"
+).split()
+
+
+def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict, dict]]:
+    chosen = None
+    for row in rows:
+        chosen = row.get("filter", "none") if chosen is None else chosen
+        if row.get("filter", "none") != chosen:
+            continue
+        said = row["filtered_resps"]
+        said = said[0] if isinstance(said, list) and len(said) == 1 else said
+        found = {"id": row["doc_id"]}
+        if isinstance(said, str):
+            found["answer"] = said
+        if "prompt_hash" in row or "doc_hash" in row:
+            found["input_hash"] = row.get("prompt_hash", row.get("doc_hash"))
+        metrics = row.get("metrics") or [n for n in row if n not in _HARNESS]
+        yield found, _numbers({metric: row.get(metric) for metric in metrics})
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    """Those that are numbers."""
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, bool | int | float)
+    }
+
+
+def _inspect_row(sample: dict[str, Any]) -> tuple[dict, dict]:
+    found = {
+        "id": str(sample["id"]),
+        "epoch": sample.get("epoch", 1),
+        "input": json.dumps(sample.get("input"), sort_keys=True),
+    }
+    values: dict[str, Any] = {}
+    for scorer, score in (sample.get("scores") or {}).items():
+        value = score.get("value") if isinstance(score, dict) else score
+        values[scorer] = _GRADES.get(value) if isinstance(value, str) else value
+        if isinstance(score, dict) and isinstance(score.get("answer"), str):
+            found.setdefault("answer", score["answer"])
+    return found, _numbers(values)
+
+
+def _inspect_archive(path: Path) -> Iterator[tuple[dict, dict]]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise PredictionsError(f"cannot be read, {error}") from error
+    with archive:
+        for entry in archive.infolist():
+            if entry.filename.startswith("samples/"):
+                if entry.file_size > _MOST_BYTES:
+                    raise PredictionsError(f"{entry.filename} would fill the memory")
+                yield _inspect_row(json.loads(archive.read(entry)))

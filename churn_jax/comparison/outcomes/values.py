@@ -1,0 +1,225 @@
+"""The outcome of every example: how far two are apart, and what each is worth."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["correct", "score", "answer", "value", "set", "ranking"]
+
+_NUMBERS = 2**24  # of a block of pairs of places in rankings
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measure:
+    """One outcome of `N` joined examples, in R_old and R_new runs.
+
+    Attributes:
+        name: of its column.
+        kind: "correct" (0 or 1), "score" (a number, more is better), "answer" (a text),
+            "value" (a regression's number), "set" or "ranking" (of items).
+        old: `[R_old, N]` of the version in use: float64, or places in `things`.
+        new: `[R_new, N]` of the one that is to replace it.
+        things: what the places stand for: normalised texts, sets (sorted tuples of
+            items) or rankings (tuples, the first is the best); None for numbers.
+        target: `[N]` what is right, as `old`; None where nothing says.
+        tolerance: outcomes this near count as equal.
+        relative: whether `tolerance` is a share of the larger of both.
+        shown: `[R_old, N]` and `[R_new, N]` texts as they were written; None for
+            anything but answers.
+    """
+
+    name: str
+    kind: Kind
+    old: np.ndarray
+    new: np.ndarray
+    things: Sequence[Any] | None = None
+    target: np.ndarray | None = None
+    tolerance: float = 0.0
+    relative: bool = False
+    shown: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def examples(self) -> int:
+        """N."""
+        return self.old.shape[1]
+
+    @property
+    def judged(self) -> bool:
+        """Whether an outcome is better or worse than another, not only different."""
+        return self.kind in ("correct", "score") or self.target is not None
+
+    @property
+    def decided(self) -> bool:
+        """Whether an outcome is right or wrong."""
+        return self.kind == "correct" or (self.kind == "answer" and self.judged)
+
+    def distance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """How far outcomes are apart, `[N]`: 0 for equal ones.
+
+        Of numbers the absolute difference, of answers 0 or 1, of sets 1 - Jaccard's
+        index, of rankings 1 - Kendall's tau over the items that both have (1 where
+        these are fewer than two).
+
+        Args:
+            a: `[N]` of one run, as `old`.
+            b: the same of another run.
+
+        Example:
+            >>> things = [("a", "b"), ("b", "c"), ()]
+            >>> old, new = np.array([[0, 2]]), np.array([[1, 2]])
+            >>> sets = Measure("s", "set", old, new, things)
+            >>> sets.distance(sets.old[0], sets.new[0]).round(3)
+            array([0.667, 0.   ])
+            >>> things = [("a", "b", "c"), ("b", "a", "c")]
+            >>> order = Measure("r", "ranking", old[:, :1], new[:, :1], things)
+            >>> order.distance(order.old[0], order.new[0]).round(3)  # 1 of 3 discordant
+            array([0.667])
+        """
+        if self.things is None:
+            return np.abs(a - b)
+        if self.kind == "answer":
+            return (a != b).astype(np.float64)
+        distance = np.zeros(len(a))
+        differ = np.flatnonzero(a != b)
+        pairs, place = np.unique(
+            np.stack([a[differ], b[differ]]), axis=1, return_inverse=True
+        )
+        between = jaccard if self.kind == "set" else kendall
+        distance[differ] = between(self.things, *pairs)[place.reshape(-1)]
+        return distance
+
+    def worth(self, outcome: np.ndarray) -> np.ndarray:
+        """What outcomes `[N]` are worth, more is better; needs `judged`.
+
+        Of values minus the absolute error, of sets and answers the agreement with the
+        target.
+
+        Args:
+            outcome: `[N]` of one run.
+        """
+        if self.target is None:
+            return outcome
+        away = self.distance(outcome, self.target)
+        return -away if self.kind == "value" else 1.0 - away
+
+    def beyond(self, size: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Whether sizes `[N]` of differences exceed the tolerance."""
+        if not self.relative or self.things is not None:
+            return size > self.tolerance + 1e-12
+        return size > self.tolerance * np.maximum(np.abs(a), np.abs(b)) + 1e-12
+
+    def text(self, side: Literal["old", "new"], example: int) -> str:
+        """An example's outcome as a report shows it: the mean or the first run's."""
+        if self.shown is not None:
+            return str(self.shown[0 if side == "old" else 1][0, example])
+        runs = getattr(self, side)[:, example]
+        if self.things is None:
+            return f"{runs.mean():.4g}"
+        outcome = runs[0]
+        mark = " > " if self.kind == "ranking" else ", "
+        return mark.join(self.things[outcome]) or "(none)"
+
+    def at(self, places: np.ndarray) -> "Measure":
+        """The measure on some of its examples."""
+        shown = self.shown and tuple(texts[:, places] for texts in self.shown)
+        target = None if self.target is None else self.target[places]
+        old, new = self.old[:, places], self.new[:, places]
+        return dataclasses.replace(
+            self, old=old, new=new, target=target, shown=shown or None
+        )
+
+
+class _Items:
+    """The items of many tuples, as numbers in one row after the other."""
+
+    def __init__(self, things: Sequence[Sequence[str]]):
+        self.size = np.array([len(thing) for thing in things], np.int64)
+        self.start = np.cumsum(self.size) - self.size
+        flat = [item for thing in things for item in thing]
+        codes = {item: i for i, item in enumerate(dict.fromkeys(flat))}
+        self.count = max(len(codes), 1)
+        self.item = np.fromiter(map(codes.__getitem__, flat), np.int64, len(flat))
+        owner = np.repeat(np.arange(len(things)), self.size)
+        keys = owner * self.count + self.item
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def spread(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of every item of the chosen tuples: which tuple, and its place in `item`."""
+        size = self.size[chosen]
+        row = np.repeat(np.arange(len(chosen)), size)
+        first = np.repeat(np.cumsum(size) - size, size)
+        return row, self.start[chosen][row] + np.arange(len(row)) - first
+
+    def find(self, owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+        """Where in each owner an item is, from 0; -1 where it is not."""
+        wanted = owner * self.count + item
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        found = self._keys[place] == wanted if len(self._keys) else wanted < 0
+        at = self._order[place] if len(self._keys) else place
+        return np.where(found, at - self.start[owner], -1)
+
+
+def jaccard(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """1 - |A and B| / |A or B| of pairs of sets `[J]`; 0 for two empty ones."""
+    items = _Items(things)
+    row, at = items.spread(a)
+    common = np.bincount(row[items.find(b[row], items.item[at]) >= 0], minlength=len(a))
+    either = items.size[a] + items.size[b] - common
+    return np.where(either > 0, 1.0 - common / np.maximum(either, 1), 0.0)
+
+
+def kendall(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """1 - Kendall's tau of pairs of rankings `[J]`, over the items that both have."""
+    items = _Items(things)
+    out = np.ones(len(a))
+    width = int(items.size[a].max(initial=0))
+    block = max(1, _NUMBERS // max(width, 1) ** 2)
+    for first in range(0, len(a), block):
+        chosen = slice(first, first + block)
+        row, at = items.spread(a[chosen])
+        places = np.full((len(a[chosen]), width), -1)
+        places[row, at - items.start[a[chosen]][row]] = items.find(
+            b[chosen][row], items.item[at]
+        )
+        both = (places[:, :, None] >= 0) & (places[:, None, :] >= 0)
+        both &= np.triu(np.ones((width, width), bool), 1)
+        discordant = both & (places[:, :, None] > places[:, None, :])
+        pairs = both.sum(axis=(1, 2))
+        tau = 1.0 - 2.0 * discordant.sum(axis=(1, 2)) / np.maximum(pairs, 1)
+        out[chosen] = np.where(pairs > 0, 1.0 - tau, 1.0)
+    return out
+
+
+# Minus signs and decimal points are no punctuation: -3.5 is neither 3.5 nor -35.
+_NORMAL = (
+    (r"(^|\s)-(\d)", "\\1\x01\\2"),
+    (r"(\d)\.(\d)", "\\1\x02\\2"),
+    (r"\pP", " "),
+    (r"\b(a|an|the)\b", " "),
+    ("\x01", "-"),
+    ("\x02", "."),
+    (r"\s+", " "),
+)
+
+
+def normalized(texts: Any) -> Any:
+    """Texts without what seldom matters: capitals, punctuation, English articles.
+
+    Args:
+        texts: an Arrow array of strings.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> normalized(pa.array(["The  Eiffel Tower.", "-3.5"])).to_pylist()
+        ['eiffel tower', '-3.5']
+    """
+    from pyarrow import compute
+
+    pc: Any = compute
+    texts = pc.utf8_lower(texts)
+    for pattern, instead in _NORMAL:
+        texts = pc.replace_substring_regex(texts, pattern, instead)
+    return pc.utf8_trim_whitespace(texts)

@@ -1,0 +1,199 @@
+"""Outcomes from files to a verdict, by the command and in Python."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from churn_jax.cli import main
+from churn_jax.comparison import compare_outcomes
+from churn_jax.comparison.outcomes import read_outcomes
+from churn_jax.example_ids import PredictionsError
+
+
+def jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def answers(right, **more):
+    return [{"id": f"q{i}", "correct": bool(r), **more} for i, r in enumerate(right)]
+
+
+def test_the_command_reads_lines_judges_gates_and_writes_pages(tmp_path, capsys):
+    old = jsonl(tmp_path / "old.jsonl", answers([1] * 30 + [0] * 10))
+    new = jsonl(tmp_path / "new.jsonl", answers([0] * 5 + [1] * 30 + [0] * 5))
+    written = [tmp_path / f"page.{kind}" for kind in ("html", "json", "md")]
+    words = [str(old), str(new), "--max-nfr", "5%", "--min-accuracy-gain", "-1%"]
+    words += ["--html", str(written[0]), "--json", str(written[1])]
+    assert main(["compare", *words, "--markdown", str(written[2])]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "12 % (5 to 27 %) were right and are wrong now" in said
+    assert "FAIL negative flip rate at most 5 %" in said
+    assert "PASS accuracy gain at least -1 points" in said
+    assert all(path.stat().st_size > 500 for path in written)
+    (measure,) = json.loads(written[1].read_text())["measures"]
+    assert measure["quantities"]["negative_flip_rate"]["value"] == 0.125
+    assert main(["compare", str(old), str(new), "--max-nfr", "30%"]) == 0
+
+
+def test_order_of_rows_changes_nothing_and_repeats_are_runs(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "id": i,
+            "run": r,
+            "score": float(rng.normal()),
+            "correct": int(rng.random() < 0.5),
+        }
+        for i in range(30)
+        for r in range(3)
+    ]
+    new = [row | {"score": row["score"] + 1} for row in rows]
+    straight = compare_outcomes(*map(_columns, (rows, new)))
+    mixed = [rows[i] for i in rng.permutation(90)]
+    shuffled = compare_outcomes(*map(_columns, (mixed, new)))
+    assert straight["score"].runs == (3, 3)
+    for name in ("score", "correct"):
+        assert straight[name].quantities == shuffled[name].quantities
+    assert straight["score"]["score_change"].value == pytest.approx(1.0)
+
+
+def _columns(rows):
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def test_answers_are_compared_without_what_seldom_matters():
+    old = {
+        "id": [1, 2, 3],
+        "answer": ["The Paris.", "4", "-4"],
+        "target": ["paris", "4", "4"],
+    }
+    new = {
+        "id": [3, 2, 1],
+        "answer": ["4", "four", "paris"],
+        "target": ["4", "4", "Paris"],
+    }
+    found = compare_outcomes(old, new)["answer"]
+    assert found["accuracy_old"].value == pytest.approx(2 / 3)
+    assert found["churn"].value == pytest.approx(2 / 3)
+    (fall,) = found.changes
+    assert (fall.id, fall.old, fall.new, fall.target) == ("2", "4", "four", "4")
+
+
+def test_sets_and_rankings_of_lists_and_texts():
+    old = {"id": [1, 2], "ranking": ["a;b;c", "a;b;c"], "set": ["[1, 2]", "[]"]}
+    new = {"id": [1, 2], "ranking": ["a;c;b", "a;b;c"], "set": ["[2, 1]", "[3]"]}
+    found = compare_outcomes(old, new, top=2)
+    assert found["ranking"]["mean_distance"].value == pytest.approx(1 / 3)
+    assert found["set"]["mean_distance"].value == 0.5
+    assert found["ranking, first 2"]["mean_distance"].value == pytest.approx(1 / 3)
+    assert not found["set"].judged
+
+
+def test_a_changed_input_is_named_and_not_compared():
+    old = {"id": [1, 2, 3], "correct": [1, 1, 0], "input": ["a", "b", "c"]}
+    new = old | {"input": ["a", "B", "c"], "correct": [1, 0, 0]}
+    result = compare_outcomes(old, new)
+    assert result.examples == 2 and result["correct"]["churn"].value == 0
+    assert "1 of 3 examples have another input" in "".join(result.notes)
+    assert compare_outcomes(old, new, ignore_inputs=True).examples == 3
+    with pytest.raises(PredictionsError, match="add --ignore-inputs"):
+        compare_outcomes(old, new | {"input": ["x", "y", "z"]})
+
+
+def test_equivalence_is_another_sentence_than_no_difference():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=400)
+    old, new = ({"score": base + 0.1 * rng.normal(size=400)} for _ in range(2))
+    shown = compare_outcomes(old, new, equivalent=0.05)
+    assert shown["score"].is_equivalent
+    assert "It is shown that the change is smaller than 0.05" in str(shown)
+    short = [{"score": side["score"][:10]} for side in (old, new)]
+    assert "It is not shown" in str(compare_outcomes(*short, equivalent=0.05))
+
+
+def test_slices_and_clusters():
+    ids = np.arange(60)
+    old, new = ({"id": ids, "correct": of} for of in (ids % 3 > 0, ids % 4 > 0))
+    slices = {"id": ids, "topic": np.where(ids < 30, "a", "b"), "user": ids // 6}
+    found = compare_outcomes(old, new, slices=slices, cluster="user")
+    assert found.clusters == 10
+    (a, b) = found["correct"].slices
+    assert (a.name, a.examples, b.examples) == ("a", 30, 30)
+    whole = found["correct"]["churn"].value
+    assert (a.changed.value + b.changed.value) / 2 == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ({"x": [1]}, {"x": [1]}, "no column of outcomes"),
+        ({"correct": [1, 2]}, {"correct": [1, 0]}, "must be 0 or 1"),
+        ({"score": ["a"]}, {"score": [1]}, "must hold numbers"),
+        ({"score": [np.nan]}, {"score": [1.0]}, "lack an outcome"),
+        ({"score": [np.inf]}, {"score": [1.0]}, "infinite"),
+        ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
+        ({"id": [1], "score": [1]}, {"id": [2], "score": [1]}, "only in old"),
+        ({"id": [1], "score": [1]}, {"score": [1]}, "has no ids"),
+        ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
+        ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_a_sentence(old, new, says):
+    with pytest.raises(PredictionsError, match=says):
+        compare_outcomes(old, new)
+
+
+def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
+    old = jsonl(tmp_path / "old.jsonl", answers([1, 0]))
+    classes = tmp_path / "a.csv"
+    classes.write_text("id,prediction\n1,0\n2,1\n")
+    for words, says in (
+        ([old, old, "--labels", old], "--labels is for predicted classes"),
+        ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
+        ([old, old, "--max-share-worse", "1"], "no such number here"),
+    ):
+        assert main(["compare", *map(str, words)]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_log_of_the_harness(tmp_path):
+    def rows(right):
+        for i, r in enumerate(right):
+            shared = {"doc_id": i, "doc": {}, "target": "x", "filtered_resps": [str(r)]}
+            shared |= {"prompt_hash": f"h{i}", "metrics": ["exact_match"]}
+            yield shared | {"filter": "strict", "exact_match": float(r)}
+            yield shared | {"filter": "flexible", "exact_match": 1.0}
+
+    old = jsonl(tmp_path / "samples_a.jsonl", rows([1, 1, 0]))
+    new = jsonl(tmp_path / "samples_b.jsonl", rows([1, 0, 0]))
+    found = compare_outcomes(old, new)
+    assert found["exact_match"]["negative_flip_rate"].value == pytest.approx(1 / 3)
+    assert found["answer"]["share_changed"].value == pytest.approx(1 / 3)
+
+
+def test_a_log_of_inspect_in_both_forms(tmp_path):
+    def sample(i, epoch, grade):
+        score = {"value": grade, "answer": f"{grade} {i}"}
+        return {
+            "id": i,
+            "epoch": epoch,
+            "input": "?",
+            "target": "t",
+            "scores": {"match": score},
+        }
+
+    samples = [sample(i, e, "CIP"[(i + e) % 3]) for i in range(4) for e in (1, 2)]
+    plain = tmp_path / "log.json"
+    plain.write_text(json.dumps({"eval": {}, "samples": samples}))
+    packed = tmp_path / "log.eval"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("header.json", "{}")
+        for number, one in enumerate(samples):
+            archive.writestr(f"samples/{number}.json", json.dumps(one))
+    a, b = read_outcomes(plain), read_outcomes(packed)
+    assert a.runs == b.runs == 2 and a.kinds == {"match": "score", "answer": "answer"}
+    np.testing.assert_array_equal(a.columns["match"], b.columns["match"])
+    assert set(a.columns["match"].ravel()) == {0.0, 0.5, 1.0}
