@@ -97,9 +97,10 @@ def slices_are_compared(names, folder):
 
 
 def answers_are_compared(names, folder):
-    words = ["--slices", "tasks.csv", "--max-slice-nfr", "15%"]
-    for kind in ("", "-correct"):
-        assert main(["compare", f"old{kind}.csv", f"new{kind}.csv", *words]) == 1
+    words = ["old.jsonl", "new.jsonl", "--by", "task", "--max-slice-nfr"]
+    assert [main(["compare", *words, limit]) for limit in ("15%", "20%")] == [1, 0]
+    assert names["answer"]["negative_flip_rate"].value == pytest.approx(0.118, abs=5e-4)
+    assert names["answer"].is_equivalent
 
 
 def predictions_are_read(names, folder):

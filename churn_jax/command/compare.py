@@ -166,12 +166,14 @@ class Outcomes:
 
     Attributes:
         score_column: columns of numbers to compare, more is better.
+        by: columns of the files that group the examples, as slices do.
         tolerance: numbers this near count as equal; 5% is relative.
         top: compares the first so many of each ranking, too.
         ignore_inputs: compares examples though their inputs differ.
     """
 
     score_column: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
+    by: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
     tolerance: Limit = None
     top: Annotated[int | None, _shown("COUNT")] = None
     ignore_inputs: bool = False
@@ -338,7 +340,7 @@ def _of_outcomes(arguments: Arguments) -> bool:
     of_classes = [getattr(reading, name) for name in _OF_CLASSES]
     if not any(of_classes) and has_outcomes(arguments.old):
         return True
-    for name in ("tolerance", "top", "ignore_inputs"):
+    for name in ("by", "tolerance", "top", "ignore_inputs"):
         if getattr(given, name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} is for outcomes; here are predicted classes")
@@ -358,6 +360,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
         arguments.new,
         score_columns=given.score_column,
         slices=arguments.slices,
+        by=given.by,
         tolerance=tolerance,
         relative=(given.tolerance or "").rstrip().endswith("%"),
         top=given.top,

@@ -11,16 +11,12 @@ from churn_jax.analysis.significance import holm
 from churn_jax.comparison.display import FORMAT, Display
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_outcomes import judge
-from churn_jax.comparison.gates import EXCESS, Gate, GateError
+from churn_jax.comparison.gates import ALL_SLICES, EXCESS, Gate, GateError
 from churn_jax.comparison.groups import coded
 from churn_jax.comparison.outcomes import report
 from churn_jax.comparison.outcomes.estimates import estimate
-from churn_jax.comparison.outcomes.reading import (
-    Joined,
-    Outcomes,
-    join_outcomes,
-    read_outcomes,
-)
+from churn_jax.comparison.outcomes.joining import Joined, join_outcomes
+from churn_jax.comparison.outcomes.reading import Outcomes, read_outcomes
 from churn_jax.comparison.outcomes.result import (
     Change,
     MeasureFindings,
@@ -30,7 +26,7 @@ from churn_jax.comparison.outcomes.result import (
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.reading.sides import side_names
-from churn_jax.comparison.result import GateOutcome
+from churn_jax.comparison.result import GateOutcome, Group
 from churn_jax.documents import markdown, plain_values
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -70,6 +66,7 @@ def compare_outcomes(
     *,
     score_columns: Sequence[str] = (),
     slices: Any = None,
+    by: Sequence[str] = (),
     cluster: str | None = None,
     tolerance: float = 0.0,
     relative: bool = False,
@@ -96,6 +93,7 @@ def compare_outcomes(
         new: the same of the version that is to replace it.
         score_columns: columns of numbers to compare, in place of the usual names.
         slices: a file or a mapping of groupings, as in `compare`.
+        by: columns of the outcomes' own files to group the examples by.
         cluster: a column whose equal values mark examples that are not independent:
             documents, users, conversations.
         tolerance: numbers this near count as equal.
@@ -143,6 +141,7 @@ def compare_outcomes(
     joined = join_outcomes(
         *sides,
         slices=slices,
+        by=by,
         cluster=cluster,
         tolerance=tolerance,
         relative=relative,
@@ -220,15 +219,12 @@ def _changes(
     beyond = measure.beyond(fall, measure.old[0], measure.new[0])
     found = np.flatnonzero(beyond)
     worst = found[np.argsort(-fall[found], kind="stable")][:listed]
-    goal = None
-    if measure.target is not None:
-        goal = dataclasses.replace(measure, old=measure.target[None], shown=None)
     rows = tuple(
         Change(
             str(ids[i]),
             measure.text("old", i),
             measure.text("new", i),
-            "" if goal is None else goal.text("old", i),
+            "" if measure.target is None else measure.text("target", i),
             float(fall[i]),
         )
         for i in worst
@@ -249,13 +245,7 @@ def _slices(measure: Measure, joined: Joined, drawn: dict):
             found.append((name, len(places), known))
         adjusted = holm(np.array([known.p for _, _, known in found]))
         for (name, examples, known), p in zip(found, adjusted, strict=True):
-            of = known.quantities
-            changed = of["churn" if measure.decided else "share_changed"]
-            worse = of.get("negative_flip_rate", of.get("share_worse"))
-            stems = ("accuracy_gain", "score_change", "error_change")
-            change = next((of[stem] for stem in stems if stem in of), None)
-            parts = (changed, worse, change, known.p, float(p))
-            yield Slice(column, name, examples, *parts)
+            yield Slice(column, name, examples, known.quantities, known.p, float(p))
 
 
 def _judged(
@@ -264,18 +254,48 @@ def _judged(
     """Every gate on every measure that has its number."""
     outcomes = []
     for gate in gates:
-        if gate.grouping:
-            raise GateError(f"the gate {gate.text!r} is for predicted classes")
-        about = [m for m in measures if gate.quantity in m.quantities]
+        of = "slices" if gate.grouping else "number"
+        about = [m for m in measures if _has(m, gate)]
         if not about:
             raise GateError(
-                f"the gate {gate.text!r} cannot be judged: no such number here"
+                f"the gate {gate.text!r} cannot be judged: no such {of} here"
             )
         for measure in about:
-            (found,) = judge([gate], measure.quantities, (), level=level)
+            found = measure.quantities
+            (outcome,) = judge([gate], found, _groups(measure), level=level)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
-                line = found.line.replace(gate.text, text, 1)
-                found = dataclasses.replace(found, where=measure.name, line=line)
-            outcomes.append(found)
+                where = f"{measure.name} {outcome.where}".strip()
+                line = outcome.line.replace(gate.text, text, 1)
+                outcome = dataclasses.replace(outcome, where=where, line=line)
+            outcomes.append(outcome)
     return tuple(outcomes)
+
+
+def _has(measure: MeasureFindings, gate: Gate) -> bool:
+    if not gate.grouping:
+        return gate.quantity in measure.quantities
+    return any(
+        gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
+        for of in measure.slices
+    )
+
+
+def _groups(measure: MeasureFindings) -> list[Group]:
+    """The slices of right and wrong outcomes, as gates know them."""
+    if not measure.decided:
+        return []
+    names = ("accuracy_gain", "churn", "negative_flip_rate", "positive_flip_rate")
+    return [
+        Group(
+            grouping=of.grouping,
+            name=of.name,
+            examples=of.examples,
+            accuracy_old=of.quantities["accuracy_old"].value,
+            accuracy_new=of.quantities["accuracy_new"].value,
+            p=of.p,
+            adjusted_p=of.adjusted_p,
+            **{name: of.quantities[name] for name in names},
+        )
+        for of in measure.slices
+    ]

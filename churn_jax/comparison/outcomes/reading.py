@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from churn_jax.comparison.outcomes.logs import read_log
-from churn_jax.comparison.outcomes.values import Kind, Measure, normalized
+from churn_jax.comparison.outcomes.values import Kind
 from churn_jax.comparison.reading.class_values import (
     ID,
     LABEL,
@@ -22,10 +22,9 @@ from churn_jax.comparison.reading.class_values import (
 )
 from churn_jax.comparison.reading.class_values import score_columns as class_scores
 from churn_jax.comparison.reading.contents import as_table, read_contents
-from churn_jax.comparison.reading.ids import as_ids, counts_rows
-from churn_jax.comparison.reading.labels import read_slices
+from churn_jax.comparison.reading.ids import as_ids
 from churn_jax.comparison.reading.objects import json_lines
-from churn_jax.example_ids import PredictionsError, errors_of, match_ids, rows_of, some
+from churn_jax.example_ids import PredictionsError, errors_of, some
 
 COLUMNS: Mapping[str, Kind] = {
     "correct": "correct",
@@ -44,8 +43,7 @@ INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
 _FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
-_ITEM = "\x1f"  # between the items of a list, as text
-_MOST_ITEMS = 1000  # of a set or a ranking
+ITEM = "\x1f"  # between the items of a list, as text
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,7 +178,7 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column)
         columns=columns,
         known=known,
         target=None if target_name is None else _one(first.column(target_name)),
-        inputs=None if input_name is None else _text(_one(first.column(input_name))),
+        inputs=None if input_name is None else text_of(_one(first.column(input_name))),
         others={n: _one(first.column(n)) for n in names if n not in special},
     )
 
@@ -231,7 +229,7 @@ def _one(column: Any) -> Any:
     return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
 
 
-def _text(column: Any) -> Any:
+def text_of(column: Any) -> Any:
     """A column as texts."""
     import pyarrow as pa
 
@@ -241,7 +239,8 @@ def _text(column: Any) -> Any:
     return column.cast(pa.large_string())
 
 
-def _numbers(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A column as `[N]` float64, and which of them are there."""
     import pyarrow as pa
 
     whole = _one(column)
@@ -273,7 +272,7 @@ def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
     whole = _one(column)
     if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
-        values, known = _numbers(column, name)
+        values, known = numbers_of(column, name)
         odd = values[known & (values != 0) & (values != 1)]
         if odd.size:
             raise PredictionsError(
@@ -293,17 +292,19 @@ def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return values, ~np.isnan(values)
 
 
-def _answers(column: Any, name: str) -> tuple[Any, np.ndarray]:
+def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
+    """A column as texts, and which of them are there."""
     import pyarrow as pa
 
     try:
-        texts = _text(_one(column))
+        texts = text_of(_one(column))
     except pa.ArrowException as error:
         raise PredictionsError(f"column {name} cannot be made text") from error
     return texts, ~np.asarray(texts.is_null())
 
 
-def _lists(column: Any, name: str) -> tuple[Any, np.ndarray]:
+def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
+    """A column of lists as texts with `ITEM` between items, and which are there."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -315,297 +316,19 @@ def _lists(column: Any, name: str) -> tuple[Any, np.ndarray]:
             items = whole.cast(pa.large_list(pa.large_string()))
         except pa.ArrowException as error:
             raise PredictionsError(f"column {name} must hold lists of items") from error
-        texts = pc.binary_join(items, _ITEM)
+        texts = pc.binary_join(items, ITEM)
         return texts, ~np.asarray(texts.is_null())
-    return _answers(column, name)
+    return answers_of(column, name)
 
 
 _READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
     "correct": _truths,
-    "score": _numbers,
-    "value": _numbers,
-    "answer": _answers,
-    "set": _lists,
-    "ranking": _lists,
+    "score": numbers_of,
+    "value": numbers_of,
+    "answer": answers_of,
+    "set": lists_of,
+    "ranking": lists_of,
 }
-
-
-def _listed(text: str) -> list[str]:
-    """The items of a list that is written as a text."""
-    if _ITEM in text or not text.strip():
-        return text.split(_ITEM) if text else []
-    if text.lstrip().startswith("["):
-        try:
-            return [str(item) for item in json.loads(text)]
-        except (ValueError, TypeError, RecursionError):
-            pass
-    mark = next((mark for mark in ";|,\n" if mark in text), None)
-    return [item.strip() for item in (text.split(mark) if mark else [text])]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Joined:
-    """Two versions, example by example.
-
-    Attributes:
-        measures: that both have.
-        ids: `[N]`; row numbers where neither side has ids.
-        clusters: `[N]` codes below their number; None where examples are independent.
-        slices: name of a grouping to its `[N]` values.
-        notes: what a user should know about the join.
-    """
-
-    measures: tuple[Measure, ...]
-    ids: np.ndarray
-    clusters: np.ndarray | None
-    slices: Mapping[str, np.ndarray]
-    notes: tuple[str, ...]
-
-
-def join_outcomes(
-    old: Outcomes,
-    new: Outcomes,
-    *,
-    slices: Any = None,
-    cluster: str | None = None,
-    tolerance: float = 0.0,
-    relative: bool = False,
-    top: int | None = None,
-    on_missing: Literal["error", "intersect"] = "error",
-    inputs: bool = True,
-    id_column: str | None = None,
-) -> Joined:
-    """Joins two versions example by example.
-
-    Args:
-        old: the version in use.
-        new: the one that is to replace it.
-        slices: see `read_slices`.
-        cluster: column of either side, or of the slices, whose equal values mark
-            examples that are not independent.
-        tolerance: numbers this near count as equal.
-        relative: whether `tolerance` is a share of the larger of both numbers.
-        top: also compares the first `top` of every ranking, as sets.
-        on_missing: "intersect" leaves out examples that a side lacks, or whose
-            outcome it lacks.
-        inputs: whether examples with another input under the same id are left out.
-        id_column: name of the ids in the slices, if it is not a usual one.
-
-    Raises:
-        PredictionsError: they have no example or no measure in common.
-    """
-    notes: list[str] = []
-    rows_old, rows_new, ids = _matched(old, new, on_missing, notes)
-    keep = old.known[rows_old] & new.known[rows_new]
-    if lacking := int((~keep).sum()):
-        said = f"{lacking:,} of {len(keep):,} examples lack an outcome"
-        if on_missing == "error":
-            raise PredictionsError(
-                f"{said}, for example {some(ids[~keep])}; --on-missing intersect "
-                "leaves them out"
-            )
-        notes.append(f"{said} and are left out.")
-    if inputs and old.inputs is not None and new.inputs is not None:
-        same = _equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
-        if changed := int((keep & ~same).sum()):
-            said = f"{changed:,} of {len(keep):,} examples have another input"
-            if not (keep & same).any():
-                raise PredictionsError(
-                    f"{said} under the same id; if the prompt is what the update "
-                    "changes, add --ignore-inputs"
-                )
-            example = some(ids[keep & ~same])
-            notes.append(
-                f"Warning: {said} under the same id and are left out: {example}."
-            )
-        keep &= same
-    rows_old, rows_new, ids = rows_old[keep], rows_new[keep], ids[keep]
-    if not len(ids):
-        raise PredictionsError("no example is left to compare")
-    common = {n: _common_kind(old.kinds[n], new.kinds.get(n)) for n in old.kinds}
-    common = {name: kind for name, kind in common.items() if kind is not None}
-    if not common:
-        raise PredictionsError(
-            f"no outcome is on both sides: {old.name} has {', '.join(old.kinds)}, "
-            f"{new.name} has {', '.join(new.kinds)}"
-        )
-    if lone := sorted({*old.kinds, *new.kinds} - {*common}):
-        notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
-    measures = []
-    for name, kind in common.items():
-        measure = _measure(
-            name, kind, old, new, rows_old, rows_new, tolerance, relative
-        )
-        measures.append(measure)
-        if top is not None and measure.kind == "ranking":
-            measures.append(_first_of(measure, top))
-    groupings = {}
-    if slices is not None:
-        groupings = _slices(read_slices(slices, id_column), ids, old.ids is not None)
-    clusters = None
-    if cluster is not None:
-        values = groupings.pop(cluster, None)
-        if values is None:
-            values = _cluster(cluster, (old, rows_old), (new, rows_new))
-        clusters = np.unique(values, return_inverse=True)[1].reshape(-1)
-    return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
-
-
-def _matched(old, new, on_missing, notes):
-    if (old.ids is None) != (new.ids is None):
-        lacking = old.name if old.ids is None else new.name
-        raise PredictionsError(f"{lacking} has no ids and the other side has")
-    if old.ids is None:
-        if len(old.known) != len(new.known):
-            raise PredictionsError(
-                f"{old.name} has {len(old.known)} examples, {new.name} "
-                f"{len(new.known)}, and without ids they cannot be matched"
-            )
-        notes.append("There are no ids: examples are matched by the order of rows.")
-        rows = np.arange(len(old.known))
-        return rows, rows, rows
-    found = match_ids(old.ids, new.ids)
-    alone = len(found.only_a) + len(found.only_b)
-    if alone:
-        said = (
-            f"{len(found.only_a):,} examples are only in {old.name} and "
-            f"{len(found.only_b):,} only in {new.name}"
-        )
-        if on_missing == "error" or not len(found.ids):
-            which = some([*found.only_a[:2], *found.only_b[:2]])
-            raise PredictionsError(
-                f"{said}, for example {which}; --on-missing intersect compares the rest"
-            )
-        notes.append(f"{said}; they are left out.")
-    if counts_rows(np.sort(found.ids)) and len(found.ids) > 1:
-        notes.append("Ids count the rows: both files must keep the same order.")
-    return found.rows_a, found.rows_b, found.ids
-
-
-def _taken(column: Any, rows: np.ndarray) -> Any:
-    return column.take(rows)
-
-
-def _equal(a: Any, b: Any) -> np.ndarray:
-    from pyarrow import compute
-
-    pc: Any = compute
-    return np.asarray(pc.fill_null(pc.equal(a, b), True))
-
-
-def _common_kind(old: Kind, new: Kind | None) -> Kind | None:
-    if {old, new} == {"correct", "score"}:
-        return "score"  # a side without partial marks
-    return old if old == new else None
-
-
-def _measure(name, kind, old, new, rows_old, rows_new, tolerance, relative) -> Measure:
-    target = next(
-        (
-            _taken(side.target, rows)
-            for side, rows in ((new, rows_new), (old, rows_old))
-            if side.target is not None
-        ),
-        None,
-    )
-    if kind in ("correct", "score", "value"):
-        truth = None
-        if kind == "value" and target is not None:
-            truth, known = _numbers(target, "target")
-            if not known.all():
-                raise PredictionsError(f"{int((~known).sum())} targets are missing")
-        slack = tolerance if kind != "correct" else 0.0
-        before, after = old.columns[name][:, rows_old], new.columns[name][:, rows_new]
-        return Measure(name, kind, before, after, None, truth, slack, relative)
-    return _coded(name, kind, old, new, rows_old, rows_new, target)
-
-
-def _coded(name, kind, old, new, rows_old, rows_new, target) -> Measure:
-    """Texts, sets and rankings as places in what there is on either side."""
-    import pyarrow as pa
-
-    def chosen(side, rows):
-        places = (np.arange(side.runs)[:, None] * len(side.known) + rows).reshape(-1)
-        return side.columns[name].take(places)
-
-    texts = [chosen(old, rows_old), chosen(new, rows_new)]
-    if target is not None:
-        read = _lists if kind in ("set", "ranking") else _answers
-        goal, known = read(target, "target")
-        if not known.all():
-            raise PredictionsError(f"{int((~known).sum())} targets are missing")
-        texts.append(goal)
-    whole = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
-    plain = normalized(whole) if kind == "answer" else whole
-    encoded = plain.dictionary_encode()
-    places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    if kind != "answer":
-        lists = [_listed(text) for text in things]
-        if longest := max(map(len, lists), default=0) > _MOST_ITEMS:
-            raise PredictionsError(
-                f"column {name} has a list of {longest} items; at most {_MOST_ITEMS}"
-            )
-        shaped = [
-            tuple(sorted(set(items))) if kind == "set" else tuple(dict.fromkeys(items))
-            for items in lists
-        ]
-        numbers = {thing: i for i, thing in enumerate(dict.fromkeys(shaped))}
-        places = np.array([numbers[thing] for thing in shaped])[places]
-        things = list(numbers)
-    ends = np.cumsum([len(text) for text in texts])
-    before, after, *goals = np.split(places, ends[:-1])
-    count = len(rows_old)
-    shown = None
-    if kind == "answer":
-        shown = tuple(
-            text.to_numpy(zero_copy_only=False).reshape(-1, count) for text in texts[:2]
-        )
-    return Measure(
-        name,
-        kind,
-        before.reshape(-1, count),
-        after.reshape(-1, count),
-        things,
-        goals[0] if goals else None,
-        shown=shown,
-    )
-
-
-def _first_of(ranking: Measure, top: int) -> Measure:
-    """The first `top` items of every ranking, as sets."""
-    assert ranking.things is not None
-    sets = [tuple(sorted(items[:top])) for items in ranking.things]
-    numbers = {items: i for i, items in enumerate(dict.fromkeys(sets))}
-    place = np.array([numbers[items] for items in sets])
-    return dataclasses.replace(
-        ranking,
-        name=f"{ranking.name}, first {top}",
-        kind="set",
-        old=place[ranking.old],
-        new=place[ranking.new],
-        things=list(numbers),
-        target=None if ranking.target is None else place[ranking.target],
-    )
-
-
-def _slices(found, ids: np.ndarray, named: bool) -> dict[str, np.ndarray]:
-    if found.ids is None or not named:
-        if any(len(values) != len(ids) for values in found.slices.values()):
-            raise PredictionsError(
-                f"slices without ids must be of the {len(ids)} examples compared"
-            )
-        return dict(found.slices)
-    rows = rows_of(ids, found.ids)
-    if (rows < 0).all():
-        raise PredictionsError("the slices have none of the examples compared")
-    return {n: np.where(rows >= 0, v[rows], "") for n, v in found.slices.items()}
-
-
-def _cluster(column: str, *sides: tuple[Outcomes, np.ndarray]) -> np.ndarray:
-    for side, rows in sides:
-        if column in side.others:
-            return np.asarray(_text(_taken(side.others[column], rows)).to_pylist(), "U")
-    raise PredictionsError(f"there is no column {column!r} to cluster by")
 
 
 def has_outcomes(path: Path) -> bool:

@@ -56,7 +56,7 @@ from churn_jax.documents import (
 )
 
 _IN_TERMINAL, _LISTED, _NAMED = 5, 50, 3
-_WORDS = 40  # of a text that tables show
+_WORDS = 40  # of a text that tables show; characters that need no more than a table
 _CHARACTERS = 4000  # of a text whose words are compared
 
 
@@ -281,8 +281,7 @@ def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
             s
             for s in of
             if s.adjusted_p < alpha
-            and s.change is not None
-            and judgement(measure.change, s.change) == "worse"
+            and judgement(measure.change, s.quantities[measure.change]) == "worse"
         ]
         if worse:
             names = listed([s.name for s in worse], _NAMED)
@@ -327,10 +326,14 @@ def _slices(measure: MeasureFindings, column: str, most: int | None = None) -> T
 
 def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
     row: list[Cell | str] = [s.name, Cell(count_text(s.examples), s.examples)]
-    row.append(number_cell(s.changed, "share"))
-    if s.worse is not None and s.change is not None:
+    of = s.quantities
+    changed, worse = ("share_changed", "share_worse")
+    if measure.decided:
+        changed, worse = ("churn", "negative_flip_rate")
+    row.append(number_cell(of[changed], "share"))
+    if measure.judged:
         unit = QUANTITIES[measure.change].unit
-        row += [number_cell(s.worse, "share"), number_cell(s.change, unit)]
+        row += [number_cell(of[worse], "share"), number_cell(of[measure.change], unit)]
         row.append(Cell(p_text(s.adjusted_p), s.adjusted_p))
     return row
 
@@ -344,7 +347,8 @@ def _changes(measure: MeasureFindings) -> list[Block]:
         return [Text("There is none.")]
     total = count_text(measure.changes_total)
     said = f"{len(measure.changes)} of {total}, worst first."
-    if measure.kind != "answer":
+    longest = max(len(text) for c in measure.changes for text in (c.old, c.new))
+    if measure.kind != "answer" or longest <= _WORDS:
         return [Text(said, "soft"), _change_table(measure, measure.changes)]
     blocks: list[Block] = [Text(said, "soft")]
     texts = [_side_by_side(change) for change in measure.changes]

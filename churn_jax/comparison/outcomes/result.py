@@ -15,19 +15,15 @@ class Slice:
         grouping: the column.
         name: the value.
         examples: how many.
-        changed: share of changed outcomes.
-        worse: share that is worth less; None where nothing is judged.
-        change: of the mean worth, new minus old; None in that case.
-        p: of "no change on average"; NaN in that case.
+        quantities: name to number and interval, as of all examples.
+        p: of "no change on average"; NaN where nothing is judged.
         adjusted_p: by Holm over the values of the grouping.
     """
 
     grouping: str
     name: str
     examples: int
-    changed: Interval
-    worse: Interval | None
-    change: Interval | None
+    quantities: Mapping[str, Interval]
     p: float
     adjusted_p: float
 

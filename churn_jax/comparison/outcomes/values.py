@@ -1,7 +1,7 @@
 """The outcome of every example: how far two are apart, and what each is worth."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -26,8 +26,8 @@ class Measure:
         target: `[N]` what is right, as `old`; None where nothing says.
         tolerance: outcomes this near count as equal.
         relative: whether `tolerance` is a share of the larger of both.
-        shown: `[R_old, N]` and `[R_new, N]` texts as they were written; None for
-            anything but answers.
+        shown: by side ("old", "new", "target") `[R, N]` texts as they were written;
+            None for anything but answers.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Measure:
     target: np.ndarray | None = None
     tolerance: float = 0.0
     relative: bool = False
-    shown: tuple[np.ndarray, np.ndarray] | None = None
+    shown: Mapping[str, np.ndarray] | None = None
 
     @property
     def examples(self) -> int:
@@ -110,11 +110,11 @@ class Measure:
             return size > self.tolerance + 1e-12
         return size > self.tolerance * np.maximum(np.abs(a), np.abs(b)) + 1e-12
 
-    def text(self, side: Literal["old", "new"], example: int) -> str:
+    def text(self, side: Literal["old", "new", "target"], example: int) -> str:
         """An example's outcome as a report shows it: the mean or the first run's."""
         if self.shown is not None:
-            return str(self.shown[0 if side == "old" else 1][0, example])
-        runs = getattr(self, side)[:, example]
+            return str(self.shown[side][0, example])
+        runs = np.atleast_2d(getattr(self, side))[:, example]
         if self.things is None:
             return f"{runs.mean():.4g}"
         outcome = runs[0]
@@ -123,7 +123,7 @@ class Measure:
 
     def at(self, places: np.ndarray) -> "Measure":
         """The measure on some of its examples."""
-        shown = self.shown and tuple(texts[:, places] for texts in self.shown)
+        shown = {side: texts[:, places] for side, texts in (self.shown or {}).items()}
         target = None if self.target is None else self.target[places]
         old, new = self.old[:, places], self.new[:, places]
         return dataclasses.replace(

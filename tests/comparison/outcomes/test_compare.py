@@ -123,7 +123,19 @@ def test_slices_and_clusters():
     (a, b) = found["correct"].slices
     assert (a.name, a.examples, b.examples) == ("a", 30, 30)
     whole = found["correct"]["churn"].value
-    assert (a.changed.value + b.changed.value) / 2 == pytest.approx(whole)
+    parts = [of.quantities["churn"].value for of in (a, b)]
+    assert np.mean(parts) == pytest.approx(whole)
+
+
+def test_a_gate_on_slices_names_the_worst():
+    ids = np.arange(40)
+    task = np.where(ids < 20, "facts", "sums")
+    old = {"id": ids, "correct": np.ones(40), "task": task}
+    new = old | {"correct": np.where(ids < 4, 0, 1)}
+    gates = {"max_slice_nfr": 0.15, "max_nfr": 0.15}
+    result = compare_outcomes(old, new, by=["task"], gates=gates)
+    assert [gate.passed for gate in result.gates] == [False, True]
+    assert "task facts 20 %" in result.gates[0].line
 
 
 @pytest.mark.parametrize(
