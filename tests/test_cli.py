@@ -115,6 +115,7 @@ def test_modules_in_the_current_folder_are_found_and_hide_no_others(tmp_path):
     assert "Baseline" in done.stdout
 
 
+@pytest.mark.slow
 def test_libtpu_is_silent_before_a_sentence(tmp_path):
     out = str(tmp_path / "out")
     argv = ("study", "digits:tiny", "--data", "missing.npz", "--out", out)

@@ -411,6 +411,7 @@ def _softmax(z):
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts(
     quick_to_compile,
 ):

@@ -62,7 +62,7 @@ def test_logits_and_features_in_evaluation_are_those_of_numpy(model, shape, refe
         "resnet18",
         pytest.param("resnet50", marks=pytest.mark.slow),
         pytest.param("resnet50_stride_1x1", marks=pytest.mark.slow),
-        "resnet_v2_50",
+        pytest.param("resnet_v2_50", marks=pytest.mark.slow),
     ],
 )
 def test_logits_and_parameters_are_those_of_the_public_model(name):
