@@ -31,6 +31,7 @@ PAGES = [
             "start/train",
             "concepts/choosing",
             "concepts/churn",
+            "concepts/determinism",
             "how_to/ensembles",
             "how_to/updates",
         )
