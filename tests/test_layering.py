@@ -20,6 +20,7 @@ BELOW = {
     "divergences": ("typing", "_checks"),
     "array_files": (),
     "example_ids": ("array_files",),
+    "distributions": (),
     "flip_counts": (),
     "predictions": ("array_files", "example_ids"),
     "prediction_shards": ("predictions",),  # the same in many files
@@ -76,6 +77,7 @@ BELOW = {
     ),
     "analysis": (
         "lazy",
+        "distributions",
         "setting_checks",
         "metrics",
         "predictions",
@@ -98,6 +100,7 @@ BELOW = {
     "comparison": (
         "documents",
         "analysis",
+        "distributions",
         "flip_counts",
         "registry",
         "predictions",
@@ -153,6 +156,7 @@ JAX_FREE = (
     "setting_checks.py",
     "array_files.py",
     "example_ids.py",
+    "distributions.py",
     "flip_counts.py",
     "predictions.py",
     "prediction_shards/",

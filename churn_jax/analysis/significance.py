@@ -8,7 +8,8 @@ tests are paired by run. Everything here is NumPy in float64.
 import dataclasses
 
 import numpy as np
-from scipy import special
+
+from churn_jax.distributions import coin_cdf, student_cdf
 
 __all__ = [
     "Difference",
@@ -51,7 +52,7 @@ def _difference(difference: float, stderr: float, runs: int, scale: float):
             return Difference(0.0, 0.0, 0.0, 1.0, runs)
         return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
     t = difference / stderr
-    p = 2.0 * special.stdtr(runs - 1, -abs(t))
+    p = 2.0 * student_cdf(runs - 1, -abs(t))
     return Difference(float(difference), float(stderr), float(t), float(p), runs)
 
 
@@ -272,8 +273,7 @@ def mcnemar_exact(b, c):
     counts = both.astype(np.int64)
     if np.any(both < 0) or np.any(both != counts):
         raise ValueError(f"b and c must be counts; got {b} and {c}")
-    # `scipy.stats.binomtest` has the same p of one pair, but takes a second to import.
-    p = 2.0 * special.bdtr(counts.min(axis=0), counts.sum(axis=0), 0.5)
+    p = 2.0 * coin_cdf(counts.min(axis=0), counts.sum(axis=0))
     return np.minimum(1.0, p) if p.ndim else float(min(1.0, p))
 
 

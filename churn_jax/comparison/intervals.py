@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-from scipy import special
 
 from churn_jax.analysis.significance import mcnemar_exact
 from churn_jax.comparison.pair import Scanned, ScannedSide
@@ -28,6 +27,7 @@ from churn_jax.comparison.uncertainty import (
     relative,
     share_ends,
 )
+from churn_jax.distributions import normal_quantile
 
 
 def intervals(
@@ -351,7 +351,7 @@ def _stretched(estimate: Statistic, resampled, level: float, most: float) -> Int
     low, high = np.minimum(low, value), np.maximum(high, value)
     known = estimate.uncertainty()
     if known.examples > 0:
-        z = special.ndtri((1 + level) / 2)
+        z = normal_quantile((1 + level) / 2)
         ratio_of = np.sqrt(known.total / known.examples) * known.quantile(level) / z
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of

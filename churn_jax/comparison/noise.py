@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-from scipy import special
 
 from churn_jax.comparison.pair import Scanned
 from churn_jax.comparison.result import Interval, Noise
@@ -13,6 +12,11 @@ from churn_jax.comparison.uncertainty import (
     run_part,
     share_ends,
     uncertainty,
+)
+from churn_jax.distributions import (
+    chi2_upper_quantile,
+    normal_quantile,
+    student_quantile,
 )
 from churn_jax.flip_counts import count_flips_by_group
 
@@ -148,7 +152,7 @@ def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
     for _ in range(_HALVINGS):
         tail = (low + high) / 2
         examples = max(_skewed(tail, skewness), 0.0) ** 2 * equal.examples
-        student = special.stdtrit(equal.freedom, 1 - tail)
+        student = student_quantile(equal.freedom, 1 - tail)
         outside = excess**2 > examples + student**2 * of_runs
         low, high = (low, tail) if outside else (tail, high)
     if one_sided:
@@ -159,9 +163,9 @@ def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
 def _skewed(tail: float, skewness: float) -> float:
     """Upper quantile of a gamma distribution with mean 0 and variance 1."""
     if skewness < _NORMAL:
-        return -special.ndtri(tail)
+        return -normal_quantile(tail)
     freedom = 8 / skewness**2
-    return (special.chdtri(freedom, tail) - freedom) / np.sqrt(2 * freedom)
+    return (chi2_upper_quantile(freedom, tail) - freedom) / np.sqrt(2 * freedom)
 
 
 def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
@@ -239,7 +243,7 @@ def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Int
         quantile = known.quantile(level)
         ends = share_ends(np.array(value), known.total, quantile, np.array(N))
         return Interval(value, *map(float, ends))
-    normal = special.ndtri((1 + level) / 2)
+    normal = normal_quantile((1 + level) / 2)
     # With runs on both sides S and its noise are large next to V: no Student's t.
     quantile = known.quantile(level) if known.alone else normal
     variance = max(known.total, known.examples, least)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import special
 
 from churn_jax.comparison.pair import Scanned, ScannedSide
+from churn_jax.distributions import normal_cdf, normal_quantile
 from churn_jax.flip_counts import Flips, count_flips_by_group
 
 BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
@@ -118,11 +118,11 @@ def bca_ends(
     below = np.mean(resampled < value - close)
     ties = np.mean(np.abs(resampled - value) <= close)
     share = np.clip(below + ties / 2, 0.5 / count, 1 - 0.5 / count)
-    z0 = special.ndtri(share)
+    z0 = normal_quantile(share)
     square = np.sum(np.square(influence))
     cube = np.sum(influence**3)
     acceleration = cube / (6 * square**1.5) if square > 0 else 0.0
-    z = special.ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
-    at = special.ndtr(z0 + (z0 + z) / (1 - acceleration * (z0 + z)))
+    z = normal_quantile((1 + level) / 2) * np.array([-1.0, 1.0])
+    at = normal_cdf(z0 + (z0 + z) / (1 - acceleration * (z0 + z)))
     low, high = np.quantile(resampled, at)
     return float(low), float(high)

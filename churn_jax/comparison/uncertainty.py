@@ -3,7 +3,8 @@
 import dataclasses
 
 import numpy as np
-from scipy import special
+
+from churn_jax.distributions import normal_quantile, student_quantile
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,10 +30,8 @@ class Uncertainty:
         # one side), so where one side alone has runs, half-widths are added as squares:
         # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
         upper = (1.0 + level) / 2.0
-        normal = special.ndtri(upper)
-        # stdtrit is slow to converge for very many degrees of freedom
-        few = special.stdtrit(np.minimum(self.freedom, 1e6), upper)
-        student = np.where(self.freedom > 1e6, normal, few)
+        normal = normal_quantile(upper)
+        student = student_quantile(self.freedom, upper)
         if not self.alone:
             return student
         of_runs = self.of_runs()
