@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from churn_jax.array_files import write_file
-from churn_jax.command.options import read_options
+from churn_jax.command.option_list import read_options
 from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import read_gates
 from churn_jax.comparison.gates import (

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from churn_jax.command.options import read_options
+from churn_jax.command.option_list import read_options
 from churn_jax.documents import print_document
 
 __all__ = ["displacement"]

@@ -1,14 +1,32 @@
-"""The options that a command's dataclass declares, without parsing anything."""
+"""The options that a command's dataclass declares, and how tyro reads them."""
 
+import contextlib
 import dataclasses
+import difflib
+import io
+import re
 import typing
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import docstring_parser
 import tyro
 
-__all__ = ["Option", "groups_of", "options_of", "positionals_of"]
+if TYPE_CHECKING:
+    from churn_jax.command.study_file import StudyFile
+
+__all__ = [
+    "ASK",
+    "SHORT_FORMS",
+    "Asked",
+    "Option",
+    "groups_of",
+    "options_of",
+    "positionals_of",
+    "read_options",
+]
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,3 +134,87 @@ def _helps(cls: type) -> dict[str, str]:
         for part in reversed(cls.__mro__)
         for attribute in docstring_parser.google.parse(part.__doc__ or "").params
     }
+
+
+# Short forms of the options that are used most.
+SHORT_FORMS = {
+    "--data": "--data.name",
+    "--data-dir": "--data.data-dir",
+    "--manual-dir": "--data.manual-dir",
+    "--model": "--model.name",
+    "--optimizer": "--train.optimizer.name",
+    "--replicas": "--train.replicas",
+    "--epochs": "--train.epochs",
+    "--batch-size": "--train.batch-size",
+    "--mapping": "--train.mapping",
+    "--seed": "--train.seeds.base",
+}
+
+# In the place of options, it asks `read_options` which there are.
+ASK = "-all-options"
+
+
+class Asked(Exception):  # noqa: N818
+    """The answer, which is no error: the dataclass of the options."""
+
+    def __init__(self, cls: type):
+        """`cls` has the options."""
+        super().__init__(cls)
+        self.cls = cls
+
+
+def read_options(
+    cls: type[T],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str | None = None,
+    file: "StudyFile | None" = None,
+) -> T:
+    """An instance of `cls`, whose fields are options; `-h` prints its docstring.
+
+    The words of a `file` are in `argv`; their names and types are checked first.
+    """
+    if ASK in argv:
+        raise Asked(cls)
+    if file is not None:
+        file.check(cls)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(cls, args=list(argv), prog=prog, description=description)
+    except SystemExit as stopped:
+        if not stopped.code:
+            raise
+        sentence = _with_hint(_first_sentence(said.getvalue()), cls)
+        raise ValueError(f"{sentence} ({prog} -h lists the options)") from None
+
+
+def _with_hint(sentence: str, cls: type) -> str:
+    """The sentence, or one on an unknown option and the one it may mean."""
+    if not (found := re.match(r"Unrecognized options?: (--[\w.-]+)", sentence)):
+        return sentence
+    words = [option.word for option in options_of(cls).values()]
+    # The last part of a name is what people remember: --learning-rate.
+    known = {f"--{word.rpartition('.')[2].lstrip('-')}": word for word in words[::-1]}
+    known |= {name: name for name, long in SHORT_FORMS.items() if long in words}
+    known |= {word: word for word in words}
+    close = difflib.get_close_matches(found[1].replace("_", "-"), known, 1, 0.7)
+    hint = f"; did you mean {known[close[0]]}?" if close else ""
+    return f"unknown option {found[1]}{hint}"
+
+
+def _first_sentence(box: str) -> str:
+    """The text under the title of tyro's box, down to its next rule."""
+    # Borders are lines, or dashes and spaces where the terminal has no Unicode.
+    sections: list[list[str]] = [[]]
+    for line in box.splitlines():
+        text = line.strip(" │|╰╯")
+        if text.startswith("╭") or not text.strip("─-"):
+            sections.append([])
+        else:
+            sections[-1] += text.split()
+    found = [" ".join(words) for words in sections if words]
+    if not found:
+        return "the options cannot be read"
+    return found[0] if "╭" in box else found[min(1, len(found) - 1)]

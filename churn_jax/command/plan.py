@@ -11,13 +11,12 @@ import tyro
 
 from churn_jax.array_files import write_file
 from churn_jax.command.listing import print_list
+from churn_jax.command.option_list import SHORT_FORMS, read_options
 from churn_jax.command.options import (
     OWN,
-    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     preset_first,
-    read_options,
     with_coefficients,
     written_out,
 )

@@ -12,13 +12,12 @@ from typing import Annotated
 import tyro
 
 from churn_jax.command.listing import print_list
+from churn_jax.command.option_list import SHORT_FORMS, read_options
 from churn_jax.command.options import (
     OWN,
-    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     preset_first,
-    read_options,
     written_out,
 )
 from churn_jax.command.run import Launched, run_command

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, log_loss
 from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.command.compare import Arguments
-from churn_jax.command.options import read_options
+from churn_jax.command.option_list import read_options
 from churn_jax.comparison.gate_file import read_gates
 from churn_jax.testing import assert_compatible
 
