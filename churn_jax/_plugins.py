@@ -1,7 +1,7 @@
 """Whether the accelerator's plugin fits the installed JAX, by their metadata alone."""
 
 import re
-from importlib import metadata
+from importlib import util
 
 __all__ = ["misfits"]
 
@@ -16,12 +16,18 @@ def misfits() -> list[str]:
     """One sentence per installed plugin that JAX's own extras do not allow."""
     # pip upgrades JAX without its plugin, which only extras name, and JAX then runs on
     # the CPU.
+    installed = [name for name in _EXTRAS if util.find_spec(name.replace("-", "_"))]
+    if not installed:
+        return []
+    from importlib import metadata  # takes longer than all of the rest
+
     try:
         jax, requirements = metadata.version("jax"), metadata.requires("jax") or ()
     except metadata.PackageNotFoundError:
         return []
     found = []
-    for plugin, extra in _EXTRAS.items():
+    for plugin in installed:
+        extra = _EXTRAS[plugin]
         try:
             version = metadata.version(plugin)
         except metadata.PackageNotFoundError:

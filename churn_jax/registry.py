@@ -26,7 +26,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -286,6 +285,8 @@ def _import_entry_points() -> None:
     if _entry_points_imported:
         return
     _entry_points_imported = True
+    from importlib import metadata
+
     for entry in metadata.entry_points(group=_GROUP):
         try:
             entry.load()

@@ -141,3 +141,23 @@ def test_the_probe_sees_what_is_loaded(name):
 def test_comparing_arrays_does_not_load_pyarrow():
     compared = "import churn_jax\nchurn_jax.compare([0, 1], [0, 1], labels=[0, 1])\n"
     loaded_by(f"{compared}assert 'pyarrow' not in sys.modules")
+
+
+@pytest.mark.parametrize("written", [(), ("html",), ("json", "markdown")])
+def test_what_compare_prints_and_writes_loads_nothing_that_it_can_do_without(
+    written, tmp_path
+):
+    rows = "id,label,prob_a,prob_b\nx,a,0.9,0.1\ny,b,0.4,0.6\nz,b,0.3,0.7\n"
+    for side in ("old", "new"):
+        (tmp_path / f"{side}.csv").write_text(rows.replace("0.9,0.1", "0.2,0.8"))
+    words = ["compare", str(tmp_path / "old.csv"), str(tmp_path / "new.csv")]
+    for kind in written:
+        words += [f"--{kind}", str(tmp_path / f"page.{kind}")]
+    loaded_by(
+        "import contextlib, io\n"
+        "from churn_jax.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    assert main({words!r}) == 0\n"
+        "found = {'jax', 'scipy', 'typeguard', 'asyncio', 'pandas'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )

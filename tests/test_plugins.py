@@ -19,9 +19,11 @@ LIBTPU = next(
 
 
 def install(folder, name, version):
-    """A distribution that has metadata and nothing else."""
+    """A distribution that has metadata and an empty package."""
     place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     place.mkdir()
+    (folder / name.replace("-", "_")).mkdir()
+    (folder / name.replace("-", "_") / "__init__.py").touch()
     (place / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     )

@@ -7,10 +7,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional
 
 import tyro
 from rich.console import Console
+from tyro.constructors import PrimitiveConstructorSpec
 
 from churn_jax.array_files import write_file
 from churn_jax.command.option_list import read_options
@@ -59,12 +60,32 @@ def _shown(what: str) -> Any:
     return tyro.conf.arg(metavar=what, help_behavior_hint="")
 
 
-File = Annotated[Path | None, _shown("FILE")]
-Limit = Annotated[str | None, _shown("LIMIT")]
-Name = Annotated[str | None, _shown("NAME")]
+# Types that tyro checks by itself. For others, as `Path | None` or `tuple[str, ...]`,
+# it imports typeguard, which takes as long as all of tyro.
+File = Annotated[Optional[Path], _shown("FILE")]  # noqa: UP045
+Limit = Annotated[Optional[str], _shown("LIMIT")]  # noqa: UP045
+Name = Annotated[Optional[str], _shown("NAME")]  # noqa: UP045
+Count = Annotated[Optional[int], _shown("COUNT")]  # noqa: UP045
 Kind = Annotated[
-    Literal["logits", "probabilities", "classes"] | None,
+    Optional[Literal["logits", "probabilities", "classes"]],  # noqa: UP045
     _shown("{logits,probabilities,classes}"),
+]
+
+
+class _Several(tuple):
+    """Texts after one option."""
+
+
+Names = Annotated[
+    _Several,
+    PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="NAME ...",
+        instance_from_str=_Several,
+        is_instance=lambda given: isinstance(given, tuple),
+        str_from_instance=list,
+    ),
+    _shown("NAME ..."),
 ]
 
 
@@ -108,10 +129,11 @@ class Gates:
     max_share_changed: Limit = None
     max_share_worse: Limit = None
     min_score_change: Limit = None
-    on: Annotated[Literal["estimate", "bound"] | None, _shown("{estimate,bound}")] = (
-        None
-    )
-    min_examples: Annotated[int | None, _shown("COUNT")] = None
+    on: Annotated[
+        Optional[Literal["estimate", "bound"]],  # noqa: UP045
+        _shown("{estimate,bound}"),
+    ] = None
+    min_examples: Count = None
 
     def read(self) -> tuple[Gate, ...]:
         """The gates of the file and of the options."""
@@ -155,9 +177,9 @@ class Reading:
     id_column: Name = None
     label_column: Name = None
     prediction_column: Name = None
-    class_map: Annotated[str | None, _shown("FILE")] = None
+    class_map: Annotated[Optional[str], _shown("FILE")] = None  # noqa: UP045
     on_missing: Literal["error", "intersect"] = "error"
-    order: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
+    order: Names = _Several()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,10 +194,10 @@ class Outcomes:
         ignore_inputs: compares examples though their inputs differ.
     """
 
-    score_column: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
-    by: Annotated[tuple[str, ...], _shown("NAME ...")] = ()
+    score_column: Names = _Several()
+    by: Names = _Several()
     tolerance: Limit = None
-    top: Annotated[int | None, _shown("COUNT")] = None
+    top: Count = None
     ignore_inputs: bool = False
 
 
@@ -202,7 +224,10 @@ class Arguments:
     """
 
     old: Annotated[tyro.conf.Positional[Path], _shown("OLD")]
-    new: Annotated[tyro.conf.Positional[Path | None], _shown("[NEW]")] = None
+    new: Annotated[
+        tyro.conf.Positional[Optional[Path]],  # noqa: UP045
+        _shown("[NEW]"),
+    ] = None
     labels: File = None
     slices: File = None
     ids: File = None

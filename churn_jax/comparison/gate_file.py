@@ -1,7 +1,6 @@
 """Gates of a repository, in a TOML file."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +79,8 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise GateError(f"{path}: the gate file {what}")
     try:
+        import tomllib
+
         table = tomllib.loads(path.read_bytes().decode())
     except ValueError as error:  # of TOML or of UTF-8
         raise GateError(f"{path}: not a TOML file, {error}") from None
