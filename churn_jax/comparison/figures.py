@@ -2,123 +2,128 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from churn_jax.comparison.number_text import count_text, has_range, value_text
 from churn_jax.comparison.result import Curve, Interval, Noise, Points, VersionsFindings
-from churn_jax.documents.plotting import COLOURS, INK, drawing, legend, short_label
+from churn_jax.documents.chart import (
+    LETTER,
+    LINE,
+    Axes,
+    bottom_axis,
+    chart,
+    element,
+    height_below,
+    left_axis,
+    legend,
+    line,
+    marks,
+    shortened,
+)
+from churn_jax.documents.plotting import COLOURS
 
 OLD, NEW = COLOURS[0], COLOURS[1]
 FEW = 10  # examples of a bin whose accuracy says little
+WIDTH = 380.0
+_RIGHT = 12  # free at the right edge
 
-# Half lengths of the strokes of a mark, as a share of the axes: from x, y to x, y.
-_DOT, _DASH = ((0, 0, 0, 0),), ((-1, 0, 1, 0),)
-_CROSS, _PLUS = ((-1, -1, 1, 1), (-1, 1, 1, -1)), ((-1, 0, 1, 0), (0, -1, 0, 1))
-_REACH = 0.009
-
-# Outcome: what the legend says, colour, opacity, width of a stroke, strokes, and the
-# marker of Matplotlib that looks like them.
+# Outcome: what the legend says, shape of the mark, colour, opacity, width of a stroke.
 OUTCOMES = {
-    "same": ("same class", COLOURS[6], 0.45, 2.6, _DOT, "."),
-    "other": ("changed", COLOURS[0], 0.8, 1.3, _DASH, "_"),
-    "positive": ("wrong before, right now", COLOURS[2], 0.9, 1.3, _PLUS, "+"),
-    "negative": ("right before, wrong now", COLOURS[5], 0.9, 1.3, _CROSS, "x"),
+    "same": ("same class", "dot", COLOURS[6], 0.45, 2.6),
+    "other": ("changed", "dash", COLOURS[0], 0.8, 1.3),
+    "positive": ("wrong before, right now", "plus", COLOURS[2], 0.9, 1.3),
+    "negative": ("right before, wrong now", "cross", COLOURS[5], 0.9, 1.3),
 }
 
 
 def churn_bars(noise: Noise, churn: Interval) -> str:
     """Churn of the update next to churn of retraining each version."""
     bars = [
-        ("update", churn, COLOURS[5], ""),
-        ("retraining old", noise.within_old, OLD, "//"),
-        ("retraining new", noise.within_new, NEW, ".."),
+        ("update", churn, COLOURS[5]),
+        ("retraining old", noise.within_old, OLD),
+        ("retraining new", noise.within_new, NEW),
     ]
     bars = [bar for bar in bars if not math.isnan(bar[1].value)]
-    with drawing(4.2, 0.55 + 0.42 * len(bars)) as (figure, done):
-        axes = figure.add_subplot()
-        for place, (_, found, colour, hatch) in enumerate(bars):
-            axes.barh(
-                place,
-                100 * found.value,
-                height=0.62,
-                color=colour,
-                alpha=0.6,
-                hatch=hatch,
-                edgecolor=INK,
-                linewidth=0.6,
-            )
-            right = found.value
-            if has_range(found):
-                right = found.high
-                axes.plot(
-                    [100 * found.low, 100 * found.high],
-                    [place, place],
-                    color=INK,
-                    linewidth=1.4,
-                    marker="|",
-                )
-            axes.annotate(
-                value_text(found, "share"),
-                (100 * right, place),
-                xytext=(7, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-            )
-        axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
-        axes.invert_yaxis()
-        axes.set_xlim(left=0)
-        axes.margins(x=0.2)
-        axes.set_xlabel("Changed predictions %")
-        return done("Churn of the update and of retraining the same version")
+    ends = [found.high if has_range(found) else found.value for _, found, _ in bars]
+    most = 125 * max(ends) or 1.0  # a quarter for the numbers
+    bottom = 8.0 + 32 * len(bars)
+    axes = Axes(100, 8, WIDTH - _RIGHT, bottom, (0, most), (len(bars), 0))
+    parts = []
+    for place, (_, found, colour) in enumerate(bars):
+        middle, length = axes.y(place + 0.5), axes.x(100 * found.value) - axes.left
+        style = {"fill": colour, "fill_opacity": 0.6, "stroke": "currentColor"}
+        where = {"x": axes.left, "y": middle - 10, "height": 20.0, "width": length}
+        parts.append(element("rect", **where, **style, stroke_width=0.6))
+        if has_range(found):
+            low, high = axes.x(100 * found.low), axes.x(100 * found.high)
+            parts.append(_error_bar((low, middle), (high, middle)))
+        x = axes.x(100 * ends[place]) + 7
+        said = value_text(found, "share")
+        parts.append(element("text", text=said, x=x, y=middle + 4))
+    places = [place + 0.5 for place in range(len(bars))]
+    parts.append(left_axis(axes, places=places, labels=[name for name, *_ in bars]))
+    parts.append(bottom_axis(axes, "Changed predictions %"))
+    words = "Churn of the update and of retraining the same version"
+    return chart(WIDTH, bottom + height_below(axes), words, *parts)
+
+
+def _error_bar(low: tuple[float, float], high: tuple[float, float]) -> str:
+    """The line of an interval, with a short line across at each end."""
+    (x1, y1), (x2, y2) = low, high
+    dx, dy = (3, 0) if x1 == x2 else (0, 3)
+    ends = (
+        f"M{x - dx:.1f} {y - dy:.1f}L{x + dx:.1f} {y + dy:.1f}" for x, y in (low, high)
+    )
+    path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" + "".join(ends)
+    return element("path", d=path, stroke="currentColor", stroke_width=1.3)
 
 
 def reliability(old: Curve, new: Curve) -> str:
     """Accuracy against confidence of both versions; below, examples of each bin."""
-    with drawing(4.2, 4.6) as (figure, done):
-        upper, lower = figure.subplots(
-            2, 1, sharex=True, gridspec_kw={"height_ratios": (3.4, 1)}
-        )
-        upper.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":", alpha=0.7)
-        bins = len(old.examples)
-        edges = np.linspace(0, 1, bins + 1)
-        for name, curve, colour, mark, line, shift in (
-            ("old", old, OLD, "o", "-", -0.2),
-            ("new", new, NEW, "s", "--", 0.2),
-        ):
-            x, y = np.asarray(curve.confidence), np.asarray(curve.accuracy)
-            full, few = (
-                curve.examples >= FEW,
-                (0 < curve.examples) & (curve.examples < FEW),
-            )
-            style = {"color": colour, "marker": mark, "markersize": 5, "clip_on": False}
-            upper.plot(
-                x[full], y[full], linestyle=line, linewidth=1.5, label=name, **style
-            )
-            upper.plot(
-                x[few], y[few], linestyle="", markerfacecolor="none", alpha=0.7, **style
-            )
-            lower.bar(
-                (edges[:-1] + edges[1:]) / 2 + shift / bins,
-                100 * curve.examples / max(curve.examples.sum(), 1),
-                width=0.38 / bins,
-                color=colour,
-                hatch="" if name == "old" else "////",
-                edgecolor=colour if name == "old" else INK,
-                linewidth=0,
-                alpha=0.8,
-            )
-        upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="Accuracy")
-        upper.legend(loc="upper left")
-        lower.set(xlabel="Confidence (top probability)", ylabel="Examples %")
-        return done("Reliability of the old and the new version")
+    bins = len(old.examples)
+    upper = Axes(48, 10, WIDTH - _RIGHT, 270, (0, 1), (0, 1))
+    shares = [100 * c.examples / max(c.examples.sum(), 1) for c in (old, new)]
+    most = max(float(np.max(share)) for share in shares) or 1.0
+    lower = Axes(48, 285, WIDTH - _RIGHT, 355, (0, 1), (0, 1.05 * most))
+    corners = [(upper.left, upper.bottom), (upper.right, upper.top)]
+    parts = [line(corners, "currentColor", stroke_width=0.8, stroke_dasharray="1 3")]
+    entries = []
+    for i, (name, curve, colour, shape, dashes) in enumerate(
+        (("old", old, OLD, "circle", "full"), ("new", new, NEW, "square", "6 3"))
+    ):
+        points = [
+            (upper.x(float(x)), upper.y(float(y)))
+            for x, y in zip(curve.confidence, curve.accuracy)
+        ]
+        counts = np.asarray(curve.examples)
+        full = [p for p, n in zip(points, counts) if n >= FEW]
+        few = [p for p, n in zip(points, counts) if 0 < n < FEW]
+        dash = None if dashes == "full" else dashes
+        if full:
+            parts.append(line(full, colour, stroke_dasharray=dash))
+        parts.append(marks(full, colour, shape))
+        parts.append(marks(few, colour, shape, fill="none", opacity=0.7))
+        entries.append((shape, name, {"colour": colour, "dashes": dashes}))
+        wide = 0.4 * (lower.right - lower.left) / bins
+        for k, share in enumerate(shares[i]):
+            x, y = lower.x((k + 0.5) / bins) + (i - 1) * wide, lower.y(float(share))
+            where = {"x": x, "y": y, "width": wide, "height": lower.bottom - y}
+            parts.append(element("rect", **where, fill=colour, opacity=0.8))
+    tenths = [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    parts += [
+        left_axis(upper, "Accuracy", tenths),
+        bottom_axis(upper, "", [], []),
+        left_axis(lower, "Examples %", [0.0, float(f"{most:.1g}")][: 1 + (most >= 1)]),
+        bottom_axis(lower, "Confidence (top probability)", tenths),
+        legend(entries, upper.left + 24, upper.top + 10),
+    ]
+    words = "Reliability of the old and the new version"
+    return chart(WIDTH, lower.bottom + height_below(lower), words, *parts)
 
 
 def confidence_and_displacement(points: Points) -> str:
     """Old confidence against the displacement of the logits; "" without points."""
-    # All marks of an outcome are one path, so that thousands of them stay a small file.
     confidence, displacement = (
         np.asarray(array, float) for array in (points.confidence, points.displacement)
     )
@@ -127,25 +132,31 @@ def confidence_and_displacement(points: Points) -> str:
         return ""
     outcomes = np.asarray(points.outcome)
     labelled = bool(np.isin(outcomes, ("negative", "positive")).any())
-    with drawing(4.2, 4.6) as (figure, done):
-        axes = figure.add_subplot()
-        axes.set_xlim(*_around(confidence[finite], most=1.0))
-        axes.set_ylim(*_around(displacement[finite], least=0.0))
-        for outcome, (text, colour, alpha, width, strokes, marker) in OUTCOMES.items():
-            chosen = finite & (outcomes == outcome)
-            if not chosen.any():
-                continue
-            if outcome == "other" and labelled:
-                text = "wrong before and now"
-            style = {"color": colour, "alpha": alpha}
-            x, y = confidence[chosen], displacement[chosen]
-            axes.add_patch(_marks(axes, x, y, strokes, linewidth=width, **style))
-            text += f" ({_counted(int(chosen.sum()), points.totals.get(outcome, 0))})"
-            axes.plot([], [], linestyle="", marker=marker, label=text, **style)
-        axes.set_xlabel("Confidence of the old version (top probability)")
-        axes.set_ylabel("Displacement of the logits")
-        legend(figure, axes, columns=1)
-        return done("Confidence of the old version against displacement of the logits")
+    across = _around(confidence[finite], most=1.0)
+    axes = Axes(
+        48, 10, WIDTH - _RIGHT, 290, across, _around(displacement[finite], least=0.0)
+    )
+    parts, entries = [], []
+    for outcome, (text, shape, colour, opacity, width) in OUTCOMES.items():
+        chosen = finite & (outcomes == outcome)
+        if not chosen.any():
+            continue
+        if outcome == "other" and labelled:
+            text = "wrong before and now"
+        style = {"colour": colour, "opacity": opacity, "stroke_width": width}
+        x, y = confidence[chosen].tolist(), displacement[chosen].tolist()
+        drawn = [(axes.x(a), axes.y(b)) for a, b in zip(x, y)]
+        parts.append(marks(drawn, shape=shape, **style))
+        text += f" ({_counted(int(chosen.sum()), points.totals.get(outcome, 0))})"
+        entries.append((shape, text, style))
+    below = axes.bottom + height_below(axes)
+    parts += [
+        left_axis(axes, "Displacement of the logits"),
+        bottom_axis(axes, "Confidence of the old version (top probability)"),
+        legend(entries, axes.left + 60, below + 12),
+    ]
+    words = "Confidence of the old version against displacement of the logits"
+    return chart(WIDTH, below + 8 + LINE * len(entries), words, *parts)
 
 
 def _counted(drawn: int, total: int) -> str:
@@ -156,80 +167,111 @@ def _counted(drawn: int, total: int) -> str:
 
 def _around(values: np.ndarray, least: float = -np.inf, most: float = np.inf):
     """Limits of an axis, with a margin except where values cannot go."""
-    low, high = max(values.min(), least), min(values.max(), most)
+    low, high = float(max(values.min(), least)), float(min(values.max(), most))
     margin = 0.03 * (high - low) or 0.05
     return (0.0 if least == 0 else low - margin), high + margin
 
 
-def _marks(axes, x, y, strokes: Sequence[tuple[int, ...]], **style):
-    """One path with a mark at every point."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    across, up = (
-        _REACH * (high - low) for low, high in (axes.get_xlim(), axes.get_ylim())
-    )
-    ends = [
-        np.stack([x + across * dx, y + up * dy], axis=-1)
-        for x0, y0, x1, y1 in strokes
-        for dx, dy in ((x0, y0), (x1, y1))
-    ]
-    vertices = np.stack(ends, axis=1).reshape(-1, 2)
-    path = Path(vertices, np.tile([Path.MOVETO, Path.LINETO], len(vertices) // 2))
-    path.should_simplify = False  # a dot is a stroke without length
-    return PathPatch(path, fill=False, capstyle="round", **style)
-
-
 MOST_NUMBERS = 12  # versions; numbers in more squares could not be read
-_LEVEL = 36  # characters that fit below an axis side by side
 _DARK = 0.55  # of the colour scale; numbers are white below and black above
+# Ten colours of cividis (Nunez, Anderton and Renslow, PLoS ONE 2018), dark to light.
+_SCALE = (
+    (0, 34, 78),
+    (15, 51, 112),
+    (60, 77, 110),
+    (87, 93, 109),
+    (110, 110, 114),
+    (133, 128, 119),
+    (160, 147, 113),
+    (188, 168, 103),
+    (219, 190, 85),
+    (254, 232, 56),
+)
+
+
+def _shade(place: float) -> str:
+    """The colour at a place from 0, dark, to 1."""
+    place = min(max(place, 0.0), 1.0) * (len(_SCALE) - 1)
+    i = min(int(place), len(_SCALE) - 2)
+    mixed = (a + (place - i) * (b - a) for a, b in zip(_SCALE[i], _SCALE[i + 1]))
+    return "#" + "".join(f"{round(part):02x}" for part in mixed)
 
 
 def heat_map(values: np.ndarray, labels: Sequence[str], title: str) -> str:
     """Squares of every version (rows) against every other (columns), in percent."""
-    shown = np.ma.masked_invalid(100 * np.asarray(values, float))
-    size = len(labels)
-    with drawing(5.0, 1.5 + 0.32 * min(max(size, 4), 20)) as (figure, done):
-        axes = figure.add_subplot()
-        mesh = axes.pcolormesh(shown, cmap="cividis", linewidth=0, rasterized=False)
-        low, high = shown.min(), shown.max()
-        light = low + _DARK * (high - low) if high > low else np.inf
-        axes.invert_yaxis()
-        axes.set_yticks(np.arange(size) + 0.5, _ticks(labels))
-        axes.set_xticks(np.arange(size) + 0.5, _ticks(labels), **_slanted(labels))
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        digits = 1 if high >= 1 else 2
-        if size <= MOST_NUMBERS:
-            for i, j in np.argwhere(~np.ma.getmaskarray(shown)):
-                axes.text(
-                    j + 0.5,
-                    i + 0.5,
-                    f"{shown[i, j]:.{digits}f}",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color="white" if shown[i, j] < light else "black",
-                )
-        else:
-            bar = figure.colorbar(mesh, ax=axes, shrink=0.85)
-            bar.outline.set_visible(False)
-        axes.set_ylabel("Old")
-        axes.set_xlabel(f"New   ({title} %)")
-        return done(f"{title} of every version against every other")
+    shown, size = 100 * np.asarray(values, float), len(labels)
+    known = shown[np.isfinite(shown)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    light = low + _DARK * (high - low) if high > low else math.inf
+    numbered = size <= MOST_NUMBERS
+    left = 34 + LETTER * max(len(shortened(label)) for label in labels)
+    width, square = WIDTH + 60, min(max(22.0, 300.0 / size), 30.0) if numbered else 12.0
+    right = width - (_RIGHT if numbered else 56)
+    axes = Axes(left, 8, right, 8 + square * size, (0, size), (size, 0))
+    parts = []
+    digits, wide = 1 if high >= 1 else 2, (right - left) / size
+    for i, j in np.argwhere(np.isfinite(shown)).tolist():
+        value, x, y = float(shown[i, j]), axes.x(j), axes.y(i)
+        place = (value - low) / (high - low) if high > low else 0.0
+        where = {"x": x, "y": y, "width": wide + 0.3, "height": square + 0.3}
+        parts.append(element("rect", **where, fill=_shade(place)))
+        if numbered:
+            colour = "#ffffff" if value < light else "#000000"
+            style = {"text_anchor": "middle", "font_size": 9, "fill": colour}
+            where = {"x": x + wide / 2, "y": y + square / 2 + 3}
+            parts.append(element("text", text=f"{value:.{digits}f}", **where, **style))
+    places = [i + 0.5 for i in range(size)]
+    parts.append(left_axis(axes, "Old", places, labels, ruled=False))
+    parts.append(bottom_axis(axes, f"New   ({title} %)", places, labels, ruled=False))
+    if not numbered:
+        parts.append(_colour_bar(right + 10, axes.top, axes.bottom, low, high))
+    words = f"{title} of every version against every other"
+    return chart(width, axes.bottom + height_below(axes, labels), words, *parts)
+
+
+def _colour_bar(left: float, top: float, bottom: float, low: float, high: float) -> str:
+    bar = Axes(
+        left, top, left + 12, bottom, (0, 1), (low, high if high > low else low + 1)
+    )
+    step = (bottom - top) / 32
+    parts = [
+        element(
+            "rect",
+            x=left,
+            y=bottom - step * (i + 1),
+            width=12.0,
+            height=step + 0.3,
+            fill=_shade(i / 31),
+        )
+        for i in range(32)
+    ]
+    for value in sorted({low, high}):
+        parts.append(
+            element("text", text=f"{value:.1f}", x=left + 16, y=bar.y(value) + 4)
+        )
+    return "".join(parts)
 
 
 def accuracy_line(result: VersionsFindings, labels: Sequence[str]) -> str:
     """Accuracy of each version with its interval; "" without labels."""
     if not result.accuracy:
         return ""
-    with drawing(5.0, 3.6) as (figure, done):
-        axes = figure.add_subplot()
-        _line(axes, result.accuracy)
-        _versions_below(axes, labels)
-        axes.set_ylabel("Accuracy %")
-        axes.margins(0.08)
-        return done("Accuracy of every version, with intervals")
+    shown = [
+        100 * np.array([f.low, f.value, f.high] if has_range(f) else [f.value] * 3)
+        for f in result.accuracy
+    ]
+    axes = _over_versions(len(shown), _around(np.concatenate(shown)))
+    bars = [
+        _error_bar((axes.x(i), axes.y(float(low))), (axes.x(i), axes.y(float(high))))
+        for i, (low, _, high) in enumerate(shown)
+        if high > low
+    ]
+    points = [
+        (axes.x(i), axes.y(float(middle))) for i, (_, middle, _) in enumerate(shown)
+    ]
+    drawn = [*bars, line(points, COLOURS[0]), marks(points, COLOURS[0])]
+    words = "Accuracy of every version, with intervals"
+    return _versions_chart(axes, labels, "Accuracy %", words, drawn)
 
 
 def flips_on_the_way(result: VersionsFindings, labels: Sequence[str]) -> str:
@@ -240,67 +282,37 @@ def flips_on_the_way(result: VersionsFindings, labels: Sequence[str]) -> str:
     flips = result.negative_flip_rate
     name = "churn" if flips is None else "negative_flip_rate"
     matrix = result.churn if flips is None else flips
-    steps = [step[name].value for step in result.steps]
-    places = np.arange(1, len(steps) + 1)
-    with drawing(5.0, 3.6) as (figure, done):
-        axes = figure.add_subplot()
-        for i, (values, label, mark, line) in enumerate(
-            (
-                (np.cumsum(steps), "added up over the updates", "o", "-"),
-                (matrix[0, 1:], "since the first version", "s", "--"),
-            )
-        ):
-            axes.plot(
-                places,
-                100 * np.asarray(values),
-                color=COLOURS[i],
-                marker=mark,
-                linestyle=line,
-                linewidth=1.6,
-                label=label,
-            )
-        _versions_below(axes, labels, first=1)
-        axes.set_ylabel("NFR %" if result.labelled else "Churn %")
-        axes.set_ylim(bottom=0)
-        axes.margins(x=0.08)
-        legend(figure, axes)
-        return done("Flips added up over the updates and since the first version")
+    summed = 100 * np.cumsum([step[name].value for step in result.steps])
+    since = 100 * np.asarray(matrix[0, 1:], float)
+    most = float(np.nanmax([*summed, *since])) or 1.0
+    axes = _over_versions(len(summed), (0.0, 1.05 * most))
+    drawn, entries = [], []
+    for values, text, colour, shape, dashes in (
+        (summed, "added up over the updates", COLOURS[0], "circle", "full"),
+        (since, "since the first version", COLOURS[1], "square", "6 3"),
+    ):
+        points = [(axes.x(i), axes.y(float(value))) for i, value in enumerate(values)]
+        dash = None if dashes == "full" else dashes
+        drawn += [line(points, colour, stroke_dasharray=dash)]
+        drawn += [marks(points, colour, shape)]
+        entries.append((shape, text, {"colour": colour, "dashes": dashes}))
+    words = "Flips added up over the updates and since the first version"
+    title = "NFR %" if result.labelled else "Churn %"
+    return _versions_chart(axes, labels[1:], title, words, drawn, entries)
 
 
-def _line(axes, accuracy: tuple[Interval, ...]) -> None:
-    middle = 100 * np.array([found.value for found in accuracy])
-    ends = np.array(
-        [
-            (found.value - found.low, found.high - found.value)
-            if has_range(found)
-            else (0.0, 0.0)
-            for found in accuracy
-        ]
-    )
-    axes.errorbar(
-        np.arange(len(accuracy)),
-        middle,
-        yerr=100 * np.maximum(ends.T, 0),
-        color=COLOURS[0],
-        ecolor=INK,
-        marker="o",
-        capsize=3,
-        linewidth=1.6,
-        elinewidth=1.0,
-    )
+def _over_versions(count: int, up: tuple[float, float]) -> Axes:
+    margin = 0.08 * max(count - 1, 1)
+    across = (-margin, count - 1 + margin)
+    return Axes(52, 10, WIDTH - _RIGHT, 240, across, up)
 
 
-def _versions_below(axes, labels: Sequence[str], first: int = 0) -> None:
-    places = range(first, len(labels))
-    axes.set_xticks(places, _ticks(labels[first:]), **_slanted(labels))
-
-
-def _ticks(labels: Sequence[str]) -> list[str]:
-    return [short_label(label) for label in labels]
-
-
-def _slanted(labels: Sequence[str]) -> dict[str, Any]:
-    """How labels below an axis are rotated if they do not fit side by side."""
-    if sum(map(len, labels)) <= _LEVEL:
-        return {}
-    return {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+def _versions_chart(axes, labels, title, words, drawn, entries=()) -> str:
+    below = axes.bottom + height_below(axes, labels, titled=False)
+    parts = [
+        left_axis(axes, title),
+        bottom_axis(axes, "", range(len(labels)), labels),
+        *drawn,
+        legend(entries, axes.left + 60, below + 12),
+    ]
+    return chart(WIDTH, below + 8 + LINE * len(entries), words, *parts)

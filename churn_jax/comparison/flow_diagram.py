@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from churn_jax.comparison.number_text import count_text
 from churn_jax.comparison.result import Flow
-from churn_jax.documents.plotting import element
+from churn_jax.documents.chart import element
 
 MOST = 12  # classes on a side, the last of which may stand for all others
 MEANING = {  # of the kinds of ribbons, in the order in which they are drawn

@@ -17,7 +17,7 @@ from churn_jax.comparison.number_text import (
 from churn_jax.comparison.result import Findings, Group, Interval
 from churn_jax.documents import Block, Cell, Column, Fold, Strong, Table
 from churn_jax.documents import Text as Paragraph
-from churn_jax.documents.plotting import element
+from churn_jax.documents.chart import element
 
 _FINDINGS = {"better": "✓ better", "worse": "✗ worse", "": NOTHING}
 _OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all

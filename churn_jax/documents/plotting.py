@@ -17,20 +17,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from churn_jax.documents.blocks import Block, Figure
+from churn_jax.documents.chart import shortened
 from churn_jax.escaping import escape
 
 __all__ = [
     "COLOURS",
     "DASHES",
     "INK",
-    "LONGEST_LABEL",
     "MARKERS",
     "bars_by_row",
     "colour",
     "dash",
     "drawing",
     "drawn_later",
-    "element",
     "error_bar",
     "error_line",
     "face",
@@ -59,7 +58,6 @@ MARKERS = "osD^vP*X<"  # one more than colours, so the two repeat late
 DASHES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx")
 INK = "#010203"  # stands for currentColor until the SVG is written
-LONGEST_LABEL = 28
 
 
 def colour(i: int) -> str:
@@ -89,10 +87,7 @@ def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict
 
 def short_label(text: str) -> str:
     """A label as Matplotlib takes it: no mathematics, never hidden, not too long."""
-    text = " ".join(text.split())
-    if len(text) > LONGEST_LABEL:
-        text = text[: LONGEST_LABEL - 1] + "…"
-    text = text.replace("$", r"\$")
+    text = shortened(text).replace("$", r"\$")
     return "\u200b" + text if text.startswith("_") else text
 
 
@@ -282,25 +277,3 @@ def picture(
         figure.set_layout_engine("none")  # everything has its place; that took a while
     svg = done(words or title)
     return Figure(svg, title, caption, png=png, name=name)
-
-
-def element(tag: str, *inside: str, text: str = "", **attributes) -> str:
-    """An element of an SVG that no plotting library draws; its text is escaped here.
-
-    `stroke_width` is `stroke-width`, a float has one decimal, None is left out.
-
-    Example:
-        >>> element("g", element("text", text="a<b"), x=1.25, class_="bar")
-        '<g x="1.2" class="bar"><text>a&lt;b</text></g>'
-    """
-    out = [f"<{tag}"]
-    for name, value in attributes.items():
-        if value is None:
-            continue
-        if isinstance(value, float):
-            value = f"{value:.1f}"
-        name = name.rstrip("_").replace("_", "-") if name != "viewBox" else name
-        out.append(f' {name}="{escape(str(value))}"')
-    body = escape(text) + "".join(inside)
-    out.append(f">{body}</{tag}>" if body else "/>")
-    return "".join(out)

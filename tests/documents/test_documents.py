@@ -43,7 +43,8 @@ from churn_jax.documents import (
     plain_text,
     write_files,
 )
-from churn_jax.documents.plotting import colour, drawing, element, marker, picture
+from churn_jax.documents.chart import element
+from churn_jax.documents.plotting import colour, drawing, marker, picture
 
 EVIL = "<b>&\"'\x1b[31m*_`|\u202e@x"
 SEEN = "<b>&\"' [31m*_`| @x"  # without what steers a terminal

@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy import special
 
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.result import Interval
 from churn_jax.comparison.sums import partition
 from churn_jax.comparison.uncertainty import Statistic, difference_ends, share_ends
+from churn_jax.distributions import normal_quantile, student_cdf, student_quantile
 
 _POWER = 0.8  # with which the detectable change is found
 
@@ -121,8 +121,8 @@ def estimate(
     p = 1.0 if value == 0 else 0.0
     if known.total > 0:
         t = abs(value) / np.sqrt(known.total)
-        p = float(2 * special.stdtr(sums.freedom, -t))
-    both = sums.quantile(level) + special.ndtri(_POWER)
+        p = float(2 * student_cdf(sums.freedom, -t))
+    both = sums.quantile(level) + normal_quantile(_POWER)
     least = float(both * np.sqrt(known.total))
     if known.total == 0:  # as many flips as none may hide
         least = float(both * np.sqrt(sums.share(worse).high / sums.count))
@@ -186,7 +186,7 @@ class _Sums:
 
     def quantile(self, level: float) -> float:
         """Student's, two-sided."""
-        return float(special.stdtrit(self.freedom, (1 + level) / 2))
+        return float(student_quantile(self.freedom, (1 + level) / 2))
 
     def share(self, parts: np.ndarray) -> Interval:
         """The interval of a share of the examples."""
