@@ -55,14 +55,25 @@ _find, _ = _load_on_use(__name__, (), _PACKAGES)
 def __getattr__(name: str) -> Any:
     """Loads a name when it is first used, so that the package stays light."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"churn_jax.{_HOMES[name]}"), name)
+        try:
+            return getattr(importlib.import_module(f"churn_jax.{_HOMES[name]}"), name)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith(__name__):
+                raise
+            raise ModuleNotFoundError(
+                f"churn_jax.{name} is part of churn-jax, and here only churn-compare "
+                "is installed: pip install churn-jax",
+                name=error.name,
+            ) from error
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
-        try:
-            return version("churn-jax")
-        except PackageNotFoundError:  # a source tree that was never installed
-            return "0.0.0"
+        for distribution in ("churn-jax", "churn-compare"):
+            try:
+                return version(distribution)
+            except PackageNotFoundError:
+                continue
+        return "0.0.0"  # a source tree that was never installed
     return _find(name)
 
 

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from churn_jax.command import COMMANDS
@@ -14,7 +14,7 @@ from churn_jax.command.signals import end_at_a_signal
 from churn_jax.escaping import printable
 from churn_jax.registry import did_you_mean
 
-__all__ = ["EXIT_CODES", "main"]
+__all__ = ["EXIT_CODES", "compare", "main"]
 
 EXIT_CODES = {
     "0": "fine",
@@ -84,8 +84,8 @@ def _quiet_libraries() -> None:
             os.environ.setdefault(name, value)
 
 
-def _fail(sentence: str) -> int:
-    print(f"churn-jax: {printable(sentence)}", file=sys.stderr)
+def _fail(sentence: str, program: str = "churn-jax") -> int:
+    print(f"{program}: {printable(sentence)}", file=sys.stderr)
     return 2
 
 
@@ -111,17 +111,36 @@ def _sentence(error: Exception) -> str:
     return f"{said}; --verbose shows where"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
+def compare(argv: Sequence[str] | None = None) -> int:
+    """Runs `churn-compare`: `churn-jax compare`, where nothing else is installed."""
+    argv, verbose = _words(argv)
+    if argv == ["--version"]:
+        return main(argv)
+
+    def run() -> int:
+        from churn_jax.command.compare import compare as run_compare
+
+        return run_compare(argv, program="churn-compare")
+
+    return _run(run, "churn-compare", verbose)
+
+
+def _words(argv: Sequence[str] | None) -> tuple[list[str], bool]:
+    """The words of the command without --verbose, and whether it was there."""
     if argv is None:  # this process is the command; JAX takes seconds to import
         end_at_a_signal()
         # Modules of the user's in the current folder are found, but hide no others.
         sys.path.append("")
     argv = list(sys.argv[1:] if argv is None else argv)
     verbose = "--verbose" in argv
-    argv = [word for word in argv if word != "--verbose"]
     # Whether an error shows its traceback and progress its details.
     logging.getLogger("churn_jax").setLevel(logging.DEBUG if verbose else logging.INFO)
+    return [word for word in argv if word != "--verbose"], verbose
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    argv, verbose = _words(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_usage())
         return 0
@@ -134,16 +153,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
         return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
-    if not verbose:
-        _quiet_libraries()
-    try:
+
+    def run() -> int:
         if name not in ("equations", "compare", "completion"):  # they compile nothing
+            if not verbose:
+                _quiet_libraries()
             _enable_compilation_cache()
-        code = _command(name)(rest)
+        return _command(name)(rest)
+
+    return _run(run, "churn-jax", verbose)
+
+
+def _run(command: Callable[[], int], program: str, verbose: bool) -> int:
+    """The exit code of a command, whatever it raises."""
+    try:
+        code = command()
         sys.stdout.flush()  # a disk that is full or a reader that is gone counts
         return code
     except KeyboardInterrupt:  # before a study was there to be saved
-        print("churn-jax: interrupted", file=sys.stderr)
+        print(f"{program}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `churn-jax ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -151,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # 1, Python's own code, would mean that a gate failed
         if verbose:
             traceback.print_exc()
-        return _fail(_sentence(error))
+        return _fail(_sentence(error), program)
 
 
 if __name__ == "__main__":

@@ -221,6 +221,7 @@ class Arguments:
         html: write a page.
         json: write all numbers.
         markdown: write tables for a comment on a pull request.
+        demo: compares two embedded models of the digits and writes churn-demo.html.
     """
 
     old: Annotated[tyro.conf.Positional[Path], _shown("OLD")]
@@ -234,6 +235,7 @@ class Arguments:
     html: File = None
     json: File = None
     markdown: File = None
+    demo: bool = False
     gate: tyro.conf.OmitArgPrefixes[Gates] = dataclasses.field(default_factory=Gates)
     reading: tyro.conf.OmitArgPrefixes[Reading] = dataclasses.field(
         default_factory=Reading
@@ -247,6 +249,14 @@ class Arguments:
     seed: int = 0
 
 
+_DEMO = Path(__file__).parents[1] / "comparison" / "demo"
+_DEMO_FILES = ("neural_network.npz", "random_forest.npz")
+_DEMO_PAGE = "churn-demo.html"
+_DEMO_NEXT = """\
+Compared were four trainings each of two scikit-learn models on 897 digits.
+Next, with the predictions of your own two models and a limit that must hold:
+  {program} old.csv new.csv --max-nfr 1% --html report.html
+{program} -h says which files and columns are read."""
 _COLUMNS = ("id_column", "label_column", "prediction_column")
 _OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
@@ -255,15 +265,20 @@ _READ = ("old", "new", "labels", "slices", "ids")
 _WRITTEN = ("html", "json", "markdown")
 
 
-def compare(argv: Sequence[str]) -> int:
+def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints, writes the files asked for; returns the exit code."""
-    _check_options(argv)
+    _check_options(argv, program)
+    demo = "--demo" in argv
+    # The files stand where OLD and NEW would.
+    words = [str(_DEMO / name) for name in _DEMO_FILES if demo]
     arguments = read_options(
         Arguments,
-        _negative_limits(argv),
-        prog="churn-jax compare",
+        [*words, *_negative_limits(argv)],
+        prog=program,
         description=DESCRIPTION,
     )
+    if demo and arguments.html is None:
+        arguments = dataclasses.replace(arguments, html=Path(_DEMO_PAGE))
     _check_outputs(arguments)
     found = _versions if arguments.new is None else _two
     if arguments.new is not None and _of_outcomes(arguments):
@@ -277,7 +292,7 @@ def compare(argv: Sequence[str]) -> int:
     print_document(result.terminal())
     written = []
     if arguments.html:
-        command = shlex.join(["churn-jax", "compare", *argv])
+        command = f"{program} {shlex.join(argv)}"
         written.append(result.save_html(arguments.html, command=command))
     if arguments.json:
         written.append(result.save_json(arguments.json))
@@ -285,6 +300,8 @@ def compare(argv: Sequence[str]) -> int:
         written.append(write_file(arguments.markdown, result.markdown()))
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
+    if demo:
+        print(f"\n{_DEMO_NEXT.format(program=program)}")
     return 0 if result.passed else 1
 
 
@@ -313,7 +330,7 @@ def _check_outputs(arguments: Arguments) -> None:
         taken[os.path.realpath(path)] = f"the file of --{name}"
 
 
-def _check_options(argv: Sequence[str]) -> None:
+def _check_options(argv: Sequence[str], program: str) -> None:
     """Refuses an unknown option, which would otherwise count as a file."""
     classes = (Arguments, Gates, Reading, Outcomes)
     fields = {field.name for of in classes for field in dataclasses.fields(of)}
@@ -322,7 +339,7 @@ def _check_options(argv: Sequence[str]) -> None:
     for word in argv:
         name = word.partition("=")[0]
         if name.startswith("--") and name.replace("_", "-") not in known:
-            hint = closest(name, known) or "churn-jax compare -h lists them"
+            hint = closest(name, known) or f"{program} -h lists them"
             raise ValueError(f"unknown option {name}; {hint}")
 
 

@@ -13,13 +13,15 @@ import pytest
 import yaml
 from sklearn.metrics import accuracy_score, log_loss
 
-from churn_jax import metrics
+from churn_jax import comparison, metrics
 from churn_jax.cli import main
 from churn_jax.command.compare import Arguments
 from churn_jax.command.option_list import read_options
 from churn_jax.comparison.gate_file import read_gates
+from churn_jax.data.digits import load_digits
 from churn_jax.testing import assert_compatible
 
+DEMO = Path(comparison.__file__).parent / "demo"
 EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"
 FEW = ["--resamples", "100"]
 
@@ -116,6 +118,24 @@ def test_options_replace_what_the_gate_file_says(files, capsys):
     assert compare(files, "--gates", gates, "--max-churn", "30%") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "PASS kappa at least 0.5: 0.7" in said and "at most 30 %" in said
+
+
+def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "--demo", *FEW]) == 0
+    said = capsys.readouterr().out
+    assert "897 examples; both: probabilities, 4 runs" in said
+    assert "compare old.csv new.csv --max-nfr 1% --html report.html" in said
+    assert "churn-jax compare --demo" in (tmp_path / "churn-demo.html").read_text()
+    digits = load_digits()["test"]
+    for name in ("neural_network.npz", "random_forest.npz"):
+        with np.load(DEMO / name) as stored:
+            assert stored["ids"].tolist() == digits.ids.tolist()
+            assert stored["labels"].tolist() == digits.labels.tolist()
+            assert stored["probabilities"].shape == (4, 897, 10)
+            sums = stored["probabilities"].sum(axis=-1, dtype=float)
+        np.testing.assert_allclose(sums, 1, atol=2e-3)
+    assert sum(file.stat().st_size for file in DEMO.iterdir()) < 100_000
 
 
 @pytest.mark.parametrize(
