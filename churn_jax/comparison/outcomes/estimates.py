@@ -190,7 +190,7 @@ class _Sums:
 
     def share(self, parts: np.ndarray) -> Interval:
         """The interval of a share of the examples."""
-        value = float(np.clip(parts.sum(), 0.0, 1.0))
+        value = round(float(np.clip(parts.sum(), 0.0, 1.0)), 12)  # exactly 0 and 1
         known = self.known(parts)
         low, high = share_ends(
             np.array(value),

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import struct
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from churn_jax.comparison.reading.objects import json_lines, table_of
 from churn_jax.example_ids import PredictionsError
 
 _MOST_BYTES = 2**32  # of one sample of an archive, unpacked: a zip bomb is refused
+_ZSTANDARD = 93  # compression method of an archive
 _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}  # Inspect's value_to_float
 
 
@@ -25,11 +28,11 @@ def read_log(path: Path) -> Log | None:
     """The log of an evaluation tool; None for any other file.
 
     lm-evaluation-harness's `samples_*.jsonl` have a row per document and filter: id
-    `doc_id`, `answer` (the filtered response), the metrics by their names, an
-    `input_hash`. Of several filters the first is taken. Inspect's `.eval` and `.json`
-    logs have a row per sample and epoch: `id`, `epoch`, `input`, `answer` and a column
-    per scorer; grades C, P, N and I are 1, 0.5, 0 and 0. Whether an answer is right is
-    for the tool to say: its target is not read.
+    `doc_id`, `answer` (the filtered response, or the number of the most likely choice),
+    the metrics by their names, an `input_hash`. Of several filters the first is taken.
+    Inspect's `.eval` and `.json` logs have a row per sample and epoch: `id`, `epoch`,
+    `input`, `answer` and a column per scorer; grades C, P, N and I are 1, 0.5, 0 and 0.
+    Whether an answer is right is for the tool to say: its target is not read.
     """
     name = path.name.lower()
     if name.endswith(".eval"):
@@ -71,10 +74,21 @@ def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict, dict]]
         found = {"id": row["doc_id"]}
         if isinstance(said, str):
             found["answer"] = said
+        elif (choice := _choice(said)) is not None:
+            found["answer"] = choice
         if "prompt_hash" in row or "doc_hash" in row:
             found["input_hash"] = row.get("prompt_hash", row.get("doc_hash"))
         metrics = row.get("metrics") or [n for n in row if n not in _HARNESS]
         yield found, _numbers({metric: row.get(metric) for metric in metrics})
+
+
+def _choice(answers: Any) -> str | None:
+    """The number of the most likely choice, of pairs of log-likelihood and greedy."""
+    try:
+        likely = [float(one[0]) for one in answers if isinstance(one, list | tuple)]
+    except (TypeError, ValueError, IndexError):
+        return None
+    return str(likely.index(max(likely))) if len(likely) > 1 else None
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:
@@ -111,4 +125,19 @@ def _inspect_archive(path: Path) -> Iterator[tuple[dict, dict]]:
             if entry.filename.startswith("samples/"):
                 if entry.file_size > _MOST_BYTES:
                     raise PredictionsError(f"{entry.filename} would fill the memory")
-                yield _inspect_row(json.loads(archive.read(entry)))
+                yield _inspect_row(json.loads(_content(path, archive, entry)))
+
+
+def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """An entry's bytes, also of Zstandard, which `zipfile` does not read."""
+    if entry.compress_type != _ZSTANDARD:
+        return archive.read(entry)
+    import pyarrow as pa
+
+    with open(path, "rb") as file:
+        file.seek(entry.header_offset)
+        names, extra = struct.unpack("<26xHH", file.read(30))
+        file.seek(names + extra, os.SEEK_CUR)
+        packed = pa.BufferReader(file.read(entry.compress_size))
+    with pa.CompressedInputStream(packed, "zstd") as stream:
+        return stream.read(entry.file_size)

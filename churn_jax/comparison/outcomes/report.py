@@ -270,7 +270,9 @@ def _equivalence(measure: MeasureFindings) -> str:
 
 def _size(size: float, unit: Unit) -> str:
     """A change without its sign, to two digits."""
-    return f"{100 * size:.2g} points" if unit == "points" else f"{size:.2g}"
+    if unit != "points":
+        return f"{size:.2g}"
+    return f"{100 * size:.{0 if size >= 0.1 else 1}f} points"
 
 
 def _worse_slices(measure: MeasureFindings) -> Iterator[str]:

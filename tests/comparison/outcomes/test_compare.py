@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +185,30 @@ def test_a_log_of_the_harness(tmp_path):
     found = compare_outcomes(old, new)
     assert found["exact_match"]["negative_flip_rate"].value == pytest.approx(1 / 3)
     assert found["answer"]["share_changed"].value == pytest.approx(1 / 3)
+
+
+LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py
+
+
+def test_logs_that_the_tools_wrote():
+    found = compare_outcomes(*(LOGS / f"samples_sums_{i}.jsonl" for i in (1, 2)))
+    assert [measure.name for measure in found.measures] == ["acc", "answer"]
+    assert found["acc"]["accuracy_old"].value == 0.625  # what lm_eval printed
+    assert found["acc"]["accuracy_new"].value == 0.375
+    assert found["answer"]["share_changed"].value == 0.625  # the choices' numbers
+    assert not found.notes  # hashes of prompts vouch for ids that count
+    free = compare_outcomes(
+        LOGS / "samples_free_1.jsonl", LOGS / "samples_free_1.jsonl"
+    )
+    assert free["exact_match"]["churn"].value == 0.0
+    found = compare_outcomes(
+        *(LOGS / f"inspect_{side}.eval" for side in ("old", "new"))
+    )
+    assert found["match"].runs == (2, 2) and found.examples == 6
+    rates = {name: i.value for name, i in found["match"].quantities.items()}
+    assert rates["negative_flip_rate"] == pytest.approx(1 / 6)  # s2
+    assert rates["positive_flip_rate"] == pytest.approx(2 / 6)  # s1, s4
+    assert rates["stability_old"] == rates["stability_new"] == 1.0
 
 
 def test_a_log_of_inspect_in_both_forms(tmp_path):
