@@ -15,6 +15,7 @@ from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.command.study import _parse
 from churn_jax.comparison import read_gates
+from churn_jax.comparison.verdict import sentences
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
 
@@ -105,6 +106,15 @@ def the_gate_fails(names, folder):
     assert main(["compare", "old.csv", "new.csv", "--gates", "gates.toml"]) == 0
 
 
+def clusters_are_compared(names, folder):
+    """The update is worse only as long as questions count as independent."""
+    page = (ROOT / "docs/how_to/clusters.md").read_text()
+    result = names["result"]
+    assert str(result.clusters.count) in page and "for new clusters" in str(result)
+    for sentence in sentences(result)[2:4]:
+        assert sentence in " ".join(page.split())
+
+
 def slices_are_compared(names, folder):
     assert set(names["result"].groupings) == {"class", "ink"}
     words = ["old.npz", "new.npz", "--slices", "slices.csv", "--max-slice-nfr"]
@@ -191,6 +201,7 @@ CHECKS = {
     "how_to/own_networks": networks_train,
     "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
+    "how_to/clusters": clusters_are_compared,
     "how_to/slices": slices_are_compared,
     "how_to/streams": clicks_are_a_stream,
     "how_to/studies": study_reports,

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         paired_jackknife_test,
         paired_leave_one_out_test,
         paired_t_test,
+        sign_flip_exact,
     )
     from churn_jax.analysis.transfer import TransferredGuide, transferred_guide
 
@@ -119,6 +120,7 @@ __all__ = [
     "paired_leave_one_out_test",
     "paired_t_test",
     "probability_jacobians",
+    "sign_flip_exact",
     "similarity_roc",
     "simulate_displacement_norms",
     "tempered_logistic_loss",

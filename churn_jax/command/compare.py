@@ -210,6 +210,8 @@ class Arguments:
         new: predictions of the version that is to replace it.
         labels: file of the right classes, if the predictions hold none.
         slices: file in which every column groups the examples.
+        cluster: column of the slices or the predictions that says which examples belong
+            together: document, user, conversation.
         ids: file of ids, for files that hold none.
         gate: conditions on the update.
         reading: how files are read and joined.
@@ -231,6 +233,7 @@ class Arguments:
     ] = None
     labels: File = None
     slices: File = None
+    cluster: Name = None
     ids: File = None
     html: File = None
     json: File = None
@@ -358,6 +361,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     """Arguments that two versions and a folder of them share."""
     names = ("labels", "slices", "ids", "regressions", "level", "resamples", "seed")
     found = {name: getattr(arguments, name) for name in names}
+    found["clusters"] = arguments.cluster
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
     return found | {"gates": arguments.gate.read()}
 
@@ -403,6 +407,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
         score_columns=given.score_column,
         slices=arguments.slices,
         by=given.by,
+        cluster=arguments.cluster,
         tolerance=tolerance,
         relative=(given.tolerance or "").rstrip().endswith("%"),
         top=given.top,

@@ -17,9 +17,10 @@ from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import Gate, check_gates
 from churn_jax.comparison.groups import class_groups, slice_groups
-from churn_jax.comparison.intervals import intervals, mcnemar_test
+from churn_jax.comparison.intervals import cluster_effect, intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side, side_names
 from churn_jax.comparison.result import Version
@@ -32,6 +33,7 @@ def compare(
     *,
     labels: Any = None,
     slices: Any = None,
+    clusters: Any = None,
     ids: Any = None,
     kind: Kind | None = None,
     old_kind: Kind | None = None,
@@ -59,6 +61,9 @@ def compare(
             if the predictions hold none.
         slices: a file or a mapping of groupings, name to `[N]` values; each value is
             compared separately.
+        clusters: examples that belong together (one document's, user's or
+            conversation's) in every interval and test: a column of the slices or the
+            predictions, a mapping of ids to values, or `[N]` values.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
         kind: "logits", "probabilities" or "classes" if the values do not show it.
         old_kind: `kind` of the old side alone.
@@ -96,12 +101,16 @@ def compare(
     read = functools.partial(
         _side, ids=ids, prediction_column=prediction_column, **columns
     )
+    if clusters is not None:
+        clusters = read_clusters(clusters, (slices, old, new), id_column)
+        slices = without_clusters(slices, clusters, id_column)
     names = side_names(old, new)
     pair = join(
         read(old, names[0], kind=old_kind or kind),
         read(new, names[1], kind=new_kind or kind),
         labels=labels,
         slices=slices,
+        clusters=clusters,
         class_map=class_map,
         on_missing=on_missing,
         **columns,
@@ -151,7 +160,8 @@ def compare_pair(
         scanned = scan(pair)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
-    drawn = {"level": level, "seed": seed}
+    clusters = pair.clusters
+    drawn = {"level": level, "seed": seed, "clusters": clusters}
     found = intervals(scanned, pair.labels, resamples=resamples, **drawn)
     noise = noise_test(scanned, **drawn)
     groups = class_groups(pair, scanned, level=level)
@@ -164,7 +174,7 @@ def compare_pair(
         level=level,
         quantities=found,
         flow=class_flow(pair, scanned),
-        mcnemar=mcnemar_test(scanned, pair.labels),
+        mcnemar=mcnemar_test(scanned, pair.labels, clusters),
         noise=noise,
         groups=groups,
         regressions=listed,
@@ -179,6 +189,7 @@ def compare_pair(
         gates=judge(gates, found, groups, level=level, noise=noise),
         notes=(*pair.old.notes, *pair.new.notes, *pair.notes, *_pairing(pair, scanned)),
         paired=scanned.paired,
+        clusters=cluster_effect(scanned, pair.labels, pair.cluster_column, **drawn),
     )
 
 

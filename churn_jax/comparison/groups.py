@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from churn_jax.analysis.significance import holm, mcnemar_exact
+from churn_jax.comparison.intervals import cluster_p
 from churn_jax.comparison.pair import Pair, Scanned
 from churn_jax.comparison.result import Group, Interval
 from churn_jax.comparison.sums import outcome_sums
@@ -59,7 +60,14 @@ def _grouped(
     level: float,
 ) -> tuple[Group, ...]:
     """A group for each name; `groups` says which one each example is in."""
-    found = group_intervals(scanned, pair.labels, groups, len(names), level=level)
+    found = group_intervals(
+        scanned,
+        pair.labels,
+        groups,
+        len(names),
+        clusters=pair.clusters,
+        level=level,
+    )
     adjusted = holm(found.p)
     return tuple(
         Group(
@@ -108,8 +116,8 @@ class GroupEstimates:
     churn: Intervals  # share of changed predictions, which needs no labels
     negative_flip_rate: Intervals  # right before, wrong now
     positive_flip_rate: Intervals  # wrong before, right now
-    # `[G]`, exact McNemar test, with several runs the median over pairs of runs; NaN
-    # without labels or examples
+    # `[G]`, exact McNemar test, or sign-flip test with clusters; with several runs the
+    # median over pairs of runs; NaN without labels or examples
     p: np.ndarray
 
 
@@ -119,6 +127,7 @@ def group_intervals(
     groups: np.ndarray,
     count: int,
     *,
+    clusters: np.ndarray | None = None,
     level: float = 0.95,
 ) -> GroupEstimates:
     """Numbers of every group, with the same intervals as `intervals`."""
@@ -128,12 +137,18 @@ def group_intervals(
     kinds = {"changed": flips.changed}
     if labels is not None:
         kinds |= {"negative": lost, "positive": gained, "gain": gained - lost}
-    squares = _squares(scanned, labels, groups, count, kinds)
-    known = {kind: _known(kinds[kind], squares[kind], size) for kind in kinds}
+    units = size
+    if clusters is None:
+        squares = _squares(scanned, labels, groups, count, kinds)
+        known = {kind: _known(kinds[kind], squares[kind], size) for kind in kinds}
+    else:
+        known, units = _clustered(scanned, labels, groups, count, clusters, size, kinds)
 
     def share(kind: str) -> Intervals:
         value = _over(kinds[kind].mean(axis=(1, 2)), size)
-        ends = share_ends(value, known[kind].total, known[kind].quantile(level), size)
+        most = value * (1 - value) / np.maximum(units, 1)
+        variance = known[kind].widened(most)
+        ends = share_ends(value, variance, known[kind].quantile(level), units)
         return Intervals(value, *ends)
 
     empty = np.full(count, np.nan)
@@ -148,13 +163,17 @@ def group_intervals(
     right_new = (right_new[:, :, 0] if scanned.paired else right_new[:, 0]).mean(axis=1)
     negative, positive = share("negative"), share("positive")
     gain = positive.value - negative.value
+    most = positive.value + negative.value - np.square(gain)
     ends = difference_ends(
         positive.value,
         negative.value,
-        known["gain"].total,
+        known["gain"].widened(most / np.maximum(units, 1)),
         known["gain"].quantile(level),
-        size,
+        units,
     )
+    p = mcnemar_exact(lost, gained)
+    if clusters is not None:
+        p = cluster_p(scanned, labels, clusters, groups, count)
     return GroupEstimates(
         size,
         _over(right_old, size),
@@ -163,8 +182,60 @@ def group_intervals(
         share("changed"),
         negative,
         positive,
-        np.where(size > 0, np.median(mcnemar_exact(lost, gained), (1, 2)), np.nan),
+        np.where(size > 0, np.median(p, (1, 2)), np.nan),
     )
+
+
+def _clustered(
+    scanned, labels, groups, count, clusters, size, kinds
+) -> tuple[dict[str, Uncertainty], np.ndarray]:
+    """Uncertainty of each kind, and clusters in each group; as `Statistic` has it."""
+    inside = groups >= 0
+    code = groups.astype(np.int64) * (int(clusters.max(initial=0)) + 1) + clusters
+    cells, first, of = np.unique(code[inside], return_index=True, return_inverse=True)
+    group = groups[inside][first]  # of each cell, a cluster within a group
+    found = np.bincount(group, minlength=count)
+    factor = found / np.maximum(found - 1, 1)
+    most = np.maximum(size, 1)
+    width = np.bincount(of, minlength=len(cells))
+    A, B = scanned.shape
+    # Sums over each cell of the mean over pairs and of the means of every run.
+    means = {kind: [np.zeros((len(cells), R)) for R in (1, A, B)] for kind in kinds}
+    for (a, b), before, after in scanned.pairs():
+        values = {"changed": before != after}
+        if labels is not None:
+            was, now = before == labels, after == labels
+            values |= {"negative": was & ~now, "positive": now & ~was}
+            values["gain"] = now.astype(np.int8) - was
+        for kind, value in values.items():
+            sums = np.bincount(of, value[inside], len(cells))
+            whole, of_old, of_new = means[kind]
+            whole[:, 0] += sums / (A * B)
+            of_old[:, a] += sums / B
+            of_new[:, b] += sums / A
+    known = {}
+    for kind, (whole, *of_sides) in means.items():
+        of_pairs = kinds[kind] / most[:, None, None]
+        mean = of_pairs.mean(axis=(1, 2))
+        moved = whole - (mean[group] * width)[:, None]
+        examples = np.bincount(group, np.square(moved[:, 0]), count)
+        parts = []
+        for axis, sums in zip((2, 1), of_sides, strict=True):
+            of_runs = of_pairs.mean(axis=axis)
+            R = of_runs.shape[1]
+            apart = sums - of_runs[group] * width[:, None] - moved
+            noise = np.bincount(group, np.square(apart).sum(axis=1), count)
+            noise *= factor / np.square(most) / (R * max(R - 1, 1))
+            parts.append(run_part(of_runs, noise))
+        fourth = np.bincount(group, moved[:, 0] ** 4, count)
+        bearing = np.where(
+            fourth > 0, np.square(examples) / np.maximum(fourth, 1e-300), np.inf
+        )
+        examples *= factor / np.square(most)
+        known[kind] = uncertainty(
+            examples, *parts, clusters=np.maximum(found, 1), bearing=bearing
+        )
+    return known, found
 
 
 def _squares(scanned, labels, groups, count, kinds) -> dict[str, tuple]:

@@ -4,12 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from churn_jax.analysis.significance import mcnemar_exact
+from churn_jax.analysis.significance import mcnemar_exact, sign_flip_exact
 from churn_jax.comparison.pair import Scanned, ScannedSide
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Interval, McNemar
+from churn_jax.comparison.result import Clusters, Interval, McNemar
 from churn_jax.comparison.sums import (
     BINS,
+    Partition,
     bca_ends,
     bin_gaps,
     chance_sums,
@@ -34,6 +35,7 @@ def intervals(
     scanned: Scanned,
     labels: np.ndarray | None,
     *,
+    clusters: np.ndarray | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -58,12 +60,21 @@ def intervals(
       examples, stretched by `q sqrt(V) / (z sqrt(V_examples))` and drawn to hold the
       number, which its bias may keep out where it is the ECE.
 
+    With clusters, V_examples is G / (G - 1) times the sum over the G clusters of the
+    squares of what each contributes. It has G - 1 degrees of freedom, or fewer where
+    few clusters contribute most of it. The bootstrap draws clusters. Wilson's interval
+    of no event has as many examples as there are clusters, and where one or two have
+    all events, the variance is drawn towards that (`Uncertainty.widened`).
+
     Args:
         scanned: both versions after the pass.
         labels: `[N]` classes of the pair, or None.
+        clusters: `[N]` from 0 to G - 1: examples of one document, user or conversation;
+            None where examples are independent.
         level: of the intervals.
         resamples: of the bootstrap.
-        seed: of the bootstrap, and of assigning more than 4096 examples to groups.
+        seed: of the bootstrap, and of assigning more than 4096 examples (or clusters)
+            to groups.
 
     Returns:
         Name to `Interval`, in the order of `QUANTITIES`. Ends are NaN where a number is
@@ -104,18 +115,23 @@ def intervals(
     """
     runs = len(scanned.old.predicted) * len(scanned.new.predicted)
     grouping, drawing = np.random.default_rng(seed).spawn(2)
-    group, groups = partition(scanned.old.predicted.shape[1], runs, grouping)
-    found = counted(scanned, labels, group, groups, level)
-    found |= resampled(scanned, labels, group, groups, level, resamples, drawing)
+    examples = scanned.old.predicted.shape[1]
+    parts = partition(examples, runs, grouping, clusters)
+    found = counted(scanned, labels, parts, level)
+    found |= resampled(scanned, labels, parts, level, resamples, drawing)
     return {name: found[name] for name in QUANTITIES if name in found}
 
 
-def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
+def mcnemar_test(
+    scanned: Scanned, labels: np.ndarray | None, clusters: np.ndarray | None = None
+) -> McNemar | None:
     """Are both versions equally accurate? The exact test of every pair of runs.
 
     Args:
         scanned: both versions.
         labels: `[N]` classes of the pair, or None.
+        clusters: `[N]` as in `intervals`; p is then that of `sign_flip_exact` on the
+            clusters' positive less negative flips.
 
     Returns:
         Mean counts and the median p over pairs of runs; None without labels. The median
@@ -138,26 +154,79 @@ def mcnemar_test(scanned: Scanned, labels: np.ndarray | None) -> McNemar | None:
     flips = outcome_sums(scanned, labels, np.zeros(len(labels), np.int64), 1)
     lost, gained = flips.negative, flips.positive
     p = mcnemar_exact(lost, gained)
+    if clusters is not None:
+        p = cluster_p(scanned, labels, clusters, np.zeros(len(labels), np.int64), 1)
     return McNemar(
         float(lost.mean()), float(gained.mean()), float(np.median(p)), lost.size
     )
 
 
-def counted(
+def cluster_p(
+    scanned: Scanned,
+    labels: np.ndarray,
+    clusters: np.ndarray,
+    groups: np.ndarray,
+    count: int,
+) -> np.ndarray:
+    """`sign_flip_exact` in each of `count` groups and pair of runs, `[count, A, B]`."""
+    # Cells are the clusters within each group; all but those with flips are left out.
+    inside = groups >= 0
+    cells = groups.astype(np.int64) * (int(clusters.max(initial=0)) + 1) + clusters
+    out = np.ones((count, *scanned.shape))
+    for (a, b), old, new in scanned.pairs():
+        net = (new == labels).astype(np.int8) - (old == labels)
+        rows = np.flatnonzero(inside & (net != 0))
+        cell, first, of = np.unique(cells[rows], return_index=True, return_inverse=True)
+        sums = np.bincount(of, net[rows], len(cell)).astype(np.int64)
+        starts = np.searchsorted(groups[rows][first], np.arange(count + 1))
+        for g in np.flatnonzero(np.diff(starts)):
+            out[g, a, b] = sign_flip_exact(sums[starts[g] : starts[g + 1]])
+    return out
+
+
+def cluster_effect(
     scanned: Scanned,
     labels: np.ndarray | None,
-    group: np.ndarray,
-    groups: int,
-    level: float,
+    column: str,
+    *,
+    clusters: np.ndarray | None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Clusters | None:
+    """How many clusters there are and how much wider they make an interval."""
+    if clusters is None:
+        return None
+    examples = scanned.old.predicted.shape[1]
+    runs = len(scanned.old.predicted) * len(scanned.new.predicted)
+
+    def known(parts: Partition) -> Uncertainty:
+        flips = outcome_sums(scanned, labels, parts.group, parts.groups)
+        of = flips.changed if labels is None else flips.positive - flips.negative
+        found = ratio(of, flips.examples[:, None, None], np.nan)
+        return found.uncertainty(parts.clusters)
+
+    clustered = known(partition(examples, runs, seed, clusters))
+    alone = known(partition(examples, runs, seed))
+    some = alone.examples > 0
+    effect = float(clustered.examples / alone.examples) if some else np.nan
+    wider = np.sqrt(clustered.total / alone.total) if some else np.nan
+    wider *= clustered.quantile(level) / alone.quantile(level)
+    sizes = np.bincount(clusters)
+    return Clusters(len(sizes), int(sizes.max()), effect, float(wider), column)
+
+
+def counted(
+    scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
 ) -> dict[str, Interval]:
     """Shares, the accuracy gain and kappa."""
-    flips = outcome_sums(scanned, labels, group, groups)
+    flips = outcome_sums(scanned, labels, parts.group, parts.groups)
     size, changed = flips.examples[:, None, None], flips.changed
-    found = {"churn": _share(ratio(changed, size, np.nan), level)}
-    chance = chance_sums(scanned, group, groups)
+    found = {"churn": _share(ratio(changed, size, np.nan), level, parts)}
+    chance = chance_sums(scanned, parts.group, parts.groups)
     beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
     most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
-    lost = _part(beyond_chance, level, most=most, examples=float(size.sum()))
+    examples = float(size.sum())
+    lost = _part(beyond_chance, level, parts, most=most, examples=examples)
     found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
     if labels is None:
         return found
@@ -174,40 +243,43 @@ def counted(
         "negative_flip_rate": lost,
         "positive_flip_rate": gained,
     }
-    found |= {name: _share(share, level) for name, share in shares.items()}
-    parts = {
+    found |= {name: _share(share, level, parts) for name, share in shares.items()}
+    ratios = {
         "backward_trust_compatibility": ratio(both, right, 1.0),
         "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
         "good_churn": ratio(positive, changed, np.nan),
         "bad_churn": ratio(negative, changed, np.nan),
         "neutral_churn": ratio(flips.neutral, changed, np.nan),
     }
-    found |= {name: _part(part, level) for name, part in parts.items()}
+    found |= {name: _part(part, level, parts) for name, part in ratios.items()}
     found["relative_negative_flip_rate"] = _part(
-        relative(negative, right, wrong, size), level, most=most
+        relative(negative, right, wrong, size), level, parts, most=most
     )
-    known = difference(of_old, of_new).uncertainty()
+    known = difference(of_old, of_new).uncertainty(parts.clusters)
+    value = of_new.value - of_old.value
+    units = parts.units(gained.examples)
     low, high = difference_ends(
         np.array(gained.value),
         np.array(lost.value),
-        known.total,
+        known.widened((gained.value + lost.value - value**2) / units),
         known.quantile(level),
-        np.array(gained.examples),
+        np.array(units),
     )
-    value = of_new.value - of_old.value
     found["accuracy_gain"] = Interval(value, float(low), float(high))
     return found
 
 
-def _share(estimate: Statistic, level: float) -> Interval:
+def _share(estimate: Statistic, level: float, parts: Partition) -> Interval:
     """Interval of a share of all examples."""
-    known = estimate.uncertainty()
-    return _ends(estimate.value, known, level, 1.0, estimate.examples)
+    known = estimate.uncertainty(parts.clusters)
+    units = parts.units(estimate.examples)
+    return _ends(estimate.value, known, level, 1.0, units)
 
 
 def _part(
     estimate: Statistic,
     level: float,
+    parts: Partition,
     *,
     most: float = 1.0,
     examples: float | None = None,
@@ -215,8 +287,8 @@ def _part(
     """The interval of a number from 0 to `most` whose denominator varies."""
     # Means over many runs vary less than binomial shares. How much less is not well
     # known where the denominator holds few examples, which costs degrees of freedom.
-    examples = estimate.examples if examples is None else examples
-    known, share = estimate.uncertainty(), estimate.value / most
+    examples = parts.units(estimate.examples if examples is None else examples)
+    known, share = estimate.uncertainty(parts.clusters), estimate.value / most
     binomial = share * (1 - share) * most**2 / max(examples, 1.0)
     several = estimate.influence[0].size > 1 and not known.alone
     if several and binomial > 0 and known.total > 0:
@@ -232,9 +304,10 @@ def _ends(
 ) -> Interval:
     if not examples or np.isnan(value):
         return Interval(value, np.nan, np.nan)
+    share = min(max(value / most, 0.0), 1.0)
     low, high = share_ends(
         np.array(value / most),
-        known.total / most**2,
+        known.widened(share * (1 - share) * most**2 / examples) / most**2,
         known.quantile(level),
         np.array(examples),
     )
@@ -247,13 +320,13 @@ _MOST = {"ece": 1.0, "brier": 2.0}  # that a number can be; it is never negative
 def resampled(
     scanned: Scanned,
     labels: np.ndarray | None,
-    group: np.ndarray,
-    groups: int,
+    parts: Partition,
     level: float,
     resamples: int,
     seed: int | np.random.Generator,
 ) -> dict[str, Interval]:
     """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples."""
+    group, groups, clusters = parts
     size = np.bincount(group, minlength=groups).astype(np.float64)
     numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
@@ -283,10 +356,14 @@ def resampled(
         if old in numbers and new in numbers:
             numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
     return {
-        name: _symmetric(estimate, level)
+        name: _symmetric(estimate, level, clusters)
         if name.endswith("_change")
         else _stretched(
-            estimate, values.get(name), level, _MOST.get(name.partition("_")[0], np.inf)
+            estimate,
+            values.get(name),
+            level,
+            _MOST.get(name.partition("_")[0], np.inf),
+            clusters,
         )
         for name, estimate in numbers.items()
     }
@@ -339,7 +416,9 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
     return {name: np.concatenate(parts) for name, parts in blocks.items()}
 
 
-def _stretched(estimate: Statistic, resampled, level: float, most: float) -> Interval:
+def _stretched(
+    estimate: Statistic, resampled, level: float, most: float, clusters: int
+) -> Interval:
     """The BCa interval over examples, widened by what runs add, from 0 to `most`."""
     # The bias of the calibration error may push the whole interval below the estimate.
     # A gate on an upper end below it would be easier to meet than one on the estimate,
@@ -349,22 +428,23 @@ def _stretched(estimate: Statistic, resampled, level: float, most: float) -> Int
         return Interval(value, np.nan, np.nan)
     low, high = bca_ends(value, resampled, estimate.of_groups(), level)
     low, high = np.minimum(low, value), np.maximum(high, value)
-    known = estimate.uncertainty()
-    if known.examples > 0:
+    known = estimate.uncertainty(clusters)
+    drawn = np.sum(np.square(estimate.of_groups()))
+    if drawn > 0:
         z = normal_quantile((1 + level) / 2)
-        ratio_of = np.sqrt(known.total / known.examples) * known.quantile(level) / z
+        ratio_of = np.sqrt(known.total / drawn) * known.quantile(level) / z
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of
     return Interval(value, float(np.maximum(low, 0)), float(np.minimum(high, most)))
 
 
-def _symmetric(estimate: Statistic, level: float) -> Interval:
+def _symmetric(estimate: Statistic, level: float, clusters: int) -> Interval:
     """The interval of a paired difference: `q sqrt(V)` on either side."""
     # Differences have heavy tails but hardly a skew or a bias; where BCa corrects for
     # what it sees of these in a sample, its intervals miss more often.
     value = estimate.value
     if not np.isfinite(value):
         return Interval(value, np.nan, np.nan)
-    known = estimate.uncertainty()
+    known = estimate.uncertainty(clusters)
     half = float(known.quantile(level) * np.sqrt(known.total))
     return Interval(value, value - half, value + half)

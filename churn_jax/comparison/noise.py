@@ -6,7 +6,7 @@ import numpy as np
 
 from churn_jax.comparison.pair import Scanned
 from churn_jax.comparison.result import Interval, Noise
-from churn_jax.comparison.sums import partition
+from churn_jax.comparison.sums import Partition, partition
 from churn_jax.comparison.uncertainty import (
     Uncertainty,
     run_part,
@@ -31,7 +31,13 @@ _ROUNDING = 1e-9
 _NONE = Interval(np.nan, np.nan, np.nan)
 
 
-def noise_test(scanned: Scanned, *, level: float = 0.95, seed: int = 0) -> Noise | None:
+def noise_test(
+    scanned: Scanned,
+    *,
+    clusters: np.ndarray | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Noise | None:
     """Is the churn between two versions more than retraining either would give?
 
     With `x_rs` the churn of two runs, the excess is its mean over pairs of an old and a
@@ -57,10 +63,13 @@ def noise_test(scanned: Scanned, *, level: float = 0.95, seed: int = 0) -> Noise
     effect does not cancel: V_runs is the variance of one more draw from the effects of
     the other side's runs, and z is normal.
 
+    With clusters, runs are permuted in whole clusters: `e` is that of every cluster.
+
     Args:
         scanned: both versions.
+        clusters: `[N]` as in `intervals`.
         level: of the intervals.
-        seed: of assigning more than 4096 examples to groups.
+        seed: of assigning more than 4096 examples (or clusters) to groups.
 
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
@@ -100,7 +109,8 @@ def noise_test(scanned: Scanned, *, level: float = 0.95, seed: int = 0) -> Noise
         return None
     runs = np.concatenate([old, new])
     N = old.shape[1]
-    group, groups = partition(N, (A + B) ** 2, seed)
+    parts = partition(N, (A + B) ** 2, seed, clusters)
+    group, groups, _ = parts
     size = np.bincount(group, minlength=groups)
     changed = count_flips_by_group(runs, runs, None, group, groups).changed
     if scanned.paired:  # a pair's churn is a number of its old run
@@ -115,26 +125,28 @@ def noise_test(scanned: Scanned, *, level: float = 0.95, seed: int = 0) -> Noise
 
     least = 0.0
     if not scanned.paired:
-        equal = _equal_versions(x, A, _permuted_variance(runs, A).sum() / N**2)
+        equal = _equal_versions(x, A, _permuted(runs, A, clusters).sum() / N**2)
         least = float(equal.total if min(A, B) > 1 else equal.examples)
 
     def interval(*weights: float) -> Interval:
-        return _interval(x, moved, A, weights, N, level, least)
+        return _interval(x, moved, A, weights, parts, level, least)
 
     return Noise(
         within_old=interval(0.0, 1.0, 0.0) if A > 1 else _NONE,
         within_new=interval(0.0, 0.0, 1.0) if B > 1 else _NONE,
         expected=interval(0.0, in_old, in_new),
         excess=interval(1.0, -in_old, -in_new),
-        of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0)).of_runs()),
-        p=np.nan if scanned.paired else retraining_p(runs, x, A),
+        of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0), parts.clusters).of_runs()),
+        p=np.nan if scanned.paired else retraining_p(runs, x, A, clusters),
     )
 
 
-def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
+def retraining_p(
+    runs: np.ndarray, x: np.ndarray, A: int, clusters: np.ndarray | None = None
+) -> float:
     """The p-value of `noise_test`."""
     R, N = runs.shape
-    of_examples = _permuted_variance(runs, A)
+    of_examples = _permuted(runs, A, clusters)
     squares = np.sum(np.square(of_examples))
     bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
     if R < TESTED_RUNS or bearing < _EXAMPLES:
@@ -147,7 +159,11 @@ def retraining_p(runs: np.ndarray, x: np.ndarray, A: int) -> float:
     of_runs = equal.total - equal.examples
     skewness = 0.0
     if one_sided and excess > 0:
-        skewness = _skewness(runs[:, of_examples > 0], A, of_examples.sum())
+        bearing = of_examples > 0
+        if clusters is not None:
+            bearing = bearing[clusters]
+            clusters = np.unique(clusters[bearing], return_inverse=True)[1]
+        skewness = _skewness(runs[:, bearing], A, of_examples.sum(), clusters)
     low, high = 0.0, 0.5
     for _ in range(_HALVINGS):
         tail = (low + high) / 2
@@ -168,13 +184,19 @@ def _skewed(tail: float, skewness: float) -> float:
     return (chi2_upper_quantile(freedom, tail) - freedom) / np.sqrt(2 * freedom)
 
 
-def _skewness(runs: np.ndarray, A: int, variance: float) -> float:
-    """Skewness of the excess if every example's predictions are permuted."""
+def _skewness(runs: np.ndarray, A: int, variance: float, clusters=None) -> float:
+    """Skewness of the excess if every unit's predictions are permuted."""
     R, M = runs.shape
-    if M > _SKEWED:
+    units = M if clusters is None else int(clusters.max()) + 1
+    if units > _SKEWED:
         return 0.0
     pairs = np.array(list(itertools.combinations(range(R), 2)))
-    differ = runs[pairs[:, 0]] != runs[pairs[:, 1]]
+    if clusters is None:
+        differ = runs[pairs[:, 0]] != runs[pairs[:, 1]]
+    else:
+        differ = np.array(
+            [np.bincount(clusters, runs[r] != runs[s], units) for r, s in pairs]
+        )
     every = itertools.combinations(range(R), A)
     divisions = list(itertools.islice(every, _DIVISIONS + 1))
     if len(divisions) > _DIVISIONS:
@@ -223,50 +245,63 @@ def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
     return weights[0] * across + 2 * weights[1 + side] * rows
 
 
-def _known(x, moved, A: int, weights) -> Uncertainty:
+def _known(x, moved, A: int, weights, clusters: int) -> Uncertainty:
     of_groups = _combination(moved, A, weights)
+    G = len(moved)
+    factor = G / max(G - 1, 1) if clusters else 1.0
     parts = []
     for side, R in enumerate((A, len(x) - A)):
         if R == 1:
             continue
         effects = _effects(moved, A, weights, side)
         centred = effects - effects.mean(axis=1, keepdims=True)
-        noise = np.sum(np.square(centred)) / (R * (R - 1))
+        noise = factor * np.sum(np.square(centred)) / (R * (R - 1))
         parts.append(run_part(_effects(x, A, weights, side), noise))
-    return uncertainty(np.sum(np.square(of_groups)), *parts)
+    examples = factor * np.sum(np.square(of_groups))
+    return uncertainty(examples, *parts, clusters=clusters)
 
 
-def _interval(x, moved, A: int, weights, N: int, level: float, least=0.0) -> Interval:
+def _interval(
+    x, moved, A: int, weights, parts: Partition, level: float, least=0.0
+) -> Interval:
     value = float(_combination(x, A, weights))
-    known = _known(x, moved, A, weights)
+    known = _known(x, moved, A, weights, parts.clusters)
+    units = np.array(parts.units(len(parts.group)))
     if not weights[0]:
         quantile = known.quantile(level)
-        ends = share_ends(np.array(value), known.total, quantile, np.array(N))
+        ends = share_ends(np.array(value), known.total, quantile, units)
         return Interval(value, *map(float, ends))
-    normal = normal_quantile((1 + level) / 2)
-    # With runs on both sides S and its noise are large next to V: no Student's t.
-    quantile = known.quantile(level) if known.alone else normal
+    # With runs on both sides S and its noise are large next to V: no Student's t of
+    # the runs' freedom.
+    of_examples = known.example_quantile(level)
+    quantile = known.quantile(level) if known.alone else of_examples
     variance = max(known.total, known.examples, least)
     half = float(quantile * np.sqrt(variance))
     if not np.any(x):  # no run differs from any other
-        half = float(share_ends(np.zeros(()), np.zeros(()), normal, np.array(N))[1])
+        half = float(share_ends(np.zeros(()), np.zeros(()), of_examples, units)[1])
     return Interval(value, value - half, value + half)
 
 
-def _permuted_variance(runs: np.ndarray, A: int) -> np.ndarray:
-    """Variance of each example's excess if its predictions are permuted, `[N]`."""
-    R = len(runs)
+def _permuted(runs: np.ndarray, A: int, clusters: np.ndarray | None) -> np.ndarray:
+    """Variance of each example's or cluster's excess if its runs are permuted."""
+    R, N = runs.shape
     B = R - A
-    disagreeing = np.zeros(runs.shape, np.int32)  # runs, with each run
+    units = N if clusters is None else int(clusters.max()) + 1
+    disagreeing = np.zeros((R, units), np.int32)  # predictions, with each run
+    of_pairs = np.zeros(units, np.int64)  # squares of each pair's
     for r, s in itertools.combinations(range(R), 2):
         differ = runs[r] != runs[s]
+        if clusters is not None:
+            differ = np.bincount(clusters[differ], minlength=units).astype(np.int32)
         disagreeing[r] += differ
         disagreeing[s] += differ
+        of_pairs += np.square(differ, dtype=np.int64)
     if min(A, B) == 1:
         return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
-    total = disagreeing.sum(axis=0)  # twice the pairs of runs that disagree
-    squares = np.square(disagreeing).sum(axis=0)
-    left = total / 2 - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
+    # What the mean and an effect of each run leave of the pairs' squares.
+    total = disagreeing.sum(axis=0)
+    squares = np.square(disagreeing, dtype=np.int64).sum(axis=0)
+    left = of_pairs - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
     left[left < _ROUNDING] = 0.0
     return left / (R * (R - 3) / 2) * _spread(A, B)
 

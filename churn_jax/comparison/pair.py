@@ -85,6 +85,9 @@ class Pair:
         class_names: `C` names, or None.
         slices: name of a grouping (a column) to its `[N]` values as strings; "" is no
             value.
+        clusters: `[N]` from 0 to G - 1, which examples belong together; None where all
+            are independent.
+        cluster_column: that the clusters are from, "" if from none.
         notes: sentences about how the two were joined that a user should know.
     """
 
@@ -99,6 +102,8 @@ class Pair:
     labels: np.ndarray | None = None
     class_names: tuple[str, ...] | None = None
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    clusters: np.ndarray | None = None
+    cluster_column: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -117,6 +122,9 @@ class Pair:
         def rows(side: Side, before: np.ndarray | None) -> np.ndarray | None:
             return side.rows_or_none(places if before is None else before[places])
 
+        clusters = self.clusters
+        if clusters is not None:  # without those of which no example is left
+            clusters = np.unique(clusters[places], return_inverse=True)[1]
         return dataclasses.replace(
             self,
             ids=self.ids[places],
@@ -124,6 +132,7 @@ class Pair:
             new_rows=rows(self.new, self.new_rows),
             labels=None if self.labels is None else self.labels[places],
             slices={name: values[places] for name, values in self.slices.items()},
+            clusters=clusters,
         )
 
     def class_name(self, number: int) -> str:

@@ -147,7 +147,15 @@ def about(result: Findings) -> str:
         for side in (result.old, result.new)
     )
     sides = f"both: {old}" if old == new else f"old: {old}; new: {new}"
-    return f"{_counted(result.examples, 'example')}; {sides}"
+    return f"{_counted(result.examples, 'example')}{_in_clusters(result)}; {sides}"
+
+
+def _in_clusters(result: Findings) -> str:
+    """Of which clusters the examples are."""
+    if result.clusters is None:
+        return ""
+    of = f" of {result.clusters.column}" if result.clusters.column else ""
+    return f" in {_counted(result.clusters.count, 'cluster')}{of}"
 
 
 def _counted(count: int, word: str, plural: str = "s") -> str:
@@ -192,7 +200,7 @@ def verdict_blocks(result: Findings) -> list[Block]:
 
 def _facts(result: Findings) -> list[str]:
     """What was compared, in parts of a line."""
-    examples = f"{count_text(result.examples)} examples"
+    examples = f"{count_text(result.examples)} examples{_in_clusters(result)}"
     examples += "" if result.labelled else " without labels"
     old, new = _side(result.old), _side(result.new)
     return [
@@ -336,7 +344,9 @@ def terms(result: Findings) -> list[Term]:
             "differ by the gain in accuracy."
         )
     if result.mcnemar is not None:
-        found["p (exact McNemar test)"] = (
+        swapped = result.clusters is not None
+        name = "clusters' sign-flip test" if swapped else "exact McNemar test"
+        found[f"p ({name})"] = (
             "How likely as uneven a split into negative and positive flips would be if "
             "both versions were equally accurate. Of several pairs of runs, the median."
         )

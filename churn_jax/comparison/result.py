@@ -69,13 +69,34 @@ class Version:
 
 
 @dataclasses.dataclass(frozen=True)
+class Clusters:
+    """Examples that belong together: of one document, user or conversation.
+
+    Attributes:
+        count: how many clusters.
+        largest: examples of the largest.
+        design_effect: variance over examples of the accuracy gain (of churn without
+            labels) over that of independent examples; NaN where nothing flips.
+        wider: how many times as wide its interval is.
+        column: that names each example's cluster; "" where they were given as values.
+    """
+
+    count: int
+    largest: int
+    design_effect: float
+    wider: float
+    column: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class McNemar:
     """Exact McNemar test of "both versions are equally accurate".
 
     Attributes:
         negative_flips: right before, wrong now.
         positive_flips: wrong before, right now.
-        p: two-sided exact p-value. With several runs the median over pairs of runs.
+        p: two-sided exact p-value; with clusters that of `sign_flip_exact` on their
+            net flips. With several runs the median over pairs of runs.
         pairs: of runs.
     """
 
@@ -268,6 +289,7 @@ class Findings:
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     paired: bool = False
+    clusters: Clusters | None = None
 
     @property
     def groupings(self) -> dict[str, list[Group]]:

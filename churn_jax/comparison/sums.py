@@ -1,6 +1,7 @@
 """Sums over groups of examples, of which every number is a function; the bootstrap."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,18 +14,39 @@ _GROUPS = 4096
 _NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
 
 
+class Partition(NamedTuple):
+    """Groups of examples that are resampled together."""
+
+    group: np.ndarray  # `[N]` below `groups`
+    groups: int
+    clusters: int = 0  # that the groups consist of; 0 for independent examples
+
+    def units(self, examples: float) -> float:
+        """Independent units that so many examples are; fewer with clusters."""
+        if not self.clusters:
+            return examples
+        return examples * self.clusters / max(len(self.group), 1)
+
+
 def partition(
-    examples: int, pairs: int, seed: int | np.random.Generator
-) -> tuple[np.ndarray, int]:
-    """Divides the examples into groups that are resampled together."""
-    # More than 4096 examples are assigned at random, so that the variance over groups
+    examples: int,
+    pairs: int,
+    seed: int | np.random.Generator,
+    clusters: np.ndarray | None = None,
+) -> Partition:
+    """Divides the examples, or their clusters, into groups."""
+    # More than 4096 of them are assigned at random, so that the variance over groups
     # is in expectation that over examples, with the error that 4095 degrees of freedom
     # leave: about 1 % of an interval's width.
     groups = min(_GROUPS, max(512, _NUMBERS // pairs))
-    if examples <= groups:
-        return np.arange(examples), examples
-    rng = np.random.default_rng(seed)
-    return rng.permutation(examples) % groups, groups
+    units = examples if clusters is None else int(clusters.max(initial=-1)) + 1
+    if units <= groups:
+        group, groups = np.arange(units), units
+    else:
+        group = np.random.default_rng(seed).permutation(units) % groups
+    if clusters is None:
+        return Partition(group, groups)
+    return Partition(group[clusters], groups, units)
 
 
 def outcome_sums(

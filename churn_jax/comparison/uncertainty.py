@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from churn_jax.distributions import normal_quantile, student_quantile
+from churn_jax.distributions import student_quantile
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -17,6 +17,9 @@ class Uncertainty:
     # has several runs, of what the runs add
     freedom: np.ndarray
     alone: bool = False  # whether one side alone has several runs
+    # degrees of freedom of `examples`: infinite, or below the number of clusters
+    of_clusters: np.ndarray | float = np.inf
+    bearing: np.ndarray | float = np.inf  # clusters that the variance rests on
 
     def of_runs(self) -> np.ndarray:
         """Share of the variance that runs add."""
@@ -30,12 +33,35 @@ class Uncertainty:
         # one side), so where one side alone has runs, half-widths are added as squares:
         # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
         upper = (1.0 + level) / 2.0
-        normal = normal_quantile(upper)
-        student = student_quantile(self.freedom, upper)
+        student = _student(self.freedom, upper)
         if not self.alone:
             return student
-        of_runs = self.of_runs()
-        return np.sqrt(normal**2 * (1.0 - of_runs) + np.square(student) * of_runs)
+        of_runs, few = self.of_runs(), self.example_quantile(level)
+        return np.sqrt(np.square(few) * (1.0 - of_runs) + np.square(student) * of_runs)
+
+    def widened(self, most: np.ndarray | float) -> np.ndarray:
+        """`total`, drawn to `most` where it rests on few clusters."""
+        # Where one cluster has all events, their number in it says next to nothing of
+        # how alike examples of a cluster are; without any event `most` is all there
+        # is, the variance of examples that are equal in each cluster. Chosen by
+        # simulation: half of the way, on a logarithmic scale, for one cluster, a
+        # quarter for two.
+        share = 0.5 ** np.asarray(self.bearing)
+        some = self.total > 0
+        total = np.where(some, self.total, 1.0)
+        up = np.maximum(most / total, 1.0) ** share
+        return np.where(some, total * up, 0.0)
+
+    def example_quantile(self, level: float) -> np.ndarray:
+        """The same where runs are taken as they are; larger with few clusters."""
+        return _student(self.of_clusters, (1.0 + level) / 2.0)
+
+
+def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
+    """Quantile of Student's t; one that says nothing where there is one cluster."""
+    freedom = np.asarray(freedom)
+    few = student_quantile(np.maximum(freedom, 1.0), upper)
+    return np.where(freedom < 1, _MOST, few)
 
 
 def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
@@ -50,8 +76,16 @@ def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
     return np.sum(np.square(centred), axis=-1) / (R * (R - 1)), noise, R - 1
 
 
-def uncertainty(examples: np.ndarray, *parts: tuple) -> Uncertainty:
+def uncertainty(
+    examples: np.ndarray,
+    *parts: tuple,
+    clusters: np.ndarray | int = 0,
+    bearing: np.ndarray | float = np.inf,
+) -> Uncertainty:
     """Examples and runs together, with Satterthwaite's degrees of freedom."""
+    # With G clusters that move the number by u the variance over examples, sum u^2, has
+    # a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over degrees
+    # of freedom: G for normal u, fewer for clusters of unequal size, at most G - 1.
     # The spread between runs holds their noise on the examples, which the variance over
     # examples holds as well and which is counted once: V = V_examples + sum_k (S_k -
     # noise_k), at least V_examples - noise / 2 (cut off at V_examples, two runs a side
@@ -59,18 +93,25 @@ def uncertainty(examples: np.ndarray, *parts: tuple) -> Uncertainty:
     # 100), and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
     examples = np.asarray(examples, np.float64)
     several = [part for part in parts if part[2]]
+    count = np.asarray(clusters, np.float64)
+    tail = np.maximum(1.0 / np.asarray(bearing) - 1.0 / np.maximum(count, 1.0), 0.0)
+    freedom = np.minimum(count - 1.0, 2.0 / np.maximum(tail, 1e-9))
+    of_clusters = np.where(count > 0, freedom, np.inf)
     noise = sum((part[1] for part in several), np.zeros(examples.shape))
     total = examples - noise + sum(part[0] for part in several)
     total = np.maximum(total, examples - np.minimum(noise, examples) / 2)
     if len(several) == 1:
         freedom = np.full(total.shape, float(several[0][2]))
-        return Uncertainty(examples, total, freedom, alone=True)
+        return Uncertainty(examples, total, freedom, True, of_clusters, bearing)
     spread = sum((np.square(S) / df for S, _, df in several), np.zeros(total.shape))
+    spread = spread + np.square(examples) / np.maximum(of_clusters, 0.5)
     some = spread > 0
-    freedom = np.where(some, np.square(total) / np.where(some, spread, 1.0), np.inf)
-    fewest = min((df for _, _, df in several), default=1)
-    freedom = np.maximum(freedom, fewest)  # V may fall below the spreads it is made of
-    return Uncertainty(examples, total, freedom)
+    freedom = np.square(total) / np.where(some, spread, 1.0)
+    freedom = np.where(some, freedom, of_clusters)
+    fewest = min((df for _, _, df in several), default=np.inf)
+    # V may fall below the spreads it is made of
+    freedom = np.maximum(freedom, np.minimum(fewest, of_clusters))
+    return Uncertainty(examples, total, freedom, False, of_clusters, bearing)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,19 +144,25 @@ class Statistic:
             return 0.0
         return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
 
-    def uncertainty(self) -> Uncertainty:
-        """Uncertainty of the mean over pairs."""
+    def uncertainty(self, clusters: int = 0) -> Uncertainty:
+        """Uncertainty of the mean over pairs; `clusters` are those of `Partition`."""
         of_groups = self.of_groups()
-        examples = np.sum(np.square(of_groups))
+        G = len(of_groups)
+        factor = G / max(G - 1, 1) if clusters else 1.0
+        examples = factor * np.sum(np.square(of_groups))
         known = np.where(np.isnan(self.matrix), self.value, self.matrix)
         parts = []
         for other in (1, 0):
             of_runs = self.influence.mean(axis=2 if other else 1)
             R = of_runs.shape[1]
             squares = np.sum(np.square(of_runs - of_groups[:, None]))
-            noise = squares / (R * max(R - 1, 1))
+            noise = factor * squares / (R * max(R - 1, 1))
             parts.append(run_part(known.mean(axis=other), noise))
-        return uncertainty(examples, *parts)
+        bearing = np.inf
+        if clusters and examples > 0:
+            squares = np.square(of_groups)
+            bearing = squares.sum() ** 2 / np.square(squares).sum()
+        return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
 
 
 def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:

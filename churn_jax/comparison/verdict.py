@@ -28,6 +28,8 @@ def sentences(result: Findings) -> tuple[str, ...]:
         )
     else:
         found += [_flips(result), _accuracy(result), *_probabilities(result)]
+    if result.clusters is not None:
+        found.append(_clusters(result))
     if result.noise is not None:
         found += _noise(result)
         if result.noise.of_runs > 0.5:
@@ -102,7 +104,8 @@ def _accuracy(result: Findings) -> str:
     )
     brackets = [range_text(gain, "points")] if has_range(gain) else []
     if result.mcnemar is not None:
-        kind = "exact McNemar" if result.mcnemar.pairs == 1 else "median exact McNemar"
+        kind = "exact McNemar" if result.clusters is None else "clusters' sign-flip"
+        kind = kind if result.mcnemar.pairs == 1 else f"median {kind}"
         brackets.append(_equals(kind, result.mcnemar.p))
     said = f" ({'; '.join(brackets)})" if brackets else ""
     size = value_text(gain, "points")
@@ -114,6 +117,20 @@ def _accuracy(result: Findings) -> str:
         )
     verb = "rises" if verdict == "better" else "falls"
     return f"Accuracy {verb} by {size.lstrip('+-')}, from {old} to {new}{said}."
+
+
+def _clusters(result: Findings) -> str:
+    clusters = result.clusters
+    assert clusters is not None
+    of = f" of {clusters.column}" if clusters.column else ""
+    said = f"Intervals and tests are for new clusters{of}"
+    if not clusters.wider < float("inf"):  # NaN
+        return f"{said}."
+    number = "the accuracy gain" if result.labelled else "churn"
+    return (
+        f"{said}: that of {number} is {clusters.wider:.2f} times as wide as if "
+        f"examples were independent (design effect {clusters.design_effect:.2f})."
+    )
 
 
 def _equals(name: str, p: float) -> str:

@@ -16,6 +16,7 @@ from churn_jax.comparison.display import CompareResult, VersionsResult
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.pair import Kind, Pair, Side
 from churn_jax.comparison.reading.class_values import all_numbers
+from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
@@ -34,6 +35,7 @@ def compare_versions(
     *,
     labels: Any = None,
     slices: Any = None,
+    clusters: Any = None,
     ids: Any = None,
     kind: Kind | None = None,
     class_map: Literal["identity"] | None = None,
@@ -105,6 +107,10 @@ def compare_versions(
     labels = files.about_all.get("labels") if labels is None else labels
     # Read once, not for every version.
     ids = None if ids is None else read_ids(ids, id_column)
+    if clusters is not None:
+        sources = (slices, *files.paths)
+        clusters = read_clusters(clusters, sources, id_column)
+        slices = without_clusters(slices, clusters, id_column)
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
@@ -123,6 +129,7 @@ def compare_versions(
             join,
             labels=_labels_of_one(sides) if labels is None else labels,
             slices=slices,
+            clusters=clusters,
             class_map=class_map,
             on_missing=on_missing,
         )

@@ -230,7 +230,7 @@ def test_what_is_not_finite_has_no_interval():
 
 
 def test_groups_are_equally_large_whatever_the_order():
-    group, groups = partition(10_000, 1, 0)
+    group, groups, _ = partition(10_000, 1, 0)
     assert groups == 4096
     assert set(np.bincount(group)) == {2, 3}
     assert np.abs(np.corrcoef(group, np.arange(10_000))[0, 1]) < 0.05

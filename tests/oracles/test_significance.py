@@ -1,9 +1,10 @@
-"""The exact McNemar test and Holm's adjustment against statsmodels."""
+"""The exact McNemar test, Holm's adjustment and clusters against statsmodels."""
 
 import numpy as np
 import pytest
 
 from churn_jax.analysis.significance import holm, mcnemar_exact
+from churn_jax.comparison.uncertainty import ratio
 
 pytestmark = pytest.mark.oracle
 contingency = pytest.importorskip("statsmodels.stats.contingency_tables")
@@ -24,3 +25,18 @@ def test_holm_equals_statsmodels():
         p = rng.beta(0.3, 2.0, size=count).round(3)  # with ties
         theirs = multitest.multipletests(p, method="holm")[1]
         np.testing.assert_allclose(holm(p), theirs, rtol=1e-12)
+
+
+def test_variance_over_clusters_equals_statsmodels():
+    models = pytest.importorskip("statsmodels.regression.linear_model")
+    rng = np.random.default_rng(2)
+    clusters = np.sort(rng.integers(0, 25, size=300))
+    flips = (rng.random(300) < rng.random(25)[clusters]).astype(float)
+    fit = models.OLS(flips, np.ones(300)).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True
+    )
+    sums, sizes = np.bincount(clusters, flips), np.bincount(clusters)
+    found = ratio(sums[:, None, None], sizes[:, None, None], np.nan)
+    known = found.uncertainty(clusters=len(sizes))
+    assert found.value == pytest.approx(fit.params[0], rel=1e-12)
+    assert np.sqrt(known.total) == pytest.approx(fit.bse[0], rel=1e-12)

@@ -152,7 +152,7 @@ class _Sums:
         self.measure, self.level = measure, level
         self.examples = measure.examples
         if clusters is None:
-            group, groups = partition(self.examples, 1, seed)
+            group, groups, _ = partition(self.examples, 1, seed)
         else:
             group, groups = clusters, int(clusters.max()) + 1
         self.group, self.groups = group, groups

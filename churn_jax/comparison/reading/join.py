@@ -7,6 +7,11 @@ import numpy as np
 from churn_jax.comparison.pair import Pair, Side
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
+from churn_jax.comparison.reading.clusters import (
+    NO_CLUSTER,
+    ClusterValues,
+    read_clusters,
+)
 from churn_jax.comparison.reading.ids import counts_rows
 from churn_jax.comparison.reading.labels import ExampleValues, read_labels, read_slices
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of, some
@@ -18,6 +23,7 @@ def join(
     *,
     labels: Any = None,
     slices: Any = None,
+    clusters: Any = None,
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
     id_column: str | None = None,
@@ -35,6 +41,8 @@ def join(
         labels: separate labels, see `read_labels`: with ids, or in row order.
             They must agree with those of the sides.
         slices: separate slices, see `read_slices`.
+        clusters: `[N]` values or a mapping of ids to values: examples with the same
+            one belong together; an example without one is a cluster of its own.
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that both sides and the labels
             have; an example that the slices lack has no value there.
@@ -71,6 +79,10 @@ def join(
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
+    belonging, cluster_column = None, ""
+    if clusters is not None:
+        found = read_clusters(clusters, id_column=id_column)
+        belonging, cluster_column = rows.clusters_of(found), found.column
     aligned = align_classes(
         old,
         new,
@@ -95,6 +107,8 @@ def join(
         ),
         class_names=aligned.class_names,
         slices=groupings,
+        clusters=belonging,
+        cluster_column=cluster_column,
         notes=(*rows.notes, *_about_classes(old, new, aligned)),
     )
 
@@ -175,29 +189,55 @@ class _Rows:
 
     def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
         """Slices of the examples; the value is "" where the file lacks an example."""
-        count = len(next(iter(separate.slices.values())))
-        ids = self._ids_of(separate)
-        if ids is None:
-            rows = self._in_row_order(count, "slices")
-        else:
-            rows = self._found(ids, "slices")
+        count = len(next(iter(separate.slices.values()), ()))
+        if not count:  # its only column is that of the clusters
+            return {}
+        rows = self._rows_in(separate, count, "slices")
         if separate.left_out:
             self.notes.append(
                 f"{len(separate.left_out)} of the slices' columns are called like "
                 f"predictions and are no groupings here: {some(separate.left_out)}."
             )
-        missing = rows < 0
-        if missing.any():
-            self._go_on(
-                f"the slices lack {int(missing.sum()):,} of {len(rows):,} ids (for "
-                f"example {some(self.ids[missing])})"
-            )
         return {
-            name: np.where(missing, "", values[rows])
+            name: np.where(rows < 0, "", values[rows])
             for name, values in separate.slices.items()
         }
 
-    def _ids_of(self, separate: ExampleValues) -> np.ndarray | None:
+    def clusters_of(self, separate: ClusterValues) -> np.ndarray:
+        """The cluster of each example, from 0; those without a value are alone."""
+        rows = self._rows_in(separate, len(separate.numbers), "clusters")
+        found = np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
+        alone = np.flatnonzero(found < 0)
+        if len(alone):
+            self.notes.append(
+                f"{len(alone):,} of {len(found):,} examples have no cluster: each is "
+                "one of its own."
+            )
+        found[alone] = found.max(initial=-1) + 1 + np.arange(len(alone))
+        names, found = np.unique(found, return_inverse=True)
+        if len(names) < 2:
+            raise PredictionsError(
+                "all examples are in one cluster; an interval needs several clusters"
+            )
+        return found
+
+    def _rows_in(
+        self, separate: ExampleValues | ClusterValues, count: int, what: str
+    ) -> np.ndarray:
+        """The row of each example in a separate file, -1 where it lacks one."""
+        ids = self._ids_of(separate)
+        if ids is None:
+            return self._in_row_order(count, what)
+        rows = self._found(ids, what)
+        missing = rows < 0
+        if missing.any():
+            self._go_on(
+                f"the {what} lack {int(missing.sum()):,} of {len(rows):,} ids (for "
+                f"example {some(self.ids[missing])})"
+            )
+        return rows
+
+    def _ids_of(self, separate: ExampleValues | ClusterValues) -> np.ndarray | None:
         """Ids of a separate file; None if its index does not identify examples."""
         if separate.ids is None or not separate.index:
             return separate.ids

@@ -40,9 +40,9 @@ class ExampleValues(NamedTuple):
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
     """Ids of examples."""
-    with errors_of(_where(given, "ids")):
+    with errors_of(where(given, "ids")):
         contents = read_contents(given, id_column=id_column)
-        columns = _columns(contents)
+        columns = columns_of(contents)
         if contents.array is not None:
             values = contents.array
         else:
@@ -63,15 +63,15 @@ def read_labels(
     """Labels, with ids or in row order."""
     if isinstance(given, ExampleValues):
         return given
-    if isinstance(given, Mapping) and not _has_arrays(given):
+    if isinstance(given, Mapping) and not has_arrays(given):
         given = {"id": list(given.keys()), "label": list(given.values())}
-    with errors_of(_where(given, "labels")):
+    with errors_of(where(given, "labels")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             ids, values, named = None, contents.array, None
             id_name = None
         else:
-            columns = _columns(contents)
+            columns = columns_of(contents)
             id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
             others = [name for name in columns if name != id_name]
             name = _only(others, LABEL, _if_there(label_column, others), "label")
@@ -97,26 +97,28 @@ def read_labels(
     return ExampleValues(ids, labels, index=ids is not None and id_name is None)
 
 
-def read_slices(given: Any, id_column: str | None = None) -> ExampleValues:
+def read_slices(
+    given: Any, id_column: str | None = None, without: str = ""
+) -> ExampleValues:
     """Slices, with ids or in row order; every column except the ids is one."""
     # Columns named like predictions are left out, so that a file of predictions with
     # further columns will do.
     if isinstance(given, ExampleValues):
         return given
-    with errors_of(_where(given, "slices")):
+    with errors_of(where(given, "slices")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
-        columns = _columns(contents)
+        columns = columns_of(contents)
         id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
         ids = _ids(contents, id_name)
         predictions = _prediction_columns(columns)
         slices = {
-            name: _as_text(columns[name], name)
+            name: _as_slices(columns[name], name)
             for name in columns
-            if name != id_name and name not in predictions
+            if name not in (id_name, without) and name not in predictions
         }
-        if not slices:
+        if not slices and without not in columns:
             raise PredictionsError("there is no column to group by")
         lengths = {len(values) for values in slices.values()}
         lengths |= set() if ids is None else {len(ids)}
@@ -133,11 +135,13 @@ def _if_there(name: str | None, columns: Collection[str]) -> str | None:
     return name if name in columns else None
 
 
-def _where(given: Any, what: str) -> str:
+def where(given: Any, what: str) -> str:
+    """What a message calls it: its path, or what it is."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
 
 
-def _columns(contents: Contents) -> Mapping[str, Any]:
+def columns_of(contents: Contents) -> Mapping[str, Any]:
+    """Columns or arrays by name."""
     if contents.table is not None:
         return {
             name: contents.table.column(name) for name in contents.table.column_names
@@ -160,12 +164,13 @@ def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
     """The column of ids, or else the index."""
     if id_name is None:
         return index_ids(contents.index)
-    ids = as_ids(_columns(contents)[id_name])
+    ids = as_ids(columns_of(contents)[id_name])
     check_unique(ids)
     return ids
 
 
-def _has_arrays(given: Mapping) -> bool:
+def has_arrays(given: Mapping) -> bool:
+    """Whether it maps names to columns, and not ids to values."""
     return any(np.ndim(value) > 0 for value in given.values())
 
 
@@ -186,8 +191,24 @@ def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
     return left
 
 
-def _as_text(values: Any, name: str) -> np.ndarray:
+def _as_slices(values: Any, name: str) -> np.ndarray:
     """Values of a slice column as `[N]` strings."""
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    text = as_text(values, f"column {name}")
+    count = pc.count_distinct(text).as_py()
+    if count > _MOST_VALUES:
+        raise PredictionsError(
+            f"column {name} has {count:,} different values; at most {_MOST_VALUES} can "
+            "be slices, so leave it out, or bin its values"
+        )
+    return np.asarray(text.to_numpy(zero_copy_only=False), "U")
+
+
+def as_text(values: Any, what: str) -> Any:
+    """An Arrow array of `[N]` strings, "" where there is no value."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -195,11 +216,9 @@ def _as_text(values: Any, name: str) -> np.ndarray:
 
     try:
         if not isinstance(values, pa.ChunkedArray):
-            array = as_array(values, f"column {name}")
+            array = as_array(values, what)
             if array.ndim != 1:
-                raise PredictionsError(
-                    f"column {name} must have shape [N]; got {array.shape}"
-                )
+                raise PredictionsError(f"{what} must have shape [N]; got {array.shape}")
             values = pa.array(array, from_pandas=True)
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_nan(values), None, values)
@@ -210,12 +229,5 @@ def _as_text(values: Any, name: str) -> np.ndarray:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, PredictionsError):
             raise
-        raise PredictionsError(f"column {name} cannot be made text") from error
-    text = pc.fill_null(text, "")
-    count = pc.count_distinct(text).as_py()
-    if count > _MOST_VALUES:
-        raise PredictionsError(
-            f"column {name} has {count:,} different values; at most {_MOST_VALUES} can "
-            "be slices, so leave it out, or bin its values"
-        )
-    return np.asarray(text.to_numpy(zero_copy_only=False), "U")
+        raise PredictionsError(f"{what} cannot be made text") from error
+    return pc.fill_null(text, "")

@@ -198,7 +198,7 @@ def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
     order = np.argsort(rows)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return dataclasses.replace(pair, slices={}).at(order), place
+    return dataclasses.replace(pair, slices={}, clusters=None).at(order), place
 
 
 def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
