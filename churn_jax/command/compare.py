@@ -224,6 +224,7 @@ class Arguments:
         json: write all numbers.
         markdown: write tables for a comment on a pull request.
         demo: compares two embedded models of the digits and writes churn-demo.html.
+        noise: files of identical runs, in place of OLD and NEW: how much they differ.
     """
 
     old: Annotated[tyro.conf.Positional[Path], _shown("OLD")]
@@ -239,6 +240,7 @@ class Arguments:
     json: File = None
     markdown: File = None
     demo: bool = False
+    noise: Names = _Several()
     gate: tyro.conf.OmitArgPrefixes[Gates] = dataclasses.field(default_factory=Gates)
     reading: tyro.conf.OmitArgPrefixes[Reading] = dataclasses.field(
         default_factory=Reading
@@ -274,6 +276,8 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     demo = "--demo" in argv
     # The files stand where OLD and NEW would.
     words = [str(_DEMO / name) for name in _DEMO_FILES if demo]
+    if "--noise" in argv:
+        words = list(argv[argv.index("--noise") + 1 :][:1])
     arguments = read_options(
         Arguments,
         [*words, *_negative_limits(argv)],
@@ -284,6 +288,8 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         arguments = dataclasses.replace(arguments, html=Path(_DEMO_PAGE))
     _check_outputs(arguments)
     found = _versions if arguments.new is None else _two
+    if arguments.noise:
+        found = _noise
     if arguments.new is not None and _of_outcomes(arguments):
         found = _two_outcomes
     # A notebook would get a spinner that stays, or a warning that widgets are missing.
@@ -374,6 +380,25 @@ def _two(arguments: Arguments) -> CompareResult:
     reading = vars(arguments.reading)
     only = {name: reading[name] for name in _OF_TWO if reading[name] is not None}
     return compare_two(arguments.old, arguments.new, **_shared(arguments), **only)
+
+
+def _noise(arguments: Arguments) -> OutcomesResult:
+    from churn_jax.comparison.outcomes import noise_floor
+
+    if arguments.new is not None or arguments.gate.read():
+        raise ValueError("--noise is about runs of one version: no NEW and no limits")
+    reading, given = arguments.reading, arguments.outcomes
+    return noise_floor(
+        *arguments.noise,
+        score_columns=given.score_column,
+        tolerance=limit_of(given.tolerance or 0.0, "--tolerance"),
+        relative=(given.tolerance or "").rstrip().endswith("%"),
+        id_column=reading.id_column,
+        target_column=reading.label_column,
+        regressions=arguments.regressions,
+        level=arguments.level,
+        seed=arguments.seed,
+    )
 
 
 def _of_outcomes(arguments: Arguments) -> bool:

@@ -183,6 +183,16 @@ _ALL = (
             unit="number",
             better="lower",
         ),
+        Quantity(
+            "runs_differ",
+            "Runs differ",
+            "share of examples on which two runs differ, mean over pairs",
+        ),
+        Quantity(
+            "runs_agree",
+            "All runs agree (TARa)",
+            "share of examples on which all runs agree",
+        ),
         Quantity("within_old", "Runs differ, old", "between runs of the old version"),
         Quantity("within_new", "Runs differ, new", "between runs of the new version"),
     ),

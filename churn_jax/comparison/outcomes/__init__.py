@@ -2,6 +2,7 @@
 
 from churn_jax.comparison.outcomes.compare import OutcomesResult, compare_outcomes
 from churn_jax.comparison.outcomes.estimates import Estimates, estimate
+from churn_jax.comparison.outcomes.noise import noise_floor
 from churn_jax.comparison.outcomes.reading import Outcomes, read_outcomes
 from churn_jax.comparison.outcomes.result import Change, MeasureFindings, Slice
 from churn_jax.comparison.outcomes.values import Measure
@@ -16,5 +17,6 @@ __all__ = [
     "Slice",
     "compare_outcomes",
     "estimate",
+    "noise_floor",
     "read_outcomes",
 ]

@@ -72,7 +72,7 @@ def estimate(
         generalized linear models, Biometrika 1986.
         https://doi.org/10.1093/biomet/73.1.13
     """
-    sums = _Sums(measure, clusters, level, seed)
+    sums = Sums(measure, clusters, level, seed)
     changed = sums.of_pairs(_changed)
     changed_name = "churn" if measure.decided else "share_changed"
     found = {changed_name: sums.share(changed)}
@@ -145,7 +145,7 @@ def _turned(interval: Interval, sign: float) -> Interval:
     return Interval(-interval.value, -interval.high, -interval.low)
 
 
-class _Sums:
+class Sums:
     """Means over examples and pairs of runs, by group of examples; their intervals."""
 
     def __init__(self, measure: Measure, clusters, level: float, seed: int):
@@ -161,7 +161,8 @@ class _Sums:
         self.count = float(self.examples if clusters is None else groups)
         self.freedom = max((self.count if clusters is None else groups) - 1, 1)
 
-    def _grouped(self, values: np.ndarray) -> np.ndarray:
+    def grouped(self, values: np.ndarray) -> np.ndarray:
+        """What every group adds to the mean of `[N]` values, `[G]`."""
         return np.bincount(self.group, values, self.groups) / self.examples
 
     def of_pairs(self, number: Callable) -> np.ndarray:
@@ -169,12 +170,12 @@ class _Sums:
         old, new = self.measure.old, self.measure.new
         sums = np.zeros(self.groups)
         for a, b in itertools.product(old, new):
-            sums += self._grouped(number(self.measure, a, b))
+            sums += self.grouped(number(self.measure, a, b))
         return sums / (len(old) * len(new))
 
     def of_side(self, runs: np.ndarray, number: Callable) -> np.ndarray:
         """The same for the mean over the runs of one side."""
-        return np.mean([self._grouped(number(run)) for run in runs], axis=0)
+        return np.mean([self.grouped(number(run)) for run in runs], axis=0)
 
     def known(self, parts: np.ndarray):
         """How well the sum of the parts is known."""
@@ -207,26 +208,26 @@ class _Sums:
         return Interval(value, value - half, value + half)
 
 
-def _agree(runs: np.ndarray, measure: Measure) -> np.ndarray:
+def runs_agree(runs: np.ndarray, measure: Measure) -> np.ndarray:
     """Whether all runs of an example agree, `[N]`."""
     return ~np.logical_or.reduce([_changed(measure, runs[0], run) for run in runs[1:]])
 
 
-def _stability(sums: _Sums, measure: Measure) -> dict[str, Interval]:
+def _stability(sums: Sums, measure: Measure) -> dict[str, Interval]:
     """The share of examples on which all runs of a side agree (TARa@N)."""
     return {
-        f"stability_{side}": sums.share(sums._grouped(_agree(runs, measure)))
+        f"stability_{side}": sums.share(sums.grouped(runs_agree(runs, measure)))
         for side, runs in (("old", measure.old), ("new", measure.new))
         if len(runs) > 1
     }
 
 
-def _noise(sums: _Sums, measure: Measure, changed) -> dict[str, Interval]:
+def _noise(sums: Sums, measure: Measure, changed) -> dict[str, Interval]:
     """What runs of one version change, and what the update changes beyond that."""
     found, within = {}, []
     for side, runs in (("old", measure.old), ("new", measure.new)):
         pairs = [
-            sums._grouped(_changed(measure, a, b))
+            sums.grouped(_changed(measure, a, b))
             for a, b in itertools.combinations(runs, 2)
         ]
         if pairs:

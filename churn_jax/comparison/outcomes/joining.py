@@ -236,7 +236,7 @@ def _coded(name, kind, old, new, rows_old, rows_new, target) -> Measure:
     plain = normalized(whole) if kind == "answer" else whole
     encoded = plain.dictionary_encode()
     places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    if kind != "answer":
+    if kind not in ("answer", "label"):
         lists = [_listed(text) for text in things]
         if (longest := max(map(len, lists), default=0)) > _MOST_ITEMS:
             raise PredictionsError(
@@ -253,7 +253,7 @@ def _coded(name, kind, old, new, rows_old, rows_new, target) -> Measure:
     before, after, *goals = np.split(places, ends[:-1])
     count = len(rows_old)
     shown = None
-    if kind == "answer":
+    if kind in ("answer", "label"):
         shown = {
             side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
             for side, text in zip(("old", "new", "target"), texts)

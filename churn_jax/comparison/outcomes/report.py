@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import statistics
 from collections.abc import Iterator
 
 from churn_jax.comparison.gates import EXCESS
@@ -88,12 +89,12 @@ def page(result: OutcomesFindings, command: str = "") -> Document:
     facts |= made(result.level, "Made by")
     sections.append(Section("What was run", [Facts(facts)]))
     sections.append(Section("Glossary", [Terms(_terms(result))]))
-    return Document(f"{result.old} → {result.new}", [about(result)], sections, command)
+    return Document(_arrow(result), [about(result)], sections, command)
 
 
 def terminal(result: OutcomesFindings) -> Document:
     """What is printed: sentences, tables, and last the gates."""
-    arrow = f"{result.old} -> {result.new}"
+    arrow = _arrow(result, "->")
     blocks: list[Block] = [Text(arrow, "best"), Text(about(result), "soft")]
     for measure in result.measures:
         said = sentences(measure, result.clusters)
@@ -132,12 +133,12 @@ def comment(result: OutcomesFindings) -> Document:
             table = _change_table(measure, shown)
             blocks.append(Fold(_upper(title), [table]))
     blocks.append(bullets(list(map(remark, result.notes))))
-    return Document(f"{result.old} -> {result.new}", blocks=blocks)
+    return Document(_arrow(result, "->"), blocks=blocks)
 
 
 def notebook(result: OutcomesFindings) -> list[Block]:
     """Verdict, gates and numbers."""
-    blocks: list[Block] = [Text((Strong(f"{result.old} → {result.new}"),))]
+    blocks: list[Block] = [Text((Strong(_arrow(result)),))]
     if result.gates:
         blocks.append(Text((Strong(gate_sentence(result)),)))
         blocks.append(gate_rows([(gate, "") for gate in result.gates]))
@@ -158,6 +159,7 @@ def about(result: OutcomesFindings) -> str:
     for measure in result.measures:
         a, b = measure.runs
         runs = "" if a == b == 1 else f", {a} and {b} runs"
+        runs = runs if result.new else f", {a} runs"
         named = "" if measure.name == measure.kind else f" ({measure.kind})"
         parts.append(f"{measure.name}{named}{runs}")
     return f"{said}; {'; '.join(parts)}"
@@ -165,6 +167,8 @@ def about(result: OutcomesFindings) -> str:
 
 def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str]:
     """The findings about a measure in plain words."""
+    if "runs_differ" in measure.quantities:
+        return _floor(measure)
     found = [_changed(measure)]
     if EXCESS in measure.quantities:
         found.append(_noise(measure))
@@ -183,8 +187,34 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
     return [*found, *_worse_slices(measure)]
 
 
+def _floor(measure: MeasureFindings) -> list[str]:
+    """What identical runs do."""
+    differ, agree = measure["runs_differ"], measure["runs_agree"]
+    found = [
+        f"Two of {measure.runs[0]} runs differ on {with_range(differ, 'share')} of "
+        f"examples; all agree on {with_range(agree, 'share')}."
+    ]
+    if measure.of_runs:
+        runs = measure.of_runs
+        share = measure.kind in ("correct", "answer", "label")
+        scale, unit = (100, " %") if share else (1, "")
+        least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
+        spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
+        what = "Accuracy" if share else "The mean worth"
+        found.append(
+            f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
+            f"{most}{unit} over runs (standard deviation {spread})."
+        )
+    found.append("An update that changes no more cannot be told from another run.")
+    return found
+
+
 def _named(result: OutcomesFindings, measure: MeasureFindings, said: str) -> str:
     return f"{measure.name}: {said}" if len(result.measures) > 1 else said
+
+
+def _arrow(result: OutcomesFindings, mark: str = "→") -> str:
+    return f"{result.old} {mark} {result.new}" if result.new else result.old
 
 
 def _title(result: OutcomesFindings, measure: MeasureFindings) -> str:
@@ -341,6 +371,8 @@ def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
 
 
 def _falls(measure: MeasureFindings) -> str:
+    if "runs_differ" in measure.quantities:
+        return "least stable"
     return "largest falls" if measure.judged else "largest changes"
 
 
@@ -380,10 +412,14 @@ def _side_by_side(change: Change) -> Rows:
 
 
 def _change_table(measure: MeasureFindings, shown, title: str = "") -> Table:
-    heads = [Column(head, "left") for head in ("Example", "Old", "New")]
+    floor = "runs_differ" in measure.quantities
+    sides = ("One run", "Another") if floor else ("Old", "New")
+    heads = [Column(head, "left") for head in ("Example", *sides)]
     goal = any(change.target for change in shown)
     heads += [Column("Target", "left")] if goal else []
-    if not measure.decided:
+    if floor:
+        heads.append(Column("Pairs that differ"))
+    elif not measure.decided:
         heads.append(Column("Fall" if measure.judged else "Distance"))
     rows = []
     for change in shown:

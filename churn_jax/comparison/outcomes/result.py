@@ -64,6 +64,7 @@ class MeasureFindings:
             of cases; NaN in that case.
         within: interval of the change for two one-sided tests; None in that case.
         equivalent: the margin asked for; None without one.
+        of_runs: mean worth of each run of a noise floor; empty otherwise.
         slices: values of every grouping.
         changes: the largest falls, worst first.
         changes_total: how many examples fall, or change where nothing is judged.
@@ -79,6 +80,7 @@ class MeasureFindings:
     detectable: float
     within: Interval | None
     equivalent: float | None
+    of_runs: tuple[float, ...] = ()
     slices: tuple[Slice, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0

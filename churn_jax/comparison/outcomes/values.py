@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["correct", "score", "answer", "value", "set", "ranking"]
+Kind = Literal["correct", "score", "answer", "label", "value", "set", "ranking"]
 
 _NUMBERS = 2**24  # of a block of pairs of places in rankings
 
@@ -18,7 +18,8 @@ class Measure:
     Attributes:
         name: of its column.
         kind: "correct" (0 or 1), "score" (a number, more is better), "answer" (a text),
-            "value" (a regression's number), "set" or "ranking" (of items).
+            "label" (a class), "value" (a regression's number), "set" or "ranking" (of
+            items).
         old: `[R_old, N]` of the version in use: float64, or places in `things`.
         new: `[R_new, N]` of the one that is to replace it.
         things: what the places stand for: normalised texts, sets (sorted tuples of
@@ -53,7 +54,8 @@ class Measure:
     @property
     def decided(self) -> bool:
         """Whether an outcome is right or wrong."""
-        return self.kind == "correct" or (self.kind == "answer" and self.judged)
+        of_texts = self.kind in ("answer", "label")
+        return self.kind == "correct" or (of_texts and self.judged)
 
     def distance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """How far outcomes are apart, `[N]`: 0 for equal ones.
@@ -79,7 +81,7 @@ class Measure:
         """
         if self.things is None:
             return np.abs(a - b)
-        if self.kind == "answer":
+        if self.kind in ("answer", "label"):
             return (a != b).astype(np.float64)
         distance = np.zeros(len(a))
         differ = np.flatnonzero(a != b)

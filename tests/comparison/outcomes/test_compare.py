@@ -9,7 +9,7 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.comparison import compare_outcomes
-from churn_jax.comparison.outcomes import read_outcomes
+from churn_jax.comparison.outcomes import noise_floor, read_outcomes
 from churn_jax.example_ids import PredictionsError
 
 
@@ -185,6 +185,30 @@ def test_a_log_of_the_harness(tmp_path):
     found = compare_outcomes(old, new)
     assert found["exact_match"]["negative_flip_rate"].value == pytest.approx(1 / 3)
     assert found["answer"]["share_changed"].value == pytest.approx(1 / 3)
+
+
+def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    ids, labels = np.arange(40) + 7, np.arange(40) % 3
+    logits = 2 * np.eye(3)[labels] + rng.normal(size=(3, 40, 3))
+    paths = [tmp_path / f"{r}.npz" for r in range(3)]
+    for path, run in zip(paths, logits):
+        order = rng.permutation(40)
+        np.savez(path, ids=ids[order], labels=labels[order], logits=run[order])
+    classes = logits.argmax(-1)
+    pairs = ((0, 1), (0, 2), (1, 2))
+    differ = np.mean([np.mean(classes[a] != classes[b]) for a, b in pairs])
+    found = noise_floor(*paths)["prediction"]
+    assert found["runs_differ"].value == pytest.approx(differ)
+    assert found["runs_agree"].value == np.mean((classes == classes[0]).all(axis=0))
+    np.testing.assert_allclose(found.of_runs, (classes == labels).mean(axis=1))
+    page = tmp_path / "noise.html"
+    words = ["compare", "--noise", *map(str, paths), "--html", str(page)]
+    assert main(words) == 0 and page.stat().st_size > 500
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Two of 3 runs differ on" in said and "standard deviation" in said
+    assert main(["compare", "--noise", str(paths[0])]) == 2
+    assert "there is one" in capsys.readouterr().err
 
 
 LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py
