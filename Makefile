@@ -69,18 +69,15 @@ notebooks: $(VENV)/.installed-test
 test-lowest:
 	$(MAKE) test-fast VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
 
-# An empty environment gets the wheel that was built from the sdist.
+# Empty environments get the wheels that were built from the sdists, alone and together.
 dist:
-	rm -rf dist .venv-dist
+	rm -rf dist build .venv-dist
 	$(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build
+	.venv-dist/bin/python packaging/churn_compare.py build/churn-compare
 	.venv-dist/bin/python -m build --outdir dist .
-	rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist
-	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) dist/*.whl
-	cd dist && ../.venv-dist/bin/churn-jax --version
-	printf 'id,prediction,label\na,1,1\nb,0,0\nc,1,0\n' > .venv-dist/old.csv
-	printf 'id,prediction,label\na,1,1\nb,0,0\nc,0,0\n' > .venv-dist/new.csv
-	cd .venv-dist && bin/churn-jax compare old.csv new.csv --max-nfr 2%
+	.venv-dist/bin/python -m build --outdir dist build/churn-compare
+	$(PYTHON) packaging/check.py dist --constraints $(CONSTRAINTS)
 	ls -l dist
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu

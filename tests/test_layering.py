@@ -1,6 +1,9 @@
 """Who may import whom inside the package, read from the source."""
 
 import ast
+import runpy
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -264,6 +267,36 @@ def test_a_forbidden_import_is_found(path, source, target):
 )
 def test_an_allowed_import_is_not_reported(path, source):
     assert violations(path, source) == []
+
+
+# Third-party packages that files of `churn-compare` import only where a user asks for
+# what is in `churn-jax`, or brings objects of the package.
+OPTIONAL = {
+    "churn_jax/lazy.py": {"jax", "optax"},
+    "churn_jax/documents/plotting.py": {"matplotlib"},
+}
+
+
+def test_churn_compare_has_what_it_imports_and_nothing_that_needs_jax():
+    path = PACKAGE.parent / "packaging" / "churn_compare.py"
+    if not path.is_file():
+        pytest.skip("no source tree")
+    made = runpy.run_path(str(path))
+    files = [file.as_posix() for file in made["source_files"]()]
+    assert "churn_jax/comparison/compare.py" in files
+    assert "churn_jax/documents/templates/page.css" in files
+    assert "churn_jax/comparison/demo/neural_network.npz" in files
+    has = {name.replace("-", "_") for name in made["NEEDED"]} | {"markupsafe"}
+    has |= set(sys.stdlib_module_names) | {"churn_jax"}
+    for file in files:
+        if not file.endswith(".py"):
+            continue
+        source = (PACKAGE.parent / file).read_text(encoding="utf-8")
+        names = imported_modules(source, file[:-3].replace("/", "."))
+        lacking = {name.partition(".")[0] for name in names} - has
+        assert lacking <= OPTIONAL.get(file, set()), file
+    project = tomllib.loads(made["project"]())["project"]
+    assert len(project["dependencies"]) == len(made["NEEDED"])
 
 
 def test_the_table_has_no_cycles():

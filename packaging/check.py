@@ -1,0 +1,155 @@
+"""Tries the wheels in `dist` in empty environments; prints what they take.
+
+python packaging/check.py dist --constraints constraints.txt
+
+`churn-compare` alone, `churn-jax` alone, then both in one environment, where taking
+away `churn-compare` must leave the other as it was.
+"""
+
+import argparse
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+MOST_PACKAGES, MOST_MB = 25, 350  # of churn-compare
+CASES = {
+    "-h": ["-h"],
+    "1,000 rows": ["old.csv", "new.csv"],
+    "and --html": ["old.csv", "new.csv", "--max-nfr", "2%", "--html", "page.html"],
+}
+FROM_PYTHON = """
+import sys, churn_jax
+result = churn_jax.compare("old.csv", "new.csv", gates={"max_nfr": 0.02})
+assert result.passed and churn_jax.__version__ != "0.0.0"
+print(churn_jax.__file__)
+"""
+
+
+class Environment:
+    """A new virtual environment, and a folder with files to compare."""
+
+    def __init__(self, folder: Path, constraints: Path):
+        venv.create(folder, with_pip=True)
+        self.folder, self.constraints = folder, constraints.resolve()
+        self.bin = folder / ("Scripts" if os.name == "nt" else "bin")
+        for name, wrong in (("old", 7), ("new", 11)):
+            with open(folder / f"{name}.csv", "w", newline="") as file:
+                rows = csv.writer(file)
+                rows.writerow(["id", "label", "prediction"])
+                for i in range(1000):
+                    label = i % 10
+                    flipped = i % 97 == wrong
+                    rows.writerow([f"e{i}", label, (label + flipped) % 10])
+
+    def pip(self, *words: str) -> None:
+        """Runs pip inside."""
+        command = [self.bin / "python", "-m", "pip", "--disable-pip-version-check"]
+        subprocess.run([*command, *words, "--quiet"], check=True)
+
+    def install(self, wheel: Path) -> None:
+        """Installs a wheel with what it needs."""
+        self.pip("install", "-c", str(self.constraints), str(wheel.resolve()))
+
+    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess:
+        """Runs a program of the environment in its folder, without other paths."""
+        program, *words = command
+        return subprocess.run(
+            [self.bin / program, *words],
+            cwd=self.folder,
+            check=check,
+            capture_output=True,
+            text=True,
+            env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
+        )
+
+    def works(self, *command: str) -> str:
+        """Checks command and API; returns where `churn_jax` was found."""
+        self.run(
+            *command, "old.csv", "new.csv", "--max-nfr", "2%", "--html", "page.html"
+        )
+        assert "<svg" in (self.folder / "page.html").read_text(encoding="utf-8")
+        failed = self.run(
+            *command, "old.csv", "new.csv", "--max-churn", "0", check=False
+        )
+        assert failed.returncode == 1, failed.stderr
+        said = self.run(*command, "--demo").stdout
+        assert "897 examples" in said
+        return self.run("python", "-c", FROM_PYTHON).stdout.strip()
+
+    def seconds(self, *command: str) -> list[float]:
+        """Median seconds of each case, of five."""
+        found = []
+        for words in CASES.values():
+            times = []
+            for _ in range(6):  # the first one fills the disk's cache
+                start = time.perf_counter()
+                self.run(*command, *words)
+                times.append(time.perf_counter() - start)
+            found.append(statistics.median(times[1:]))
+        return found
+
+    def size(self) -> tuple[int, float]:
+        """Installed packages without pip, and their megabytes (10^6 bytes)."""
+        self.pip("uninstall", "--yes", "setuptools")
+        (site,) = self.folder.rglob("site-packages")
+        packages = [
+            p for p in site.glob("*.dist-info") if not p.name.startswith("pip-")
+        ]
+        size = sum(
+            file.stat().st_size
+            for file in site.rglob("*")
+            if file.is_file() and file.relative_to(site).parts[0] != "pip"
+        )
+        return len(packages), size / 1e6
+
+
+def check(dist: Path, constraints: Path, *, only_compare: bool = False) -> None:
+    """Installs, tries, prints; raises if something does not hold."""
+    (light,), (whole,) = dist.glob("churn_compare-*.whl"), dist.glob("churn_jax-*.whl")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        alone = Environment(Path(folder) / "light", constraints)
+        alone.install(light)
+        assert "_churn_compare" in alone.works("churn-compare")
+        said = alone.run(
+            "python", "-c", "import churn_jax; churn_jax.study", check=False
+        )
+        assert "pip install churn-jax" in said.stderr, said.stderr
+        packages, size = alone.size()
+        rows.append(("churn-compare", packages, size, alone.seconds("churn-compare")))
+        if not only_compare:
+            both = Environment(Path(folder) / "whole", constraints)
+            both.install(whole)
+            command = ("churn-jax", "compare")
+            found = both.works(*command)
+            rows.append(("churn-jax", *both.size(), both.seconds(*command)))
+            both.install(light)
+            assert both.works(*command) == both.works("churn-compare") == found
+            both.pip("uninstall", "--yes", "churn-compare")
+            assert both.works(*command) == found
+            both.install(light)
+            both.pip("uninstall", "--yes", "churn-jax")
+            assert "_churn_compare" in both.works("churn-compare")
+    print(f"{'':14}{'packages':>9}{'MB':>7}", *(f"{case:>11}" for case in CASES))
+    for name, count, megabytes, seconds in rows:
+        times = (f"{second:>9.2f} s" for second in seconds)
+        print(f"{name:14}{count:>9}{megabytes:>7.0f}", *times)
+    if packages > MOST_PACKAGES or size > MOST_MB:
+        sys.exit(
+            f"churn-compare takes more than {MOST_PACKAGES} packages, {MOST_MB} MB"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("--constraints", type=Path, default=Path("constraints.txt"))
+    parser.add_argument("--only-compare", action="store_true")
+    given = parser.parse_args()
+    check(given.dist, given.constraints, only_compare=given.only_compare)
