@@ -4,6 +4,7 @@ Arrays are read only where they are used. The header of an array is checked befo
 numbers are read, and what has to be unpacked must fit into memory.
 """
 
+import gzip
 import io
 import os
 import secrets
@@ -19,6 +20,7 @@ import numpy as np
 __all__ = [
     "ArrayFileError",
     "NpzArrays",
+    "UnpackedFile",
     "as_real",
     "read_npy",
     "replace_file",
@@ -115,6 +117,33 @@ class NpzArrays(Mapping[str, np.ndarray]):
                     room[:] = np.frombuffer(block, np.uint8)
                 entry.read(1)  # the end, where the sum over all bytes is checked
             return np.ndarray(shape, dtype, numbers.data, order=order)
+
+
+class UnpackedFile(io.RawIOBase):
+    """The bytes of a `.gz` file, which may unpack to half of the free memory."""
+
+    def __init__(self, path: Path):
+        self._file, self._read, self._free = gzip.open(path), 0, _free_memory()
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """As of any file."""
+        count = self._file.readinto(room)
+        self._read += count
+        if self._free is not None and self._read > self._free / 2:
+            raise ArrayFileError(
+                "it unpacks to more than half of the "
+                f"{self._free / 2**30:,.1f} GiB of memory that are free"
+            )
+        return count
+
+    def close(self) -> None:
+        """As of any file."""
+        self._file.close()
+        super().close()
 
 
 def as_real(array: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ NAMES = (
     "a\n::warning::b",
     "\u202eevil",
     "[bold]c[/bold]",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
 )
 
 
@@ -38,21 +40,25 @@ def test_html_keeps_lines_and_loses_controls():
 
 
 def test_every_output_of_compare_is_clean(tmp_path, capsys):
-    classes = ("::notice::c", "\x1b[2Jd", "[red]e")
+    classes = ("::notice::c", "\x1b[2Jd", "[red]e<script>alert(2)</script>")
     sides = []
-    for side, shift in (("old", 0), ("::add-mask::new", 1)):
+    for side, shift in (("old<img src=x onerror=alert(3)>", 0), ("::add-mask::new", 1)):
         sides.append(tmp_path / f"{side}.csv")
         with open(sides[-1], "w", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["id", "label", "prediction"])
             for i in range(30):
                 changed = (i + shift * (i % 2)) % 3
-                rows.writerow([f"{NAMES[i % 6]}{i}", classes[i % 3], classes[changed]])
+                rows.writerow(
+                    [f"{NAMES[i % len(NAMES)]}{i}", classes[i % 3], classes[changed]]
+                )
     slices = tmp_path / "slices.csv"
     with open(slices, "w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(["id", "::stop-commands::x\x1b[1m"])
-        rows.writerows([f"{NAMES[i % 6]}{i}", NAMES[i % 3]] for i in range(30))
+        rows.writerow(["id", "::stop-commands::x\x1b[1m<img src=x>"])
+        rows.writerows(
+            [f"{NAMES[i % len(NAMES)]}{i}", NAMES[i % len(NAMES)]] for i in range(30)
+        )
     page, comment = tmp_path / "page.html", tmp_path / "comment.md"
     options = ["--slices", slices, "--html", page, "--markdown", comment]
     gates = ["--max-churn", "1%", "--max-slice-churn", "2%", "--resamples", "100"]
@@ -63,6 +69,8 @@ def test_every_output_of_compare_is_clean(tmp_path, capsys):
         assert not any(found in text for found in ("::", "##[", "\x1b", "\u202e"))
     text = page.read_text()
     assert "pwned" in text and "\x1b" not in text and "\u202e" not in text
+    assert "&lt;script&gt;alert(" in text and "&lt;img src=x" in text
+    assert "<script>alert" not in text and "<img" not in text
     assert main(["compare", str(sides[0]), "no\n::error::such\x1b[1m.csv"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "::" not in said and "\x1b" not in said

@@ -339,7 +339,8 @@ def has_outcomes(path: Path) -> bool:
     if name.endswith((".eval", ".json")):
         return True
     if name.endswith(".jsonl"):
-        names = list(next(json_lines(path), {}))
+        with errors_of(path):
+            names = list(next(json_lines(path), {}))
         if {"doc_id", "filtered_resps"} <= set(names):
             return True
     elif name.endswith(".csv"):

@@ -10,6 +10,7 @@ from churn_jax.comparison.pair import Kind
 from churn_jax.predictions import PredictionsError, some
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
+_LONGEST_NAME = 10_000
 MOST_CLASSES = 1_000_000
 _TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -79,6 +80,15 @@ def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
     return ClassValues(_whole(values, what, hint), None)
 
 
+def check_lengths(longest: int, what: str) -> None:
+    """Refuses texts that are too long for a name; NumPy would give each its room."""
+    if longest > _LONGEST_NAME:
+        raise PredictionsError(
+            f"{what} must be names of at most {_LONGEST_NAME:,} characters; one has "
+            f"{longest:,}"
+        )
+
+
 def _from_arrow(column: Any, what: str) -> np.ndarray:
     """A column without missing values, as an array."""
     import pyarrow as pa
@@ -117,6 +127,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
         ) from error
     encoded = column.dictionary_encode()
     found = encoded.dictionary.to_pylist()
+    check_lengths(max(map(len, filter(None, found)), default=0), what)
     missing = np.asarray(encoded.is_null())
     if "" in found:
         missing = missing | (

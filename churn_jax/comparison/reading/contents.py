@@ -12,7 +12,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from churn_jax.array_files import ArrayFileError, NpzArrays, as_real, read_npy
+from churn_jax.array_files import (
+    ArrayFileError,
+    NpzArrays,
+    UnpackedFile,
+    as_real,
+    read_npy,
+)
 from churn_jax.comparison.reading.class_values import ID
 from churn_jax.comparison.reading.objects import json_lines, table_of
 from churn_jax.prediction_shards import INDEX, ShardedRows, read_shards, shard_folder
@@ -195,7 +201,13 @@ def read_csv(
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    with pa.input_stream(str(path), compression="detect") as file:
+    def opened() -> Any:
+        packed = path.name.lower().endswith(".gz")
+        return (
+            pa.PythonFile(UnpackedFile(path), "r") if packed else pa.OSFile(str(path))
+        )
+
+    with opened() as file:
         text = io.TextIOWrapper(file, "utf-8-sig", newline="")
         names = next(csv.reader(text), [])
     check_columns(names)
@@ -208,7 +220,7 @@ def read_csv(
     converted = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
 
     def read(newlines: bool) -> Any:
-        with pa.input_stream(str(path), compression="detect") as file:
+        with opened() as file:
             parsed = arrow_csv.ParseOptions(newlines_in_values=newlines)
             return arrow_csv.read_csv(
                 file, parse_options=parsed, convert_options=converted
@@ -217,7 +229,15 @@ def read_csv(
     try:
         return read(newlines=False)  # a third faster, but blocks end at any newline
     except pa.ArrowInvalid:
+        pass
+    try:
         return read(newlines=True)
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise
+        raise PredictionsError(
+            "a row has more than a million characters; a quote may lack its end"
+        ) from error
 
 
 def read_parquet(

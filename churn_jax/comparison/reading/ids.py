@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.comparison.reading.class_values import decoded
+from churn_jax.comparison.reading.class_values import check_lengths, decoded
 from churn_jax.example_ids import PredictionsError, check_unique, some
 
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
@@ -61,6 +61,7 @@ def _from_arrow(column: Any) -> np.ndarray:
         if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
             return numbers.astype(str)
         return numbers.astype(np.int64)
+    check_lengths(pc.max(pc.utf8_length(column)).as_py() or 0, "ids")
     if pc.any(pc.match_substring(column, "\0")).as_py():
         raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
     if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():

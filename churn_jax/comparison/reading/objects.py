@@ -10,12 +10,14 @@ from churn_jax.example_ids import PredictionsError
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file with one in each line."""
-    with open(path, encoding="utf-8-sig") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
+                found = json.loads(line.decode("utf-8-sig"))
+            except UnicodeDecodeError as error:
+                raise PredictionsError(f"line {number} is not in UTF-8") from error
             except (ValueError, RecursionError) as error:
                 raise PredictionsError(f"line {number} is no JSON") from error
             if not isinstance(found, dict):
