@@ -146,6 +146,9 @@ class VersionMatrices:
     negative_flip_rate: Any = None
     # `[V, V]` NFR of independent errors is 1; None without labels
     relative_negative_flip_rate: Any = None
+    # against the first run of the last version, see `_multiplicity`
+    ambiguity: float = np.nan
+    discrepancy: float = np.nan
 
 
 def version_matrices(
@@ -161,14 +164,30 @@ def version_matrices(
     different = ~np.eye(len(runs), dtype=bool)
     churn = _mean(flips.changed / flips.examples, version, different)
     if labels is None:
-        return VersionMatrices(churn)
+        return VersionMatrices(churn, None, None, *_multiplicity(predicted))
     accuracy = np.diag(flips.both) / flips.examples
     negative = flips.negative / flips.examples
     chance = accuracy[:, None] * (1 - accuracy)
     relative = np.divide(negative, chance, out=np.zeros_like(chance), where=chance > 0)
     return VersionMatrices(
-        churn, _mean(negative, version, different), _mean(relative, version, different)
+        churn,
+        _mean(negative, version, different),
+        _mean(relative, version, different),
+        *_multiplicity(predicted),
     )
+
+
+def _multiplicity(predicted: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Ambiguity and discrepancy (Marx et al., ICML 2020, arXiv 1909.06677)."""
+    # The share of examples that some other run, of any version, predicts as another
+    # class than the reference; the largest share that a single one does.
+    reference = predicted[-1][0]
+    anywhere, most = np.zeros(len(reference), bool), 0.0
+    for run in (run for runs in predicted for run in runs):
+        differs = run != reference
+        anywhere |= differs
+        most = max(most, float(differs.mean()))
+    return float(anywhere.mean()), most
 
 
 def _mean(values: np.ndarray, version: np.ndarray, counted: np.ndarray) -> np.ndarray:

@@ -122,6 +122,9 @@ class VersionsResult(Display, VersionsFindings):
         negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
             None without labels.
         relative_negative_flip_rate: `[V, V]` too; 1 for independent errors.
+        ambiguity: share of examples that some version predicts as another class than
+            the last version does; of several runs, its first.
+        discrepancy: the largest share that a single version does.
         steps: each version against the one before it.
         whole: the last version against the first.
         notes: sentences about what was read and joined.
@@ -145,6 +148,8 @@ class VersionsResult(Display, VersionsFindings):
             "level": self.level,
             "passed": self.passed,
             "accuracy": plain_values(self.accuracy),
+            "ambiguity": self.ambiguity,
+            "discrepancy": self.discrepancy,
             **{name: plain_values(getattr(self, name)) for name in matrices},
             "steps": [step.to_dict() for step in self.steps],
             "first_to_last": self.whole.to_dict(),

@@ -343,6 +343,8 @@ class VersionsFindings:
     churn: np.ndarray
     negative_flip_rate: np.ndarray | None
     relative_negative_flip_rate: np.ndarray | None
+    ambiguity: float
+    discrepancy: float
     steps: tuple[Findings, ...]
     whole: Findings
     notes: tuple[str, ...] = ()

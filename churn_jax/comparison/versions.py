@@ -174,6 +174,8 @@ def compare_versions(
         churn=found.churn,
         negative_flip_rate=found.negative_flip_rate,
         relative_negative_flip_rate=found.relative_negative_flip_rate,
+        ambiguity=found.ambiguity,
+        discrepancy=found.discrepancy,
         steps=tuple(steps),
         whole=whole,
         notes=tuple(dict.fromkeys(notes)),

@@ -245,6 +245,11 @@ def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
     if result.labelled:
         flips, back = "Negative flips", "also change for the better on the way"
         out.append(_added(result, "negative_flip_rate", flips, back))
+    out.append(
+        f"Some version gives {share_text(result.ambiguity)} of the examples another "
+        f"class than {result.names[-1]} does (ambiguity), a single one at most "
+        f"{share_text(result.discrepancy)} (discrepancy)."
+    )
     again = np.diag(result.churn)
     again = again[np.isfinite(again)]
     if len(again):

@@ -430,6 +430,8 @@ def _versions(
         churn=matrices.churn,
         negative_flip_rate=matrices.negative_flip_rate,
         relative_negative_flip_rate=matrices.relative_negative_flip_rate,
+        ambiguity=matrices.ambiguity,
+        discrepancy=matrices.discrepancy,
         steps=steps,
         whole=steps[0],
     )

@@ -155,6 +155,9 @@ def test_every_version_is_compared_with_every_other(found, made):
                 assert found.churn[i, j] == pytest.approx(churn.mean())
                 assert found.negative_flip_rate[i, j] == pytest.approx(flips.mean())
     assert found.whole["churn"].value == pytest.approx(found.churn[0, 3])
+    differs = predicted != predicted[3]
+    assert found.ambiguity == pytest.approx(differs.any(axis=0).mean())
+    assert found.discrepancy == pytest.approx(differs.mean(axis=1).max())
     gain = right[3].mean() - right[0].mean()
     assert found.whole["accuracy_gain"].value == pytest.approx(gain)
     for i, step in enumerate(found.steps):
