@@ -184,7 +184,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
-    """Outcomes of examples that are no predicted classes.
+    """Groups of examples, and outcomes that are no predicted classes.
 
     Attributes:
         score_column: columns of numbers to compare, more is better.
@@ -215,8 +215,9 @@ class Arguments:
         ids: file of ids, for files that hold none.
         gate: conditions on the update.
         reading: how files are read and joined.
-        outcomes: of examples that are no predicted classes.
-        regressions: how many negative flips to list.
+        outcomes: groups of examples, and outcomes that are no predicted classes.
+        regressions: how many negative flips the page and the JSON list; a terminal and
+            Markdown have ten at most.
         level: level of the confidence intervals.
         resamples: number of bootstrap resamples.
         seed: seed of the bootstrap.
@@ -379,7 +380,8 @@ def _two(arguments: Arguments) -> CompareResult:
         raise ValueError("--order is for a folder of versions; here are OLD and NEW")
     reading = vars(arguments.reading)
     only = {name: reading[name] for name in _OF_TWO if reading[name] is not None}
-    return compare_two(arguments.old, arguments.new, **_shared(arguments), **only)
+    shared = _shared(arguments) | {"by": arguments.outcomes.by}
+    return compare_two(arguments.old, arguments.new, **shared, **only)
 
 
 def _noise(arguments: Arguments) -> OutcomesResult:
@@ -411,7 +413,7 @@ def _of_outcomes(arguments: Arguments) -> bool:
     of_classes = [getattr(reading, name) for name in _OF_CLASSES]
     if not any(of_classes) and has_outcomes(arguments.old):
         return True
-    for name in ("by", "tolerance", "top", "ignore_inputs"):
+    for name in ("tolerance", "top", "ignore_inputs"):
         if getattr(given, name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} is for outcomes; here are predicted classes")
@@ -454,6 +456,8 @@ def _versions(arguments: Arguments) -> VersionsResult:
         raise ValueError(
             f"{arguments.old}: NEW is missing; name two versions, or a folder of them"
         )
+    if arguments.outcomes.by:
+        raise ValueError("--by is for OLD and NEW; a folder takes --slices FILE")
     for name in _OF_TWO:
         if getattr(arguments.reading, name) is not None:
             option = f"--{name.replace('_', '-')}"

@@ -22,6 +22,7 @@ from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.labels import read_columns
 from churn_jax.comparison.reading.sides import read_side, side_names
 from churn_jax.comparison.result import Version
 from churn_jax.comparison.scanning.scan import scan
@@ -33,6 +34,7 @@ def compare(
     *,
     labels: Any = None,
     slices: Any = None,
+    by: Sequence[str] = (),
     clusters: Any = None,
     ids: Any = None,
     kind: Kind | None = None,
@@ -61,6 +63,7 @@ def compare(
             if the predictions hold none.
         slices: a file or a mapping of groupings, name to `[N]` values; each value is
             compared separately.
+        by: columns of the predictions themselves to take as slices.
         clusters: examples that belong together (one document's, user's or
             conversation's) in every interval and test: a column of the slices or the
             predictions, a mapping of ids to values, or `[N]` values.
@@ -101,6 +104,10 @@ def compare(
     read = functools.partial(
         _side, ids=ids, prediction_column=prediction_column, **columns
     )
+    if by:
+        if slices is not None:
+            raise ValueError("slices are given, so `by` has nothing to choose from")
+        slices = read_columns(old, by, id_column)
     if clusters is not None:
         clusters = read_clusters(clusters, (slices, old, new), id_column)
         slices = without_clusters(slices, clusters, id_column)

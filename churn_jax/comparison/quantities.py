@@ -80,7 +80,7 @@ _ALL = (
     Quantity(
         "churn",
         "Churn",
-        "share of examples whose predicted class changes",
+        "share of examples whose prediction changes",
         better="lower",
         labels=False,
     ),

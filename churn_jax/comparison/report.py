@@ -116,6 +116,8 @@ def comment(result: Findings) -> Document:
     rows = [*singles(result), *noise_singles(result.noise)]
     blocks += [bullets(said), *changes_markdown(result)]
     blocks += singles_lines(rows, result.level, what="What it is")
+    if groups := worst_groups(result):
+        blocks.append(Fold("Classes and slices", groups))
     if shown := result.regressions[:_IN_MARKDOWN]:
         cells = [(found.id, found.label, found.old, found.new) for found in shown]
         heads = [Column(head, "left") for head in ("Example", "Label", "Old", "New")]

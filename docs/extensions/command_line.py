@@ -36,7 +36,8 @@ def options(command: str) -> str:
 
 def exit_codes(_: str) -> str:
     """The table of exit codes."""
-    rows = [f"| {code} | {text} |" for code, text in EXIT_CODES.items()]
+    cells = {code: text.replace("|", "\\|") for code, text in EXIT_CODES.items()}
+    rows = [f"| {code} | {text} |" for code, text in cells.items()]
     return "\n".join(["| Exit code | Meaning |", "|---|---|", *rows])
 
 

@@ -337,3 +337,14 @@ def test_the_command_starts_without_jax(files):
     )
     assert done.returncode == 1 and done.stderr == ""
     assert "FAIL  negative flip rate at most 0 %" in done.stdout
+
+
+def test_a_column_of_the_predictions_groups_them(tmp_path, capsys):
+    for name, last in (("old", "c"), ("new", "d")):
+        text = f"id,label,prediction,size\n1,c,c,big\n2,d,d,big\n3,c,{last},small\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+    sides = [str(tmp_path / f"{name}.csv") for name in ("old", "new")]
+    assert main(["compare", *sides, "--by", "size", "--max-slice-nfr", "50%"]) == 1
+    assert "size small 100 %" in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", *sides, "--by", "colour"]) == 2
+    assert "there is no column 'colour'" in capsys.readouterr().err

@@ -259,6 +259,7 @@ def _judged(
         if not about:
             raise GateError(
                 f"the gate {gate.text!r} cannot be judged: no such {of} here"
+                + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
             found = measure.quantities

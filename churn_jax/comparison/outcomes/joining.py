@@ -141,7 +141,9 @@ def join_outcomes(
     groupings |= {column: _column(column, *sides) for column in by}
     clusters = None
     if cluster is not None:
-        values = groupings.pop(cluster, None)
+        values = groupings.get(cluster)
+        if cluster not in by:
+            groupings.pop(cluster, None)
         values = _column(cluster, *sides) if values is None else values
         clusters = np.unique(values, return_inverse=True)[1].reshape(-1)
     return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))

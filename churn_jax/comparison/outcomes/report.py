@@ -127,6 +127,8 @@ def comment(result: OutcomesFindings) -> Document:
         blocks.append(bullets([_named(result, measure, first), *others]))
         blocks += changes_markdown(measure)
         blocks += singles_lines(_singles(measure), measure.level, what="What it is")
+        for column in dict.fromkeys(s.grouping for s in measure.slices):
+            blocks.append(_slices(measure, column, 2 * _IN_TERMINAL))
         if measure.changes:
             shown = measure.changes[:10]
             title = f"{_falls(measure)}: {len(shown)} of {measure.changes_total:,}"

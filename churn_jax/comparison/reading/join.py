@@ -164,7 +164,7 @@ class _Rows:
         if not self._intersect:
             raise PredictionsError(
                 f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
-                "say on-missing intersect"
+                "use --on-missing intersect"
             )
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 

@@ -1,7 +1,7 @@
 """Ids, labels and slices in files of their own."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +128,26 @@ def read_slices(
             )
     left = tuple(name for name in columns if name in predictions)
     return ExampleValues(ids, None, slices, left, ids is not None and id_name is None)
+
+
+def read_columns(
+    given: Any, names: Sequence[str], id_column: str | None = None
+) -> ExampleValues:
+    """Columns of a file of predictions as slices.
+
+    Args:
+        given: as in `read_slices`.
+        names: of the columns.
+        id_column: name of the ids, if it is not a usual one.
+    """
+    found = read_slices(given, id_column)
+    with errors_of(where(given, "slices")):
+        for name in names:
+            if name not in found.slices:
+                there = some([*found.slices])
+                raise PredictionsError(f"there is no column {name!r}, it has {there}")
+    chosen = {name: found.slices[name] for name in names}
+    return found._replace(slices=chosen, left_out=())
 
 
 def _if_there(name: str | None, columns: Collection[str]) -> str | None:

@@ -81,7 +81,8 @@ def _scores_named(
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
     return PredictionsError(
         f"there is no column {_WANTED[kind]}, it has {some(names)}; say which is the "
-        "prediction column, or the kind if all others are scores"
+        "prediction column, or the kind if all others are scores "
+        "(compare_outcomes compares what is no predicted class)"
     )
 
 

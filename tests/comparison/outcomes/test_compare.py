@@ -166,7 +166,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
     for words, says in (
         ([old, old, "--labels", old], "--labels is for predicted classes"),
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
-        ([old, old, "--max-share-worse", "1"], "no such number here"),
+        ([old, old, "--max-share-worse", "0.5"], "no such number here"),
     ):
         assert main(["compare", *map(str, words)]) == 2
         assert says in capsys.readouterr().err
