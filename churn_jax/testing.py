@@ -5,7 +5,7 @@ from typing import Any, Literal
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.display import CompareResult
 from churn_jax.comparison.gate_file import Gating, as_gates
-from churn_jax.comparison.gates import GateError, combined, gates_by_name
+from churn_jax.comparison.gates import GateError, On, combined, gates_by_name
 from churn_jax.comparison.number_text import count_text, share_text
 from churn_jax.comparison.result import Regression
 
@@ -32,8 +32,9 @@ def assert_compatible(
     max_class_nfr: Limit = None,
     min_class_accuracy_gain: Limit = None,
     max_excess_churn: Limit = None,
-    on: Literal["estimate", "bound"] = "estimate",
+    on: On = "estimate",
     min_examples: int = 1,
+    inconclusive: Literal["fail", "pass"] = "fail",
     **options: Any,
 ) -> CompareResult:
     """Asserts that a new version of a classifier may replace the old one.
@@ -61,8 +62,10 @@ def assert_compatible(
         min_class_accuracy_gain: accuracy gain of each class, at least.
         max_excess_churn: churn beyond that of retraining alone, at most; needs several
             runs on a side.
-        on: the limits are for the "estimate", or for the "bound" of its confidence
-            interval that is nearer to failing.
+        on: the limits are for the "estimate", for the "bound" of its confidence
+            interval that is nearer to failing, or for the whole "interval".
+        inconclusive: "fail" where a gate on an interval that holds both sides of the
+            limit fails the assertion, or "pass".
         min_examples: slices and classes with fewer are not judged.
         **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...
 
@@ -108,7 +111,9 @@ def assert_compatible(
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
     result = compare(old, new, labels=labels, gates=wanted, **options)
-    if not result.passed:
+    if inconclusive not in ("fail", "pass"):
+        raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
+    if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
         raise AssertionError(_message(result))
     return result
 

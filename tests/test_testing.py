@@ -106,3 +106,14 @@ def test_the_package_exports_compare():
     assert "compare" in dir(churn_jax)
     with pytest.raises(AttributeError, match="'churn_jax' has no attribute 'compair'"):
         churn_jax.compair  # noqa: B018
+
+
+def test_what_is_inconclusive_fails_unless_it_may_pass():
+    old, new = np.zeros(200, int), np.arange(200) % 20 == 0  # churn of 5 %
+    given = {"max_churn": "6%", "on": "interval"}
+    with pytest.raises(AssertionError, match="INCONCLUSIVE  interval of churn"):
+        assert_compatible(old, new.astype(int), **given)
+    found = assert_compatible(old, new.astype(int), inconclusive="pass", **given)
+    assert found.state == "inconclusive" and not found.passed
+    with pytest.raises(ValueError, match="inconclusive must be"):
+        assert_compatible(old, new.astype(int), inconclusive="maybe", **given)

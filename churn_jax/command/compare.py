@@ -48,7 +48,8 @@ DESCRIPTION = (
     "or y_true; prediction or y_pred; logit_<class> or prob_<class>; run. Ids join "
     "the two sides; without ids the rows must be in the same order.\n\n"
     "Gates: limits may be written 0.02 or 2%. The exit code is 0 if all hold, 1 if "
-    "one does not, 2 for bad input. A gate file is TOML with the same names and "
+    "one does not, 4 if none fails but one is inconclusive, 2 for bad input. A gate "
+    "file is TOML with the same names and "
     'those of any other quantity, max-nfr = "1%" or max-nfr = {limit = 0.01, on = '
     '"bound"}; tables [slices], [slices.region], [slices.region."north"], '
     '[classes], [classes."7"] hold gates on each group or on one.'
@@ -109,8 +110,9 @@ class Gates:
         max_share_changed: outcomes that move by more than the tolerance, at most.
         max_share_worse: outcomes that are worth less, at most.
         min_score_change: new mean minus old, at least; may be negative.
-        on: whether these limits judge the estimate, or the bound of its interval that
-            is nearer to failing; a gate file has its own. Default: estimate.
+        on: whether these limits judge the estimate, the bound of its interval that is
+            nearer to failing, or the whole interval, which may be inconclusive; a gate
+            file has its own. Default: estimate.
         min_examples: slices and classes with fewer examples are not judged.
     """
 
@@ -130,8 +132,8 @@ class Gates:
     max_share_worse: Limit = None
     min_score_change: Limit = None
     on: Annotated[
-        Optional[Literal["estimate", "bound"]],  # noqa: UP045
-        _shown("{estimate,bound}"),
+        Optional[Literal["estimate", "bound", "interval"]],  # noqa: UP045
+        _shown("{estimate,bound,interval}"),
     ] = None
     min_examples: Count = None
 
@@ -216,6 +218,7 @@ class Arguments:
         gate: conditions on the update.
         reading: how files are read and joined.
         outcomes: groups of examples, and outcomes that are no predicted classes.
+        inconclusive: how an inconclusive result counts: exit has the code 4.
         regressions: how many negative flips the page and the JSON list; a terminal and
             Markdown have ten at most.
         level: level of the confidence intervals.
@@ -249,6 +252,7 @@ class Arguments:
     outcomes: tyro.conf.OmitArgPrefixes[Outcomes] = dataclasses.field(
         default_factory=Outcomes
     )
+    inconclusive: Literal["exit", "pass", "fail"] = "exit"
     regressions: int = 20
     level: float = 0.95
     resamples: int = 2000
@@ -312,7 +316,8 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     if demo:
         print(f"\n{_DEMO_NEXT.format(program=program)}")
-    return 0 if result.passed else 1
+    counts = arguments.inconclusive if result.state == "inconclusive" else result.state
+    return {"pass": 0, "fail": 1, "exit": 4}[counts]
 
 
 def _check_outputs(arguments: Arguments) -> None:

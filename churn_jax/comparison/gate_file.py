@@ -8,6 +8,7 @@ from typing import Any
 from churn_jax.comparison.gates import (
     ALL_SLICES,
     CLASSES,
+    ON,
     Gate,
     GateError,
     bound_and_quantity,
@@ -142,8 +143,9 @@ def _settings(
     for key in _SETTINGS:
         if key in table and not isinstance(table[key], Mapping):
             value, place = table[key], f"{where}.{key}" if where else key
-            if key == "on" and value not in ("estimate", "bound"):
-                raise GateError(f'{place} must be "estimate" or "bound"; got {value!r}')
+            if key == "on" and value not in ON:
+                known = " or ".join(f'"{name}"' for name in ON)
+                raise GateError(f"{place} must be {known}; got {value!r}")
             if key != "on" and (type(value) is not int or value < 1):
                 raise GateError(f"{place} must be a count of at least 1; got {value!r}")
             found[key.replace("-", "_")] = value

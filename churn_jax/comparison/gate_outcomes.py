@@ -13,7 +13,14 @@ from churn_jax.comparison.gates import (
     limit_text,
 )
 from churn_jax.comparison.number_text import count_text, listed, value_text, with_range
-from churn_jax.comparison.result import GateOutcome, Group, Interval, Noise
+from churn_jax.comparison.result import (
+    GateOutcome,
+    Group,
+    Interval,
+    Noise,
+    State,
+    state_of,
+)
 
 # Sums and differences of shares are off by rounding, and that fails no gate.
 _ROUNDING = 1e-9
@@ -69,9 +76,8 @@ def _judge_whole(
         interval = quantities[gate.quantity]
     else:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
-    holds = _holds(gate, interval)
     line = f"{gate.text}: {_measured_text(gate, interval, level)}"
-    return _outcome(gate, "", interval, holds, line)
+    return _outcome(gate, "", interval, _state(gate, interval), line)
 
 
 def _judge_groups(
@@ -81,7 +87,7 @@ def _judge_groups(
     about = [g for g in covered if not _overridden(gate, gates, g)]
     if covered and not about:
         line = f"{gate.text}: each has a gate of its own"
-        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), True, line)
+        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), "pass", line)
     judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
     small = len(about) - len(judged)
     note = ""
@@ -92,10 +98,13 @@ def _judge_groups(
         )
     if not judged:
         line = f"{gate.text}: no group to judge{note}"
-        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), False, line)
+        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), "fail", line)
     ordered = sorted(judged, key=lambda group: _margin(gate, _interval(gate, group)))
-    failing = [g for g in ordered if not _holds(gate, _interval(gate, g))]
-    worst = ordered[0]
+    states = [_state(gate, _interval(gate, g)) for g in ordered]
+    state = state_of(states)
+    # Of several groups those that make the gate what it is are named.
+    failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
+    worst = failing[0] if failing else ordered[0]
     interval = _interval(gate, worst)
     if gate.group:
         line = f"{gate.text}: {_measured_text(gate, interval, level)}"
@@ -107,12 +116,13 @@ def _judge_groups(
             f"{_name(g)} {_measured_text(gate, _interval(gate, g), level)}"
             for g in failing
         ]
+        what = "not" if state == "fail" else "open"
         line = (
-            f"{gate.text}: not in {count_text(len(failing))} of "
+            f"{gate.text}: {what} in {count_text(len(failing))} of "
             f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
         )
     where = _name(worst) if failing or gate.group else ""
-    return _outcome(gate, where, interval, not failing, line)
+    return _outcome(gate, where, interval, state, line)
 
 
 def _covers(gate: Gate, group: Group) -> bool:
@@ -158,8 +168,15 @@ def _margin(gate: Gate, interval: Interval) -> float:
     return gate.limit - compared if gate.bound == "max" else compared - gate.limit
 
 
-def _holds(gate: Gate, interval: Interval) -> bool:
-    return _margin(gate, interval) >= -_ROUNDING
+def _state(gate: Gate, interval: Interval) -> State:
+    """Whether the gate holds; of an undefined number it does not."""
+    if _margin(gate, interval) >= -_ROUNDING:
+        return "pass"
+    best = interval.low if gate.bound == "max" else interval.high
+    beyond = best - gate.limit if gate.bound == "max" else gate.limit - best
+    if gate.on == "interval" and beyond <= _ROUNDING and not math.isnan(interval.value):
+        return "inconclusive"
+    return "fail"
 
 
 def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
@@ -184,13 +201,14 @@ def _name(group: Group) -> str:
 
 
 def _outcome(
-    gate: Gate, where: str, interval: Interval, holds: bool, line: str
+    gate: Gate, where: str, interval: Interval, state: State, line: str
 ) -> GateOutcome:
     return GateOutcome(
         gate=gate.text,
         where=where,
         measured=_compared(gate, interval),
         limit=gate.limit,
-        passed=holds,
-        line=f"{'PASS' if holds else 'FAIL'}  {line}",
+        passed=state == "pass",
+        line=f"{state.upper()}  {line}",
+        state=state,
     )

@@ -15,6 +15,8 @@ from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.registry import did_you_mean
 
 EXCESS = "excess_churn"  # `Noise.excess`
+On = Literal["estimate", "bound", "interval"]
+ON: tuple[On, ...] = ("estimate", "bound", "interval")
 ALL_SLICES = "*"
 CLASSES = "class"
 
@@ -43,7 +45,9 @@ class Gate:
         limit: a fraction where the quantity is a share, 0.02 for 2 %.
         bound: "max": at most the limit; "min": at least.
         on: "estimate" compares the number itself; "bound" the end of its confidence
-            interval nearer to failing: the upper one for "max", the lower for "min".
+            interval nearer to failing: the upper one for "max", the lower for "min";
+            "interval" the whole interval: the gate passes if all of it keeps the limit,
+            fails if none does and is inconclusive otherwise.
         grouping: "" for all examples together; "class" for each class; a column of the
             slices for each of its values; "*" for each value of every column.
         group: one class or value of `grouping`; "" for each of them.
@@ -66,7 +70,7 @@ class Gate:
     quantity: str
     limit: float
     bound: Literal["max", "min"] = "max"
-    on: Literal["estimate", "bound"] = "estimate"
+    on: On = "estimate"
     grouping: str = ""
     group: str = ""
     min_examples: int = 1
@@ -87,13 +91,15 @@ class Gate:
                 f"the limit of {self.quantity} must lie between {least} and 1, got "
                 f'{self.limit:g}; write 0.05 or "5%" for 5 %'
             )
-        for name, allowed in (("bound", ("max", "min")), ("on", ("estimate", "bound"))):
+        for name, allowed in (("bound", ("max", "min")), ("on", ON)):
             if getattr(self, name) not in allowed:
-                raise GateError(
-                    f"{name} must be {allowed[0]!r} or {allowed[1]!r}; got "
-                    f"{getattr(self, name)!r}"
-                )
-        if self.on == "bound" and self.grouping and not GROUP_QUANTITIES[self.quantity]:
+                known = " or ".join(map(repr, allowed))
+                raise GateError(f"{name} must be {known}; got {getattr(self, name)!r}")
+        if (
+            self.on != "estimate"
+            and self.grouping
+            and not GROUP_QUANTITIES[self.quantity]
+        ):
             raise GateError(
                 f"{self.quantity} of a group has no interval; put the gate on the "
                 "estimate"
@@ -112,7 +118,8 @@ class Gate:
     def text(self) -> str:
         """The condition, as a part of a sentence."""
         end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
-        what = (end if self.on == "bound" else "") + self.quantity.replace("_", " ")
+        start = {"estimate": "", "bound": end, "interval": "interval of "}[self.on]
+        what = start + self.quantity.replace("_", " ")
         most = {"max": "at most", "min": "at least"}[self.bound]
         return f"{what} {most} {limit_text(self.limit, self.unit)}{self._where()}"
 
@@ -242,7 +249,7 @@ def limit_of(given: Any, what: str) -> float:
 def gates_by_name(
     limits: Mapping[str, Any],
     *,
-    on: Literal["estimate", "bound"] = "estimate",
+    on: On = "estimate",
     min_examples: int = 1,
 ) -> tuple[Gate, ...]:
     """Gates from options or keyword arguments."""

@@ -16,7 +16,7 @@ from churn_jax.comparison.flow_diagram import flow_diagram, mean_count
 from churn_jax.comparison.group_tables import group_blocks, group_title, worst_groups
 from churn_jax.comparison.number_text import count_text, level_text, remark
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Findings, GateOutcome, Version
+from churn_jax.comparison.result import Findings, GateOutcome, Version, state_of
 from churn_jax.comparison.tables import (
     changes_lines,
     changes_markdown,
@@ -53,6 +53,7 @@ from churn_jax.documents import (
 BLANK = Text("\n")  # a line of the terminal
 _LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
 _IN_MARKDOWN = 10  # regressions
+KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
 def page(result: Findings, command: str = "") -> Document:
@@ -168,7 +169,7 @@ def gate_rows(gates: Sequence[tuple[GateOutcome, str]]) -> Rows:
     """The gates, each with its update in a folder, as coloured lines of the page."""
     lines = []
     for gate, step in gates:
-        kind, word = ("good", "PASS") if gate.passed else ("bad", "FAIL")
+        kind, word = KINDS[gate.state], gate.state.upper()
         rest = gate.line.removeprefix(word).strip()
         lines.append(Text((Strong(word, kind), f" {rest}{step}"), kind))
     return Rows(lines)
@@ -182,19 +183,19 @@ def gate_lines(gates: Sequence[tuple[GateOutcome, str]], sentence: str) -> list[
     """The gates in a terminal, each on one line, and how many hold."""
     if not gates:
         return []
-    lines = [
-        Text(f"{gate.line}{where}", "line good" if gate.passed else "line bad best")
-        for gate, where in gates
-    ]
-    passed = all(gate.passed for gate, _ in gates)
-    return [BLANK, *lines, Text(sentence, f"outcome {'good' if passed else 'bad'}")]
+    lines = []
+    for gate, where in gates:
+        kind = KINDS[gate.state] + (" best" if gate.state == "fail" else "")
+        lines.append(Text(f"{gate.line}{where}", f"line {kind}"))
+    kind = KINDS[state_of(gate.state for gate, _ in gates)]
+    return [BLANK, *lines, Text(sentence, f"outcome {kind}")]
 
 
 def verdict_blocks(result: Findings) -> list[Block]:
     """The first section of the page."""
     blocks: list[Block] = []
     if result.gates:
-        kind = "outcome good" if result.passed else "outcome bad"
+        kind = f"outcome {KINDS[result.state]}"
         blocks.append(Text(gate_sentence(result), kind))
     first, *others = sentences(result)
     return [*blocks, Text(first, "lead"), *map(Text, others), gate_rows(_gates(result))]

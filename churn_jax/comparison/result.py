@@ -1,8 +1,8 @@
 """What a comparison finds: plain values, which can all be printed or saved."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -248,6 +248,9 @@ class Points:
     totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+State = Literal["pass", "fail", "inconclusive"]
+
+
 @dataclasses.dataclass(frozen=True)
 class GateOutcome:
     """One condition and whether it holds.
@@ -257,8 +260,10 @@ class GateOutcome:
         where: "", or the group it is about.
         measured: the number compared with the limit.
         limit: what it was compared with.
-        passed: whether it holds.
+        passed: whether it holds; False where that is open.
         line: the whole outcome in one line.
+        state: "pass", "fail", or "inconclusive" where a gate is on the whole interval
+            and one part of it keeps the limit, another does not.
     """
 
     gate: str
@@ -267,6 +272,19 @@ class GateOutcome:
     limit: float
     passed: bool
     line: str
+    state: State | Literal[""] = ""
+
+    def __post_init__(self):
+        if not self.state:
+            object.__setattr__(self, "state", "pass" if self.passed else "fail")
+
+
+def state_of(states: Iterable[str]) -> State:
+    """What several conditions come to: the worst of them; "pass" without any."""
+    found = set(states)
+    if "fail" in found:
+        return "fail"
+    return "inconclusive" if "inconclusive" in found else "pass"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -306,8 +324,13 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate holds; True without gates."""
-        return all(outcome.passed for outcome in self.gates)
+        """Whether every gate holds; True without gates, False where one is open."""
+        return self.state == "pass"
+
+    @property
+    def state(self) -> State:
+        """The worst of the gates': "fail", "inconclusive" or "pass"."""
+        return state_of(outcome.state for outcome in self.gates)
 
     @property
     def labelled(self) -> bool:
@@ -362,7 +385,12 @@ class VersionsFindings:
     @property
     def passed(self) -> bool:
         """Whether every gate holds in every step; True without gates."""
-        return all(step.passed for step in self.steps)
+        return self.state == "pass"
+
+    @property
+    def state(self) -> State:
+        """The worst of the steps, as `Findings.state`."""
+        return state_of(step.state for step in self.steps)
 
     def step_sum(self, name: str) -> float:
         """What the steps add up to, of the quantity `name`.

@@ -46,13 +46,19 @@ def sentences(result: Findings) -> tuple[str, ...]:
 def gate_sentence(result: Gated) -> str:
     """How many gates hold; "" without gates."""
     gates = len(result.gates)
-    failed = sum(not outcome.passed for outcome in result.gates)
+    states = [outcome.state for outcome in result.gates]
+    failed, unclear = states.count("fail"), states.count("inconclusive")
     if not gates:
         return ""
+    if unclear and not failed:
+        what = "the gate is" if gates == 1 else f"{unclear} of {gates} gates are"
+        what = what.replace("gates are", "gates is") if unclear == 1 else what
+        return f"INCONCLUSIVE: {what} neither kept nor broken by the whole interval."
     if gates == 1:
         return f"{'FAILED' if failed else 'PASSED'}: the gate {_holds(failed)}."
     if failed:
-        return f"FAILED: {failed} of {gates} gates {_holds(failed)}."
+        left = f", {unclear} more inconclusive" if unclear else ""
+        return f"FAILED: {failed} of {gates} gates {_holds(failed)}{left}."
     return f"PASSED: all {gates} gates hold."
 
 

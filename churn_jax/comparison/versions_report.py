@@ -21,6 +21,7 @@ from churn_jax.comparison.number_text import (
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.report import (
     BLANK,
+    KINDS,
     arrow,
     gate_lines,
     gate_rows,
@@ -161,7 +162,7 @@ def _linked(table: Table, links: Sequence[str]) -> Table:
 
 
 def _verdict(result: VersionsFindings) -> list[Block]:
-    kind = "outcome good" if result.passed else "outcome bad"
+    kind = f"outcome {KINDS[result.state]}"
     first, *others = versions_sentences(result)
     return [
         Text(versions_gate_sentence(result), kind),
@@ -303,14 +304,17 @@ def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
 
 def versions_gate_sentence(result: VersionsFindings) -> str:
     """How many gates hold, of all updates together; "" without gates."""
-    passed = [gate.passed for gate, _ in _gates(result)]
-    failed = len(passed) - sum(passed)
-    if not passed:
+    states = [gate.state for gate, _ in _gates(result)]
+    if not states:
         return ""
-    if not failed:
+    if result.state == "pass":
         return "PASSED: every gate holds in every update."
-    hold = "does not hold" if failed == 1 else "do not hold"
-    return f"FAILED: {failed} of {len(passed)} gates, of all updates together, {hold}."
+    count = states.count(result.state)
+    what = {"fail": ("does not hold", "do not hold")}.get(
+        result.state, ("is inconclusive", "are inconclusive")
+    )[count > 1]
+    word = {"fail": "FAILED"}.get(result.state, "INCONCLUSIVE")
+    return f"{word}: {count} of {len(states)} gates, of all updates together, {what}."
 
 
 def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:

@@ -35,6 +35,7 @@ _STYLES = {
     "outcome": "bold",
     "good": "green",
     "bad": "red",
+    "mixed": "yellow",
     "better": "green",
     "worse": "red",
 }

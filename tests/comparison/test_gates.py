@@ -1,5 +1,6 @@
 """Gates: judged on numbers given by hand, and checked before they are judged."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -69,6 +70,38 @@ def test_a_number_is_compared_with_the_limit(gate, passed, measured):
     assert (found.passed, found.measured) == (passed, measured)
     assert found.limit == gate.limit and found.gate == gate.text and found.where == ""
     assert found.line.startswith(f"{'PASS' if passed else 'FAIL'}  {gate.text}: ")
+
+
+@pytest.mark.parametrize(
+    ("gate", "state"),
+    [
+        (Gate("churn", 0.0451, on="interval"), "pass"),
+        (Gate("churn", 0.044, on="interval"), "inconclusive"),
+        (Gate("churn", 0.041, on="interval"), "inconclusive"),  # the estimate fails
+        (Gate("churn", 0.0389, on="interval"), "fail"),
+        (Gate("accuracy_gain", 0.0, "min", "interval"), "inconclusive"),
+        (Gate("accuracy_gain", -0.0011, "min", "interval"), "pass"),
+    ],
+)
+def test_a_gate_on_the_interval_may_be_open(gate, state):
+    found = outcome(gate)
+    assert (found.state, found.passed) == (state, state == "pass")
+    assert found.line.startswith(f"{state.upper()}  interval of {gate.quantity[:5]}")
+
+
+def test_groups_that_fail_come_before_those_that_are_open():
+    def at(low, high):
+        rates = {"negative_flip_rate": Interval(low + 0.001, low, high)}
+        return dataclasses.replace(REGIONS[1], name=f"{low}", **rates)
+
+    gate = nfr(0.03, on="interval", grouping="region")
+    groups = at(0.0, 0.01), at(0.02, 0.5), at(0.04, 0.05)
+    found = outcome(gate, groups=groups)
+    assert (found.state, found.where) == ("fail", "region 0.04")
+    found = outcome(gate, groups=groups[:2])
+    assert (found.state, found.where) == ("inconclusive", "region 0.02")
+    assert "open in 1 of 2" in found.line
+    assert outcome(gate, groups=groups[:1]).state == "pass"
 
 
 def test_a_sum_that_is_off_by_rounding_fails_no_gate():
@@ -190,7 +223,10 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
         ({"limit": math.nan}, "must be finite"),
         ({"limit": "0.1"}, "must be a number"),
         ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
-        ({"on": "upper"}, "on must be 'estimate' or 'bound'; got 'upper'"),
+        (
+            {"on": "upper"},
+            "or 'interval'; got 'upper'",
+        ),
         ({"group": "north"}, "of which grouping is the group 'north'"),
         ({"min_examples": 0}, "min_examples must be at least 1; got 0"),
         (

@@ -201,3 +201,26 @@ def test_gates_are_counted():
     ):
         gates = tuple(GateOutcome("g", "", 1.0, 1.0, p, "g") for p in passed)
         assert gate_sentence(result_of(gates=gates)) == sentence
+
+
+def test_inconclusive_is_a_state_of_its_own():
+    end = "neither kept nor broken by the whole interval."
+    for states, state, sentence in (
+        (["inconclusive"], "inconclusive", f"INCONCLUSIVE: the gate is {end}"),
+        (
+            ["pass", "inconclusive"],
+            "inconclusive",
+            f"INCONCLUSIVE: 1 of 2 gates is {end}",
+        ),
+        (
+            ["fail", "inconclusive"],
+            "fail",
+            "FAILED: 1 of 2 gates does not hold, 1 more inconclusive.",
+        ),
+    ):
+        gates = tuple(
+            GateOutcome("g", "", 1.0, 1.0, s == "pass", "g", s) for s in states
+        )
+        result = result_of(gates=gates)
+        assert gate_sentence(result) == sentence
+        assert (result.state, result.passed) == (state, False)

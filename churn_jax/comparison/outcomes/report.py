@@ -26,7 +26,7 @@ from churn_jax.comparison.outcomes.result import (
     Slice,
 )
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.report import BLANK, gate_lines, gate_rows, made
+from churn_jax.comparison.report import BLANK, KINDS, gate_lines, gate_rows, made
 from churn_jax.comparison.tables import (
     Single,
     changes_lines,
@@ -65,7 +65,7 @@ def page(result: OutcomesFindings, command: str = "") -> Document:
     """The page of an update."""
     blocks: list[Block] = []
     if result.gates:
-        kind = "outcome good" if result.passed else "outcome bad"
+        kind = f"outcome {KINDS[result.state]}"
         blocks.append(Text(gate_sentence(result), kind))
     for measure in result.measures:
         first, *others = sentences(measure, result.clusters)

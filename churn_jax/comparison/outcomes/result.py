@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_jax.comparison.outcomes.values import Kind
-from churn_jax.comparison.result import GateOutcome, Interval
+from churn_jax.comparison.result import GateOutcome, Interval, State, state_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +131,13 @@ class OutcomesFindings:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate holds; True without gates."""
-        return all(outcome.passed for outcome in self.gates)
+        """Whether every gate holds; True without gates, False where one is open."""
+        return self.state == "pass"
+
+    @property
+    def state(self) -> State:
+        """The worst of the gates': "fail", "inconclusive" or "pass"."""
+        return state_of(outcome.state for outcome in self.gates)
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""
