@@ -22,6 +22,7 @@ EXIT_CODES = {
     "bit by bit (doctor); nothing else",
     "2": "bad input, another process was lost, or any other error, in one sentence",
     "3": "not finished: the time of --minutes is over; the same command goes on",
+    "4": "no gate fails, but one is inconclusive (compare); see --inconclusive",
     "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
     "134": "another process was lost or never started; JAX ends this one with its own "
     "lines",

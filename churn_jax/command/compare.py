@@ -214,6 +214,8 @@ class Arguments:
         slices: file in which every column groups the examples.
         cluster: column of the slices or the predictions that says which examples belong
             together: document, user, conversation.
+        equivalent: whether accuracy is shown to change by less, by two one-sided tests;
+            a gate file can require it.
         ids: file of ids, for files that hold none.
         gate: conditions on the update.
         reading: how files are read and joined.
@@ -239,6 +241,7 @@ class Arguments:
     labels: File = None
     slices: File = None
     cluster: Name = None
+    equivalent: Limit = None
     ids: File = None
     html: File = None
     json: File = None
@@ -373,7 +376,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     """Arguments that two versions and a folder of them share."""
     names = ("labels", "slices", "ids", "regressions", "level", "resamples", "seed")
     found = {name: getattr(arguments, name) for name in names}
-    found["clusters"] = arguments.cluster
+    found["clusters"], found["equivalent"] = arguments.cluster, arguments.equivalent
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
     return found | {"gates": arguments.gate.read()}
 
@@ -432,6 +435,8 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     for name in ("labels", "ids"):
         if getattr(arguments, name):
             raise ValueError(f"--{name} is for predicted classes; here are outcomes")
+    margin = arguments.equivalent
+    margin = None if margin is None else limit_of(margin, "--equivalent")
     tolerance = limit_of(given.tolerance or 0.0, "--tolerance")
     return compare_outcomes(
         arguments.old,
@@ -440,6 +445,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
         slices=arguments.slices,
         by=given.by,
         cluster=arguments.cluster,
+        equivalent=margin,
         tolerance=tolerance,
         relative=(given.tolerance or "").rstrip().endswith("%"),
         top=given.top,

@@ -15,9 +15,9 @@ from churn_jax.comparison.findings import (
 )
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_outcomes import judge
-from churn_jax.comparison.gates import Gate, check_gates
+from churn_jax.comparison.gates import Gate, check_gates, margin_of
 from churn_jax.comparison.groups import class_groups, slice_groups
-from churn_jax.comparison.intervals import cluster_effect, intervals, mcnemar_test
+from churn_jax.comparison.intervals import cluster_effect, estimates, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
@@ -46,6 +46,7 @@ def compare(
     label_column: str | None = None,
     prediction_column: str | None = None,
     gates: Gating = (),
+    equivalent: float | str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -81,6 +82,9 @@ def compare(
             `class`, `y_pred`.
         gates: conditions, the path of a TOML file with them, or limits by name, as in
             `{"max_nfr": 0.01}`.
+        equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
+            change by less, by two one-sided tests at 1 - `level`. It is said and not
+            required; the gate `{"equivalent": "1%"}` requires it.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -128,6 +132,7 @@ def compare(
     return compare_pair(
         pair,
         gates=wanted,
+        equivalent=equivalent,
         regressions=regressions,
         level=level,
         resamples=resamples,
@@ -139,6 +144,7 @@ def compare_pair(
     pair: Pair,
     *,
     gates: Sequence[Gate] = (),
+    equivalent: float | str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -150,6 +156,7 @@ def compare_pair(
     Args:
         pair: from `join`.
         gates: conditions.
+        equivalent: margin of the change of accuracy, as in `compare`.
         regressions: as in `compare`, like the rest.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -163,13 +170,14 @@ def compare_pair(
     if seed < 0:
         raise ValueError(f"seed must be at least 0; got {seed}")
     check_gates(gates, pair)  # before the long pass
+    margin = margin_of(equivalent, gates, pair)
     if scanned is None:
         scanned = scan(pair)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     clusters = pair.clusters
     drawn = {"level": level, "seed": seed, "clusters": clusters}
-    found = intervals(scanned, pair.labels, resamples=resamples, **drawn)
+    found, precision = estimates(scanned, pair.labels, resamples=resamples, **drawn)
     noise = noise_test(scanned, **drawn)
     groups = class_groups(pair, scanned, level=level)
     groups += slice_groups(pair, scanned, level=level)
@@ -193,10 +201,14 @@ def compare_pair(
         if pair.labels is not None and pair.scored
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
-        gates=judge(gates, found, groups, level=level, noise=noise),
+        gates=judge(
+            gates, found, groups, level=level, noise=noise, precision=precision
+        ),
         notes=(*pair.old.notes, *pair.new.notes, *pair.notes, *_pairing(pair, scanned)),
         paired=scanned.paired,
         clusters=cluster_effect(scanned, pair.labels, pair.cluster_column, **drawn),
+        precision=precision,
+        equivalent=margin,
     )
 
 

@@ -91,6 +91,10 @@ class CompareResult(Display, Findings):
         gates: the outcome of each condition.
         notes: sentences about what was read and joined.
         paired: whether run r is compared with run r alone, see `run_by_run`.
+        clusters: how many there are, and what they do to an interval; None without.
+        precision: what change of accuracy these examples can detect or exclude; None
+            without labels.
+        equivalent: the margin asked for; None without one.
     """
 
     _report = report

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from churn_jax.comparison.gates import (
     ALL_SLICES,
     CLASSES,
+    EQUIVALENT,
     EXCESS,
     Gate,
     GateError,
@@ -18,6 +19,7 @@ from churn_jax.comparison.result import (
     Group,
     Interval,
     Noise,
+    Precision,
     State,
     state_of,
 )
@@ -34,6 +36,7 @@ def judge(
     *,
     level: float,
     noise: Noise | None = None,
+    precision: Precision | None = None,
 ) -> tuple[GateOutcome, ...]:
     """Whether each gate holds. A number that is not defined holds no gate.
 
@@ -43,6 +46,7 @@ def judge(
         groups: classes and slices.
         level: of the intervals.
         noise: what retraining alone changes, for gates on "excess_churn".
+        precision: what is known of the accuracy, for gates on "equivalent".
 
     Returns:
         One outcome per gate, in the order of the gates. A gate on several groups has
@@ -62,6 +66,8 @@ def judge(
     return tuple(
         _judge_groups(gate, gates, groups, level)
         if gate.grouping
+        else _judge_equivalence(gate, precision, level)
+        if gate.quantity == EQUIVALENT and precision is not None
         else _judge_whole(gate, quantities, noise, level)
         for gate in gates
     )
@@ -78,6 +84,19 @@ def _judge_whole(
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
     line = f"{gate.text}: {_measured_text(gate, interval, level)}"
     return _outcome(gate, "", interval, _state(gate, interval), line)
+
+
+def _judge_equivalence(gate: Gate, precision: Precision, level: float) -> GateOutcome:
+    """Whether the whole interval for two one-sided tests lies within the margin."""
+    within = precision.within
+    size = max(-within.low, within.high)  # NaN where there is none
+    state: State = "pass" if size < gate.limit else "fail"
+    touching = within.low <= gate.limit and within.high >= -gate.limit
+    if gate.on == "interval" and state == "fail" and touching:
+        state = "inconclusive"
+    line = f"{gate.text}: {with_range(within, gate.unit, 2 * level - 1)}"
+    found = _outcome(gate, "", within, state, line)
+    return dataclasses.replace(found, measured=size)
 
 
 def _judge_groups(

@@ -15,6 +15,7 @@ from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.registry import did_you_mean
 
 EXCESS = "excess_churn"  # `Noise.excess`
+EQUIVALENT = "equivalent"  # `Precision.within`
 On = Literal["estimate", "bound", "interval"]
 ON: tuple[On, ...] = ("estimate", "bound", "interval")
 ALL_SLICES = "*"
@@ -41,7 +42,8 @@ class Gate:
 
     Attributes:
         quantity: a name in `QUANTITIES`, or "excess_churn": churn beyond what
-            retraining alone gives.
+            retraining alone gives; or "equivalent": accuracy is shown to change by
+            less than the limit, by two one-sided tests.
         limit: a fraction where the quantity is a share, 0.02 for 2 %.
         bound: "max": at most the limit; "min": at least.
         on: "estimate" compares the number itself; "bound" the end of its confidence
@@ -76,7 +78,8 @@ class Gate:
     min_examples: int = 1
 
     def __post_init__(self):
-        known = list(GROUP_QUANTITIES) if self.grouping else [*QUANTITIES, EXCESS]
+        known = [*QUANTITIES, EXCESS, EQUIVALENT]
+        known = list(GROUP_QUANTITIES) if self.grouping else known
         if self.quantity not in known:
             where = " of classes and slices" if self.grouping else ""
             hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
@@ -86,6 +89,10 @@ class Gate:
         if not math.isfinite(self.limit):
             raise GateError(f"the limit of {self.quantity} must be finite")
         least = {"share": 0, "points": -1}.get(self.unit)
+        if self.quantity == EQUIVALENT:
+            least = 0
+            if self.bound != "max" or self.limit == 0:
+                raise GateError("equivalent takes a margin above 0, such as 0.01")
         if least is not None and not least <= self.limit <= 1:
             raise GateError(
                 f"the limit of {self.quantity} must lie between {least} and 1, got "
@@ -112,11 +119,14 @@ class Gate:
     @property
     def unit(self) -> Unit:
         """Unit of the number, as in `Quantity.unit`."""
-        return "points" if self.quantity == EXCESS else QUANTITIES[self.quantity].unit
+        own = self.quantity in (EXCESS, EQUIVALENT)
+        return "points" if own else QUANTITIES[self.quantity].unit
 
     @property
     def text(self) -> str:
         """The condition, as a part of a sentence."""
+        if self.quantity == EQUIVALENT:
+            return f"accuracy shown to change by less than {margin_text(self.limit)}"
         end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
         start = {"estimate": "", "bound": end, "interval": "interval of "}[self.on]
         what = start + self.quantity.replace("_", " ")
@@ -155,6 +165,8 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
         if max(len(pair.old.runs), len(pair.new.runs)) < 2:
             return "noise is measured between runs, and both versions have one run"
         return ""
+    if gate.quantity == EQUIVALENT:
+        return "" if pair.labels is not None else "there are no labels"
     quantity = QUANTITIES[gate.quantity]
     if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
         return "there are no labels"
@@ -222,6 +234,8 @@ def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
         for name in (*SHORT, *QUANTITIES, EXCESS)
     }
     plain = key.replace("_", "-")
+    if plain.lstrip("-") == EQUIVALENT:
+        return "max", EQUIVALENT
     if plain not in known:
         hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
         raise GateError(f"unknown key {key!r}; {hint}")
@@ -244,6 +258,26 @@ def limit_of(given: Any, what: str) -> float:
     if math.isfinite(value):
         return value / 100 if percent else value
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
+
+
+def margin_text(margin: float) -> str:
+    """A margin of accuracy in points."""
+    points = f"{100 * margin:.10g}"
+    return f"{points} {'point' if points == '1' else 'points'}"
+
+
+def margin_of(
+    given: float | str | None, gates: Sequence[Gate], pair: Pair
+) -> float | None:
+    """The margin of equivalence asked for, or that of a gate."""
+    if given is None:
+        found = [gate.limit for gate in gates if gate.quantity == EQUIVALENT]
+        return min(found, default=None)
+    margin = limit_of(given, EQUIVALENT)
+    Gate(EQUIVALENT, margin)  # checks it
+    if pair.labels is None:
+        raise GateError("equivalent is about accuracy, and there are no labels")
+    return margin
 
 
 def gates_by_name(

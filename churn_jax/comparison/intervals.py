@@ -7,7 +7,7 @@ import numpy as np
 from churn_jax.analysis.significance import mcnemar_exact, sign_flip_exact
 from churn_jax.comparison.pair import Scanned, ScannedSide
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.result import Clusters, Interval, McNemar
+from churn_jax.comparison.result import Clusters, Interval, McNemar, Precision
 from churn_jax.comparison.sums import (
     BINS,
     Partition,
@@ -29,6 +29,9 @@ from churn_jax.comparison.uncertainty import (
     share_ends,
 )
 from churn_jax.distributions import normal_quantile
+
+_POWER = 0.8  # with which the detectable change is found
+_NONE = Interval(np.nan, np.nan, np.nan)
 
 
 def intervals(
@@ -113,13 +116,27 @@ def intervals(
         Estimates of Variance Components, Biometrics Bulletin 1946.
         https://doi.org/10.2307/3002019
     """
+    drawn = {"level": level, "resamples": resamples, "seed": seed}
+    return estimates(scanned, labels, clusters=clusters, **drawn)[0]
+
+
+def estimates(
+    scanned: Scanned,
+    labels: np.ndarray | None,
+    *,
+    clusters: np.ndarray | None,
+    level: float,
+    resamples: int,
+    seed: int,
+) -> tuple[dict[str, Interval], Precision | None]:
+    """`intervals`, and what can be said about the accuracy; None without labels."""
     runs = len(scanned.old.predicted) * len(scanned.new.predicted)
     grouping, drawing = np.random.default_rng(seed).spawn(2)
     examples = scanned.old.predicted.shape[1]
     parts = partition(examples, runs, grouping, clusters)
-    found = counted(scanned, labels, parts, level)
+    found, precision = counted(scanned, labels, parts, level)
     found |= resampled(scanned, labels, parts, level, resamples, drawing)
-    return {name: found[name] for name in QUANTITIES if name in found}
+    return {name: found[name] for name in QUANTITIES if name in found}, precision
 
 
 def mcnemar_test(
@@ -217,8 +234,8 @@ def cluster_effect(
 
 def counted(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
-) -> dict[str, Interval]:
-    """Shares, the accuracy gain and kappa."""
+) -> tuple[dict[str, Interval], Precision | None]:
+    """Shares, the accuracy gain and kappa; how well the gain is known."""
     flips = outcome_sums(scanned, labels, parts.group, parts.groups)
     size, changed = flips.examples[:, None, None], flips.changed
     found = {"churn": _share(ratio(changed, size, np.nan), level, parts)}
@@ -229,7 +246,7 @@ def counted(
     lost = _part(beyond_chance, level, parts, most=most, examples=examples)
     found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
     if labels is None:
-        return found
+        return found, None
     negative, positive, both = flips.negative, flips.positive, flips.both
     right, now = both + negative, both + positive
     wrong = size - now
@@ -256,17 +273,26 @@ def counted(
         relative(negative, right, wrong, size), level, parts, most=most
     )
     known = difference(of_old, of_new).uncertainty(parts.clusters)
-    value = of_new.value - of_old.value
     units = parts.units(gained.examples)
-    low, high = difference_ends(
-        np.array(gained.value),
-        np.array(lost.value),
-        known.widened((gained.value + lost.value - value**2) / units),
-        known.quantile(level),
-        np.array(units),
-    )
-    found["accuracy_gain"] = Interval(value, float(low), float(high))
-    return found
+
+    def gain(at: float) -> Interval:
+        value = of_new.value - of_old.value
+        low, high = difference_ends(
+            np.array(gained.value),
+            np.array(lost.value),
+            known.widened((gained.value + lost.value - value**2) / units),
+            known.quantile(at),
+            np.array(units),
+        )
+        return Interval(value, float(low), float(high))
+
+    found["accuracy_gain"] = gain(level)
+    # Of an interval at `level` that reaches as far as from the true change to zero 80
+    # times of 100. Without flips: as if there were as many as may hide.
+    variance = float(known.total) or found["negative_flip_rate"].high / units
+    reach = float(known.quantile(level)) + float(normal_quantile(_POWER))
+    within = gain(2 * level - 1) if level > 0.5 else _NONE
+    return found, Precision(within, reach * variance**0.5)
 
 
 def _share(estimate: Statistic, level: float, parts: Partition) -> Interval:

@@ -89,6 +89,22 @@ class Clusters:
 
 
 @dataclasses.dataclass(frozen=True)
+class Precision:
+    """What the examples can tell about a change of accuracy.
+
+    Attributes:
+        within: interval of the accuracy gain at level `2 level - 1`: 90 % for 95 %. It
+            lies within plus and minus a margin where two one-sided tests at 5 % both
+            find the change smaller than that.
+        detectable: the smallest change of accuracy that the interval leaves zero out
+            for in 80 % of cases.
+    """
+
+    within: Interval
+    detectable: float
+
+
+@dataclasses.dataclass(frozen=True)
 class McNemar:
     """Exact McNemar test of "both versions are equally accurate".
 
@@ -308,6 +324,8 @@ class Findings:
     notes: tuple[str, ...] = ()
     paired: bool = False
     clusters: Clusters | None = None
+    precision: Precision | None = None
+    equivalent: float | None = None
 
     @property
     def groupings(self) -> dict[str, list[Group]]:
@@ -336,6 +354,14 @@ class Findings:
     def labelled(self) -> bool:
         """Whether there were labels."""
         return "accuracy_gain" in self.quantities
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether accuracy is shown to change by less than the margin asked for."""
+        if self.precision is None or self.equivalent is None:
+            return False
+        within = self.precision.within
+        return max(-within.low, within.high) < self.equivalent
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval.

@@ -1,5 +1,6 @@
 """What a comparison says, in sentences."""
 
+from churn_jax.comparison.gates import margin_text
 from churn_jax.comparison.noise import TESTED_RUNS
 from churn_jax.comparison.number_text import (
     count_text,
@@ -27,7 +28,8 @@ def sentences(result: Findings) -> tuple[str, ...]:
             "known."
         )
     else:
-        found += [_flips(result), _accuracy(result), *_probabilities(result)]
+        found += [_flips(result), _accuracy(result), *_precision(result)]
+        found += _probabilities(result)
     if result.clusters is not None:
         found.append(_clusters(result))
     if result.noise is not None:
@@ -137,6 +139,30 @@ def _clusters(result: Findings) -> str:
         f"{said}: that of {number} is {clusters.wider:.2f} times as wide as if "
         f"examples were independent (design effect {clusters.design_effect:.2f})."
     )
+
+
+def _precision(result: Findings) -> list[str]:
+    """What is shown of the change of accuracy, and what would be seen of one."""
+    precision = result.precision
+    if precision is None:
+        return []
+    found = []
+    if result.equivalent is not None:
+        shown = "is shown" if result.is_equivalent else "is not shown"
+        level = level_text(2 * result.level - 1)
+        found.append(
+            f"The update {shown} to change accuracy by less than "
+            f"{margin_text(result.equivalent)} ({level} interval "
+            f"{range_text(precision.within, 'points')})."
+        )
+    units = "examples" if result.clusters is None else "clusters"
+    size = precision.detectable
+    points = f"{100 * size:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}f} points"
+    found.append(
+        f"These {units} detect a change of accuracy of {points} in 80 % of cases; a "
+        "smaller one may go unseen."
+    )
+    return found
 
 
 def _equals(name: str, p: float) -> str:

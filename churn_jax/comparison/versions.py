@@ -45,6 +45,7 @@ def compare_versions(
     label_column: str | None = None,
     prediction_column: str | None = None,
     gates: Gating = (),
+    equivalent: float | str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -72,6 +73,7 @@ def compare_versions(
         label_column: the same for labels.
         prediction_column: the same for predicted classes.
         gates: conditions on every step.
+        equivalent: margin of the change of accuracy in every step, as in `compare`.
         regressions: how many negative flips of each step to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -114,7 +116,8 @@ def compare_versions(
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
-    sampling = {"level": level, "resamples": resamples, "seed": seed}
+    sampling: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
+    sampling["equivalent"] = equivalent
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
             read_side,

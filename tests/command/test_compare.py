@@ -89,6 +89,8 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
         ("--slices S --max-slice-nfr 0.1", 1, "not in 1 of 2: region north 20"),
         ("--max-class-churn 0.5 --min-examples 6", 1, "no group to judge; 4 of 4"),
         ("--max-churn 1 --max-nfr 0", 1, "1 of 2 gates does not hold"),
+        ("--equivalent 40%", 0, "is shown to change accuracy by less than 40 points ("),
+        ("--equivalent .01", 0, "is not shown to change accuracy by less than 1 point"),
         ("--max-churn .3 --on interval", 4, "INCONCLUSIVE: the gate is neither kept"),
         ("--max-churn .3 --on interval --inconclusive pass", 0, "INCONCLUSIVE"),
         ("--max-churn .3 --on interval --inconclusive fail", 1, "INCONCLUSIVE"),

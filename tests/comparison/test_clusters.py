@@ -124,7 +124,7 @@ def test_more_clusters_than_groups():
     assert parts.groups < parts.clusters == clusters.max() + 1
     whole = np.unique(np.stack([clusters, parts.group]), axis=1)
     assert whole.shape[1] == len(np.unique(clusters))  # no cluster is divided
-    found = counted(scanned, labels, parts, 0.95)["churn"]
+    found = counted(scanned, labels, parts, 0.95)[0]["churn"]
     changed = scanned.old.predicted[0] != scanned.new.predicted[0]
     sums = np.bincount(clusters, changed - changed.mean())
     half = 1.96 * np.sqrt(np.sum(np.square(sums))) / len(labels)

@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from churn_jax.comparison.groups import group_intervals
-from churn_jax.comparison.intervals import intervals
+from churn_jax.comparison.intervals import estimates, intervals
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Scanned, ScannedSide
 from churn_jax.comparison.sums import bca_ends, partition, resampled_sums
@@ -50,6 +50,29 @@ def test_the_gain_is_covered_by_exact_enumeration(examples, lost, gained):
     low, high = difference_ends(c, b, variance, Z, examples)
     held = (low <= gained - lost) & (gained - lost <= high)
     assert 0.93 <= chance[kept][held].sum() <= 0.97
+
+
+@pytest.mark.parametrize("flips", [0.02, 0.1])
+def test_detection_and_equivalence_have_the_power_they_say(flips):
+    # 80 of 100 intervals leave out zero where the gain is the detectable one, and at
+    # most 5 of 100 lie within a margin that is the gain.
+    N = 3000
+    sides = np.zeros((2, 1, N), np.int32)
+    sides[0, 0, : int(N * flips / 2)] = 1
+    sides[1, 0, int(N * flips / 2) : int(N * flips)] = 1
+    scanned = Scanned(*map(ScannedSide, sides))
+    drawn = {"level": 0.95, "resamples": 100, "seed": 0, "clusters": None}
+    _, precision = estimates(scanned, np.zeros(N, int), **drawn)
+    gain = precision.detectable
+    assert gain == pytest.approx((Z + special.ndtri(0.8)) * math.sqrt(flips / N))
+    rng = np.random.default_rng(0)
+    chances = [(flips - gain) / 2, (flips + gain) / 2, 1 - flips]
+    lost, gained, _ = rng.multinomial(N, chances, size=4000).T / N
+    variance = (lost + gained - np.square(gained - lost)) / N
+    low, high = difference_ends(gained, lost, variance, Z, N)
+    assert 0.77 <= np.mean((low > 0) | (high < 0)) <= 0.83
+    low, high = difference_ends(gained, lost, variance, special.ndtri(0.95), N)
+    assert 0.03 <= np.mean((low > -gain) & (high < gain)) <= 0.06
 
 
 def test_ends_of_a_gain_are_those_of_the_score_test():

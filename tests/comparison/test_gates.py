@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from churn_jax.comparison.gate_outcomes import judge
-from churn_jax.comparison.gates import Gate, GateError, check_gates, combined
+from churn_jax.comparison.gates import (
+    Gate,
+    GateError,
+    check_gates,
+    combined,
+    gates_by_name,
+)
 from churn_jax.comparison.pair import Pair, Side
-from churn_jax.comparison.result import Group, Interval, Noise
+from churn_jax.comparison.result import Group, Interval, Noise, Precision
 
 NONE = Interval(math.nan, math.nan, math.nan)
 FOUND = {
@@ -87,6 +93,26 @@ def test_a_gate_on_the_interval_may_be_open(gate, state):
     found = outcome(gate)
     assert (found.state, found.passed) == (state, state == "pass")
     assert found.line.startswith(f"{state.upper()}  interval of {gate.quantity[:5]}")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "on", "state"),
+    [
+        (-0.004, 0.009, "estimate", "pass"),
+        (-0.004, 0.011, "estimate", "fail"),
+        (-0.004, 0.011, "interval", "inconclusive"),
+        (0.011, 0.03, "interval", "fail"),
+        (math.nan, math.nan, "interval", "fail"),
+    ],
+)
+def test_equivalence_is_shown_by_two_one_sided_tests(low, high, on, state):
+    (gate,) = gates_by_name({"equivalent": "1%"}, on=on)
+    precision = Precision(Interval(0.003, low, high), 0.01)
+    found = judge([gate], FOUND, (), level=0.95, precision=precision)[0]
+    assert (found.state, found.limit) == (state, 0.01)
+    end = "accuracy shown to change by less than 1 point: +0.3"
+    assert found.line.startswith(f"{state.upper()}  {end}")
+    assert math.isnan(low) or "90 % interval" in found.line
 
 
 def test_groups_that_fail_come_before_those_that_are_open():
@@ -228,6 +254,8 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
             "or 'interval'; got 'upper'",
         ),
         ({"group": "north"}, "of which grouping is the group 'north'"),
+        ({"quantity": "equivalent", "limit": 0}, "takes a margin above 0"),
+        ({"quantity": "equivalent", "bound": "min"}, "takes a margin above 0"),
         ({"min_examples": 0}, "min_examples must be at least 1; got 0"),
         (
             {"quantity": "accuracy_new", "grouping": "class", "on": "bound"},

@@ -11,7 +11,13 @@ from churn_jax.analysis.significance import holm
 from churn_jax.comparison.display import FORMAT, Display
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_outcomes import judge
-from churn_jax.comparison.gates import ALL_SLICES, EXCESS, Gate, GateError
+from churn_jax.comparison.gates import (
+    ALL_SLICES,
+    EQUIVALENT,
+    EXCESS,
+    Gate,
+    GateError,
+)
 from churn_jax.comparison.groups import coded
 from churn_jax.comparison.outcomes import report
 from churn_jax.comparison.outcomes.estimates import estimate
@@ -26,7 +32,7 @@ from churn_jax.comparison.outcomes.result import (
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.reading.sides import side_names
-from churn_jax.comparison.result import GateOutcome, Group
+from churn_jax.comparison.result import GateOutcome, Group, Precision
 from churn_jax.documents import markdown, plain_values
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -263,7 +269,13 @@ def _judged(
             )
         for measure in about:
             found = measure.quantities
-            (outcome,) = judge([gate], found, _groups(measure), level=level)
+            within = measure.within
+            precision = None
+            if within is not None:
+                precision = Precision(within, measure.detectable)
+            (outcome,) = judge(
+                [gate], found, _groups(measure), level=level, precision=precision
+            )
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -274,6 +286,8 @@ def _judged(
 
 
 def _has(measure: MeasureFindings, gate: Gate) -> bool:
+    if gate.quantity == EQUIVALENT:
+        return measure.decided and measure.within is not None
     if not gate.grouping:
         return gate.quantity in measure.quantities
     return any(
