@@ -174,7 +174,8 @@ LONG = {"parameters": 85_000, "updates": 10_000}
         ("cpu", False, {**LONG, "slots": 20}, "vmap"),
         ("cpu", False, {**LONG, "slots": 10, "parameters": 270_000}, "loop"),
         ("tpu", False, {**LONG, "slots": 10}, "vmap"),
-        ("gpu", True, {}, "vmap"),
+        ("gpu", True, {}, "loop"),
+        ("gpu", False, {}, "vmap"),
         ("tpu", True, {"split": True}, "loop"),
     ],
 )

@@ -76,7 +76,7 @@ def test_teachers_that_do_not_fit_are_scanned():
 @pytest.mark.parametrize(
     ("platform", "name", "options", "expected"),
     [
-        ("gpu", "resnet8", {}, ("vmap", 1, "vmap", "vmap")),
+        ("gpu", "resnet8", {}, ("loop", 1, "vmap", "vmap")),
         ("cpu", "resnet8", {}, ("loop", 1, "unroll", "unroll")),
         ("cpu", "lenet5", {"replicas": 10}, ("loop", 1, "unroll", "unroll")),
         ("cpu", "mlp", {"image": PHOTO}, ("loop", 1, "vmap", "unroll")),
