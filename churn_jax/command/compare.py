@@ -16,7 +16,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from churn_jax.array_files import write_file
 from churn_jax.command.option_list import read_options
 from churn_jax.comparison.display import CompareResult, VersionsResult
-from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_file import read_gates, waivers_of
 from churn_jax.comparison.gates import (
     Gate,
     closest,
@@ -26,6 +26,7 @@ from churn_jax.comparison.gates import (
 )
 from churn_jax.comparison.outcomes.compare import OutcomesResult
 from churn_jax.comparison.reading.contents import ENDINGS
+from churn_jax.comparison.result import Waiver
 from churn_jax.documents import print_document
 from churn_jax.escaping import printable
 
@@ -154,6 +155,10 @@ class Gates:
             option = f"--{next(iter(settings)).replace('_', '-')}"
             raise ValueError(f"{option} is for limits given as options; there are none")
         return combined(read_gates(self.gates) if self.gates else (), given)
+
+    def waivers(self) -> tuple[Waiver, ...]:
+        """Those of the gate file."""
+        return waivers_of(self.gates) if self.gates else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -378,7 +383,8 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     found = {name: getattr(arguments, name) for name in names}
     found["clusters"], found["equivalent"] = arguments.cluster, arguments.equivalent
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
-    return found | {"gates": arguments.gate.read()}
+    gates = {"gates": arguments.gate.read(), "waivers": arguments.gate.waivers()}
+    return found | gates
 
 
 def _two(arguments: Arguments) -> CompareResult:
@@ -435,6 +441,8 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     for name in ("labels", "ids"):
         if getattr(arguments, name):
             raise ValueError(f"--{name} is for predicted classes; here are outcomes")
+    if arguments.gate.waivers():
+        raise ValueError("waivers are for predicted classes; here are outcomes")
     margin = arguments.equivalent
     margin = None if margin is None else limit_of(margin, "--equivalent")
     tolerance = limit_of(given.tolerance or 0.0, "--tolerance")

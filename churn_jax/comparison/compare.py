@@ -13,7 +13,7 @@ from churn_jax.comparison.findings import (
     reliability_curve,
     scatter_points,
 )
-from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_file import Gating, as_gates, waivers_of
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import Gate, check_gates, margin_of
 from churn_jax.comparison.groups import class_groups, slice_groups
@@ -24,8 +24,9 @@ from churn_jax.comparison.reading.clusters import read_clusters, without_cluster
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_columns
 from churn_jax.comparison.reading.sides import read_side, side_names
-from churn_jax.comparison.result import Version
+from churn_jax.comparison.result import Version, Waiver
 from churn_jax.comparison.scanning.scan import scan
+from churn_jax.comparison.waivers import waive
 
 
 def compare(
@@ -47,6 +48,7 @@ def compare(
     prediction_column: str | None = None,
     gates: Gating = (),
     equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -85,6 +87,8 @@ def compare(
         equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
             change by less, by two one-sided tests at 1 - `level`. It is said and not
             required; the gate `{"equivalent": "1%"}` requires it.
+        waivers: negative flips that gates on their rate do not count, next to those of
+            the file with the gates.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -133,6 +137,7 @@ def compare(
         pair,
         gates=wanted,
         equivalent=equivalent,
+        waivers=(*waivers, *waivers_of(gates)),
         regressions=regressions,
         level=level,
         resamples=resamples,
@@ -145,6 +150,7 @@ def compare_pair(
     *,
     gates: Sequence[Gate] = (),
     equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -157,6 +163,7 @@ def compare_pair(
         pair: from `join`.
         gates: conditions.
         equivalent: margin of the change of accuracy, as in `compare`.
+        waivers: negative flips that gates on their rate do not count.
         regressions: as in `compare`, like the rest.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -181,6 +188,12 @@ def compare_pair(
     noise = noise_test(scanned, **drawn)
     groups = class_groups(pair, scanned, level=level)
     groups += slice_groups(pair, scanned, level=level)
+    waived, judged, useless = waive(
+        pair, scanned, waivers, groups, level=level, seed=seed
+    )
+    counting = dict(found)
+    if waived is not None:
+        counting["negative_flip_rate"] = waived.negative_flip_rate
     listed, total = largest_regressions(pair, scanned, regressions)
     return CompareResult(
         old=_version(pair.old),
@@ -202,13 +215,20 @@ def compare_pair(
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
         gates=judge(
-            gates, found, groups, level=level, noise=noise, precision=precision
+            gates, counting, judged, level=level, noise=noise, precision=precision
         ),
-        notes=(*pair.old.notes, *pair.new.notes, *pair.notes, *_pairing(pair, scanned)),
+        notes=(
+            *pair.old.notes,
+            *pair.new.notes,
+            *pair.notes,
+            *_pairing(pair, scanned),
+            *useless,
+        ),
         paired=scanned.paired,
         clusters=cluster_effect(scanned, pair.labels, pair.cluster_column, **drawn),
         precision=precision,
         equivalent=margin,
+        waived=waived,
     )
 
 

@@ -95,6 +95,7 @@ class CompareResult(Display, Findings):
         precision: what change of accuracy these examples can detect or exclude; None
             without labels.
         equivalent: the margin asked for; None without one.
+        waived: negative flips that the gates do not count; None without waivers.
     """
 
     _report = report

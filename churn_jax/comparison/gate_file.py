@@ -16,9 +16,12 @@ from churn_jax.comparison.gates import (
     gates_by_name,
     limit_of,
 )
+from churn_jax.comparison.result import Waiver
+from churn_jax.comparison.waivers import waiver_of
 
 Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
+_WAIVE = "waive"
 _SETTINGS = ("on", "min-examples")
 _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
 _TABLES = tuple(_DEPTHS)
@@ -34,6 +37,11 @@ def as_gates(given: Gating) -> tuple[Gate, ...]:
         if not isinstance(gate, Gate):
             raise GateError(f"not a gate: {gate!r}; write Gate('churn', 0.05)")
     return found
+
+
+def waivers_of(given: Gating) -> tuple[Waiver, ...]:
+    """The waivers that come with the gates, if these are a file."""
+    return read_waivers(given) if isinstance(given, str | os.PathLike) else ()
 
 
 def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
@@ -75,16 +83,8 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
         upper end of negative flip rate at most 1 %
         negative flip rate at most 2 % in each region
     '''
-    path = Path(path)
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise GateError(f"{path}: the gate file {what}")
-    try:
-        import tomllib
-
-        table = tomllib.loads(path.read_bytes().decode())
-    except ValueError as error:  # of TOML or of UTF-8
-        raise GateError(f"{path}: not a TOML file, {error}") from None
+    table = _table(Path(path))
+    table.pop(_WAIVE, None)
     try:
         gates = tuple(_gates(table, {}))
     except GateError as error:
@@ -92,6 +92,44 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     if not gates:
         raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
     return gates
+
+
+def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
+    """The `[[waive]]` tables of a gate file.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        GateError: the file cannot be read, or a waiver lacks its id, reason or date or
+            is there twice.
+    """
+    table = _table(Path(path)).get(_WAIVE, [])
+    try:
+        if not isinstance(table, list):
+            raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
+        found = tuple(
+            waiver_of(given, f"waiver {number}")
+            for number, given in enumerate(table, 1)
+        )
+        ids = [waiver.id for waiver in found]
+        if twice := [i for i in dict.fromkeys(ids) if ids.count(i) > 1]:
+            raise GateError(f"the id {twice[0]!r} is waived twice")
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    return found
+
+
+def _table(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise GateError(f"{path}: the gate file {what}")
+    try:
+        import tomllib
+
+        return tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:  # of TOML or of UTF-8
+        raise GateError(f"{path}: not a TOML file, {error}") from None
 
 
 def _gates(

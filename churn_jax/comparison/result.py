@@ -264,6 +264,38 @@ class Points:
     totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Waiver:
+    """A regression that is accepted until a date.
+
+    Attributes:
+        id: of the example.
+        reason: why.
+        until: the last day, as 2026-12-31.
+    """
+
+    id: str
+    reason: str
+    until: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Waived:
+    """Negative flips that gates on their rate do not count.
+
+    Attributes:
+        waivers: those that have an effect here.
+        flips: waived negative flips, mean over pairs of runs.
+        all_flips: negative flips with them.
+        negative_flip_rate: the rate without them, of all examples.
+    """
+
+    waivers: tuple[Waiver, ...]
+    flips: float
+    all_flips: float
+    negative_flip_rate: Interval
+
+
 State = Literal["pass", "fail", "inconclusive"]
 
 
@@ -326,6 +358,7 @@ class Findings:
     clusters: Clusters | None = None
     precision: Precision | None = None
     equivalent: float | None = None
+    waived: Waived | None = None
 
     @property
     def groupings(self) -> dict[str, list[Group]]:

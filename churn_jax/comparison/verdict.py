@@ -15,6 +15,7 @@ from churn_jax.comparison.number_text import (
 )
 from churn_jax.comparison.result import Findings, Gated, Interval
 
+_WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
 
 
@@ -40,6 +41,8 @@ def sentences(result: Findings) -> tuple[str, ...]:
                 "hold the truth less often than they say (in simulations those of 95 % "
                 "about 90 times of 100)."
             )
+    if result.waived is not None:
+        found += _waived(result)
     if result.labelled:
         found += _groups(result)
     return tuple(found)
@@ -163,6 +166,27 @@ def _precision(result: Findings) -> list[str]:
         "smaller one may go unseen."
     )
     return found
+
+
+def _waived(result: Findings) -> list[str]:
+    """How many negative flips the gates do not count, and each with its reason."""
+    waived = result.waived
+    assert waived is not None
+    if not waived.waivers:
+        return []
+    rates = (
+        with_range(rate, "share")
+        for rate in (result["negative_flip_rate"], waived.negative_flip_rate)
+    )
+    flips = [count_text(count) for count in (waived.flips, waived.all_flips)]
+    verb = "is" if waived.flips == 1 else "are"
+    one, other = rates
+    reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
+    return [
+        f"{flips[0]} of {flips[1]} negative flips {verb} waived: {one} with and "
+        f"{other} without, which limits on their rate judge: "
+        f"{listed(reasons, _WAIVERS)}."
+    ]
 
 
 def _equals(name: str, p: float) -> str:

@@ -13,14 +13,14 @@ import numpy as np
 
 from churn_jax.comparison.compare import compare_pair
 from churn_jax.comparison.display import CompareResult, VersionsResult
-from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_file import Gating, as_gates, waivers_of
 from churn_jax.comparison.pair import Kind, Pair, Side
 from churn_jax.comparison.reading.class_values import all_numbers
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_ids, read_labels, read_slices
 from churn_jax.comparison.reading.sides import read_side
-from churn_jax.comparison.result import Interval
+from churn_jax.comparison.result import Interval, Waiver
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.version_files import VersionFiles, find_versions
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of
@@ -46,6 +46,7 @@ def compare_versions(
     prediction_column: str | None = None,
     gates: Gating = (),
     equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -74,6 +75,7 @@ def compare_versions(
         prediction_column: the same for predicted classes.
         gates: conditions on every step.
         equivalent: margin of the change of accuracy in every step, as in `compare`.
+        waivers: negative flips that the gates of no step count, as in `compare`.
         regressions: how many negative flips of each step to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -154,6 +156,7 @@ def compare_versions(
                 compare_pair(
                     pair,
                     gates=wanted,
+                    waivers=(*waivers, *waivers_of(gates)),
                     regressions=regressions,
                     scanned=scanned,
                     **sampling,
