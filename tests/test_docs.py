@@ -15,6 +15,7 @@ from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.command.study import _parse
 from churn_jax.comparison import read_gates
+from churn_jax.comparison.gate_file import read_waivers
 from churn_jax.comparison.verdict import sentences
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
@@ -241,10 +242,12 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
 
 
 def test_the_toml_of_the_pages_is_read(tmp_path):
-    for page, count in (("how_to/gate_in_ci.md", 3), ("reference/gate_file.md", 9)):
-        (gates,) = blocks(DOCS / page, "toml")
-        (tmp_path / "gates.toml").write_text(gates)
-        assert len(read_gates(tmp_path / "gates.toml")) == count
+    path = tmp_path / "gates.toml"
+    for page, counts in (("how_to/gate_in_ci", [3]), ("reference/gate_file", [9, 1])):
+        for gates, count in zip(blocks(DOCS / f"{page}.md", "toml"), counts):
+            path.write_text(gates)
+            assert len(read_gates(path)) == count
+    assert [waiver.id for waiver in read_waivers(path)] == ["1118"]
     (study,) = blocks(DOCS / "how_to" / "studies.md", "toml")
     (tmp_path / "study.toml").write_text(study)
     config, options = _parse(["--config", str(tmp_path / "study.toml")])
