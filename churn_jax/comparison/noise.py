@@ -1,6 +1,7 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -284,18 +285,32 @@ def _interval(
 
 def _permuted(runs: np.ndarray, A: int, clusters: np.ndarray | None) -> np.ndarray:
     """Variance of each example's or cluster's excess if its runs are permuted."""
-    R, N = runs.shape
+
+    def differ(r: int, s: int) -> np.ndarray:
+        return runs[r] != runs[s]
+
+    return permuted_variance(differ, len(runs), A, runs.shape[1], clusters)
+
+
+def permuted_variance(
+    differ: Callable[[int, int], np.ndarray],
+    R: int,
+    A: int,
+    N: int,
+    clusters: np.ndarray | None,
+) -> np.ndarray:
+    """The same for runs of which `differ` says where two do, `[N]`."""
     B = R - A
     units = N if clusters is None else int(clusters.max()) + 1
     disagreeing = np.zeros((R, units), np.int32)  # predictions, with each run
     of_pairs = np.zeros(units, np.int64)  # squares of each pair's
     for r, s in itertools.combinations(range(R), 2):
-        differ = runs[r] != runs[s]
+        apart = differ(r, s)
         if clusters is not None:
-            differ = np.bincount(clusters[differ], minlength=units).astype(np.int32)
-        disagreeing[r] += differ
-        disagreeing[s] += differ
-        of_pairs += np.square(differ, dtype=np.int64)
+            apart = np.bincount(clusters[apart], minlength=units).astype(np.int32)
+        disagreeing[r] += apart
+        disagreeing[s] += apart
+        of_pairs += np.square(apart, dtype=np.int64)
     if min(A, B) == 1:
         return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
     # What the mean and an effect of each run leave of the pairs' squares.

@@ -2,15 +2,21 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from churn_jax.comparison.noise import permuted_variance
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.result import Interval
 from churn_jax.comparison.sums import partition
-from churn_jax.comparison.uncertainty import Statistic, difference_ends, share_ends
-from churn_jax.distributions import normal_quantile, student_cdf, student_quantile
+from churn_jax.comparison.uncertainty import (
+    Statistic,
+    Uncertainty,
+    difference_ends,
+    share_ends,
+)
+from churn_jax.distributions import normal_quantile, student_cdf
 
 _POWER = 0.8  # with which the detectable change is found
 
@@ -51,9 +57,13 @@ def estimate(
     with `u_g` what examples of group g add to the deviation of the mean from itself.
     Runs are taken as they are: the samples of a language model are independent on each
     example, so that V holds what they add. Shares have Wilson's interval with as many
-    examples as have the variance V, gains in right answers Tango's, means `t sqrt(V)`
-    to either side, with quantiles of Student's distribution with G - 1 degrees of
-    freedom.
+    examples as have the variance V, gains in right answers Tango's, as in `intervals`;
+    means `t sqrt(V)` to either side, with quantiles of Student's distribution with
+    G - 1 degrees of freedom, or fewer where few clusters contribute most. The excess
+    over the churn of identical runs has no smaller V than it has where both versions
+    are equal, by permuting the runs of every example or cluster. Where all examples
+    change alike, or none does, V is that of no event in so many, times the span of the
+    numbers, and the test of no change flips the signs of examples or clusters.
 
     Args:
         measure: of `N` examples.
@@ -78,7 +88,7 @@ def estimate(
     found = {changed_name: sums.share(changed)}
     if measure.kind not in ("correct", "answer"):
         far = sums.of_pairs(lambda m, a, b: m.distance(a, b))
-        found["mean_distance"] = sums.mean(far)
+        found["mean_distance"] = sums.mean(far, least=0.0)
     found |= _stability(sums, measure)
     found |= _noise(sums, measure, changed)
     if not measure.judged:
@@ -89,20 +99,21 @@ def estimate(
         sums.of_side(side, measure.worth) for side in (measure.old, measure.new)
     )
     gain = new - old
-    known = sums.known(gain)
+    known, share = sums.known_mean(gain), sums.known(gain)
     value = float(gain.sum())
+    flips = better.sum() + worse.sum()
     ends = {}
     for at in (level, 2 * level - 1):
         if measure.decided:
             low, high = difference_ends(
                 np.array(better.sum()),
                 np.array(worse.sum()),
-                np.array(known.total),
-                np.array(sums.quantile(at)),
-                np.array(sums.count),
+                share.widened((flips - value**2) / sums.units),
+                share.example_quantile(at),
+                np.array(sums.units),
             )
         else:
-            half = sums.quantile(at) * np.sqrt(known.total)
+            half = sums.half(known, at)
             low, high = value - half, value + half
         ends[at] = Interval(value, float(low), float(high))
     if measure.decided:
@@ -118,14 +129,14 @@ def estimate(
         found[f"{stem}_change"] = _turned(ends[level], sign)
         found["share_worse"] = sums.share(worse)
         found["share_better"] = sums.share(better)
-    p = 1.0 if value == 0 else 0.0
-    if known.total > 0:
+    both = known.example_quantile(level) + normal_quantile(_POWER)
+    if sums.some(known):
         t = abs(value) / np.sqrt(known.total)
-        p = float(2 * student_cdf(sums.freedom, -t))
-    both = sums.quantile(level) + normal_quantile(_POWER)
-    least = float(both * np.sqrt(known.total))
-    if known.total == 0:  # as many flips as none may hide
-        least = float(both * np.sqrt(sums.share(worse).high / sums.count))
+        p = float(2 * student_cdf(known.of_clusters, -t))
+        least = float(both * np.sqrt(known.total))
+    else:  # all change alike, if at all: signs are flipped; flips as many as none hide
+        p = 2.0 ** (1 - sums.units) if value else 1.0
+        least = float(both * np.sqrt(sums.share(worse).high / sums.units)) * sums.span
     return Estimates(found, p, least, ends[2 * level - 1])
 
 
@@ -151,24 +162,25 @@ class Sums:
     def __init__(self, measure: Measure, clusters, level: float, seed: int):
         self.measure, self.level = measure, level
         self.examples = measure.examples
-        if clusters is None:
-            group, groups, _ = partition(self.examples, 1, seed)
-        else:
-            group, groups = clusters, int(clusters.max()) + 1
-        self.group, self.groups = group, groups
-        self.size = np.bincount(group, minlength=groups) / self.examples
+        self.parts = partition(self.examples, 1, seed, clusters)
+        self.clusters = clusters
+        self.size = self.grouped(np.ones(self.examples))
         # What a share of no event says is known from as many independent draws.
-        self.count = float(self.examples if clusters is None else groups)
-        self.freedom = max((self.count if clusters is None else groups) - 1, 1)
+        self.units = self.parts.units(self.examples)
+        self.span = 2.0 if measure.kind == "ranking" else 1.0  # of what may change
+        if measure.things is None:
+            both = measure.old, measure.new
+            self.span = float(max(map(np.max, both)) - min(map(np.min, both)))
 
     def grouped(self, values: np.ndarray) -> np.ndarray:
         """What every group adds to the mean of `[N]` values, `[G]`."""
-        return np.bincount(self.group, values, self.groups) / self.examples
+        group, groups, _ = self.parts
+        return np.bincount(group, values, groups) / self.examples
 
     def of_pairs(self, number: Callable) -> np.ndarray:
         """What every group adds to the mean over pairs of runs, `[G]`."""
         old, new = self.measure.old, self.measure.new
-        sums = np.zeros(self.groups)
+        sums = np.zeros(self.parts.groups)
         for a, b in itertools.product(old, new):
             sums += self.grouped(number(self.measure, a, b))
         return sums / (len(old) * len(new))
@@ -177,17 +189,19 @@ class Sums:
         """The same for the mean over the runs of one side."""
         return np.mean([self.grouped(number(run)) for run in runs], axis=0)
 
-    def known(self, parts: np.ndarray):
-        """How well the sum of the parts is known."""
+    def known(self, parts: np.ndarray) -> Uncertainty:
+        """How well the sum of the parts, a share, is known."""
         influence = (parts - parts.sum() * self.size)[:, None, None]
         found = Statistic(np.full((1, 1), parts.sum()), influence, self.examples)
-        small = self.groups / max(self.groups - 1, 1)
-        known = found.uncertainty()
-        return dataclasses.replace(known, total=known.total * small)
+        return found.uncertainty(self.parts.clusters)
 
-    def quantile(self, level: float) -> float:
-        """Student's, two-sided."""
-        return float(student_quantile(self.freedom, (1 + level) / 2))
+    def known_mean(self, parts: np.ndarray) -> Uncertainty:
+        """The same of a mean, whose variance is estimated as in a t-test."""
+        known, groups = self.known(parts), self.parts.groups
+        if self.parts.clusters:
+            return known
+        total = known.total * groups / max(groups - 1, 1)
+        return dataclasses.replace(known, total=total, of_clusters=self.examples - 1.0)
 
     def share(self, parts: np.ndarray) -> Interval:
         """The interval of a share of the examples."""
@@ -195,16 +209,56 @@ class Sums:
         known = self.known(parts)
         low, high = share_ends(
             np.array(value),
-            np.array(known.total),
-            np.array(self.quantile(self.level)),
-            np.array(self.count),
+            known.widened(value * (1 - value) / self.units),
+            known.example_quantile(self.level),
+            np.array(self.units),
         )
         return Interval(value, float(low), float(high))
 
-    def mean(self, parts: np.ndarray) -> Interval:
+    def some(self, known: Uncertainty) -> bool:
+        """Whether groups differ in what they add, by more than rounding."""
+        return float(known.total) > (1e-12 * self.span) ** 2
+
+    def half(self, known: Uncertainty, level: float) -> float:
+        """Half the interval of a mean."""
+        quantile = known.example_quantile(level)
+        if self.some(known):
+            return float(quantile * np.sqrt(known.total))
+        return self.none(quantile) * self.span
+
+    def none(self, quantile: np.ndarray) -> float:
+        """Upper end of the share of an event that no example shows."""
+        zero = np.zeros(())
+        return float(share_ends(zero, zero, quantile, np.array(self.units))[1])
+
+    def mean(self, parts: np.ndarray, least: float = -np.inf) -> Interval:
         """The interval of a mean."""
-        value = float(parts.sum())
-        half = float(self.quantile(self.level) * np.sqrt(self.known(parts).total))
+        known, value = self.known_mean(parts), float(parts.sum())
+        half = self.half(known, self.level)
+        return Interval(value, max(value - half, least), value + half)
+
+    def excess(self, changed: np.ndarray, within: Sequence[np.ndarray]) -> Interval:
+        """The interval of what pairs across change beyond those within a side."""
+        parts = changed - np.mean(within, axis=0)
+        known, value = self.known_mean(parts), float(parts.sum())
+        quantile = known.example_quantile(self.level)
+        runs = np.concatenate([self.measure.old, self.measure.new])
+
+        def differ(r: int, s: int) -> np.ndarray:
+            return _changed(self.measure, runs[r], runs[s])
+
+        equal = permuted_variance(
+            differ, len(runs), len(self.measure.old), self.examples, self.clusters
+        )
+        # An example on which no run differs might be one on which all pairs across do.
+        half = most = self.none(quantile)
+        if equal.any():
+            known = dataclasses.replace(
+                known,
+                total=np.maximum(known.total, equal.sum() / self.examples**2),
+                bearing=equal.sum() ** 2 / np.square(equal).sum(),
+            )
+            half = float(quantile * np.sqrt(known.widened((most / quantile) ** 2)))
         return Interval(value, value - half, value + half)
 
 
@@ -234,5 +288,5 @@ def _noise(sums: Sums, measure: Measure, changed) -> dict[str, Interval]:
             within.append(sum(pairs) / len(pairs))
             found[f"within_{side}"] = sums.share(within[-1])
     if within:
-        found["excess_churn"] = sums.mean(changed - sum(within) / len(within))
+        found["excess_churn"] = sums.excess(changed, within)
     return found

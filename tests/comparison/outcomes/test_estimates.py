@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_jax.comparison.outcomes.estimates import estimate
+from churn_jax.comparison.intervals import intervals
+from churn_jax.comparison.outcomes.estimates import Sums, estimate
 from churn_jax.comparison.outcomes.values import Measure
+from churn_jax.comparison.pair import Scanned, ScannedSide
 
 
 def scores(examples=60, runs=(1, 1), seed=0):
@@ -48,15 +50,85 @@ def test_clusters_are_as_examples_of_their_sums():
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
 
 
-def test_clusters_of_equal_examples_are_worth_one_each():
-    old = np.repeat(np.array([[1.0, 1, 0, 1, 0, 1, 1, 0, 1, 1]]), 20, axis=1)
-    new = np.repeat(np.array([[1.0, 0, 0, 1, 1, 1, 0, 0, 1, 1]]), 20, axis=1)
-    clusters = np.repeat(np.arange(10), 20)
-    many = estimate(Measure("c", "correct", old, new), clusters).quantities
-    few = estimate(Measure("c", "correct", old[:, ::20], new[:, ::20])).quantities
-    for name, interval in few.items():
-        ends = dataclasses.astuple(interval)
-        assert dataclasses.astuple(many[name]) == pytest.approx(ends), name
+@pytest.mark.parametrize("clustered", [False, True])
+def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
+    rng = np.random.default_rng(3)
+    target, clusters = rng.integers(3, size=300), np.sort(rng.integers(25, size=300))
+    classes = np.where(rng.random((2, 300)) < 0.7, target, rng.integers(3, size=300))
+    sides = (ScannedSide(run[None].astype(np.int32)) for run in classes)
+    groups = clusters if clustered else None
+    expected = intervals(Scanned(*sides), target, clusters=groups, resamples=10)
+    measure = Measure("l", "label", *classes[:, None], things="abc", target=target)
+    found = estimate(measure, groups).quantities
+    for name in found.keys() & expected.keys():
+        ends = dataclasses.astuple(expected[name])
+        assert dataclasses.astuple(found[name]) == pytest.approx(ends), name
+    assert len(found.keys() & expected.keys()) == 6
+
+
+# From statsmodels 0.15:
+#   i, g = np.arange(78), np.repeat(np.arange(12), np.arange(1, 13))
+#   change = 0.1 + 0.3 * np.cos(i * i) + 0.1 * np.cos(g)
+#   OLS(change, np.ones(78)).fit(cov_type="cluster", cov_kwds={"groups": g}).bse
+#   right = np.sin(i) > -0.5, np.sin(i + 0.3 * np.cos(i * i)) > -0.5
+#   pandas.crosstab(*right): 23, 3; 2, 50
+#   proportion_confint([2, 3, 5, 0], 78, method="wilson")
+I, G = np.arange(78), np.repeat(np.arange(12), np.arange(1, 13))
+WILSON = {
+    "negative_flip_rate": (2, 0.00706009347275921, 0.08875270035675846),
+    "positive_flip_rate": (3, 0.013165825413161053, 0.10708446047501832),
+    "churn": (5, 0.027689315373790935, 0.1414359546317118),
+}
+
+
+def test_the_variance_over_clusters_is_that_of_statsmodels():
+    change = 0.1 + 0.3 * np.cos(I * I) + 0.1 * np.cos(G)
+    measure = Measure("s", "score", np.sin(I)[None], (np.sin(I) + change)[None])
+    found = estimate(measure, G)
+    sums = Sums(measure, G, 0.95, 0)
+    known = sums.known_mean(sums.of_pairs(lambda m, a, b: b - a))
+    error = float(np.sqrt(known.total))
+    assert error == pytest.approx(0.02915517, rel=1e-6)
+    # 11 degrees of freedom in statsmodels; fewer here, the largest cluster has 12 of 78
+    assert 7 < known.of_clusters < 11
+    half = stats.t.ppf(0.975, known.of_clusters) * error
+    value = found.quantities["score_change"]
+    assert (value.low, value.high) == pytest.approx(
+        (value.value - half, value.value + half)
+    )
+    p = 2 * stats.t.sf(value.value / error, known.of_clusters)
+    assert found.p == pytest.approx(p)
+
+
+def test_shares_have_the_intervals_of_statsmodels():
+    old, new = np.sin(I) > -0.5, np.sin(I + 0.3 * np.cos(I * I)) > -0.5
+    right = (of[None].astype(float) for of in (old, new))
+    found = estimate(Measure("c", "correct", *right)).quantities
+    for name, (count, low, high) in WILSON.items():
+        expected = (count / 78, low, high)
+        assert dataclasses.astuple(found[name]) == pytest.approx(expected), name
+    same = estimate(Measure("c", "correct", old[None] * 1.0, old[None] * 1.0))
+    assert same.quantities["churn"].high == pytest.approx(0.046937809712194314)
+
+
+def test_what_never_changes_may_do_so_elsewhere():
+    """3.84 / (40 + 3.84) of the span, and as many as that of the classes."""
+    scores = np.arange(40.0)[None] % 9
+    found = estimate(Measure("s", "score", scores, scores))
+    most = 8 * stats.norm.ppf(0.975) ** 2 / (40 + stats.norm.ppf(0.975) ** 2)
+    assert found.quantities["score_change"].high == pytest.approx(most, rel=0.07)  # t
+    assert found.quantities["mean_distance"].low == 0.0 and found.p == 1.0
+    right = np.ones((3, 40))
+    excess = estimate(Measure("c", "correct", right, right)).quantities["excess_churn"]
+    assert excess.low == -excess.high < -0.08
+
+
+def test_changes_that_are_all_alike_are_tested_by_their_signs():
+    for examples in (1, 2, 6):
+        right = np.ones((1, examples))
+        found = estimate(Measure("c", "correct", right, 1 - right))
+        assert found.p == 2.0 ** (1 - examples)  # of 2^N signs, two are as extreme
+    assert estimate(Measure("c", "correct", right, 1 - right), np.zeros(6, int)).p == 1
 
 
 def test_no_flip_in_few_clusters_says_little():
