@@ -13,6 +13,8 @@ retraining" rejects at 5 %, and how often the intervals of `Noise` hold. `null` 
 test alone on equal versions, many cells of churn, examples and runs, and `power` on
 versions that differ, next to the t-test of the residuals with one or more degrees of
 freedom; `strong` has the intervals where runs differ by far more than examples explain.
+`outcomes` has the intervals of `compare_outcomes`: scores and right and wrong answers,
+also with several samples of each and with clusters of examples.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from scipy import optimize, special, stats
 
 from churn_jax.comparison.intervals import intervals
 from churn_jax.comparison.noise import noise_test, retraining_p
+from churn_jax.comparison.outcomes import Measure, estimate
 from churn_jax.comparison.pair import Scanned, ScannedSide
 
 SHARES = (
@@ -529,6 +532,114 @@ def strong_cell(model: Binary, A: int, B: int, N: int, trials: int):
     return held / trials
 
 
+# ------------------------------------------------------------------------- outcomes
+
+ALIKE = 0.3  # correlation of what two examples of one cluster have in common
+RARE = 0.05  # of skewed changes, how many are not nearly zero
+
+
+def drawn(rng: np.random.Generator, examples: int, cluster: np.ndarray | None):
+    """Standard normal numbers, alike within clusters."""
+    own = rng.standard_normal(examples)
+    if cluster is None:
+        return own
+    shared = rng.standard_normal(cluster.max() + 1)
+    return np.sqrt(ALIKE) * shared[cluster] + np.sqrt(1 - ALIKE) * own
+
+
+def sizes(kind: str, examples: int) -> np.ndarray | None:
+    """Codes of 20 clusters: as 1 to 20, or as 1, 1/2, 1/3, ... (the first 28 %)."""
+    rank = np.arange(1, 21)
+    weights = {"": None, "1 to 20": rank, "28 % in one": 1 / rank}[kind]
+    if weights is None:
+        return None
+    return np.searchsorted(
+        np.cumsum(weights) / np.sum(weights), (np.arange(examples) + 0.5) / examples
+    )
+
+
+def scored(rng, examples: int, runs: int, cluster, skewed: bool):
+    """Scores, and the truth; a change of more than 1 counts as one."""
+    change = 0.2 + drawn(rng, examples, cluster)
+    worse = stats.norm.cdf(-1.2 / np.sqrt(1 + 0.5 * (runs > 1)))
+    mean = 0.2
+    if skewed:  # few examples change, and by lognormal numbers
+        size = np.exp(drawn(rng, examples, cluster))
+        sign = np.where(rng.random(examples) < 0.5, 1.0, -1.0)
+        change = np.where(rng.random(examples) < RARE, sign * size, 0.0)
+        mean, worse = 0.0, RARE / 4
+    base = drawn(rng, examples, cluster)
+    noise = 0.5 * (runs > 1 and not skewed)
+    old, new = (base + noise * rng.standard_normal((runs, examples)) for _ in range(2))
+    measure = Measure("s", "score", old, new + change, tolerance=1.0)
+    return measure, {"score_change": mean, "share_worse": worse}
+
+
+def judged(rng, examples: int, runs: tuple[int, int], cluster, offset: float):
+    """Classes, right or wrong, and the truth; as `Runs` without shifts."""
+    model = Runs(offset=offset, shift=0.0)
+    shared = model.shared * drawn(rng, examples, cluster)
+    favourite = rng.integers(1, 3, size=examples)
+    sides = []
+    for count, at in zip(runs, (offset, offset + model.gain)):
+        score = at + shared + model.own * drawn(rng, examples, cluster)
+        right = score + rng.standard_normal((count, examples)) > 0
+        swapped = rng.random((count, examples)) > SAME_WRONG
+        wrong = np.where(swapped, 3 - favourite, favourite)
+        sides.append(np.where(right, 0, wrong))
+    target = np.zeros(examples, np.int64)
+    return Measure("l", "label", *sides, things=("a", "b", "c"), target=target)
+
+
+def table_outcomes(trials: int) -> None:
+    """Shares of trials whose intervals of `estimate` hold the truth."""
+    names = ("score_change", "share_worse")
+    shares = ("churn", "negative_flip_rate", "accuracy_new", "accuracy_gain",
+              "excess_churn")  # fmt: skip
+
+    def held(draw, truth, cluster) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        hits = np.zeros(len(truth))
+        for _ in range(trials):
+            found = estimate(draw(rng), cluster).quantities
+            for k, (name, true) in enumerate(truth.items()):
+                hits[k] += found[name].low <= true <= found[name].high
+        return 100 * hits / trials
+
+    cells = [("", N) for N in (40, 200, 1000)]
+    cells += [(kind, N) for kind in ("1 to 20", "28 % in one") for N in (200, 1000)]
+    header("outcomes: scores", ("change", "worse"))
+    for label, runs, skewed in (("normal", 1, 0), ("normal", 5, 0), ("skewed", 1, 1)):
+        for kind, N in cells:
+            options = (N, runs, sizes(kind, N), bool(skewed))
+            truth = scored(np.random.default_rng(0), *options)[1]
+
+            def draw(rng, options=options):
+                return scored(rng, *options)[0]
+
+            heading = f"{label}, N {N}, R {runs}" + (f", {kind}" if kind else "")
+            row(heading, held(draw, {n: truth[n] for n in names}, options[2]))
+    header("outcomes: right or wrong", ("churn", "NFR", "acc new", "gain", "excess"))
+    for offset in (2.5, 5.5, 9.0):
+        model = Runs(offset=offset, shift=0.0)
+        truth, noise = model.truth(), model.noise_truth()
+        truth["excess_churn"] = noise["excess"]
+        print(", ".join(f"{name} {100 * truth[name]:.2f} %" for name in shares))
+        for runs in ((1, 1), (5, 5), (5, 1)):
+            if runs == (5, 1):  # a single run is compared with the noise of the others
+                truth["excess_churn"] = truth["churn"] - noise["within_old"]
+            several = shares[: 5 if max(runs) > 1 else 4]
+            for kind, N in cells:
+                cluster = sizes(kind, N)
+
+                def draw(rng, options=(N, runs, cluster, offset)):
+                    return judged(rng, *options)
+
+                heading = f"N {N}, R {runs[0]}, {runs[1]}"
+                heading += f", {kind}" if kind else ""
+                row(heading, held(draw, {n: truth[n] for n in several}, cluster))
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
@@ -537,6 +648,7 @@ TABLES = {
     "null": table_null,
     "power": table_power,
     "strong": table_strong,
+    "outcomes": table_outcomes,
 }
 
 
