@@ -35,6 +35,7 @@ TEXTS = [
 SLOW = (
     "start/train",
     "how_to/own_loop",
+    "how_to/updates",
     "how_to/own_method",
     "how_to/own_networks",
     "how_to/studies",
@@ -187,6 +188,12 @@ def training_trains_ten_pairs(names, folder):
     assert list(folder.iterdir()) == []  # nothing is written without a folder
 
 
+def updates_are_trained(names, folder):
+    assert names["kd"].shape == names["old"].shape == (10, 897, 10)
+    assert "| Churn distillation | 2× | 1× |" in str(names["result"])
+    assert 0 < sum(names["rates"]) / 10 < 0.05
+
+
 CHECKS = {
     "README": readme_measures,
     "index": readme_measures,
@@ -207,6 +214,7 @@ CHECKS = {
     "how_to/streams": clicks_are_a_stream,
     "how_to/studies": study_reports,
     "how_to/training": training_trains_ten_pairs,
+    "how_to/updates": updates_are_trained,
 }
 
 

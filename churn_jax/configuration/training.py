@@ -47,7 +47,7 @@ class OptimizerConfig:
 
     Attributes:
         name: `sgd`, `adam`, `adagrad`, or one of your own, such as `optax:lion`: a
-            function as `package.module:name`, or an `optax.GradientTransformation`,
+            function, or an `optax.GradientTransformation`, as `package.module:name`,
             see `churn_jax.training.OPTIMIZERS`. Of your own, `momentum`, `nesterov`,
             `decay` and `adagrad_accumulator` are not read. A function is given those of
             `learning_rate` (peak times schedule, by the number of the update),
@@ -112,6 +112,12 @@ class OptimizerConfig:
             # Lists are taken, too.
             object.__setattr__(self, field, tuple(getattr(self, field)))
         known = OPTIMIZERS
+        if not isinstance(self.name, str):
+            raise TypeError(
+                "optimizer name must be a name; give an optax transformation to "
+                "churn_jax.study(optimizer=...), or name it by "
+                f"OPTIMIZERS.register; got {type(self.name).__name__}"
+            )
         if not is_own(self.name) and self.name not in known:
             raise ValueError(
                 f"optimizer name must be one of {', '.join(known)}, or one of your own "

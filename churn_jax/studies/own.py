@@ -64,8 +64,9 @@ def study(
     """Trains methods on data with a network and an optimiser of your own.
 
     What is not given is chosen for the kind and size of the data, as `churn-jax study
-    own` does, and the report says what was chosen. The same call goes on in `out` where
-    a stopped or killed one was, bit by bit.
+    own` does, and the report says what was chosen. Pixels are standardised per channel
+    by the training images. The same call goes on in `out` where a stopped or killed one
+    was, bit by bit.
 
     Args:
         data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, a data
@@ -193,6 +194,10 @@ class StudyResult:
         object.__setattr__(self, "out", Path(self.out))
         if self.config is None:
             object.__setattr__(self, "config", read_study(self.out).config)
+
+    def __str__(self) -> str:
+        """The table, as `table.md` has it."""
+        return self.report().with_name("table.md").read_text(encoding="utf-8")
 
     @property
     def finished(self) -> bool:

@@ -315,8 +315,14 @@ def described(
             _augmentation(facts, study.model, train.epochs)[1],
             "--train.augmentation.shift, .flip, .pad-crop",
             "train.augmentation",
+            "train.seeds.augment",
         ),
     ]
+    if facts.kind == "images":
+        notes.append(
+            "Pixels: standardised by mean and deviation of the training images, per "
+            "channel; a loop of one's own needs data.normalize to be the same."
+        )
     if not rule.learning_rate:  # a transformation with rates of its own
         notes = [note for note in notes if not note.startswith("Learning rate")]
     defaults = [
@@ -373,6 +379,8 @@ def _examples(facts: DataFacts) -> str:
 def _moves(study: StudyConfig, facts: DataFacts) -> str:
     """What the augmentation does, in words."""
     policy = study.train.augmentation
+    if study.train.seeds.augment == "off":
+        return "none, the seed of augmentation is off"
     moves = ["random crops, half of them mirrored"] if facts.streamed else []
     if policy.shift:
         moves.append(f"shifts by up to {_pixels(policy.shift)}")
