@@ -30,7 +30,6 @@ PAGES = [
             "results/index",
             "start/train",
             "concepts/choosing",
-            "concepts/churn",
             "concepts/determinism",
             "how_to/ensembles",
             "how_to/updates",
