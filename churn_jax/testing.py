@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from churn_jax.comparison.compare import compare
 from churn_jax.comparison.display import CompareResult
-from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_file import Gating, as_gates, waivers_of
 from churn_jax.comparison.gates import GateError, On, combined, gates_by_name
 from churn_jax.comparison.number_text import count_text, share_text
 from churn_jax.comparison.result import Regression
@@ -74,7 +74,7 @@ def assert_compatible(
 
     Raises:
         AssertionError: a condition does not hold; the message has a line for each and
-            names the worst regressions.
+            names the worst regressions. Its attribute `result` is the comparison.
         ValueError: predictions cannot be read or joined, or a condition makes no sense
             or is missing altogether.
 
@@ -110,11 +110,14 @@ def assert_compatible(
     wanted = combined(as_gates(gates), given)
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
+    options["waivers"] = (*options.get("waivers", ()), *waivers_of(gates))
     result = compare(old, new, labels=labels, gates=wanted, **options)
     if inconclusive not in ("fail", "pass"):
         raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
     if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
-        raise AssertionError(_message(result))
+        error = AssertionError(_message(result))
+        vars(error)["result"] = result
+        raise error
     return result
 
 

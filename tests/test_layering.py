@@ -111,6 +111,7 @@ BELOW = {
         "class_sets",
     ),
     "testing": ("comparison",),
+    "pytest_plugin": ("testing",),
     "studies": (
         "configuration",
         "registry",

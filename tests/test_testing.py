@@ -1,5 +1,8 @@
 """The assertion that a project's own tests use."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -117,3 +120,22 @@ def test_what_is_inconclusive_fails_unless_it_may_pass():
     assert found.state == "inconclusive" and not found.passed
     with pytest.raises(ValueError, match="inconclusive must be"):
         assert_compatible(old, new.astype(int), inconclusive="maybe", **given)
+
+
+def test_the_fixture_of_pytest_reports_every_condition(tmp_path):
+    plugin = 'pytest_plugins = ["churn_jax.pytest_plugin"]'
+    (tmp_path / "conftest.py").write_text(plugin)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_update.py").write_text(
+        """
+def test_update(model_update):
+    model_update([0, 1, 1], [0, 1, 0], labels=[0, 1, 1], max_churn=0.5)
+    model_update([0, 1, 1], [0, 1, 0], labels=[0, 1, 1], max_nfr=0.1)
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--junit-xml=found.xml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "not compatible" in done.stdout
+    found = (tmp_path / "found.xml").read_text()
+    assert 'name="churn at most 50 %" value="PASS  churn at most 50 %: ' in found
+    assert 'value="FAIL  negative flip rate at most 10 %' in found

@@ -233,6 +233,8 @@ class Arguments:
         seed: seed of the bootstrap.
         html: write a page.
         json: write all numbers.
+        junit: write the conditions as test cases, for a CI.
+        github: append the Markdown to the job's summary, $GITHUB_STEP_SUMMARY.
         markdown: write tables for a comment on a pull request.
         demo: compares two embedded models of the digits and writes churn-demo.html.
         noise: files of identical runs, in place of OLD and NEW: how much they differ.
@@ -250,6 +252,8 @@ class Arguments:
     ids: File = None
     html: File = None
     json: File = None
+    junit: File = None
+    github: bool = False
     markdown: File = None
     demo: bool = False
     noise: Names = _Several()
@@ -280,7 +284,8 @@ _OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
 _OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
 _READ = ("old", "new", "labels", "slices", "ids")
-_WRITTEN = ("html", "json", "markdown")
+_WRITTEN = ("html", "json", "markdown", "junit")
+_SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
 
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
@@ -320,6 +325,11 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         written.append(result.save_json(arguments.json))
     if arguments.markdown:
         written.append(write_file(arguments.markdown, result.markdown()))
+    if arguments.junit:
+        written.append(write_file(arguments.junit, result.junit()))
+    if arguments.github:
+        with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
+            summary.write(result.markdown())
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     if demo:
@@ -336,6 +346,8 @@ def _check_outputs(arguments: Arguments) -> None:
     taken = {
         os.path.realpath(path): "what is read" for path in read if path is not None
     }
+    if arguments.github and not os.environ.get(_SUMMARY):
+        raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
     for name in _WRITTEN:
         path = getattr(arguments, name)
         if path is None:

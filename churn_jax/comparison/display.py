@@ -2,13 +2,15 @@
 
 import abc
 import dataclasses
+import importlib
 import os
 from pathlib import Path
 from typing import Any, ClassVar
 
 from churn_jax.array_files import write_file
 from churn_jax.comparison import report, versions_report
-from churn_jax.comparison.result import Findings, VersionsFindings
+from churn_jax.comparison.exports import junit, rows_of_update
+from churn_jax.comparison.result import Findings, GateOutcome, VersionsFindings
 from churn_jax.comparison.verdict import sentences
 from churn_jax.documents import (
     Document,
@@ -56,6 +58,34 @@ class Display(abc.ABC):
         """
         return write_file(path, json_text(self.to_dict()))
 
+    @abc.abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each number: `quantity`, `value`, `low`, `high` and what of."""
+
+    @abc.abstractmethod
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of each update."""
+
+    def junit(self) -> str:
+        """JUnit XML for a CI: a test case for each gate, inconclusive ones skipped."""
+        return junit(self.suites())
+
+    def to_pandas(self) -> Any:
+        """`rows()` as a pandas data frame.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return _frame("pandas", self.rows())
+
+    def to_polars(self) -> Any:
+        """`rows()` as a polars data frame.
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        return _frame("polars", self.rows())
+
     def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
         """Writes the page, one file that needs nothing else, whole or not at all.
 
@@ -67,6 +97,16 @@ class Display(abc.ABC):
             OSError: the file could not be written; an earlier one is left as it was.
         """
         return write_file(path, html_page(self.page(command or "")))
+
+
+def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
+    try:
+        module = importlib.import_module(library)
+    except ImportError as error:
+        raise ImportError(
+            f"to_{library} needs {library}: pip install {library}"
+        ) from error
+    return module.DataFrame(rows)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -99,6 +139,15 @@ class CompareResult(Display, Findings):
     """
 
     _report = report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each quantity, of all examples and of every class and slice."""
+        about = {"old": self.old.name, "new": self.new.name}
+        return [*rows_of_update(about, self.examples, self.quantities, self.groups)]
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of the update."""
+        return [(report.arrow(self), self.gates)]
 
     def markdown(self) -> str:
         """A comment for a pull request."""
@@ -138,6 +187,14 @@ class VersionsResult(Display, VersionsFindings):
     steps: tuple[CompareResult, ...]
     whole: CompareResult
     _report = versions_report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of every step, one after another."""
+        return [row for step in self.steps for row in step.rows()]
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of every step."""
+        return [suite for step in self.steps for suite in step.suites()]
 
     def markdown(self) -> str:
         """A comment for a pull request, one part per update."""

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -253,12 +254,29 @@ def test_the_workflow_parses_and_its_command_works(digits, monkeypatch, capsys):
     folder = digits.parent
     monkeypatch.chdir(folder)
     (folder / "gates.toml").write_text((EXAMPLES / "gates.toml").read_text())
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
     assert main(["compare", *words, *FEW]) in (0, 1)
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(("PASS  ", "FAIL  ")) for line in lines) == 6
     wanted = {word for step in steps for word in re.findall(r"\w+\.\w+", str(step))}
-    for name in ("report.html", "report.json", "summary.md"):
+    for name in ("report.html", "report.json", "gates.xml"):
         assert name in wanted and (folder / name).is_file()
+    assert "| Churn |" in (folder / "summary.md").read_text()
+    cases = ElementTree.parse(folder / "gates.xml").findall(".//testcase")
+    assert len(cases) == 6
+
+
+def test_the_summary_of_a_job_needs_one(files, monkeypatch, capsys):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert compare(files, "--github") == 2
+    assert "--github needs $GITHUB_STEP_SUMMARY" in capsys.readouterr().err
+    summary = files / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert compare(files, "--github", "--max-churn", "1") == 0
+    assert summary.read_text().startswith("before\n###") and "PASS" in (
+        summary.read_text()
+    )
 
 
 def test_the_commands_and_the_gates_of_the_readme_can_be_read(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 
 from churn_jax.analysis.significance import holm
 from churn_jax.comparison.display import FORMAT, Display
+from churn_jax.comparison.exports import rows_of
 from churn_jax.comparison.gate_file import Gating, as_gates
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import (
@@ -54,6 +55,23 @@ class OutcomesResult(Display, OutcomesFindings):
     """
 
     _report: ClassVar[Any] = report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each quantity of every measure, of all examples and each slice."""
+        found = []
+        for measure in self.measures:
+            about = {"old": self.old, "new": self.new, "measure": measure.name}
+            parts = [("", "", self.examples, measure.quantities)]
+            parts += [
+                (of.grouping, of.name, of.examples, of.quantities)
+                for of in measure.slices
+            ]
+            found += [row for part in parts for row in rows_of(about, *part)]
+        return found
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of the update."""
+        return [(f"{self.old} -> {self.new}", self.gates)]
 
     def markdown(self) -> str:
         """A comment for a pull request."""
