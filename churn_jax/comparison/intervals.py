@@ -356,10 +356,14 @@ def resampled(
     size = np.bincount(group, minlength=groups).astype(np.float64)
     numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
-    if scanned.surrogate is not None:
-        sums = value_sums(scanned.surrogate, group, groups)
-        numbers["surrogate_churn"] = ratio(sums, size[:, None, None], np.nan)
-        columns["surrogate_churn"] = sums.mean(axis=(1, 2))[:, None]
+    for name, values in (
+        ("surrogate_churn", scanned.surrogate),
+        ("kl_divergence", scanned.kl),
+    ):
+        if values is not None:
+            sums = value_sums(values, group, groups)
+            numbers[name] = ratio(sums, size[:, None, None], np.nan)
+            columns[name] = sums.mean(axis=(1, 2))[:, None]
     for name in ("nll", "brier", "ece") if labels is not None else ():
         for version, side in (("old", scanned.old), ("new", scanned.new)):
             sums = _side_sums(name, side, labels, group, groups)

@@ -179,6 +179,8 @@ class Scanned:
         surrogate: `[*shape, N]` float32, surrogate churn of each example with
             alpha 1, `1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a
             side does not know counts as probability 0. None unless both have scores.
+        kl: the same, KL(old || new) in nats; None unless both have scores, and where
+            the new side does not know a class of the old one.
         displacement: `[N]` float32, mean over pairs of runs of the Euclidean norm of
             the change in logits, each side's logits centred over the classes that both
             know; of log-probabilities, floored at -30, where a side has probabilities.
@@ -191,6 +193,7 @@ class Scanned:
     old: ScannedSide
     new: ScannedSide
     surrogate: np.ndarray | None = None
+    kl: np.ndarray | None = None
     displacement: np.ndarray | None = None
     own_displacement: np.ndarray | None = None
     paired: bool = False
@@ -229,9 +232,11 @@ def run_by_run(scanned: Scanned) -> Scanned:
     if np.any(most >= others.min(axis=1)):
         return scanned
     same = np.arange(R)
-    surrogate = scanned.surrogate
-    if surrogate is not None:
-        surrogate = surrogate[same, same][:, None]
+    of_pairs = {"surrogate": scanned.surrogate, "kl": scanned.kl}
+    own: dict = {
+        name: None if of is None else of[same, same][:, None]
+        for name, of in of_pairs.items()
+    }
     return dataclasses.replace(
-        scanned, surrogate=surrogate, displacement=scanned.own_displacement, paired=True
+        scanned, **own, displacement=scanned.own_displacement, paired=True
     )

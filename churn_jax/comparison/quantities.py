@@ -93,6 +93,15 @@ _ALL = (
         scores="both",
     ),
     Quantity(
+        "kl_divergence",
+        "KL divergence",
+        "KL(old || new) of the probabilities in nats, mean over examples",
+        unit="number",
+        better="lower",
+        labels=False,
+        scores="both",
+    ),
+    Quantity(
         "kappa",
         "Cohen's kappa",
         "agreement beyond that of independent predictions with the same frequencies",

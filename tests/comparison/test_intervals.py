@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_jax import metrics
+from churn_jax import divergences, metrics
 from churn_jax.analysis.significance import mcnemar_exact
 from churn_jax.comparison.groups import group_intervals
 from churn_jax.comparison.intervals import intervals, mcnemar_test
@@ -107,6 +107,7 @@ def _metrics(old, new, labels):
     return flips._asdict() | {
         "churn": metrics.churn(old, new),
         "surrogate_churn": metrics.surrogate_churn(old, new),
+        "kl_divergence": jnp.mean(divergences.kl_divergence(old, new)),
         "accuracy_new": metrics.accuracy(new, labels),
         "nll_new": metrics.negative_log_likelihood(new, labels),
         "brier_new": metrics.brier_score(new, labels),
@@ -121,6 +122,7 @@ def test_what_is_found_depends_on_what_is_given():
     assert list(intervals(scanned, None, resamples=100)) == [
         "churn",
         "surrogate_churn",
+        "kl_divergence",
         "kappa",
     ]
     only = intervals(classes(old.argmax(-1), new.argmax(-1)), labels)

@@ -13,6 +13,7 @@ from churn_jax.comparison.scanning.score_block import (
     Block,
     check_faults,
     displacement,
+    kl_divergence,
     log_probabilities,
     read_scores,
     sum_tolerance,
@@ -120,12 +121,14 @@ class PairPass:
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
         self.surrogate = np.empty((runs, new_runs, examples), np.float32)
+        self._kl = np.empty((runs, new_runs, examples), np.float32)
         self.displacement = np.empty(examples, np.float32)
         self.own_displacement = (
             np.empty(examples, np.float32) if runs == new_runs else None
         )
         self._kinds = old.side.kind, new.side.kind
         self._old, self._new, self.shared = _split(old, new)
+        self._lost = self.shared < old.side.classes
 
     def compare(
         self, old: list[Block], new: list[Block], start: int, work: np.ndarray
@@ -145,9 +148,9 @@ class PairPass:
                 )
                 tops = (a.top, b.top) if a.unknown or b.unknown else None
                 over = last and b.scores.dtype == work.dtype
-                of_pair = displacement(
-                    a.scores, b.scores, b.scores if over else work, tops
-                )
+                change = b.scores if over else work
+                of_pair = displacement(a.scores, b.scores, change, tops)
+                self._kl[i, j, rows] = np.nan if tops else kl_divergence(a, b, change)
                 moved = moved + of_pair
                 if i == j:
                     own = own + of_pair
@@ -155,11 +158,18 @@ class PairPass:
         if self.own_displacement is not None:
             self.own_displacement[rows] = own / len(old)
 
+    @property
+    def kl(self) -> np.ndarray | None:
+        """None where the old side has a class that the new one does not know."""
+        return None if self._lost or np.isnan(self._kl).any() else self._kl
+
 
 class _Part:
     """A block, divided into the classes that both sides know and the others."""
 
     def __init__(self, block: Block, shared: Classes, alone: Classes, kind: str):
+        top = block.top if kind == "logits" else np.log(block.top)
+        self.total, self.log_sum = block.total, top + np.log(block.total)
         if kind == "probabilities":
             log_probabilities(block)
         self.top, self.unknown = block.top, block.unknown
@@ -257,6 +267,7 @@ def scan(pair: Pair) -> Scanned:
         old.kept if isinstance(old, SidePass) else old,
         new.kept if isinstance(new, SidePass) else new,
         together.surrogate if together else None,
+        together.kl if together else None,
         together.displacement if together else None,
         together.own_displacement if together else None,
     )

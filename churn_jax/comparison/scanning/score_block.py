@@ -1,6 +1,7 @@
 """What is kept of a block of scores, of one run and of two, and what is wrong."""
 
 import dataclasses
+from typing import Protocol
 
 import numpy as np
 
@@ -83,6 +84,14 @@ def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
         f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
         f"{_WHAT[code].format(kind=side.kind)}, for example ids {some(named)}"
     )
+
+
+class Normed(Protocol):
+    """Scores with what makes probabilities of them."""
+
+    ratios: np.ndarray  # `[n, C]`, each probability over the row's largest one
+    total: np.ndarray  # `[n]`, their sum
+    log_sum: np.ndarray  # `[n]`, of the exponentials of the scores
 
 
 _LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
@@ -210,6 +219,13 @@ def displacement(
     work -= mean.astype(work.dtype)[:, None]
     work[unknown] = 0
     return np.sqrt(np.vecdot(work, work).astype(np.float64))
+
+
+def kl_divergence(old: Normed, new: Normed, change: np.ndarray) -> np.ndarray:
+    """`KL(old || new)` of each row in nats, `[n]` float64, of `change` = new - old."""
+    # sum_c p_c (z_c - z'_c) - log sum exp z + log sum exp z'
+    moved = np.vecdot(old.ratios, change).astype(np.float64) / old.total
+    return np.maximum(new.log_sum - old.log_sum - moved, 0.0)
 
 
 def _deviation(numbers: np.ndarray) -> np.ndarray:

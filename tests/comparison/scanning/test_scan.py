@@ -99,6 +99,9 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     apart = np.abs(ratios[0][:, None] - ratios[1][None]).sum(-1) / 2
     assert_close(found.surrogate, apart)
     assert_close(found.displacement, reference_displacement(old, new, kinds))
+    p, q = log_probs(old, kinds[0])[:, None], log_probs(new, kinds[1])[None]
+    kl = np.sum(np.exp(p) * (p - np.maximum(q, -30)), axis=-1)  # 0 is e^-30
+    np.testing.assert_allclose(found.kl, kl, rtol=1e-4, atol=1e-5)
 
 
 def test_a_case_worked_out_by_hand():
@@ -193,6 +196,7 @@ def test_a_new_class_counts_in_the_surrogate_and_not_in_the_displacement():
     found = scan(pair_of(old, new, labels=np.array([2])))
     e = np.exp(-2.0)
     assert_close(found.surrogate, [[[(2 * (1 - e) + 1) / 2]]])
+    assert found.kl is not None  # of a class that only the new side has
     assert_close(found.displacement, [0.0])
     assert found.old.label_log_prob[0, 0] == -np.inf
     assert_close(found.old.brier, [[1.5]])
@@ -359,7 +363,7 @@ def test_the_order_of_reading_changes_nothing(case, rng):
     }
     plain = dataclasses.replace(pair, **sorted_sides, old_rows=None, new_rows=None)
     got, want = scan(pair), scan(plain)
-    for name in ("surrogate", "displacement"):
+    for name in ("surrogate", "kl", "displacement"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
     for side in ("old", "new"):
         for name in ("predicted", "confidence", "label_log_prob", "brier"):
