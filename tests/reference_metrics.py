@@ -105,6 +105,17 @@ def ambiguity(logits):
     return np.mean([a != b for a, b in pairs], axis=0)
 
 
+def rashomon_capacity(logits):
+    f = softmax(logits)  # [R, N, C]
+    p = np.full(f.shape[:2], 1 / len(f))
+    for _ in range(300):  # as many updates as ours
+        mixture = np.einsum("rn,rnc->nc", p, f)
+        apart = np.sum(f * np.log(f / mixture), axis=-1)
+        p *= np.exp(apart)
+        p /= p.sum(axis=0)
+    return np.exp(np.sum(p * apart, axis=0))
+
+
 def surrogate_churn(logits_a, logits_b, alpha=1.0):
     f, g = softmax(logits_a), softmax(logits_b)
     f = (f / f.max(-1, keepdims=True)) ** alpha

@@ -174,6 +174,11 @@ _ALL = (
             better="lower",
         ),
         Quantity(
+            "share_reworded",
+            "Reworded",
+            "share of examples whose texts are not the same letter by letter",
+        ),
+        Quantity(
             "share_worse",
             "Worse (harmful flips)",
             "share of examples that are worth less, by more than the tolerance",

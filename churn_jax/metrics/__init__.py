@@ -24,6 +24,7 @@ from churn_jax.metrics.churn import (
     ambiguity,
     churn,
     churn_by_correctness,
+    rashomon_capacity,
     surrogate_churn,
 )
 from churn_jax.metrics.clicks import (
@@ -209,6 +210,7 @@ __all__ = [
     "prediction_confidence",
     "prediction_difference",
     "prediction_entropy",
+    "rashomon_capacity",
     "relative_negative_flip_rate",
     "relative_prediction_difference",
     "roc_auc",

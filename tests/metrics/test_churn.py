@@ -147,6 +147,18 @@ def test_mean_ambiguity_is_the_churn_over_all_pairs(R):
     np.testing.assert_array_equal(reshaped, np.reshape(per_example, (2, 30)))
 
 
+def test_rashomon_capacity_counts_the_classes_that_models_are_sure_of():
+    sure = 40 * np.eye(4, dtype=np.float32)
+    models = np.stack([sure[[0, 0, 0]], sure[[0, 1, 1]], sure[[0, 1, 2]]])
+    found = metrics.rashomon_capacity(models)
+    np.testing.assert_allclose(found, [1.0, 2.0, 3.0], rtol=1e-5)
+    same = np.random.default_rng(0).normal(size=(1, 5, 4)).astype(np.float32)
+    alike = metrics.rashomon_capacity(np.repeat(same, 3, axis=0))
+    np.testing.assert_allclose(alike, 1.0, atol=1e-6)
+    with pytest.raises(ValueError, match="at least two models"):
+        metrics.rashomon_capacity(same)
+
+
 def test_ambiguity_counts_votes():
     votes = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 1, 3]]).T  # [run, example]
     found = ambiguity(np.eye(4, dtype=np.float32)[votes])

@@ -89,6 +89,8 @@ def estimate(
     if measure.kind not in ("correct", "answer"):
         far = sums.of_pairs(lambda m, a, b: m.distance(a, b))
         found["mean_distance"] = sums.mean(far, least=0.0)
+    if measure.kind == "answer" and measure.shown is not None:
+        found["share_reworded"] = sums.share(_reworded(sums, measure.shown))
     found |= _stability(sums, measure)
     found |= _noise(sums, measure, changed)
     if not measure.judged:
@@ -265,6 +267,12 @@ class Sums:
 def runs_agree(runs: np.ndarray, measure: Measure) -> np.ndarray:
     """Whether all runs of an example agree, `[N]`."""
     return ~np.logical_or.reduce([_changed(measure, runs[0], run) for run in runs[1:]])
+
+
+def _reworded(sums: Sums, shown: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Texts that are not the same letter by letter."""
+    pairs = list(itertools.product(shown["old"], shown["new"]))
+    return np.mean([sums.grouped((a != b).astype(float)) for a, b in pairs], axis=0)
 
 
 def _stability(sums: Sums, measure: Measure) -> dict[str, Interval]:

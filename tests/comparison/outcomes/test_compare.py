@@ -79,6 +79,7 @@ def test_answers_are_compared_without_what_seldom_matters():
     found = compare_outcomes(old, new)["answer"]
     assert found["accuracy_old"].value == pytest.approx(2 / 3)
     assert found["churn"].value == pytest.approx(2 / 3)
+    assert found["share_reworded"].value == 1.0
     (fall,) = found.changes
     assert (fall.id, fall.old, fall.new, fall.target) == ("2", "4", "four", "4")
 
