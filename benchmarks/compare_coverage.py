@@ -14,21 +14,27 @@ test alone on equal versions, many cells of churn, examples and runs, and `power
 versions that differ, next to the t-test of the residuals with one or more degrees of
 freedom; `strong` has the intervals where runs differ by far more than examples explain.
 `outcomes` has the intervals of `compare_outcomes`: scores and right and wrong answers,
-also with several samples of each and with clusters of examples.
+also with several samples of each and with clusters of examples. `clusters` has the
+intervals of classes where examples flip together in clusters, and how often the
+sign-flip test rejects equal versions at 5 %; `precision` how often a change of accuracy
+as large as the detectable one is found, and one as large as the margin is taken for
+equivalent.
 """
 
 import argparse
 import dataclasses
 import functools
+import itertools
 import time
 
 import numpy as np
 from scipy import optimize, special, stats
 
-from churn_jax.comparison.intervals import intervals
+from churn_jax.comparison.intervals import counted, intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test, retraining_p
 from churn_jax.comparison.outcomes import Measure, estimate
 from churn_jax.comparison.pair import Scanned, ScannedSide
+from churn_jax.comparison.sums import partition
 
 SHARES = (
     "churn",
@@ -253,7 +259,7 @@ def header(heading: str, names) -> None:
 
 def table_one(trials: int) -> None:
     header("one run a side", HEADINGS)
-    for examples in (200, 1000, 5000, 20000):
+    for examples in (40, 200, 1000, 5000, 20000):
         for flips in (0.01, 0.03, 0.1, 0.3):
             neutral = flips / 3
             truth = truth_of(one_run_outcomes(flips, neutral))
@@ -532,6 +538,115 @@ def strong_cell(model: Binary, A: int, B: int, N: int, trials: int):
     return held / trials
 
 
+# ------------------------------------------------------------------------- clusters
+
+IN_CLUSTERS = (
+    "churn",
+    "negative_flip_rate",
+    "positive_flip_rate",
+    "accuracy_new",
+    "accuracy_gain",
+    "backward_trust_compatibility",
+    "good_churn",
+)
+
+
+def in_clusters(rng, count: int, mean: int, unequal: bool, flips: float, alike: float):
+    """Versions of which each cluster has its own rates of flips, beta distributed.
+
+    `alike` is the correlation of two examples of a cluster; sizes are all `mean`, or
+    geometric. A tenth of the examples is wrong twice.
+    """
+    size = rng.geometric(1 / mean, count) if unequal else np.full(count, mean)
+    clusters = np.repeat(np.arange(count), size)
+
+    def rates(rate: float) -> np.ndarray:
+        if not alike:
+            return np.full(count, rate)
+        scale = (1 - alike) / alike
+        return rng.beta(rate * scale, (1 - rate) * scale, count)
+
+    lost, gained = (rates(rate)[clusters] for rate in (flips, 1.5 * flips))
+    u = rng.random(len(clusters))
+    negative, positive = u < lost, u > 1 - gained
+    wrong = (rng.random(len(clusters)) < 0.1) & ~negative & ~positive
+    old, new = positive | wrong, negative | wrong
+    sides = (ScannedSide(side.astype(np.int32)[None]) for side in (old, new))
+    return Scanned(*sides), np.zeros(len(clusters), np.int64), clusters
+
+
+def table_clusters(trials: int) -> None:
+    """Coverage with clusters; and the sign-flip test where flips are as frequent."""
+    heads = ("churn", "NFR", "PFR", "acc new", "gain", "BTC", "good", "rejects")
+    header("clusters of examples", heads)
+    cells = [(10, 4), (10, 25), (20, 25), (40, 5), (40, 25), (200, 5)]
+    for (count, mean), unequal in itertools.product(cells, (False, True)):
+        for flips, alike in itertools.product((0.02, 0.1), (0.0, 0.1, 0.4)):
+            right = 0.9 * (1 - 2.5 * flips)
+            truth = {
+                "churn": 2.5 * flips,
+                "negative_flip_rate": flips,
+                "positive_flip_rate": 1.5 * flips,
+                "accuracy_new": right + 1.5 * flips,
+                "accuracy_gain": 0.5 * flips,
+                "backward_trust_compatibility": right / (right + flips),
+                "good_churn": 0.6,
+            }
+            rng = np.random.default_rng(0)
+            held, defined = np.zeros(len(truth)), np.zeros(len(truth))
+            rejected = 0
+            for _ in range(trials):
+                scanned, labels, clusters = in_clusters(
+                    rng, count, mean, unequal, flips, alike
+                )
+                parts = partition(len(labels), 1, 0, clusters)
+                found, _ = counted(scanned, labels, parts, 0.95)
+                for k, name in enumerate(IN_CLUSTERS):
+                    interval = found[name]
+                    if not np.isnan(interval.low):
+                        defined[k] += 1
+                        held[k] += interval.low <= truth[name] <= interval.high
+                swapped = rng.random(count) < 0.5  # of equal versions either may be new
+                old, new = scanned.old.predicted[0], scanned.new.predicted[0]
+                turned = swapped[clusters]
+                equal = Scanned(
+                    ScannedSide(np.where(turned, new, old)[None]),
+                    ScannedSide(np.where(turned, old, new)[None]),
+                )
+                rejected += mcnemar_test(equal, labels, clusters).p < 0.05
+            numbers = [*(100 * held / np.maximum(defined, 1)), 100 * rejected / trials]
+            how = "unequal" if unequal else "equal"
+            row(f"{count} of {mean} {how}, {100 * flips:.0f} %, {alike}", numbers)
+
+
+def table_precision(trials: int) -> None:
+    """Power at the detectable change; equivalence at the margin and at no change."""
+    header("precision", ("detected", "at margin", "at half", "at 0"))
+    for examples in (40, 200, 1000, 5000):
+        for flips in (0.05, 0.2):
+            z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+            rng = np.random.default_rng(0)
+            found = np.zeros(4)
+            gain = min(z * np.sqrt(flips / examples), flips)
+            at = (gain, gain, gain / 2, 0.0)
+            for _ in range(trials):
+                for k, true in enumerate(at):
+                    lost, gained = (flips - true) / 2, (flips + true) / 2
+                    u = rng.random(examples)
+                    old, new = u > 1 - gained, u < lost
+                    sides = (ScannedSide(s.astype(np.int32)[None]) for s in (old, new))
+                    parts = partition(examples, 1, 0)
+                    labels = np.zeros(examples, np.int64)
+                    numbers, known = counted(Scanned(*sides), labels, parts, 0.95)
+                    if k == 0:
+                        ends = numbers["accuracy_gain"]
+                        found[k] += ends.low > 0 or ends.high < 0
+                    else:
+                        within = known.within
+                        found[k] += max(-within.low, within.high) < gain
+            row(f"N {examples}, flips {100 * flips:.0f} %", 100 * found / trials)
+
+
 # ------------------------------------------------------------------------- outcomes
 
 ALIKE = 0.3  # correlation of what two examples of one cluster have in common
@@ -649,6 +764,8 @@ TABLES = {
     "power": table_power,
     "strong": table_strong,
     "outcomes": table_outcomes,
+    "clusters": table_clusters,
+    "precision": table_precision,
 }
 
 

@@ -221,6 +221,7 @@ class Arguments:
             together: document, user, conversation.
         equivalent: whether accuracy is shown to change by less, by two one-sided tests;
             a gate file can require it.
+        pool: column of the slices that names benchmarks: their accuracy in one number.
         ids: file of ids, for files that hold none.
         gate: conditions on the update.
         reading: how files are read and joined.
@@ -249,6 +250,7 @@ class Arguments:
     slices: File = None
     cluster: Name = None
     equivalent: Limit = None
+    pool: Name = None
     ids: File = None
     html: File = None
     json: File = None
@@ -394,6 +396,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     names = ("labels", "slices", "ids", "regressions", "level", "resamples", "seed")
     found = {name: getattr(arguments, name) for name in names}
     found["clusters"], found["equivalent"] = arguments.cluster, arguments.equivalent
+    found["pool"] = arguments.pool
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
     gates = {"gates": arguments.gate.read(), "waivers": arguments.gate.waivers()}
     return found | gates
@@ -453,6 +456,8 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     for name in ("labels", "ids"):
         if getattr(arguments, name):
             raise ValueError(f"--{name} is for predicted classes; here are outcomes")
+    if arguments.pool:
+        raise ValueError("--pool is for predicted classes; here are outcomes")
     if arguments.gate.waivers():
         raise ValueError("waivers are for predicted classes; here are outcomes")
     margin = arguments.equivalent

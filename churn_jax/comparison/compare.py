@@ -20,6 +20,7 @@ from churn_jax.comparison.groups import class_groups, slice_groups
 from churn_jax.comparison.intervals import cluster_effect, estimates, mcnemar_test
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_jax.comparison.pooling import pool as pool_benchmarks
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_columns
@@ -49,6 +50,7 @@ def compare(
     gates: Gating = (),
     equivalent: float | str | None = None,
     waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -89,6 +91,8 @@ def compare(
             required; the gate `{"equivalent": "1%"}` requires it.
         waivers: negative flips that gates on their rate do not count, next to those of
             the file with the gates.
+        pool: a column of the slices with the names of benchmarks, whose accuracy is
+            pooled in three ways; see `comparison.pooling`.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -138,6 +142,7 @@ def compare(
         gates=wanted,
         equivalent=equivalent,
         waivers=(*waivers, *waivers_of(gates)),
+        pool=pool,
         regressions=regressions,
         level=level,
         resamples=resamples,
@@ -151,6 +156,7 @@ def compare_pair(
     gates: Sequence[Gate] = (),
     equivalent: float | str | None = None,
     waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -164,6 +170,7 @@ def compare_pair(
         gates: conditions.
         equivalent: margin of the change of accuracy, as in `compare`.
         waivers: negative flips that gates on their rate do not count.
+        pool: column of the slices with benchmarks.
         regressions: as in `compare`, like the rest.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -229,6 +236,7 @@ def compare_pair(
         precision=precision,
         equivalent=margin,
         waived=waived,
+        pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
     )
 
 

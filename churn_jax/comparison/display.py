@@ -136,6 +136,7 @@ class CompareResult(Display, Findings):
             without labels.
         equivalent: the margin asked for; None without one.
         waived: negative flips that the gates do not count; None without waivers.
+        pooled: accuracy over several benchmarks; None unless asked for.
     """
 
     _report = report

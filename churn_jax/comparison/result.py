@@ -265,6 +265,27 @@ class Points:
 
 
 @dataclasses.dataclass(frozen=True)
+class Pooled:
+    """Accuracy over several benchmarks, see `comparison.pooling.pool`.
+
+    Attributes:
+        column: with the names of the benchmarks.
+        benchmarks: how many.
+        items_p: of "equally accurate" on all their examples together.
+        mean_gain: mean over benchmarks of the accuracy gains, with equal weights.
+        mean_p: of "no mean gain", two-sided.
+        fisher_p: of "no benchmark gets worse", by Fisher's method.
+    """
+
+    column: str
+    benchmarks: int
+    items_p: float
+    mean_gain: Interval
+    mean_p: float
+    fisher_p: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Waiver:
     """A regression that is accepted until a date.
 
@@ -359,6 +380,7 @@ class Findings:
     precision: Precision | None = None
     equivalent: float | None = None
     waived: Waived | None = None
+    pooled: Pooled | None = None
 
     @property
     def groupings(self) -> dict[str, list[Group]]:

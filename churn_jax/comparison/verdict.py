@@ -13,7 +13,7 @@ from churn_jax.comparison.number_text import (
     value_text,
     with_range,
 )
-from churn_jax.comparison.result import Findings, Gated, Interval
+from churn_jax.comparison.result import Findings, Gated, Interval, Pooled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -41,6 +41,8 @@ def sentences(result: Findings) -> tuple[str, ...]:
                 "hold the truth less often than they say (in simulations those of 95 % "
                 "about 90 times of 100)."
             )
+    if result.pooled is not None:
+        found.append(_pooled(result.pooled))
     if result.waived is not None:
         found += _waived(result)
     if result.labelled:
@@ -166,6 +168,18 @@ def _precision(result: Findings) -> list[str]:
         "smaller one may go unseen."
     )
     return found
+
+
+def _pooled(pooled: Pooled) -> str:
+    """Accuracy over all benchmarks, in three ways."""
+    gain = pooled.mean_gain
+    return (
+        f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
+        f"weight, accuracy changes by {value_text(gain, 'points')} "
+        f"({range_text(gain, 'points')}; {_equals('', pooled.mean_p).strip()}); all "
+        f"examples together have {_equals('', pooled.items_p).strip()}, and that some "
+        f"value gets worse has Fisher's {_equals('', pooled.fisher_p).strip()}."
+    )
 
 
 def _waived(result: Findings) -> list[str]:

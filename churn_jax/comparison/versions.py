@@ -47,6 +47,7 @@ def compare_versions(
     gates: Gating = (),
     equivalent: float | str | None = None,
     waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
     regressions: int = 20,
     level: float = 0.95,
     resamples: int = 2000,
@@ -76,6 +77,7 @@ def compare_versions(
         gates: conditions on every step.
         equivalent: margin of the change of accuracy in every step, as in `compare`.
         waivers: negative flips that the gates of no step count, as in `compare`.
+        pool: column of the slices with benchmarks, pooled in every step.
         regressions: how many negative flips of each step to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.
@@ -119,7 +121,7 @@ def compare_versions(
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
     sampling: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
-    sampling["equivalent"] = equivalent
+    sampling |= {"equivalent": equivalent, "pool": pool}
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
             read_side,
