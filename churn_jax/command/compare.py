@@ -456,8 +456,6 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     for name in ("labels", "ids"):
         if getattr(arguments, name):
             raise ValueError(f"--{name} is for predicted classes; here are outcomes")
-    if arguments.pool:
-        raise ValueError("--pool is for predicted classes; here are outcomes")
     if arguments.gate.waivers():
         raise ValueError("waivers are for predicted classes; here are outcomes")
     margin = arguments.equivalent
@@ -469,6 +467,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
         score_columns=given.score_column,
         slices=arguments.slices,
         by=given.by,
+        pool=arguments.pool,
         cluster=arguments.cluster,
         equivalent=margin,
         tolerance=tolerance,

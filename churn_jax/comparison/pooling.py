@@ -96,14 +96,13 @@ def pool(
     )
     t = abs(value) / math.sqrt(known.total) if known.total > 0 else 0.0
     items, each = _tests(scanned, labels, pair.clusters, of, K)
-    half = -np.sum(np.log(np.maximum(each, 1e-300)))
     return Pooled(
         column=column,
         benchmarks=K,
         items_p=items,
         mean_gain=Interval(float(value), float(low), float(high)),
         mean_p=float(min(1.0, 2 * student_cdf(known.freedom, -t))),
-        fisher_p=_chi2_tail(float(half), K),
+        fisher_p=fisher(each),
     )
 
 
@@ -125,8 +124,10 @@ def _tests(
     return float(np.median(p)), np.median(one_sided, axis=(1, 2))
 
 
-def _chi2_tail(half: float, K: int) -> float:
-    """P(X > 2 half) of a chi-squared X with 2 K degrees of freedom."""
+def fisher(each: np.ndarray) -> float:
+    """The p of "none of K hypotheses is wrong" by Fisher's method, from theirs."""
+    # P(X > -2 sum log p) of a chi-squared X with 2 K degrees of freedom
+    half, K = float(-np.sum(np.log(np.maximum(each, 1e-300)))), len(each)
     term = total = math.exp(-half)
     for i in range(1, K):
         term *= half / i

@@ -21,7 +21,7 @@ from churn_jax.comparison.gates import (
 )
 from churn_jax.comparison.groups import coded
 from churn_jax.comparison.outcomes import report
-from churn_jax.comparison.outcomes.estimates import estimate
+from churn_jax.comparison.outcomes.estimates import equal_weights, estimate
 from churn_jax.comparison.outcomes.joining import Joined, join_outcomes
 from churn_jax.comparison.outcomes.reading import Outcomes, read_outcomes
 from churn_jax.comparison.outcomes.result import (
@@ -31,10 +31,12 @@ from churn_jax.comparison.outcomes.result import (
     Slice,
 )
 from churn_jax.comparison.outcomes.values import Measure
+from churn_jax.comparison.pooling import fisher
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.reading.sides import side_names
-from churn_jax.comparison.result import GateOutcome, Group, Precision
+from churn_jax.comparison.result import GateOutcome, Group, Pooled, Precision
 from churn_jax.documents import markdown, plain_values
+from churn_jax.example_ids import PredictionsError
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -91,6 +93,7 @@ def compare_outcomes(
     score_columns: Sequence[str] = (),
     slices: Any = None,
     by: Sequence[str] = (),
+    pool: str | None = None,
     cluster: str | None = None,
     tolerance: float = 0.0,
     relative: bool = False,
@@ -118,6 +121,8 @@ def compare_outcomes(
         score_columns: columns of numbers to compare, in place of the usual names.
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
+        pool: a column of benchmarks, whose changes are pooled in three ways, see
+            `comparison.pooling.pool`; it is one of `by`, too.
         cluster: a column whose equal values mark examples that are not independent:
             documents, users, conversations.
         tolerance: numbers this near count as equal.
@@ -162,6 +167,8 @@ def compare_outcomes(
         else read_outcomes(given, name, score_columns=score_columns, **columns)
         for given, name in zip((old, new), names, strict=True)
     ]
+    if pool is not None and pool not in by:
+        by = (*by, pool)
     joined = join_outcomes(
         *sides,
         slices=slices,
@@ -176,7 +183,7 @@ def compare_outcomes(
     )
     drawn = {"level": level, "seed": seed}
     measures = tuple(
-        _findings(measure, joined, equivalent, regressions, drawn)
+        _findings(measure, joined, equivalent, regressions, pool, drawn)
         for measure in joined.measures
     )
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
@@ -199,11 +206,17 @@ def _same_file(old: Any, new: Any) -> tuple[str, ...]:
 
 
 def _findings(
-    measure: Measure, joined: Joined, equivalent: float | None, listed: int, drawn: dict
+    measure: Measure,
+    joined: Joined,
+    equivalent: float | None,
+    listed: int,
+    pool: str | None,
+    drawn: dict,
 ) -> MeasureFindings:
     found = estimate(measure, joined.clusters, **drawn)
     order = (*QUANTITIES, EXCESS)
     changes, total = _changes(measure, joined.ids, listed)
+    slices = tuple(_slices(measure, joined, drawn))
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
@@ -215,10 +228,38 @@ def _findings(
         detectable=found.detectable,
         within=found.within,
         equivalent=equivalent,
-        slices=tuple(_slices(measure, joined, drawn)),
+        slices=slices,
+        pooled=_pooled(measure, joined, slices, found.p, pool, drawn),
         changes=changes,
         changes_total=total,
     )
+
+
+def _pooled(
+    measure: Measure,
+    joined: Joined,
+    slices: Sequence[Slice],
+    p: float,
+    pool: str | None,
+    drawn: dict,
+) -> Pooled | None:
+    if pool is None or not measure.judged:
+        return None
+    names, group = coded(joined.slices[pool])
+    if len(names) < 2:
+        raise PredictionsError(f"{pool} names one benchmark; pooling needs several")
+    gain, mean_p = equal_weights(measure, group, joined.clusters, **drawn)
+    each = []
+    for of in (s for s in slices if s.grouping == pool):
+        change = next(of.quantities[n] for n in _CHANGES if n in of.quantities)
+        worse = (
+            change.value > 0 if "error_change" in of.quantities else change.value < 0
+        )
+        each.append(of.p / 2 if worse else 1 - of.p / 2)
+    return Pooled(pool, len(names), p, gain, mean_p, fisher(np.array(each)))
+
+
+_CHANGES = ("accuracy_gain", "score_change", "error_change")
 
 
 def _quantiles(measure: Measure) -> dict[float, float]:

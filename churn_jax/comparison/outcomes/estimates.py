@@ -142,6 +142,41 @@ def estimate(
     return Estimates(found, p, least, ends[2 * level - 1])
 
 
+def equal_weights(
+    measure: Measure,
+    group: np.ndarray,
+    clusters: np.ndarray | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[Interval, float]:
+    """The mean over groups of their changes, each with the same weight, and its p.
+
+    Args:
+        measure: a judged one.
+        group: `[N]` codes of the groups, each with examples.
+        clusters: as in `estimate`.
+        level: of the interval.
+        seed: as in `estimate`.
+    """
+    sums = Sums(measure, clusters, level, seed)
+    gain = np.mean([measure.worth(run) for run in measure.new], axis=0)
+    gain = gain - np.mean([measure.worth(run) for run in measure.old], axis=0)
+    size = np.bincount(group)
+    means = np.bincount(group, gain) / size
+    weight = measure.examples / (len(size) * size[group])
+    moved = sums.grouped(weight * (gain - means[group]))
+    value = float(means.mean())
+    known = sums.known_mean(moved)
+    half = sums.half(known, level)
+    p = 1.0 if value == 0 else 0.0
+    if sums.some(known):
+        p = float(
+            2 * student_cdf(known.of_clusters, -abs(value) / np.sqrt(known.total))
+        )
+    return Interval(value, value - half, value + half), p
+
+
 def _changed(measure: Measure, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return measure.beyond(measure.distance(a, b), a, b)
 

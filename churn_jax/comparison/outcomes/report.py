@@ -27,6 +27,7 @@ from churn_jax.comparison.outcomes.result import (
 )
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.report import BLANK, KINDS, gate_lines, gate_rows, made
+from churn_jax.comparison.result import Pooled
 from churn_jax.comparison.tables import (
     Single,
     changes_lines,
@@ -186,6 +187,8 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
         f"These {group} detect a change of {_size(measure.detectable, unit)} in 80 % "
         "of cases; a smaller one may go unseen."
     )
+    if measure.pooled is not None:
+        found.append(_pooled(measure, measure.pooled))
     return [*found, *_worse_slices(measure)]
 
 
@@ -305,6 +308,23 @@ def _size(size: float, unit: Unit) -> str:
     if unit != "points":
         return f"{size:.2g}"
     return f"{100 * size:.{0 if size >= 0.1 else 1}f} points"
+
+
+def _pooled(measure: MeasureFindings, pooled: Pooled) -> str:
+    """The change over all benchmarks, in three ways."""
+    unit, gain = QUANTITIES[measure.change].unit, pooled.mean_gain
+    what = "worth" if measure.change == "error_change" else "mean"
+    what = "accuracy" if unit == "points" else what
+    mean, items, fisher = (
+        f"p {p}" if p.startswith("<") else f"p = {p}"
+        for p in map(p_text, (pooled.mean_p, pooled.items_p, pooled.fisher_p))
+    )
+    return (
+        f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
+        f"weight, {what} changes by {value_text(gain, unit)} "
+        f"({range_text(gain, unit)}; {mean}); all examples together have {items}, and "
+        f"that some value gets worse has Fisher's {fisher}."
+    )
 
 
 def _worse_slices(measure: MeasureFindings) -> Iterator[str]:

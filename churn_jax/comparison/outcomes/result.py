@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_jax.comparison.outcomes.values import Kind
-from churn_jax.comparison.result import GateOutcome, Interval, State, state_of
+from churn_jax.comparison.result import GateOutcome, Interval, Pooled, State, state_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +65,7 @@ class MeasureFindings:
         within: interval of the change for two one-sided tests; None in that case.
         equivalent: the margin asked for; None without one.
         of_runs: mean worth of each run of a noise floor; empty otherwise.
+        pooled: the change over several benchmarks; None unless asked for.
         slices: values of every grouping.
         changes: the largest falls, worst first.
         changes_total: how many examples fall, or change where nothing is judged.
@@ -81,6 +82,7 @@ class MeasureFindings:
     within: Interval | None
     equivalent: float | None
     of_runs: tuple[float, ...] = ()
+    pooled: Pooled | None = None
     slices: tuple[Slice, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from churn_jax.cli import main
 from churn_jax.comparison import compare_outcomes
@@ -127,6 +128,27 @@ def test_slices_and_clusters():
     whole = found["correct"]["churn"].value
     parts = [of.quantities["churn"].value for of in (a, b)]
     assert np.mean(parts) == pytest.approx(whole)
+
+
+def test_benchmarks_are_pooled_in_three_ways():
+    rng = np.random.default_rng(0)
+    sizes = (40, 200, 60)
+    task = np.repeat(list("abc"), sizes)
+    gain = rng.normal(loc=np.repeat([0.3, 0.0, -0.1], sizes))
+    old = {"score": np.zeros(300), "task": task}
+    found = compare_outcomes(old, old | {"score": gain}, pool="task")["score"]
+    parts = [gain[task == name] for name in "abc"]
+    pooled = found.pooled
+    assert pooled.mean_gain.value == pytest.approx(np.mean([p.mean() for p in parts]))
+    error = np.sqrt(sum(p.var() / len(p) for p in parts)) / 3
+    half = stats.t.ppf(0.975, 299) * error
+    assert pooled.mean_gain.high - pooled.mean_gain.value == pytest.approx(
+        half, rel=0.01
+    )
+    assert pooled.items_p == found.p
+    worse = [stats.ttest_1samp(p, 0, alternative="less").pvalue for p in parts]
+    fisher = stats.combine_pvalues(worse, "fisher").pvalue
+    assert pooled.fisher_p == pytest.approx(fisher, rel=1e-6)
 
 
 def test_a_gate_on_slices_names_the_worst():
