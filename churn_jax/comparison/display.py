@@ -159,7 +159,7 @@ class CompareResult(Display, Findings):
         fields = plain_values(self)
         if self.curves is not None:
             fields["curves"] = dict(zip(("old", "new"), fields["curves"], strict=True))
-        start = {"format": FORMAT, "passed": self.passed}
+        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
         return start | {"verdict": list(sentences(self))} | fields
 
 
@@ -210,6 +210,7 @@ class VersionsResult(Display, VersionsFindings):
             "examples": self.examples,
             "level": self.level,
             "passed": self.passed,
+            "state": self.state,
             "accuracy": plain_values(self.accuracy),
             "ambiguity": self.ambiguity,
             "discrepancy": self.discrepancy,

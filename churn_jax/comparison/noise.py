@@ -302,20 +302,24 @@ def permuted_variance(
     """The same for runs of which `differ` says where two do, `[N]`."""
     B = R - A
     units = N if clusters is None else int(clusters.max()) + 1
-    disagreeing = np.zeros((R, units), np.int32)  # predictions, with each run
+    kind = np.int32 if clusters is None else np.int64
+    disagreeing = np.zeros((R, units), kind)  # predictions, with each run
     of_pairs = np.zeros(units, np.int64)  # squares of each pair's
     for r, s in itertools.combinations(range(R), 2):
         apart = differ(r, s)
         if clusters is not None:
-            apart = np.bincount(clusters[apart], minlength=units).astype(np.int32)
+            apart = np.bincount(clusters[apart], minlength=units)
         disagreeing[r] += apart
         disagreeing[s] += apart
-        of_pairs += np.square(apart, dtype=np.int64)
+        if clusters is not None:
+            of_pairs += np.square(apart, dtype=np.int64)
     if min(A, B) == 1:
         return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
     # What the mean and an effect of each run leave of the pairs' squares.
     total = disagreeing.sum(axis=0)
-    squares = np.square(disagreeing, dtype=np.int64).sum(axis=0)
+    squares = np.square(disagreeing).sum(axis=0, dtype=np.int64)
+    if clusters is None:  # of each pair 0 or 1, which is its own square
+        of_pairs = total / 2
     left = of_pairs - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
     left[left < _ROUNDING] = 0.0
     return left / (R * (R - 3) / 2) * _spread(A, B)

@@ -346,7 +346,7 @@ def test_a_record_has_every_field_and_is_json(whole):
     result.quantities["nll_old"] = Interval(math.inf, NAN, -math.inf)
     record = result.to_dict()
     fields = [field.name for field in dataclasses.fields(result)]
-    assert list(record) == ["format", "passed", "verdict", *fields]
+    assert list(record) == ["format", "passed", "state", "verdict", *fields]
     assert (record["format"], record["passed"]) == (1, False)
     assert record["verdict"] == list(sentences(result))
     assert json.loads(json.dumps(record, allow_nan=False)) == record

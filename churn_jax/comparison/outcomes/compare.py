@@ -82,8 +82,8 @@ class OutcomesResult(Display, OutcomesFindings):
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
         said = {m.name: report.sentences(m, self.clusters) for m in self.measures}
-        start = {"format": FORMAT, "passed": self.passed, "verdict": said}
-        return start | plain_values(self)
+        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
+        return start | {"verdict": said} | plain_values(self)
 
 
 def compare_outcomes(
