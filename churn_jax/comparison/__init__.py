@@ -8,7 +8,7 @@ texts, values, sets and rankings.
 
 from churn_jax.comparison.compare import compare, compare_pair
 from churn_jax.comparison.display import CompareResult, VersionsResult
-from churn_jax.comparison.gate_file import read_gates
+from churn_jax.comparison.gate_file import read_gates, read_waivers
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import Gate, GateError
 from churn_jax.comparison.intervals import intervals, mcnemar_test
@@ -19,6 +19,7 @@ from churn_jax.comparison.quantities import QUANTITIES, Quantity
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.comparison.result import (
+    Clusters,
     Curve,
     Flow,
     GateOutcome,
@@ -27,14 +28,19 @@ from churn_jax.comparison.result import (
     McNemar,
     Noise,
     Points,
+    Pooled,
+    Precision,
     Regression,
     Version,
+    Waived,
+    Waiver,
 )
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.versions import compare_versions
 
 __all__ = [
     "QUANTITIES",
+    "Clusters",
     "CompareResult",
     "Curve",
     "Flow",
@@ -48,6 +54,8 @@ __all__ = [
     "OutcomesResult",
     "Pair",
     "Points",
+    "Pooled",
+    "Precision",
     "Quantity",
     "Regression",
     "Scanned",
@@ -55,6 +63,8 @@ __all__ = [
     "Side",
     "Version",
     "VersionsResult",
+    "Waived",
+    "Waiver",
     "compare",
     "compare_outcomes",
     "compare_pair",
@@ -66,5 +76,6 @@ __all__ = [
     "noise_test",
     "read_gates",
     "read_side",
+    "read_waivers",
     "scan",
 ]
