@@ -121,9 +121,10 @@ test-loggers test-sources: export JAX_PLATFORMS ?= cpu
 test-loggers: $(LOGGERS)/.installed
 	$(LOGGERS)/bin/python -m pytest -q tests/training/test_tracking.py tests/training/test_loggers.py
 
-# Data sets of Hugging Face, TensorFlow, PyTorch and pandas as `data.from_source` reads them.
+# Data sets of Hugging Face, TensorFlow, PyTorch and pandas as `data.from_source` reads them,
+# frames of these and of polars as a comparison does.
 test-sources: $(SOURCES)/.installed
-	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py
+	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py tests/comparison/outcomes/test_frames.py
 
 # The key ratios of benchmarks/README.md, in three minutes of an idle machine.
 bench-check: export JAX_PLATFORMS ?= cpu

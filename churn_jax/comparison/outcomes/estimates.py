@@ -88,7 +88,8 @@ def estimate(
     found = {changed_name: sums.share(changed)}
     if measure.kind not in ("correct", "answer"):
         far = sums.of_pairs(lambda m, a, b: m.distance(a, b))
-        found["mean_distance"] = sums.mean(far, least=0.0)
+        most = np.inf if measure.things is None else sums.span
+        found["mean_distance"] = sums.mean(far, 0.0, most)
     if measure.kind == "answer" and measure.shown is not None:
         found["share_reworded"] = sums.share(_reworded(sums, measure.shown))
     found |= _stability(sums, measure)
@@ -268,11 +269,13 @@ class Sums:
         zero = np.zeros(())
         return float(share_ends(zero, zero, quantile, np.array(self.units))[1])
 
-    def mean(self, parts: np.ndarray, least: float = -np.inf) -> Interval:
+    def mean(
+        self, parts: np.ndarray, least: float = -np.inf, most: float = np.inf
+    ) -> Interval:
         """The interval of a mean."""
         known, value = self.known_mean(parts), float(parts.sum())
         half = self.half(known, self.level)
-        return Interval(value, max(value - half, least), value + half)
+        return Interval(value, max(value - half, least), min(value + half, most))
 
     def excess(self, changed: np.ndarray, within: Sequence[np.ndarray]) -> Interval:
         """The interval of what pairs across change beyond those within a side."""

@@ -22,7 +22,7 @@ from churn_jax.comparison.reading.class_values import (
 )
 from churn_jax.comparison.reading.class_values import score_columns as class_scores
 from churn_jax.comparison.reading.contents import as_table, read_contents
-from churn_jax.comparison.reading.ids import as_ids
+from churn_jax.comparison.reading.ids import as_ids, counts_rows, index_ids
 from churn_jax.comparison.reading.objects import json_lines
 from churn_jax.example_ids import PredictionsError, errors_of, some
 
@@ -98,7 +98,8 @@ def read_outcomes(
     `.json`) are read as such tables.
 
     Args:
-        given: a path, a mapping of arrays, a data frame or an Arrow table.
+        given: a path, a mapping of arrays, a list of records, a frame of pandas or
+            polars, a `datasets.Dataset` or an Arrow table.
         name: what to call the version; a path is called by its file name.
         score_columns: columns of numbers to compare, in place of the usual names.
         id_column: name of the column of ids, if it is not a usual one.
@@ -129,11 +130,24 @@ def read_outcomes(
                 table = as_table(contents.arrays)
             if table is None:
                 raise PredictionsError("outcomes must be columns with names")
+            table = _with_index(table, contents.index, id_column)
             names = outcome_columns(table.column_names)
             kinds = {n: COLUMNS[n.strip().lower()] for n in names}
         if score_columns:
             kinds = dict.fromkeys(score_columns, COLUMNS["score"])
         return _outcomes(table, name, kinds, id_column, target_column)
+
+
+def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
+    """The table with the index of a data frame as ids, if it says more than a row."""
+    import pyarrow as pa
+
+    if find_column(table.column_names, ID, id_column, "id") is not None:
+        return table
+    ids = index_ids(index)
+    if ids is None or counts_rows(ids):
+        return table
+    return table.append_column("id", pa.array(ids))
 
 
 def _kind_of(column: Any) -> Kind:
@@ -244,6 +258,8 @@ def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     import pyarrow as pa
 
     whole = _one(column)
+    if pa.types.is_fixed_size_list(whole.type) and whole.type.list_size == 1:
+        whole = whole.flatten()  # what a network of one output predicts
     if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
         whole = _blank_to_null(whole)
     try:
@@ -316,7 +332,7 @@ def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
             items = whole.cast(pa.large_list(pa.large_string()))
         except pa.ArrowException as error:
             raise PredictionsError(f"column {name} must hold lists of items") from error
-        texts = pc.binary_join(items, ITEM)
+        texts = pc.binary_join(items, pa.scalar(ITEM, pa.large_string()))
         return texts, ~np.asarray(texts.is_null())
     return answers_of(column, name)
 

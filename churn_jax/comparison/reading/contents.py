@@ -62,7 +62,12 @@ def read_contents(
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
     if isinstance(given, Mapping):
+        if tables := [str(n) for n, of in given.items() if hasattr(of, "column_names")]:
+            raise PredictionsError(f"holds tables, {some(tables)}: give one of them")
         return Contents(arrays={str(key): value for key, value in given.items()})
+    if isinstance(given, list) and given and isinstance(given[0], Mapping):
+        return Contents(table=table_of(given))
+    given = _as_arrow(given)
     if hasattr(given, "column_names") and hasattr(given, "to_batches"):
         check_columns(given.column_names)
         try:
@@ -71,11 +76,26 @@ def read_contents(
             raise PredictionsError(f"the table is damaged, {error}") from error
         return _without_index(Contents(table=given), id_column)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
+        columns = {str(name): given[name] for name in given.columns}
         check_columns([str(name) for name in given.columns])
-        table = as_table({str(name): given[name] for name in given.columns})
-        found = Contents(table=table, index=_frame_index(given))
+        index = _frame_index(given)
+        name = str(getattr(index, "name", ""))
+        if name not in columns and (name == id_column or name.lower() in ID):
+            columns, index = {name: index, **columns}, None
+        found = Contents(table=as_table(columns), index=index)
         return _without_index(found, id_column)
     return Contents(array=as_array(given, "the values"))
+
+
+def _as_arrow(given: Any) -> Any:
+    """Frames of polars and data sets of Hugging Face as Arrow tables."""
+    if hasattr(given, "with_format") and hasattr(given, "features"):
+        if not hasattr(given, "__len__"):
+            raise PredictionsError("is read as a stream; give a data set in memory")
+        return given.with_format("arrow")[:]
+    if hasattr(given, "collect") and hasattr(given, "lazy"):  # a lazy frame
+        given = given.collect()
+    return given.to_arrow() if hasattr(given, "to_arrow") else given
 
 
 def as_array(given: Any, what: str) -> np.ndarray:
@@ -101,6 +121,9 @@ def as_table(given: Mapping[str, Any]) -> Any:
 
     columns = {}
     for name, column in given.items():
+        if isinstance(column, list) and any(isinstance(of, list) for of in column):
+            columns[name] = table_of({name: of} for of in column).column(name)
+            continue
         values = as_array(column, f"column {name}")
         if values.dtype.name == "bfloat16":
             values = values.astype(np.float32)
