@@ -22,6 +22,7 @@ __all__ = [
     "NpzArrays",
     "UnpackedFile",
     "as_real",
+    "check_memory",
     "read_npy",
     "replace_file",
     "write_file",
@@ -105,7 +106,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
                 start += _data_start(self._path, member)
                 return np.memmap(self._path, dtype, "r", start, shape, order)
             if size >= _MAPPED_BYTES:
-                _check_memory(size)
+                check_memory(size)
             numbers = np.empty(size, np.uint8)
             with archive.open(member) as entry:
                 entry.read(start)
@@ -238,7 +239,7 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
     return shape, fortran, dtype, head.tell()
 
 
-def _check_memory(size: int) -> None:
+def check_memory(size: int) -> None:
     """Refuses to unpack what may leave too little memory for the rest."""
     free = _free_memory()
     if free is not None and size > free / 2:

@@ -231,7 +231,11 @@ class Sums:
         """How well the sum of the parts, a share, is known."""
         influence = (parts - parts.sum() * self.size)[:, None, None]
         found = Statistic(np.full((1, 1), parts.sum()), influence, self.examples)
-        return found.uncertainty(self.parts.clusters)
+        # Several runs of an example are a cluster of it, and few may differ.
+        squares = np.square(influence)
+        bearing = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
+        known = found.uncertainty(self.parts.clusters)
+        return dataclasses.replace(known, bearing=bearing)
 
     def known_mean(self, parts: np.ndarray) -> Uncertainty:
         """The same of a mean, whose variance is estimated as in a t-test."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from churn_jax.array_files import ArrayFileError, check_memory
 from churn_jax.comparison.reading.objects import json_lines, table_of
 from churn_jax.example_ids import PredictionsError
 
-_MOST_BYTES = 2**32  # of one sample of an archive, unpacked: a zip bomb is refused
 _ZSTANDARD = 93  # compression method of an archive
 _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}  # Inspect's value_to_float
 
@@ -34,6 +34,20 @@ def read_log(path: Path) -> Log | None:
     `input`, `answer` and a column per scorer; grades C, P, N and I are 1, 0.5, 0 and 0.
     Whether an answer is right is for the tool to say: its target is not read.
     """
+    try:
+        return _read_log(path)
+    except (PredictionsError, ArrayFileError):
+        raise
+    except (AttributeError, KeyError, TypeError) as error:
+        raise PredictionsError("is no log of an evaluation tool") from error
+    except Exception as error:  # a damaged file may raise anything in a parser
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        if isinstance(error, UnicodeDecodeError):
+            why = "it is not in UTF-8"
+        raise PredictionsError(f"cannot be read, {str(why)[:200]}") from error
+
+
+def _read_log(path: Path) -> Log | None:
     name = path.name.lower()
     if name.endswith(".eval"):
         return _log(_inspect_archive(path))
@@ -116,15 +130,10 @@ def _inspect_row(sample: dict[str, Any]) -> tuple[dict, dict]:
 
 
 def _inspect_archive(path: Path) -> Iterator[tuple[dict, dict]]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise PredictionsError(f"cannot be read, {error}") from error
-    with archive:
+    with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.startswith("samples/"):
-                if entry.file_size > _MOST_BYTES:
-                    raise PredictionsError(f"{entry.filename} would fill the memory")
+                check_memory(entry.file_size)
                 yield _inspect_row(json.loads(_content(path, archive, entry)))
 
 

@@ -43,6 +43,7 @@ INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
 _FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
+_LARGEST = 1e100  # sums of squares of larger numbers are infinite
 ITEM = "\x1f"  # between the items of a list, as text
 
 
@@ -272,6 +273,8 @@ def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     values = numbers.to_numpy(zero_copy_only=False)
     if count := int(np.isinf(values).sum()):
         raise PredictionsError(f"column {name} has {count} infinite numbers")
+    if (largest := np.nanmax(np.abs(values), initial=0.0)) > _LARGEST:
+        raise PredictionsError(f"column {name} has numbers as large as {largest:.1g}")
     return values, ~np.isnan(values)
 
 
