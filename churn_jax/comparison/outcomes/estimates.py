@@ -71,6 +71,13 @@ def estimate(
         level: of the intervals.
         seed: of assigning more than 4096 examples to groups.
 
+    Notes:
+        In simulations (`benchmarks/compare_coverage.py`, 40 to 1,000 examples, 1 or 5
+        runs) 95 % intervals hold the truth 93 to 97 times of 100, more often where
+        most comparisons have no flip and for the excess of few or stable runs. Less
+        often: 85 to 92 for shares of which less than one event is expected, 90 to 94
+        with 20 clusters of which one has more than a quarter of the examples.
+
     Example:
         >>> old, new = np.array([[1.0, 1, 0, 0]]), np.array([[1.0, 0, 0, 1]])
         >>> found = estimate(Measure("correct", "correct", old, new)).quantities
