@@ -189,7 +189,7 @@ class LogitsReport:
 
     @functools.cached_property
     def figures(self) -> dict[str, Any]:
-        """The figures as Matplotlib objects, by name, see `reports.figures`."""
+        """The figures of the page by name, see `reports.figures`."""
         return figures(self.found)
 
     @property

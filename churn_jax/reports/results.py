@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_jax.documents import Document
-from churn_jax.documents.plotting import kept_figures, matplotlib_figures
+from churn_jax.documents.plotting import kept_figures, page_figures
 from churn_jax.prediction_shards import is_stored, load_whole
 from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
 from churn_jax.reports.report import Report, collect
@@ -61,7 +61,7 @@ def table(source: Source) -> Any:
 
 
 def figures(source: Source) -> dict[str, Any]:
-    """The figures of the page as Matplotlib objects.
+    """The figures of the page, as Matplotlib objects but for those of comparisons.
 
     Args:
         source: as in `table`.
@@ -69,7 +69,8 @@ def figures(source: Source) -> dict[str, Any]:
     Returns:
         Name to `matplotlib.figure.Figure`, in the order of the page. They are not
         registered with pyplot, so they take no memory once they are out of use; a
-        notebook shows them, and `figure.savefig(path)` writes them.
+        notebook shows them, and `figure.savefig(path)` writes them. Figures of
+        comparisons are SVG, a string that a notebook shows, too.
 
     Raises:
         ReportError: the folder has no usable record.
@@ -79,7 +80,7 @@ def figures(source: Source) -> dict[str, Any]:
         with kept_figures() as kept:
             names = [figure.name for figure in sweep_figures(report)]
         return dict(zip(names, kept, strict=True))
-    return matplotlib_figures(_document(report).blocks)
+    return page_figures(_document(report).blocks)
 
 
 class StoredLogits(Mapping[str, np.ndarray]):

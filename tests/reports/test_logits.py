@@ -128,6 +128,8 @@ def test_the_page_of_several_rows_has_every_update_once(several, tmp_path):
     for part in ("Which inputs churn", "More than retraining?", "Bounds on churn"):
         assert part in text, part
     figures = found.figures
+    assert figures["churn_bars"].startswith("<svg xmlns=")
+    assert figures["churn_bars"]._repr_svg_() == figures["churn_bars"]
     assert {"churn_matrix", "churn_bars", "churn_bars-2"} <= {*figures}
 
 
