@@ -284,11 +284,15 @@ def _changes(
     beyond = measure.beyond(fall, measure.old[0], measure.new[0])
     found = np.flatnonzero(beyond)
     worst = found[np.argsort(-fall[found], kind="stable")][:listed]
+    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
+    if measure.judged and measure.things is not None:
+        best = np.argmax([measure.worth(run) for run in measure.old], axis=0)
+        lowest = np.argmin([measure.worth(run) for run in measure.new], axis=0)
     rows = tuple(
         Change(
             str(ids[i]),
-            measure.text("old", i),
-            measure.text("new", i),
+            measure.text("old", i, best[i]),
+            measure.text("new", i, lowest[i]),
             "" if measure.target is None else measure.text("target", i),
             float(fall[i]),
         )

@@ -263,7 +263,8 @@ def _noise(measure: MeasureFindings) -> str:
     size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
     if excess.low <= 0 <= excess.high:
         return f"{said}: the update changes not detectably more than that, {size}."
-    return f"{said}: the update's changes differ from that by {size}."
+    more = "more" if excess.value > 0 else "less"
+    return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
 
 
 def _average(measure: MeasureFindings) -> str:

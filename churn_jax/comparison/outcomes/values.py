@@ -112,14 +112,16 @@ class Measure:
             return size > self.tolerance + 1e-12
         return size > self.tolerance * np.maximum(np.abs(a), np.abs(b)) + 1e-12
 
-    def text(self, side: Literal["old", "new", "target"], example: int) -> str:
-        """An example's outcome as a report shows it: the mean or the first run's."""
+    def text(
+        self, side: Literal["old", "new", "target"], example: int, run: int = 0
+    ) -> str:
+        """An example's outcome as a report shows it: the mean, or a run's."""
         if self.shown is not None:
-            return str(self.shown[side][0, example])
+            return str(self.shown[side][run, example])
         runs = np.atleast_2d(getattr(self, side))[:, example]
         if self.things is None:
             return f"{runs.mean():.4g}"
-        outcome = runs[0]
+        outcome = runs[run]
         mark = " > " if self.kind == "ranking" else ", "
         return mark.join(self.things[outcome]) or "(none)"
 
