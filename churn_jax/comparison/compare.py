@@ -24,7 +24,7 @@ from churn_jax.comparison.pooling import pool as pool_benchmarks
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_columns
-from churn_jax.comparison.reading.sides import read_side, side_names
+from churn_jax.comparison.reading.sides import read_side, same_file, side_names
 from churn_jax.comparison.result import Version, Waiver
 from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.waivers import waive
@@ -134,9 +134,7 @@ def compare(
         on_missing=on_missing,
         **columns,
     )
-    if _one_file(old, new):
-        notes = (*pair.notes, "Old and new are the same file.")
-        pair = dataclasses.replace(pair, notes=notes)
+    pair = dataclasses.replace(pair, notes=(*pair.notes, *same_file(old, new)))
     return compare_pair(
         pair,
         gates=wanted,
@@ -249,11 +247,6 @@ def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
         f"Runs {some} are each compared only with the run of the same name: the two "
         "differ less than half as much as either does from any other run."
     ]
-
-
-def _one_file(old: Any, new: Any) -> bool:
-    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
-    return paths and os.path.samefile(old, new)
 
 
 def _side(given: Any, name: str, **reading: Any) -> Side:

@@ -63,6 +63,19 @@ def p_text(p: float) -> str:
     return "1" if p >= 0.995 else f"{p:.2g}"
 
 
+def equals_text(p: float) -> str:
+    """A p-value after its name: `p = 0.02` or `p < 0.001`."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def size_text(size: float, unit: Unit) -> str:
+    """A change without its sign and interval, to two digits."""
+    if unit != "points":
+        return f"{size:.2g}"
+    return f"{100 * size:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}f} points"
+
+
 def count_text(count: float) -> str:
     """How many examples; a mean over pairs of runs has a decimal."""
     if math.isnan(count):

@@ -25,15 +25,6 @@ class Numbered(Protocol):
         ...
 
 
-class Gated(Protocol):
-    """Whatever is judged by gates."""
-
-    @property
-    def gates(self) -> "Sequence[GateOutcome]":
-        """The outcome of each condition."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A number with its confidence interval.
@@ -356,8 +347,27 @@ def state_of(states: Iterable[str]) -> State:
     return "inconclusive" if "inconclusive" in found else "pass"
 
 
+class Judged(Protocol):
+    """Whatever is judged by gates."""
+
+    @property
+    def gates(self) -> Sequence[GateOutcome]:
+        """The outcome of each condition."""
+        ...
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate holds; True without gates, False where one is open."""
+        return self.state == "pass"
+
+    @property
+    def state(self) -> State:
+        """The worst of the gates': "fail", "inconclusive" or "pass"."""
+        return state_of(outcome.state for outcome in self.gates)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Findings:
+class Findings(Judged):
     """The data of a `CompareResult`, which says what they are."""
 
     old: Version
@@ -396,16 +406,6 @@ class Findings:
         return self.old.runs if self.paired else self.old.runs * self.new.runs
 
     @property
-    def passed(self) -> bool:
-        """Whether every gate holds; True without gates, False where one is open."""
-        return self.state == "pass"
-
-    @property
-    def state(self) -> State:
-        """The worst of the gates': "fail", "inconclusive" or "pass"."""
-        return state_of(outcome.state for outcome in self.gates)
-
-    @property
     def labelled(self) -> bool:
         """Whether there were labels."""
         return "accuracy_gain" in self.quantities
@@ -437,7 +437,7 @@ class Findings:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class VersionsFindings:
+class VersionsFindings(Judged):
     """The data of a `VersionsResult`, which says what they are."""
 
     versions: tuple[Version, ...]
@@ -464,14 +464,9 @@ class VersionsFindings:
         return self.negative_flip_rate is not None
 
     @property
-    def passed(self) -> bool:
-        """Whether every gate holds in every step; True without gates."""
-        return self.state == "pass"
-
-    @property
-    def state(self) -> State:
-        """The worst of the steps, as `Findings.state`."""
-        return state_of(step.state for step in self.steps)
+    def gates(self) -> tuple[GateOutcome, ...]:
+        """Those of every step."""
+        return tuple(outcome for step in self.steps for outcome in step.gates)
 
     def step_sum(self, name: str) -> float:
         """What the steps add up to, of the quantity `name`.

@@ -3,17 +3,19 @@
 from churn_jax.comparison.gates import margin_text
 from churn_jax.comparison.noise import TESTED_RUNS
 from churn_jax.comparison.number_text import (
+    Unit,
     count_text,
+    equals_text,
     has_range,
     judgement,
     level_text,
     listed,
-    p_text,
     range_text,
+    size_text,
     value_text,
     with_range,
 )
-from churn_jax.comparison.result import Findings, Gated, Interval, Pooled
+from churn_jax.comparison.result import Findings, Interval, Judged, Pooled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -42,7 +44,7 @@ def sentences(result: Findings) -> tuple[str, ...]:
                 "about 90 times of 100)."
             )
     if result.pooled is not None:
-        found.append(_pooled(result.pooled))
+        found.append(pooled_sentence(result.pooled))
     if result.waived is not None:
         found += _waived(result)
     if result.labelled:
@@ -50,7 +52,7 @@ def sentences(result: Findings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def gate_sentence(result: Gated) -> str:
+def gate_sentence(result: Judged) -> str:
     """How many gates hold; "" without gates."""
     gates = len(result.gates)
     states = [outcome.state for outcome in result.gates]
@@ -119,7 +121,7 @@ def _accuracy(result: Findings) -> str:
     if result.mcnemar is not None:
         kind = "exact McNemar" if result.clusters is None else "clusters' sign-flip"
         kind = kind if result.mcnemar.pairs == 1 else f"median {kind}"
-        brackets.append(_equals(kind, result.mcnemar.p))
+        brackets.append(f"{kind} {equals_text(result.mcnemar.p)}")
     said = f" ({'; '.join(brackets)})" if brackets else ""
     size = value_text(gain, "points")
     if not has_range(gain):
@@ -162,23 +164,24 @@ def _precision(result: Findings) -> list[str]:
         )
     units = "examples" if result.clusters is None else "clusters"
     size = precision.detectable
-    points = f"{100 * size:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}f} points"
     found.append(
-        f"These {units} detect a change of accuracy of {points} in 80 % of cases; a "
-        "smaller one may go unseen."
+        f"These {units} detect a change of accuracy of {size_text(size, 'points')} in "
+        "80 % of cases; a smaller one may go unseen."
     )
     return found
 
 
-def _pooled(pooled: Pooled) -> str:
-    """Accuracy over all benchmarks, in three ways."""
+def pooled_sentence(
+    pooled: Pooled, what: str = "accuracy", unit: Unit = "points"
+) -> str:
+    """The change over all benchmarks, in three ways."""
     gain = pooled.mean_gain
     return (
         f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
-        f"weight, accuracy changes by {value_text(gain, 'points')} "
-        f"({range_text(gain, 'points')}; {_equals('', pooled.mean_p).strip()}); all "
-        f"examples together have {_equals('', pooled.items_p).strip()}, and that some "
-        f"value gets worse has Fisher's {_equals('', pooled.fisher_p).strip()}."
+        f"weight, {what} changes by {value_text(gain, unit)} "
+        f"({range_text(gain, unit)}; {equals_text(pooled.mean_p)}); all examples "
+        f"together have {equals_text(pooled.items_p)}, and that some value gets worse "
+        f"has Fisher's {equals_text(pooled.fisher_p)}."
     )
 
 
@@ -201,11 +204,6 @@ def _waived(result: Findings) -> list[str]:
         f"{other} without, which limits on their rate judge: "
         f"{listed(reasons, _WAIVERS)}."
     ]
-
-
-def _equals(name: str, p: float) -> str:
-    text = p_text(p)
-    return f"{name} p {text}" if text.startswith("<") else f"{name} p = {text}"
 
 
 def _probabilities(result: Findings) -> list[str]:
@@ -260,7 +258,7 @@ def _noise(result: Findings) -> list[str]:
         ]
     only = " for this run" if len(several) == 1 else ""
     ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
-    brackets = f"{ends}{_equals('', noise.p).strip()}"
+    brackets = f"{ends}{equals_text(noise.p)}"
     size = value_text(excess, "points")
     if noise.p >= 1 - result.level:
         other = "different from" if len(several) == 1 else "more than"

@@ -1,7 +1,6 @@
 """Two versions compared by the outcomes of their examples."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +32,7 @@ from churn_jax.comparison.outcomes.result import (
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.pooling import fisher
 from churn_jax.comparison.quantities import QUANTITIES
-from churn_jax.comparison.reading.sides import side_names
+from churn_jax.comparison.reading.sides import same_file, side_names
 from churn_jax.comparison.result import GateOutcome, Group, Pooled, Precision
 from churn_jax.documents import markdown, plain_values
 from churn_jax.example_ids import PredictionsError
@@ -195,14 +194,8 @@ def compare_outcomes(
         measures=measures,
         clusters=clusters,
         gates=_judged(wanted, measures, level),
-        notes=(*joined.notes, *_same_file(old, new)),
+        notes=(*joined.notes, *same_file(old, new)),
     )
-
-
-def _same_file(old: Any, new: Any) -> tuple[str, ...]:
-    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
-    same = paths and os.path.samefile(old, new)
-    return ("Old and new are the same file.",) if same else ()
 
 
 def _findings(

@@ -10,12 +10,14 @@ from churn_jax.comparison.gates import EXCESS
 from churn_jax.comparison.number_text import (
     Unit,
     count_text,
+    equals_text,
     judgement,
     level_text,
     listed,
     p_text,
     range_text,
     remark,
+    size_text,
     value_text,
     with_range,
 )
@@ -27,7 +29,6 @@ from churn_jax.comparison.outcomes.result import (
 )
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.report import BLANK, KINDS, gate_lines, gate_rows, made
-from churn_jax.comparison.result import Pooled
 from churn_jax.comparison.tables import (
     Single,
     changes_lines,
@@ -38,7 +39,7 @@ from churn_jax.comparison.tables import (
     singles_lines,
     singles_table,
 )
-from churn_jax.comparison.verdict import gate_sentence
+from churn_jax.comparison.verdict import gate_sentence, pooled_sentence
 from churn_jax.documents import (
     Block,
     Cell,
@@ -184,11 +185,13 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
     unit = QUANTITIES[measure.change].unit
     group = "examples" if clusters is None else "clusters"
     found.append(
-        f"These {group} detect a change of {_size(measure.detectable, unit)} in 80 % "
-        "of cases; a smaller one may go unseen."
+        f"These {group} detect a change of {size_text(measure.detectable, unit)} in "
+        "80 % of cases; a smaller one may go unseen."
     )
     if measure.pooled is not None:
-        found.append(_pooled(measure, measure.pooled))
+        what = "worth" if measure.change == "error_change" else "mean"
+        what = "accuracy" if unit == "points" else what
+        found.append(pooled_sentence(measure.pooled, what, unit))
     return [*found, *_worse_slices(measure)]
 
 
@@ -278,9 +281,7 @@ def _average(measure: MeasureFindings) -> str:
     )
     means = {"accuracy": "Accuracy", "score": "The mean", "error": "The mean error"}
     what = means[stem]
-    p = p_text(measure.p)
-    p = f"p {p}" if p.startswith("<") else f"p = {p}"
-    brackets = f"{range_text(change, unit)}; {p}"
+    brackets = f"{range_text(change, unit)}; {equals_text(measure.p)}"
     size = value_text(change, unit)
     if judgement(name, change) == "unclear":
         return (
@@ -294,37 +295,13 @@ def _average(measure: MeasureFindings) -> str:
 def _equivalence(measure: MeasureFindings) -> str:
     assert measure.within is not None and measure.equivalent is not None
     unit: Unit = QUANTITIES[measure.change].unit
-    margin = _size(measure.equivalent, unit)
+    margin = size_text(measure.equivalent, unit)
     level = level_text(2 * measure.level - 1)
     ends = range_text(measure.within, unit)
     shown = "It is" if measure.is_equivalent else "It is not"
     return (
         f"{shown} shown that the change is smaller than {margin} ({level} interval "
         f"{ends})."
-    )
-
-
-def _size(size: float, unit: Unit) -> str:
-    """A change without its sign, to two digits."""
-    if unit != "points":
-        return f"{size:.2g}"
-    return f"{100 * size:.{0 if size >= 0.1 else 1}f} points"
-
-
-def _pooled(measure: MeasureFindings, pooled: Pooled) -> str:
-    """The change over all benchmarks, in three ways."""
-    unit, gain = QUANTITIES[measure.change].unit, pooled.mean_gain
-    what = "worth" if measure.change == "error_change" else "mean"
-    what = "accuracy" if unit == "points" else what
-    mean, items, fisher = (
-        f"p {p}" if p.startswith("<") else f"p = {p}"
-        for p in map(p_text, (pooled.mean_p, pooled.items_p, pooled.fisher_p))
-    )
-    return (
-        f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
-        f"weight, {what} changes by {value_text(gain, unit)} "
-        f"({range_text(gain, unit)}; {mean}); all examples together have {items}, and "
-        f"that some value gets worse has Fisher's {fisher}."
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_jax.comparison.outcomes.values import Kind
-from churn_jax.comparison.result import GateOutcome, Interval, Pooled, State, state_of
+from churn_jax.comparison.result import GateOutcome, Interval, Judged, Pooled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MeasureFindings:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class OutcomesFindings:
+class OutcomesFindings(Judged):
     """The data of an `OutcomesResult`, which says what they are."""
 
     old: str
@@ -130,16 +130,6 @@ class OutcomesFindings:
     clusters: int | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether every gate holds; True without gates, False where one is open."""
-        return self.state == "pass"
-
-    @property
-    def state(self) -> State:
-        """The worst of the gates': "fail", "inconclusive" or "pass"."""
-        return state_of(outcome.state for outcome in self.gates)
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""

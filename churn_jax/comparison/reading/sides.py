@@ -128,6 +128,13 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
     return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
+def same_file(old: Any, new: Any) -> tuple[str, ...]:
+    """A note if two versions are read from one file."""
+    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
+    same = paths and os.path.samefile(old, new)
+    return ("Old and new are the same file.",) if same else ()
+
+
 def _side(found: RawSide, name: str) -> Side:
     values, examples = found.scores.values, found.scores.values.shape[1]
     class_names = found.scores.class_names or found.class_names
