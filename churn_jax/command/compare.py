@@ -74,6 +74,10 @@ Kind = Annotated[
 ]
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 class _Several(tuple):
     """Texts after one option."""
 
@@ -141,7 +145,7 @@ class Gates:
     def read(self) -> tuple[Gate, ...]:
         """The gates of the file and of the options."""
         limits = {
-            f"--{name.replace('_', '-')}": value
+            _option(name): value
             for name, value in vars(self).items()
             if name.startswith(("max_", "min_")) and name != "min_examples"
         }
@@ -152,7 +156,7 @@ class Gates:
         }
         given = gates_by_name(limits, **settings)
         if settings and not given:
-            option = f"--{next(iter(settings)).replace('_', '-')}"
+            option = _option(next(iter(settings)))
             raise ValueError(f"{option} is for limits given as options; there are none")
         return combined(read_gates(self.gates) if self.gates else (), given)
 
@@ -285,6 +289,16 @@ _COLUMNS = ("id_column", "label_column", "prediction_column")
 _OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
 _OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
+_NOT_OF_OUTCOMES = ("labels", "ids", *_OF_CLASSES, "order")
+_NOT_OF_RUNS = (
+    *_NOT_OF_OUTCOMES,
+    "slices",
+    "by",
+    "pool",
+    "equivalent",
+    "top",
+    "ignore_inputs",
+)
 _READ = ("old", "new", "labels", "slices", "ids")
 _WRITTEN = ("html", "json", "markdown", "junit")
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
@@ -372,7 +386,7 @@ def _check_options(argv: Sequence[str], program: str) -> None:
     classes = (Arguments, Gates, Reading, Outcomes)
     fields = {field.name for of in classes for field in dataclasses.fields(of)}
     fields -= {"gate", "reading", "outcomes"}  # whose own fields are options
-    known = [f"--{name.replace('_', '-')}" for name in ("help", *fields)]
+    known = [_option(name) for name in ("help", *fields)]
     for word in argv:
         name = word.partition("=")[0]
         if name.startswith("--") and name.replace("_", "-") not in known:
@@ -405,8 +419,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
 def _two(arguments: Arguments) -> CompareResult:
     from churn_jax.comparison.compare import compare as compare_two
 
-    if arguments.reading.order:
-        raise ValueError("--order is for a folder of versions; here are OLD and NEW")
+    _refuse(arguments, ("order",), "is for a folder of versions; here are OLD and NEW")
     reading = vars(arguments.reading)
     only = {name: reading[name] for name in _OF_TWO if reading[name] is not None}
     shared = _shared(arguments) | {"by": arguments.outcomes.by}
@@ -418,18 +431,8 @@ def _noise(arguments: Arguments) -> OutcomesResult:
 
     if arguments.new is not None or arguments.gate.read():
         raise ValueError("--noise is about runs of one version: no NEW and no limits")
-    reading, given = arguments.reading, arguments.outcomes
-    return noise_floor(
-        *arguments.noise,
-        score_columns=given.score_column,
-        tolerance=limit_of(given.tolerance or 0.0, "--tolerance"),
-        relative=(given.tolerance or "").rstrip().endswith("%"),
-        id_column=reading.id_column,
-        target_column=reading.label_column,
-        regressions=arguments.regressions,
-        level=arguments.level,
-        seed=arguments.seed,
-    )
+    _refuse(arguments, _NOT_OF_RUNS, "is for OLD and NEW, not for --noise")
+    return noise_floor(*arguments.noise, **_shared_by_outcomes(arguments))
 
 
 def _of_outcomes(arguments: Arguments) -> bool:
@@ -442,45 +445,54 @@ def _of_outcomes(arguments: Arguments) -> bool:
     of_classes = [getattr(reading, name) for name in _OF_CLASSES]
     if not any(of_classes) and has_outcomes(arguments.old):
         return True
-    for name in ("tolerance", "top", "ignore_inputs"):
-        if getattr(given, name):
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is for outcomes; here are predicted classes")
+    which = ("tolerance", "top", "ignore_inputs")
+    _refuse(arguments, which, "is for outcomes; here are predicted classes")
     return False
+
+
+def _refuse(arguments: Arguments, names: Sequence[str], why: str) -> None:
+    """Refuses options that would be without effect."""
+    given = vars(arguments) | vars(arguments.reading) | vars(arguments.outcomes)
+    for name in names:
+        if given[name]:
+            raise ValueError(f"{_option(name)} {why}")
+
+
+def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
+    """Arguments that two versions and runs of one share."""
+    tolerance = arguments.outcomes.tolerance
+    return {
+        "score_columns": arguments.outcomes.score_column,
+        "cluster": arguments.cluster,
+        "tolerance": limit_of(tolerance or 0.0, "--tolerance"),
+        "relative": (tolerance or "").rstrip().endswith("%"),
+        "id_column": arguments.reading.id_column,
+        "target_column": arguments.reading.label_column,
+        "regressions": arguments.regressions,
+        "level": arguments.level,
+        "seed": arguments.seed,
+    }
 
 
 def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     from churn_jax.comparison.outcomes import compare_outcomes
 
-    reading, given = arguments.reading, arguments.outcomes
-    for name in ("labels", "ids"):
-        if getattr(arguments, name):
-            raise ValueError(f"--{name} is for predicted classes; here are outcomes")
+    _refuse(arguments, _NOT_OF_OUTCOMES, "is for predicted classes; here are outcomes")
     if arguments.gate.waivers():
         raise ValueError("waivers are for predicted classes; here are outcomes")
-    margin = arguments.equivalent
-    margin = None if margin is None else limit_of(margin, "--equivalent")
-    tolerance = limit_of(given.tolerance or 0.0, "--tolerance")
+    given, margin = arguments.outcomes, arguments.equivalent
     return compare_outcomes(
         arguments.old,
         arguments.new,
-        score_columns=given.score_column,
         slices=arguments.slices,
         by=given.by,
         pool=arguments.pool,
-        cluster=arguments.cluster,
-        equivalent=margin,
-        tolerance=tolerance,
-        relative=(given.tolerance or "").rstrip().endswith("%"),
+        equivalent=None if margin is None else limit_of(margin, "--equivalent"),
         top=given.top,
-        on_missing=reading.on_missing,
+        on_missing=arguments.reading.on_missing,
         ignore_inputs=given.ignore_inputs,
-        id_column=reading.id_column,
-        target_column=reading.label_column,
         gates=arguments.gate.read(),
-        regressions=arguments.regressions,
-        level=arguments.level,
-        seed=arguments.seed,
+        **_shared_by_outcomes(arguments),
     )
 
 
@@ -491,11 +503,8 @@ def _versions(arguments: Arguments) -> VersionsResult:
         raise ValueError(
             f"{arguments.old}: NEW is missing; name two versions, or a folder of them"
         )
-    if arguments.outcomes.by:
-        raise ValueError("--by is for OLD and NEW; a folder takes --slices FILE")
-    for name in _OF_TWO:
-        if getattr(arguments.reading, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is for OLD and NEW, not for a folder")
+    _refuse(arguments, ("by",), "is for OLD and NEW; a folder takes --slices FILE")
+    which = (*_OF_TWO, "score_column", "tolerance", "top", "ignore_inputs")
+    _refuse(arguments, which, "is for OLD and NEW, not for a folder")
     order = arguments.reading.order or None
     return compare_versions(arguments.old, **_shared(arguments), order=order)

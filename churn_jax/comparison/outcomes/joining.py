@@ -16,6 +16,8 @@ from churn_jax.comparison.outcomes.reading import (
     text_of,
 )
 from churn_jax.comparison.outcomes.values import Kind, Measure, normalized
+from churn_jax.comparison.reading.clusters import from_zero
+from churn_jax.comparison.reading.clusters import numbers_of as numbers_of_clusters
 from churn_jax.comparison.reading.ids import counts_rows
 from churn_jax.comparison.reading.labels import read_slices
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of, some
@@ -145,7 +147,8 @@ def join_outcomes(
         if cluster not in by:
             groupings.pop(cluster, None)
         values = _column(cluster, *sides) if values is None else values
-        clusters = np.unique(values, return_inverse=True)[1].reshape(-1)
+        clusters, said = from_zero(numbers_of_clusters(values, cluster))
+        notes += said
     return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
 
 
@@ -307,4 +310,5 @@ def _column(column: str, *sides: tuple[Outcomes, np.ndarray]) -> np.ndarray:
             values = text_of(_taken(side.others[column], rows)).to_pylist()
             return np.array(["" if value is None else value for value in values])
     known = dict.fromkeys(name for side, _ in sides for name in side.others)
-    raise PredictionsError(f"there is no column {column!r}, there is {some([*known])}")
+    there = some([*known]) or "none"
+    raise PredictionsError(f"there is no column {column!r}; others are {there}")

@@ -20,6 +20,7 @@ from churn_jax.comparison.outcomes.reading import (
 from churn_jax.comparison.outcomes.result import Change, MeasureFindings
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.pair import Side
+from churn_jax.comparison.reading.clusters import NO_CLUSTER, read_clusters
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of
 
@@ -70,7 +71,7 @@ def noise_floor(
         >>> round(found["runs_differ"].value, 3), found["runs_agree"].value
         (0.167, 0.75)
     """
-    sides = [_read(g, score_columns, id_column, target_column) for g in runs]
+    sides = [_read(g, score_columns, cluster, id_column, target_column) for g in runs]
     if sum(side.runs for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
     whole = _together(sides)
@@ -92,7 +93,7 @@ def noise_floor(
     )
 
 
-def _read(given: Any, score_columns, id_column, target_column) -> Outcomes:
+def _read(given: Any, score_columns, cluster, id_column, target_column) -> Outcomes:
     columns = {"id_column": id_column}
     path = isinstance(given, str | os.PathLike)
     if score_columns or not path or has_outcomes(Path(given)):
@@ -106,7 +107,20 @@ def _read(given: Any, score_columns, id_column, target_column) -> Outcomes:
         except PredictionsError:
             if path or score_columns:
                 raise
-    return of_classes(read_side(given, label_column=target_column, **columns))
+    side = read_side(given, label_column=target_column, **columns)
+    found = of_classes(side)
+    if cluster is None:
+        return found
+    import pyarrow as pa
+
+    clusters = read_clusters(cluster, (given,), id_column)
+    rows = np.arange(side.examples)
+    if side.ids is not None and clusters.ids is not None:
+        rows = rows_of(side.ids, clusters.ids)
+    elif len(clusters.numbers) != side.examples:
+        raise PredictionsError(f"{side.name}: clusters of several runs need ids")
+    known = pa.array(clusters.numbers[rows], mask=clusters.numbers[rows] == NO_CLUSTER)
+    return dataclasses.replace(found, others={cluster: known})
 
 
 def of_classes(side: Side) -> Outcomes:

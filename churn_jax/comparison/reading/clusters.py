@@ -44,7 +44,7 @@ def read_clusters(
     with errors_of(where(given, "clusters")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
-            return ClusterValues(None, _numbers(contents.array, "clusters"))
+            return ClusterValues(None, numbers_of(contents.array, "clusters"))
         names = list(columns_of(contents))
         others = [n for n in names if n != _id_name(names, id_column)]
         if len(others) != 1:
@@ -52,6 +52,24 @@ def read_clusters(
                 f"clusters must be one column; it has {some(others) or 'none'}"
             )
         return _from(contents, others[0], id_column)
+
+
+def from_zero(numbers: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Clusters without gaps in their numbers, and a note about examples of none."""
+    numbers, notes = numbers.copy(), ()
+    alone = np.flatnonzero(numbers == NO_CLUSTER)
+    if len(alone):
+        notes = (
+            f"{len(alone):,} of {len(numbers):,} examples have no cluster: each is one "
+            "of its own.",
+        )
+    numbers[alone] = numbers.max(initial=NO_CLUSTER) + 1 + np.arange(len(alone))
+    names, numbers = np.unique(numbers, return_inverse=True)
+    if len(names) < 2:
+        raise PredictionsError(
+            "all examples are in one cluster; an interval needs several clusters"
+        )
+    return numbers, notes
 
 
 def without_clusters(slices: Any, clusters: ClusterValues, id_column: str | None):
@@ -87,7 +105,7 @@ def _of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
 
 def _from(contents: Any, column: str, id_column: str | None) -> ClusterValues:
     columns = columns_of(contents)
-    numbers = _numbers(columns[column], f"column {column}")
+    numbers = numbers_of(columns[column], f"column {column}")
     id_name = _id_name(list(columns), id_column)
     ids = index_ids(contents.index) if id_name is None else as_ids(columns[id_name])
     if ids is None:
@@ -111,7 +129,7 @@ def _id_name(names: list[str], id_column: str | None) -> str | None:
     return find_column(names, ID, id_column if id_column in names else None, "id")
 
 
-def _numbers(values: Any, what: str) -> np.ndarray:
+def numbers_of(values: Any, what: str) -> np.ndarray:
     """A number for each different value, -1 for none."""
     import pyarrow as pa
 

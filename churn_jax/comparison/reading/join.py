@@ -10,6 +10,7 @@ from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
 from churn_jax.comparison.reading.clusters import (
     NO_CLUSTER,
     ClusterValues,
+    from_zero,
     read_clusters,
 )
 from churn_jax.comparison.reading.ids import counts_rows
@@ -207,18 +208,8 @@ class _Rows:
         """The cluster of each example, from 0; those without a value are alone."""
         rows = self._rows_in(separate, len(separate.numbers), "clusters")
         found = np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
-        alone = np.flatnonzero(found < 0)
-        if len(alone):
-            self.notes.append(
-                f"{len(alone):,} of {len(found):,} examples have no cluster: each is "
-                "one of its own."
-            )
-        found[alone] = found.max(initial=-1) + 1 + np.arange(len(alone))
-        names, found = np.unique(found, return_inverse=True)
-        if len(names) < 2:
-            raise PredictionsError(
-                "all examples are in one cluster; an interval needs several clusters"
-            )
+        found, notes = from_zero(found)
+        self.notes += notes
         return found
 
     def _rows_in(

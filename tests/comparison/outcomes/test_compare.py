@@ -123,6 +123,9 @@ def test_slices_and_clusters():
     slices = {"id": ids, "topic": np.where(ids < 30, "a", "b"), "user": ids // 6}
     found = compare_outcomes(old, new, slices=slices, cluster="user")
     assert found.clusters == 10
+    users = ["", *slices["user"][1:]]
+    alone = compare_outcomes(old, new, slices={"user": users}, cluster="user")
+    assert alone.clusters == 11 and "1 of" in alone.notes[-1]
     (a, b) = found["correct"].slices
     assert (a.name, a.examples, b.examples) == ("a", 30, 30)
     whole = found["correct"]["churn"].value
@@ -232,6 +235,20 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
     assert "Two of 3 runs differ on" in said and "standard deviation" in said
     assert main(["compare", "--noise", str(paths[0])]) == 2
     assert "there is one" in capsys.readouterr().err
+    assert main(["compare", "--noise", *map(str, paths), "--top", "3"]) == 2
+    assert "--top is for OLD and NEW, not for --noise" in capsys.readouterr().err
+
+
+def test_noise_of_classes_in_clusters(tmp_path):
+    rows = [f"{i},{'' if i == 3 else i // 5},{i % 3 == 0:d}" for i in range(40)]
+    other = [row[:-1] + "1" for row in rows[:10]] + rows[10:]
+    for name, lines in (("a", rows), ("b", other[::-1])):
+        text = "\n".join(["id,user,prediction", *lines])
+        (tmp_path / f"{name}.csv").write_text(text + "\n")
+    found = noise_floor(tmp_path / "a.csv", tmp_path / "b.csv", cluster="user")
+    assert found.clusters == 9  # the one without a user is alone
+    assert "1 of 40 examples have no cluster: each is one of its own." in found.notes
+    assert found["prediction"]["runs_differ"].value == 6 / 40
 
 
 LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py
