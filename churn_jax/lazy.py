@@ -9,6 +9,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,9 +59,14 @@ class _Module(types.ModuleType):
             message = f"{message}; did you mean {meant}?"
         raise TypeError(message)
 
-    # Python sets a file as an attribute of its package, whoever imports it.
+    # Python sets a file as an attribute of its package, whoever imports it; a public
+    # function of the same name comes first.
     def __setattr__(self, name: str, value: Any) -> None:
         _explain_calls(value, self.__name__)
+        if isinstance(value, types.ModuleType) and name in vars(self).get(
+            "__all__", ()
+        ):
+            value = getattr(value, name, value)
         super().__setattr__(name, value)
 
     # cloudpickle knows modules by their exact class.
@@ -84,9 +90,10 @@ def load_on_use(
     Args:
         package: its `__name__`.
         names: its `__all__`.
-        files: of the package, searched in this order for the name in their `__all__`;
-            one of another package is named relative to this one (`.other.file`). None
-            where the package has imported everything.
+        files: of the package, searched in this order for the name in their `__all__`,
+            or among all names of a file without one; one of another package is named
+            relative to this one (`.other.file`). None where the package has imported
+            everything.
     """
     module = sys.modules[package]
     module.__class__ = _Module
@@ -97,11 +104,12 @@ def load_on_use(
         if name in names:
             for file in files:
                 found = importlib.import_module(f".{file}", package)
-                if name in found.__all__:
+                if name in getattr(found, "__all__", vars(found)):
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)
                     return value
-        if name in files:
+        # `from package import file` asks for the attribute first.
+        if not name.startswith("_") and find_spec(f"{package}.{name}"):
             return importlib.import_module(f".{name}", package)
         from churn_jax.other_names import name_hint
 

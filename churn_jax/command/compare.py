@@ -7,28 +7,30 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import tyro
 from rich.console import Console
 from tyro.constructors import PrimitiveConstructorSpec
 
-from churn_jax.array_files import write_file
 from churn_jax.command.option_list import read_options
-from churn_jax.comparison.display import CompareResult, VersionsResult
-from churn_jax.comparison.gate_file import read_gates, waivers_of
-from churn_jax.comparison.gates import (
-    Gate,
-    closest,
-    combined,
-    gates_by_name,
-    limit_of,
-)
-from churn_jax.comparison.outcomes.compare import OutcomesResult
-from churn_jax.comparison.reading.contents import ENDINGS
-from churn_jax.comparison.result import Waiver
-from churn_jax.documents import print_document
 from churn_jax.escaping import printable
+from churn_jax.lazy import lazy
+
+if TYPE_CHECKING:
+    from churn_jax import array_files, documents
+    from churn_jax.comparison import gate_file, gates
+    from churn_jax.comparison.display import CompareResult, VersionsResult
+    from churn_jax.comparison.gates import Gate
+    from churn_jax.comparison.outcomes import OutcomesResult
+    from churn_jax.comparison.reading import contents
+    from churn_jax.comparison.result import Waiver
+else:  # -h is there at once
+    array_files, documents = lazy("churn_jax.array_files"), lazy("churn_jax.documents")
+    contents = lazy("churn_jax.comparison.reading.contents")
+    gate_file, gates = (
+        lazy(f"churn_jax.comparison.{name}") for name in ("gate_file", "gates")
+    )
 
 __all__ = ["DESCRIPTION", "Arguments", "Gates", "Reading", "compare"]
 
@@ -142,7 +144,7 @@ class Gates:
     ] = None
     min_examples: Count = None
 
-    def read(self) -> tuple[Gate, ...]:
+    def read(self) -> "tuple[Gate, ...]":
         """The gates of the file and of the options."""
         limits = {
             _option(name): value
@@ -154,15 +156,17 @@ class Gates:
             for name in ("on", "min_examples")
             if getattr(self, name) is not None
         }
-        given = gates_by_name(limits, **settings)
+        given = gates.gates_by_name(limits, **settings)
         if settings and not given:
             option = _option(next(iter(settings)))
             raise ValueError(f"{option} is for limits given as options; there are none")
-        return combined(read_gates(self.gates) if self.gates else (), given)
+        return gates.combined(
+            gate_file.read_gates(self.gates) if self.gates else (), given
+        )
 
-    def waivers(self) -> tuple[Waiver, ...]:
+    def waivers(self) -> "tuple[Waiver, ...]":
         """Those of the gate file."""
-        return waivers_of(self.gates) if self.gates else ()
+        return gate_file.waivers_of(self.gates) if self.gates else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,7 +336,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     ).status("Reading and comparing")
     with spinner:
         result = found(arguments)
-    print_document(result.terminal())
+    documents.print_document(result.terminal())
     written = []
     if arguments.html:
         command = f"{program} {shlex.join(argv)}"
@@ -340,9 +344,9 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     if arguments.json:
         written.append(result.save_json(arguments.json))
     if arguments.markdown:
-        written.append(write_file(arguments.markdown, result.markdown()))
+        written.append(array_files.write_file(arguments.markdown, result.markdown()))
     if arguments.junit:
-        written.append(write_file(arguments.junit, result.junit()))
+        written.append(array_files.write_file(arguments.junit, result.junit()))
     if arguments.github:
         with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
             summary.write(result.markdown())
@@ -371,7 +375,7 @@ def _check_outputs(arguments: Arguments) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "no ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
-        if path.name.lower().endswith(ENDINGS):
+        if path.name.lower().endswith(contents.ENDINGS):
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )
@@ -390,7 +394,7 @@ def _check_options(argv: Sequence[str], program: str) -> None:
     for word in argv:
         name = word.partition("=")[0]
         if name.startswith("--") and name.replace("_", "-") not in known:
-            hint = closest(name, known) or f"{program} -h lists them"
+            hint = gates.closest(name, known) or f"{program} -h lists them"
             raise ValueError(f"unknown option {name}; {hint}")
 
 
@@ -416,7 +420,7 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     return found | gates
 
 
-def _two(arguments: Arguments) -> CompareResult:
+def _two(arguments: Arguments) -> "CompareResult":
     from churn_jax.comparison.compare import compare as compare_two
 
     _refuse(arguments, ("order",), "is for a folder of versions; here are OLD and NEW")
@@ -426,7 +430,7 @@ def _two(arguments: Arguments) -> CompareResult:
     return compare_two(arguments.old, arguments.new, **shared, **only)
 
 
-def _noise(arguments: Arguments) -> OutcomesResult:
+def _noise(arguments: Arguments) -> "OutcomesResult":
     from churn_jax.comparison.outcomes import noise_floor
 
     if arguments.new is not None or arguments.gate.read():
@@ -464,7 +468,7 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
     return {
         "score_columns": arguments.outcomes.score_column,
         "cluster": arguments.cluster,
-        "tolerance": limit_of(tolerance or 0.0, "--tolerance"),
+        "tolerance": gates.limit_of(tolerance or 0.0, "--tolerance"),
         "relative": (tolerance or "").rstrip().endswith("%"),
         "id_column": arguments.reading.id_column,
         "target_column": arguments.reading.label_column,
@@ -474,7 +478,7 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _two_outcomes(arguments: Arguments) -> OutcomesResult:
+def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
     from churn_jax.comparison.outcomes import compare_outcomes
 
     _refuse(arguments, _NOT_OF_OUTCOMES, "is for predicted classes; here are outcomes")
@@ -487,7 +491,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
         slices=arguments.slices,
         by=given.by,
         pool=arguments.pool,
-        equivalent=None if margin is None else limit_of(margin, "--equivalent"),
+        equivalent=None if margin is None else gates.limit_of(margin, "--equivalent"),
         top=given.top,
         on_missing=arguments.reading.on_missing,
         ignore_inputs=given.ignore_inputs,
@@ -496,7 +500,7 @@ def _two_outcomes(arguments: Arguments) -> OutcomesResult:
     )
 
 
-def _versions(arguments: Arguments) -> VersionsResult:
+def _versions(arguments: Arguments) -> "VersionsResult":
     from churn_jax.comparison.versions import compare_versions
 
     if not arguments.old.is_dir():

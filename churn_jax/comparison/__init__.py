@@ -6,37 +6,42 @@
 texts, values, sets and rankings.
 """
 
-from churn_jax.comparison.compare import compare, compare_pair
-from churn_jax.comparison.display import CompareResult, VersionsResult
-from churn_jax.comparison.gate_file import read_gates, read_waivers
-from churn_jax.comparison.gate_outcomes import judge
-from churn_jax.comparison.gates import Gate, GateError
-from churn_jax.comparison.intervals import intervals, mcnemar_test
-from churn_jax.comparison.noise import noise_test
-from churn_jax.comparison.outcomes import OutcomesResult, compare_outcomes
-from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
-from churn_jax.comparison.quantities import QUANTITIES, Quantity
-from churn_jax.comparison.reading.join import join
-from churn_jax.comparison.reading.sides import read_side
-from churn_jax.comparison.result import (
-    Clusters,
-    Curve,
-    Flow,
-    GateOutcome,
-    Group,
-    Interval,
-    McNemar,
-    Noise,
-    Points,
-    Pooled,
-    Precision,
-    Regression,
-    Version,
-    Waived,
-    Waiver,
-)
-from churn_jax.comparison.scanning.scan import scan
-from churn_jax.comparison.versions import compare_versions
+from typing import TYPE_CHECKING
+
+from churn_jax.lazy import load_on_use
+
+if TYPE_CHECKING:
+    from churn_jax.comparison.compare import compare, compare_pair
+    from churn_jax.comparison.display import CompareResult, VersionsResult
+    from churn_jax.comparison.gate_file import read_gates, read_waivers
+    from churn_jax.comparison.gate_outcomes import judge
+    from churn_jax.comparison.gates import Gate, GateError
+    from churn_jax.comparison.intervals import intervals, mcnemar_test
+    from churn_jax.comparison.noise import noise_test
+    from churn_jax.comparison.outcomes import OutcomesResult, compare_outcomes
+    from churn_jax.comparison.pair import Pair, Scanned, ScannedSide, Side
+    from churn_jax.comparison.quantities import QUANTITIES, Quantity
+    from churn_jax.comparison.reading.join import join
+    from churn_jax.comparison.reading.sides import read_side
+    from churn_jax.comparison.result import (
+        Clusters,
+        Curve,
+        Flow,
+        GateOutcome,
+        Group,
+        Interval,
+        McNemar,
+        Noise,
+        Points,
+        Pooled,
+        Precision,
+        Regression,
+        Version,
+        Waived,
+        Waiver,
+    )
+    from churn_jax.comparison.scanning.scan import scan
+    from churn_jax.comparison.versions import compare_versions
 
 __all__ = [
     "QUANTITIES",
@@ -79,3 +84,22 @@ __all__ = [
     "read_waivers",
     "scan",
 ]
+
+_FILES = (
+    "quantities",
+    "result",
+    "pair",
+    "gates",
+    "gate_file",
+    "gate_outcomes",
+    "intervals",
+    "noise",
+    "reading.sides",
+    "reading.join",
+    "scanning.scan",
+    "compare",
+    "versions",
+    "outcomes",
+)
+
+__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
