@@ -482,8 +482,6 @@ def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
     from churn_jax.comparison.outcomes import compare_outcomes
 
     _refuse(arguments, _NOT_OF_OUTCOMES, "is for predicted classes; here are outcomes")
-    if arguments.gate.waivers():
-        raise ValueError("waivers are for predicted classes; here are outcomes")
     given, margin = arguments.outcomes, arguments.equivalent
     return compare_outcomes(
         arguments.old,
@@ -496,6 +494,7 @@ def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
         on_missing=arguments.reading.on_missing,
         ignore_inputs=given.ignore_inputs,
         gates=arguments.gate.read(),
+        waivers=arguments.gate.waivers(),
         **_shared_by_outcomes(arguments),
     )
 

@@ -198,7 +198,7 @@ def compare_pair(
     )
     counting = dict(found)
     if waived is not None:
-        counting["negative_flip_rate"] = waived.negative_flip_rate
+        counting["negative_flip_rate"] = waived.rate
     listed, total = largest_regressions(pair, scanned, regressions)
     return CompareResult(
         old=_version(pair.old),

@@ -16,7 +16,7 @@ from churn_jax.comparison.gates import (
 from churn_jax.comparison.number_text import count_text, listed, value_text, with_range
 from churn_jax.comparison.result import (
     GateOutcome,
-    Group,
+    Grouped,
     Interval,
     Noise,
     Precision,
@@ -27,12 +27,13 @@ from churn_jax.comparison.result import (
 # Sums and differences of shares are off by rounding, and that fails no gate.
 _ROUNDING = 1e-9
 _NAMED = 3  # groups that a line names
+_UNDEFINED = Interval(math.nan, math.nan, math.nan)
 
 
 def judge(
     gates: Sequence[Gate],
     quantities: Mapping[str, Interval],
-    groups: Sequence[Group],
+    groups: Sequence[Grouped],
     *,
     level: float,
     noise: Noise | None = None,
@@ -100,13 +101,13 @@ def _judge_equivalence(gate: Gate, precision: Precision, level: float) -> GateOu
 
 
 def _judge_groups(
-    gate: Gate, gates: Sequence[Gate], groups: Sequence[Group], level: float
+    gate: Gate, gates: Sequence[Gate], groups: Sequence[Grouped], level: float
 ) -> GateOutcome:
     covered = [g for g in groups if _covers(gate, g)]
     about = [g for g in covered if not _overridden(gate, gates, g)]
     if covered and not about:
         line = f"{gate.text}: each has a gate of its own"
-        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), "pass", line)
+        return _outcome(gate, "", _UNDEFINED, "pass", line)
     judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
     small = len(about) - len(judged)
     note = ""
@@ -117,7 +118,7 @@ def _judge_groups(
         )
     if not judged:
         line = f"{gate.text}: no group to judge{note}"
-        return _outcome(gate, "", Interval(math.nan, math.nan, math.nan), "fail", line)
+        return _outcome(gate, "", _UNDEFINED, "fail", line)
     ordered = sorted(judged, key=lambda group: _margin(gate, _interval(gate, group)))
     states = [_state(gate, _interval(gate, g)) for g in ordered]
     state = state_of(states)
@@ -144,13 +145,13 @@ def _judge_groups(
     return _outcome(gate, where, interval, state, line)
 
 
-def _covers(gate: Gate, group: Group) -> bool:
+def _covers(gate: Gate, group: Grouped) -> bool:
     if gate.grouping == ALL_SLICES:
         return group.grouping != CLASSES
     return gate.grouping == group.grouping and gate.group in ("", group.name)
 
 
-def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
+def _overridden(gate: Gate, gates: Sequence[Gate], group: Grouped) -> bool:
     """Whether a more specific gate is about this group."""
 
     def breadth(of: Gate) -> int:
@@ -165,11 +166,8 @@ def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
     )
 
 
-def _interval(gate: Gate, group: Group) -> Interval:
-    value = getattr(group, gate.quantity)
-    if isinstance(value, Interval):
-        return value
-    return Interval(value, math.nan, math.nan)
+def _interval(gate: Gate, group: Grouped) -> Interval:
+    return group.quantities.get(gate.quantity, _UNDEFINED)
 
 
 def _compared(gate: Gate, interval: Interval) -> float:
@@ -215,7 +213,7 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
     return said
 
 
-def _name(group: Group) -> str:
+def _name(group: Grouped) -> str:
     return f"{group.grouping} {group.name}"
 
 

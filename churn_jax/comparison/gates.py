@@ -21,8 +21,8 @@ ON: tuple[On, ...] = ("estimate", "bound", "interval")
 ALL_SLICES = "*"
 CLASSES = "class"
 
-# What a `Group` has, and whether with an interval.
-GROUP_QUANTITIES = {
+# What classes and slices have, and whether with an interval.
+GROUP_QUANTITIES = {name: True for name, of in QUANTITIES.items() if of.outcomes} | {
     "accuracy_old": False,
     "accuracy_new": False,
     "accuracy_gain": True,
@@ -168,6 +168,8 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
     if gate.quantity == EQUIVALENT:
         return "" if pair.labels is not None else "there are no labels"
     quantity = QUANTITIES[gate.quantity]
+    if quantity.outcomes:
+        return "there are predicted classes, and it is of other outcomes"
     if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
         return "there are no labels"
     for name, side in (("old", pair.old), ("new", pair.new)):

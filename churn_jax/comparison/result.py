@@ -25,6 +25,30 @@ class Numbered(Protocol):
         ...
 
 
+class Grouped(Protocol):
+    """Examples that are compared separately: a class or a slice."""
+
+    @property
+    def grouping(self) -> str:
+        """What they are grouped by."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Of the group."""
+        ...
+
+    @property
+    def examples(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def quantities(self) -> Mapping[str, "Interval"]:
+        """Name to number and interval."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A number with its confidence interval.
@@ -166,6 +190,19 @@ class Group:
     p: float
     adjusted_p: float
 
+    @property
+    def quantities(self) -> dict[str, Interval]:
+        """What gates can be set on; accuracy of a group has no interval."""
+        nan = float("nan")
+        return {
+            "accuracy_old": Interval(self.accuracy_old, nan, nan),
+            "accuracy_new": Interval(self.accuracy_new, nan, nan),
+            "accuracy_gain": self.accuracy_gain,
+            "churn": self.churn,
+            "negative_flip_rate": self.negative_flip_rate,
+            "positive_flip_rate": self.positive_flip_rate,
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class Regression:
@@ -299,13 +336,13 @@ class Waived:
         waivers: those that have an effect here.
         flips: waived negative flips, mean over pairs of runs.
         all_flips: negative flips with them.
-        negative_flip_rate: the rate without them, of all examples.
+        rate: the rate without them, of all examples.
     """
 
     waivers: tuple[Waiver, ...]
     flips: float
     all_flips: float
-    negative_flip_rate: Interval
+    rate: Interval
 
 
 State = Literal["pass", "fail", "inconclusive"]

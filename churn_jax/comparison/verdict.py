@@ -15,7 +15,7 @@ from churn_jax.comparison.number_text import (
     value_text,
     with_range,
 )
-from churn_jax.comparison.result import Findings, Interval, Judged, Pooled
+from churn_jax.comparison.result import Findings, Interval, Judged, Pooled, Waived
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -46,7 +46,7 @@ def sentences(result: Findings) -> tuple[str, ...]:
     if result.pooled is not None:
         found.append(pooled_sentence(result.pooled))
     if result.waived is not None:
-        found += _waived(result)
+        found += waived_sentence(result.waived, result["negative_flip_rate"])
     if result.labelled:
         found += _groups(result)
     return tuple(found)
@@ -185,22 +185,19 @@ def pooled_sentence(
     )
 
 
-def _waived(result: Findings) -> list[str]:
+def waived_sentence(
+    waived: Waived, rate: Interval, what: str = "negative flips"
+) -> list[str]:
     """How many negative flips the gates do not count, and each with its reason."""
-    waived = result.waived
-    assert waived is not None
     if not waived.waivers:
         return []
-    rates = (
-        with_range(rate, "share")
-        for rate in (result["negative_flip_rate"], waived.negative_flip_rate)
-    )
+    rates = (with_range(of, "share") for of in (rate, waived.rate))
     flips = [count_text(count) for count in (waived.flips, waived.all_flips)]
     verb = "is" if waived.flips == 1 else "are"
     one, other = rates
     reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
     return [
-        f"{flips[0]} of {flips[1]} negative flips {verb} waived: {one} with and "
+        f"{flips[0]} of {flips[1]} {what} {verb} waived: {one} with and "
         f"{other} without, which limits on their rate judge: "
         f"{listed(reasons, _WAIVERS)}."
     ]

@@ -58,28 +58,11 @@ def waive(
         return None, groups, ()
     if pair.labels is None:
         raise GateError("waivers are about negative flips, and there are no labels")
-    today = datetime.date.today().isoformat()
-    expired = [w.id for w in waivers if w.until < today]
-    valid = {w.id: w for w in waivers if w.until >= today}
-    ids = pair.ids.astype(str)
-    rows = rows_of(np.array(list(valid), ids.dtype.type), ids)
-    unknown = [w for w, row in zip(valid, rows, strict=True) if row < 0]
     flips = np.zeros(pair.examples)
     for _, old, new in scanned.pairs():
         flips += (old == pair.labels) & (new != pair.labels)
     flips /= np.prod(scanned.shape)
-    found = {w: row for w, row in zip(valid, rows, strict=True) if row >= 0}
-    needless = [w for w, row in found.items() if not flips[row]]
-    chosen = np.array([row for row in found.values() if flips[row]], np.int64)
-    notes = [
-        f"{_counted(len(some))} {what}: {listed(some, _NAMED)}."
-        for some, what in (
-            (expired, "past its date and without effect"),
-            (unknown, "about an id that is not compared"),
-            (needless, "about an example that is no negative flip"),
-        )
-        if some
-    ]
+    chosen, used, notes = waived_rows(waivers, pair.ids, flips)
     right = _right(scanned, pair.labels, chosen)
     drawn = {"level": level}
     plain = class_groups(pair, right, **drawn) + slice_groups(pair, right, **drawn)
@@ -88,12 +71,43 @@ def waive(
         for group, other in zip(groups, plain, strict=True)
     )
     waived = Waived(
-        waivers=tuple(w for w in valid.values() if found.get(w.id) in set(chosen)),
+        waivers=used,
         flips=float(flips[chosen].sum()),
         all_flips=float(flips.sum()),
-        negative_flip_rate=_rate(pair, right, level, seed),
+        rate=_rate(pair, right, level, seed),
     )
-    return waived, groups, tuple(notes)
+    return waived, groups, notes
+
+
+def waived_rows(
+    waivers: Sequence[Waiver], ids: np.ndarray, flips: np.ndarray
+) -> tuple[np.ndarray, tuple[Waiver, ...], tuple[str, ...]]:
+    """Rows of the flips that are waived, by which waivers, and notes about the others.
+
+    Args:
+        waivers: also those past their date.
+        ids: `[N]` of the examples.
+        flips: `[N]`, above 0 for an example that a waiver can be about.
+    """
+    today = datetime.date.today().isoformat()
+    expired = [w.id for w in waivers if w.until < today]
+    valid = {w.id: w for w in waivers if w.until >= today}
+    ids = ids.astype(str)
+    rows = rows_of(np.array(list(valid), ids.dtype.type), ids)
+    unknown = [w for w, row in zip(valid, rows, strict=True) if row < 0]
+    found = {w: row for w, row in zip(valid, rows, strict=True) if row >= 0}
+    needless = [w for w, row in found.items() if not flips[row]]
+    used = {w: row for w, row in found.items() if flips[row]}
+    notes = tuple(
+        f"{_counted(len(some))} {what}: {listed(some, _NAMED)}."
+        for some, what in (
+            (expired, "past its date and without effect"),
+            (unknown, "about an id that is not compared"),
+            (needless, "about an example that is no negative flip"),
+        )
+        if some
+    )
+    return np.array([*used.values()], np.int64), tuple(valid[w] for w in used), notes
 
 
 def _counted(count: int) -> str:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from churn_jax import compare
-from churn_jax.comparison import Gate, GateError, compare_versions
+from churn_jax.comparison import (
+    Gate,
+    GateError,
+    compare_outcomes,
+    compare_versions,
+)
 from churn_jax.comparison.gate_file import read_gates, read_waivers
 from churn_jax.comparison.result import Waiver
 
@@ -32,13 +37,13 @@ def compared(*waivers, **options):
 def test_waived_flips_do_not_count_for_gates_on_negative_flips():
     found = compared(Waiver("3", "bad label", LATER), Waiver("5", "known", TODAY))
     assert found["negative_flip_rate"].value == 0.1
-    assert found.waived.negative_flip_rate.value == pytest.approx(0.08)
+    assert found.waived.rate.value == pytest.approx(0.08)
     assert (found.waived.flips, found.waived.all_flips) == (2, 10)
     assert [gate.state for gate in found.gates] == ["pass", "fail", "fail"]
     assert found.gates[1].measured == pytest.approx(8 / 50)  # of 10 / 50
     assert found.groupings["half"][0].negative_flip_rate.value == 10 / 50
     fresh = compare(OLD, NEW * (1 - np.isin(np.arange(100), [3, 5])), labels=LABELS)
-    assert vars(found.waived.negative_flip_rate) == vars(fresh["negative_flip_rate"])
+    assert vars(found.waived.rate) == vars(fresh["negative_flip_rate"])
     said = " ".join(str(found).split())
     assert "2 of 10 negative flips are waived: 10 % (6 to 17 %) with and 8 %" in said
     assert f"3 until {LATER} (bad label), 5 until {TODAY} (known)." in said
@@ -59,6 +64,39 @@ def test_what_has_no_effect_is_noted():
         "A waiver is about an id that is not compared: 1000.",
         "2 waivers are each about an example that is no negative flip: 50, 51.",
     )
+
+
+@pytest.mark.parametrize("kind", ["correct", "score"])
+def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
+    path = tmp_path / "gates.toml"
+    name = {"correct": "nfr", "score": "share-worse"}[kind]
+    path.write_text(
+        f'max-{name} = "8%"\n[slices.half]\nmax-{name} = "17%"\n'
+        + "".join(
+            f'[[waive]]\nid = {i}\nreason = "known"\nuntil = {LATER}\n'
+            for i in (3, 5, 70)
+        )
+    )
+    half = ["first"] * 50 + ["second"] * 50
+    old, new = (
+        {"id": np.arange(100), kind: worth, "half": half}
+        for worth in (1 - OLD, 1 - NEW)
+    )
+    found = compare_outcomes(old, new, by=["half"], gates=path)
+    measure = found[kind]
+    assert measure.waived.rate.value == 0.08 and measure.waived.flips == 2
+    assert [w.id for w in measure.waived.waivers] == ["3", "5"]
+    assert [gate.measured for gate in found.gates] == [0.08, 8 / 50]
+    assert found.passed and measure[measure.worse].value == 0.1
+    fresh = {**new, kind: 1 - NEW * ~np.isin(np.arange(100), [3, 5])}
+    same = compare_outcomes(old, fresh)[kind]
+    assert vars(measure.waived.rate) == vars(same[same.worse])
+    said = " ".join(str(found).split())
+    assert "2 of 10" in said and "are waived: 10 % (6 to 17 %) with and 8 %" in said
+    assert "no negative flip: 70." in said
+    with pytest.raises(GateError, match="nothing says what"):
+        sides = ({"id": [1], "answer": ["a"]}, {"id": [1], "answer": ["b"]})
+        compare_outcomes(*sides, waivers=[Waiver("1", "r", LATER)])
 
 
 def test_a_file_has_waivers_next_to_gates(tmp_path):

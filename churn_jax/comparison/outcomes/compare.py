@@ -9,7 +9,7 @@ import numpy as np
 from churn_jax.analysis.significance import holm
 from churn_jax.comparison.display import FORMAT, Display
 from churn_jax.comparison.exports import rows_of
-from churn_jax.comparison.gate_file import Gating, as_gates
+from churn_jax.comparison.gate_file import Gating, as_gates, waivers_of
 from churn_jax.comparison.gate_outcomes import judge
 from churn_jax.comparison.gates import (
     ALL_SLICES,
@@ -20,7 +20,12 @@ from churn_jax.comparison.gates import (
 )
 from churn_jax.comparison.groups import coded
 from churn_jax.comparison.outcomes import report
-from churn_jax.comparison.outcomes.estimates import equal_weights, estimate
+from churn_jax.comparison.outcomes.estimates import (
+    equal_weights,
+    estimate,
+    falls,
+    share_worse,
+)
 from churn_jax.comparison.outcomes.joining import Joined, join_outcomes
 from churn_jax.comparison.outcomes.reading import Outcomes, read_outcomes
 from churn_jax.comparison.outcomes.result import (
@@ -33,7 +38,8 @@ from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.pooling import fisher
 from churn_jax.comparison.quantities import QUANTITIES
 from churn_jax.comparison.reading.sides import same_file, side_names
-from churn_jax.comparison.result import GateOutcome, Group, Pooled, Precision
+from churn_jax.comparison.result import GateOutcome, Pooled, Precision, Waived, Waiver
+from churn_jax.comparison.waivers import waived_rows
 from churn_jax.documents import markdown, plain_values
 from churn_jax.example_ids import PredictionsError
 
@@ -103,6 +109,7 @@ def compare_outcomes(
     id_column: str | None = None,
     target_column: str | None = None,
     gates: Gating = (),
+    waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
     seed: int = 0,
@@ -135,6 +142,7 @@ def compare_outcomes(
         target_column: column of what is right, in the same case.
         gates: conditions, as in `compare`; each holds for every measure that has the
             number.
+        waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
         level: of the confidence intervals.
         seed: of assigning more than 4096 examples to groups.
@@ -181,8 +189,9 @@ def compare_outcomes(
         id_column=id_column,
     )
     drawn = {"level": level, "seed": seed}
+    waivers = (*waivers, *waivers_of(gates))
     measures = tuple(
-        _findings(measure, joined, equivalent, regressions, pool, drawn)
+        _findings(measure, joined, equivalent, regressions, pool, waivers, drawn)
         for measure in joined.measures
     )
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
@@ -194,7 +203,11 @@ def compare_outcomes(
         measures=measures,
         clusters=clusters,
         gates=_judged(wanted, measures, level),
-        notes=(*joined.notes, *same_file(old, new)),
+        notes=(
+            *joined.notes,
+            *same_file(old, new),
+            *(_useless(waivers, joined) if waivers else ()),
+        ),
     )
 
 
@@ -204,12 +217,20 @@ def _findings(
     equivalent: float | None,
     listed: int,
     pool: str | None,
+    waivers: Sequence[Waiver],
     drawn: dict,
 ) -> MeasureFindings:
     found = estimate(measure, joined.clusters, **drawn)
     order = (*QUANTITIES, EXCESS)
     changes, total = _changes(measure, joined.ids, listed)
-    slices = tuple(_slices(measure, joined, drawn))
+    waived = without = None
+    if waivers and measure.judged:
+        flips = falls(measure)
+        rows, used, _ = waived_rows(waivers, joined.ids, flips)
+        without = np.isin(np.arange(measure.examples), rows)
+        rate = share_worse(measure, joined.clusters, without, **drawn)
+        waived = Waived(used, float(flips[rows].sum()), float(flips.sum()), rate)
+    slices = tuple(_slices(measure, joined, without, drawn))
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
@@ -225,7 +246,16 @@ def _findings(
         pooled=_pooled(measure, joined, slices, found.p, pool, drawn),
         changes=changes,
         changes_total=total,
+        waived=waived,
     )
+
+
+def _useless(waivers: Sequence[Waiver], joined: Joined) -> tuple[str, ...]:
+    """Notes about waivers without effect on any measure."""
+    judged = [falls(measure) for measure in joined.measures if measure.judged]
+    if not judged:
+        raise GateError("waivers are about what gets worse; nothing says what does")
+    return waived_rows(waivers, joined.ids, np.max(judged, axis=0))[2]
 
 
 def _pooled(
@@ -294,7 +324,7 @@ def _changes(
     return rows, len(found)
 
 
-def _slices(measure: Measure, joined: Joined, drawn: dict):
+def _slices(measure: Measure, joined: Joined, without, drawn: dict):
     for column, values in joined.slices.items():
         names, groups = coded(values)
         found = []
@@ -303,11 +333,14 @@ def _slices(measure: Measure, joined: Joined, drawn: dict):
             clusters = None
             if joined.clusters is not None:
                 clusters = np.unique(joined.clusters[places], return_inverse=True)[1]
-            known = estimate(measure.at(places), clusters, **drawn)
-            found.append((name, len(places), known))
-        adjusted = holm(np.array([known.p for _, _, known in found]))
-        for (name, examples, known), p in zip(found, adjusted, strict=True):
-            yield Slice(column, name, examples, known.quantities, known.p, float(p))
+            part = measure.at(places)
+            known, rate = estimate(part, clusters, **drawn), None
+            if without is not None:
+                rate = share_worse(part, clusters, without[places], **drawn)
+            numbers = known.quantities
+            found.append(Slice(column, name, len(places), numbers, known.p, 1.0, rate))
+        for of, p in zip(found, holm(np.array([of.p for of in found])), strict=True):
+            yield dataclasses.replace(of, adjusted_p=float(p))
 
 
 def _judged(
@@ -324,14 +357,15 @@ def _judged(
                 + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
-            found = measure.quantities
+            found, slices = measure.quantities, measure.slices
+            if measure.waived is not None:
+                found = {**found, measure.worse: measure.waived.rate}
+                slices = [_without_waived(of, measure.worse) for of in slices]
             within = measure.within
             precision = None
             if within is not None:
                 precision = Precision(within, measure.detectable)
-            (outcome,) = judge(
-                [gate], found, _groups(measure), level=level, precision=precision
-            )
+            (outcome,) = judge([gate], found, slices, level=level, precision=precision)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -339,6 +373,11 @@ def _judged(
                 outcome = dataclasses.replace(outcome, where=where, line=line)
             outcomes.append(outcome)
     return tuple(outcomes)
+
+
+def _without_waived(of: Slice, name: str) -> Slice:
+    assert of.waived_rate is not None
+    return dataclasses.replace(of, quantities={**of.quantities, name: of.waived_rate})
 
 
 def _has(measure: MeasureFindings, gate: Gate) -> bool:
@@ -350,23 +389,3 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
         gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
         for of in measure.slices
     )
-
-
-def _groups(measure: MeasureFindings) -> list[Group]:
-    """The slices of right and wrong outcomes, as gates know them."""
-    if not measure.decided:
-        return []
-    names = ("accuracy_gain", "churn", "negative_flip_rate", "positive_flip_rate")
-    return [
-        Group(
-            grouping=of.grouping,
-            name=of.name,
-            examples=of.examples,
-            accuracy_old=of.quantities["accuracy_old"].value,
-            accuracy_new=of.quantities["accuracy_new"].value,
-            p=of.p,
-            adjusted_p=of.adjusted_p,
-            **{name: of.quantities[name] for name in names},
-        )
-        for of in measure.slices
-    ]

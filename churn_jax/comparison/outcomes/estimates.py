@@ -185,6 +185,25 @@ def equal_weights(
     return Interval(value, value - half, value + half), p
 
 
+def falls(measure: Measure) -> np.ndarray:
+    """How often each example is worth less than before, `[N]`, of pairs of runs."""
+    pairs = itertools.product(measure.old, measure.new)
+    return np.mean([_worse(measure, a, b) for a, b in pairs], axis=0)
+
+
+def share_worse(
+    measure: Measure,
+    clusters: np.ndarray | None,
+    without: np.ndarray,
+    *,
+    level: float,
+    seed: int,
+) -> Interval:
+    """The share of examples that get worse, if those of `without` `[N]` did not."""
+    sums = Sums(measure, clusters, level, seed)
+    return sums.share(sums.of_pairs(lambda m, a, b: _worse(m, a, b) & ~without))
+
+
 def _changed(measure: Measure, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return measure.beyond(measure.distance(a, b), a, b)
 

@@ -39,7 +39,7 @@ from churn_jax.comparison.tables import (
     singles_lines,
     singles_table,
 )
-from churn_jax.comparison.verdict import gate_sentence, pooled_sentence
+from churn_jax.comparison.verdict import gate_sentence, pooled_sentence, waived_sentence
 from churn_jax.documents import (
     Block,
     Cell,
@@ -192,6 +192,9 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
         what = "worth" if measure.change == "error_change" else "mean"
         what = "accuracy" if unit == "points" else what
         found.append(pooled_sentence(measure.pooled, what, unit))
+    if measure.waived is not None:
+        what = "negative flips" if measure.decided else "falls"
+        found += waived_sentence(measure.waived, measure[measure.worse], what)
     return [*found, *_worse_slices(measure)]
 
 
@@ -242,7 +245,7 @@ def _changed(measure: MeasureFindings) -> str:
     said = f"The update changes {what}"
     if not measure.judged:
         return f"{said}."
-    worse = measure["negative_flip_rate" if decided else "share_worse"]
+    worse = measure[measure.worse]
     better = measure["positive_flip_rate" if decided else "share_better"]
     if decided:
         return (

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_jax.comparison.outcomes.values import Kind
-from churn_jax.comparison.result import GateOutcome, Interval, Judged, Pooled
+from churn_jax.comparison.result import GateOutcome, Interval, Judged, Pooled, Waived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Slice:
         quantities: name to number and interval, as of all examples.
         p: of "no change on average"; NaN where nothing is judged.
         adjusted_p: by Holm over the values of the grouping.
+        waived_rate: share that gets worse without what is waived; None without waivers.
     """
 
     grouping: str
@@ -26,6 +27,7 @@ class Slice:
     quantities: Mapping[str, Interval]
     p: float
     adjusted_p: float
+    waived_rate: Interval | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +71,7 @@ class MeasureFindings:
         slices: values of every grouping.
         changes: the largest falls, worst first.
         changes_total: how many examples fall, or change where nothing is judged.
+        waived: falls that gates do not count; None without waivers.
     """
 
     name: str
@@ -86,6 +89,7 @@ class MeasureFindings:
     slices: tuple[Slice, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0
+    waived: Waived | None = None
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval."""
@@ -109,6 +113,11 @@ class MeasureFindings:
         """The name of the change of the mean; "" where nothing is judged."""
         names = ("accuracy_gain", "score_change", "error_change")
         return next((name for name in names if name in self.quantities), "")
+
+    @property
+    def worse(self) -> str:
+        """The name of the share of examples that get worse."""
+        return "negative_flip_rate" if self.decided else "share_worse"
 
     @property
     def is_equivalent(self) -> bool:
