@@ -38,8 +38,8 @@ class LanguageModel(nn.Module):
     def __call__(self, tokens, last=LENGTH + LONGEST):  # noqa: D102
         of, size = {"dtype": self.dtype}, VOCABULARY + len(WORDS)
         words = nn.Embed(size, WIDTH, **of)(tokens)
-        place = jnp.arange(1, tokens.shape[1] + 1, dtype=self.dtype)
-        so_far = jnp.cumsum(words, axis=1) / place[:, None]  # the mean of all words
+        place = jnp.arange(1, tokens.shape[1] + 1, dtype=self.dtype)[None, :, None]
+        so_far = jnp.cumsum(words, axis=1) / place  # the mean of all words
         hidden = nn.RNN(nn.GRUCell(WIDTH, **of))(words) + nn.Dense(WIDTH, **of)(so_far)
         return nn.Dense(size, **of)(hidden[:, -last:]).astype(jnp.float32)
 

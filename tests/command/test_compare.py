@@ -1,11 +1,13 @@
 """`churn-jax compare`, from files to the exit code."""
 
+import importlib
 import json
 import re
 import runpy
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -277,6 +279,64 @@ def test_the_summary_of_a_job_needs_one(files, monkeypatch, capsys):
     assert summary.read_text().startswith("before\n###") and "PASS" in (
         summary.read_text()
     )
+
+
+def outcomes_script(name, monkeypatch, **constants):
+    """A script of the worked cases, with smaller constants."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    module = importlib.import_module(name)
+    for constant, value in constants.items():
+        monkeypatch.setattr(module, constant, value)
+    return module
+
+
+@pytest.mark.slow
+def test_answers_of_a_language_model_end_to_end(tmp_path, monkeypatch, capsys):
+    few = {"STEPS": 2, "TEXTS": 8, "SAMPLES": 2, "LENGTH": 5, "WIDTH": 8}
+    script = outcomes_script("language_model", monkeypatch, **few)
+    rng = np.random.default_rng(0)
+    arrays = {
+        f"{of}_tokens": rng.integers(1, 3000, (20, 5)) for of in ("train", "test")
+    }
+    arrays |= {f"{of}_labels": np.arange(20) % 4 for of in ("train", "test")}
+    np.savez(tmp_path / "tokens.npz", **arrays)
+    script.write_answers(str(tmp_path / "tokens.npz"), tmp_path)
+    old, new, half, batches = (
+        list(map(json.loads, (tmp_path / f"{name}.jsonl").read_text().splitlines()))
+        for name in ("old", "new", "bfloat16", "batch_50")
+    )
+    assert [len(rows) for rows in (old, new, half, batches)] == [16] * 4
+    assert [row["answer"] for row in old] != [row["answer"] for row in new]
+    assert [row["answer"] for row in old] == [row["answer"] for row in batches]
+    sides = [str(tmp_path / f"{name}.jsonl") for name in ("old", "new")]
+    assert main(["compare", *sides, "--by", "topic"]) == 0
+    assert "8 examples; answer, 2 and 2 runs" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_days_of_two_regressions_end_to_end(tmp_path, monkeypatch, capsys):
+    script = outcomes_script("regression", monkeypatch, TESTED=100)
+    rng, rows = np.random.default_rng(0), 400
+    table = {
+        name: rng.integers(0, 5, rows) for name in (*script.NUMBERS, *script.KINDS)
+    }
+    table |= {
+        "encounter_id": rng.permutation(rows),
+        "patient_nbr": np.arange(rows) // 2,
+    }
+    table["time_in_hospital"] = 1 + table["num_procedures"] + rng.integers(0, 3, rows)
+    lines = [
+        ",".join(table),
+        *(",".join(map(str, row)) for row in zip(*table.values())),
+    ]
+    with zipfile.ZipFile(tmp_path / "stays.zip", "w") as archive:
+        archive.writestr("some/diabetic_data.csv", "\n".join(lines))
+    script.write_days(tmp_path / "stays.zip", tmp_path)
+    sides = [str(tmp_path / f"{name}.csv") for name in ("old", "new")]
+    options = ["--tolerance", "1", "--cluster", "patient_nbr", "--by", "age"]
+    assert main(["compare", *sides, *options]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "100 examples in" in said and "The mean error" in said
 
 
 def test_the_commands_and_the_gates_of_the_readme_can_be_read(tmp_path):
