@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -139,14 +139,14 @@ def join_outcomes(
     groupings = {}
     if slices is not None:
         groupings = _slices(read_slices(slices, id_column), ids, old.ids is not None)
-    sides = ((new, rows_new), (old, rows_old))
-    groupings |= {column: _column(column, *sides) for column in by}
+    sides = ((old, rows_old), (new, rows_new))
+    groupings |= {column: _column(column, notes, *sides) for column in by}
     clusters = None
     if cluster is not None:
         values = groupings.get(cluster)
         if cluster not in by:
             groupings.pop(cluster, None)
-        values = _column(cluster, *sides) if values is None else values
+        values = _column(cluster, notes, *sides) if values is None else values
         clusters, said = from_zero(numbers_of_clusters(values, cluster))
         notes += said
     return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
@@ -202,27 +202,42 @@ def _common_kind(old: Kind, new: Kind | None) -> Kind | None:
 
 
 def _measure(name, kind, old, new, rows_old, rows_new, tolerance, relative) -> Measure:
-    target = next(
-        (
-            _taken(side.target, rows)
-            for side, rows in ((new, rows_new), (old, rows_old))
-            if side.target is not None
-        ),
-        None,
-    )
-    if kind in ("correct", "score", "value"):
-        truth = None
-        if kind == "value" and target is not None:
-            truth, known = numbers_of(target, "target")
-            if not known.all():
-                raise PredictionsError(f"{int((~known).sum())} targets are missing")
-        slack = tolerance if kind != "correct" else 0.0
-        before, after = old.columns[name][:, rows_old], new.columns[name][:, rows_new]
-        return Measure(name, kind, before, after, None, truth, slack, relative)
-    return _coded(name, kind, old, new, rows_old, rows_new, target)
+    if kind not in ("correct", "score", "value"):
+        return _coded(name, kind, old, new, rows_old, rows_new)
+    sides = ((old, rows_old), (new, rows_new))
+    truth = _target(numbers_of, *sides) if kind == "value" else None
+    slack = tolerance if kind != "correct" else 0.0
+    before, after = (side.columns[name][:, rows] for side, rows in sides)
+    return Measure(name, kind, before, after, None, truth, slack, relative)
 
 
-def _coded(name, kind, old, new, rows_old, rows_new, target) -> Measure:
+def _target(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
+    """What is right, on which both sides must agree; None if neither says."""
+    given = [
+        (_taken(side.target, rows), side.ids, rows)
+        for side, rows in sides
+        if side.target is not None
+    ]
+    found = [read(column, "target") for column, _, _ in given]
+    if lacking := sum(int((~known).sum()) for _, known in found):
+        raise PredictionsError(f"{lacking} targets are missing")
+    if len(found) == 2:
+        (_, ids, rows), _ = given
+        try:
+            a, b = (numbers_of(column, "target")[0] for column, *_ in given)
+            differ = a != b
+        except PredictionsError:
+            differ = ~_equal(*(normalized(text) for text, _ in found))
+        if differ.any():
+            where = rows[differ] if ids is None else np.asarray(ids)[rows[differ]]
+            raise PredictionsError(
+                f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
+                f"between the two sides, for example {some(where)}"
+            )
+    return found[0][0] if found else None
+
+
+def _coded(name, kind, old, new, rows_old, rows_new) -> Measure:
     """Texts, sets and rankings as places in what there is on either side."""
     import pyarrow as pa
 
@@ -231,11 +246,9 @@ def _coded(name, kind, old, new, rows_old, rows_new, target) -> Measure:
         return side.columns[name].take(places)
 
     texts = [chosen(old, rows_old), chosen(new, rows_new)]
-    if target is not None:
-        read = lists_of if kind in ("set", "ranking") else answers_of
-        goal, known = read(target, "target")
-        if not known.all():
-            raise PredictionsError(f"{int((~known).sum())} targets are missing")
+    read = lists_of if kind in ("set", "ranking") else answers_of
+    goal = _target(read, (old, rows_old), (new, rows_new))
+    if goal is not None:
         texts.append(goal)
     whole = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
     plain = normalized(whole) if kind == "answer" else whole
@@ -304,11 +317,22 @@ def _slices(found, ids: np.ndarray, named: bool) -> dict[str, np.ndarray]:
     return {n: np.where(rows >= 0, v[rows], "") for n, v in found.slices.items()}
 
 
-def _column(column: str, *sides: tuple[Outcomes, np.ndarray]) -> np.ndarray:
+def _column(
+    column: str, notes: list[str], *sides: tuple[Outcomes, np.ndarray]
+) -> np.ndarray:
+    """A column of the old side, or else of the new one, as `[N]` strings."""
+    found = []
     for side, rows in sides:
         if column in side.others:
             values = text_of(_taken(side.others[column], rows)).to_pylist()
-            return np.array(["" if value is None else value for value in values])
-    known = dict.fromkeys(name for side, _ in sides for name in side.others)
-    there = some([*known]) or "none"
-    raise PredictionsError(f"there is no column {column!r}; others are {there}")
+            found.append(np.array(["" if value is None else value for value in values]))
+    if not found:
+        known = dict.fromkeys(name for side, _ in sides for name in side.others)
+        there = some([*known]) or "none"
+        raise PredictionsError(f"there is no column {column!r}; others are {there}")
+    if differ := int(np.sum(found[0] != found[-1])):
+        notes.append(
+            f"Warning: {column} differs between the two sides for {differ:,} of "
+            f"{len(found[0]):,} examples; that of {sides[0][0].name} is taken."
+        )
+    return found[0]

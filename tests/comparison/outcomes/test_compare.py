@@ -133,6 +133,25 @@ def test_slices_and_clusters():
     assert np.mean(parts) == pytest.approx(whole)
 
 
+def test_a_column_that_differs_between_the_sides_is_named():
+    old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic": ["a", "b", "b"]}
+    new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", "a"]}
+    found = compare_outcomes(old, new, by=["topic"])
+    assert [of.examples for of in found["correct"].slices] == [1, 2]  # as in old
+    assert "topic differs between the two sides for 1 of 3 examples" in found.notes[-1]
+    old, new = (
+        {"id": [1, 2], "answer": ["a", "b"], "target": t} for t in "ab,ac".split(",")
+    )
+    old, new = (side | {"target": list(side["target"])} for side in (old, new))
+    message = "targets of 1 of 2 examples differ between the two sides, for example 2"
+    with pytest.raises(PredictionsError, match=message):
+        compare_outcomes(old, new)
+    old, new = (
+        {"id": [1, 2], "value": [1, 2], "target": t} for t in ([1, 2], ["1.0", "2"])
+    )
+    assert compare_outcomes(old, new)["value"].judged
+
+
 def test_benchmarks_are_pooled_in_three_ways():
     rng = np.random.default_rng(0)
     sizes = (40, 200, 60)
