@@ -103,7 +103,7 @@ def join_outcomes(
             )
         notes.append(f"{said} and are left out.")
     if inputs and old.inputs is not None and new.inputs is not None:
-        same = _equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
+        same = equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
         if changed := int((keep & ~same).sum()):
             said = f"{changed:,} of {len(keep):,} examples have another input"
             if not (keep & same).any():
@@ -188,7 +188,8 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
     return column.take(rows)
 
 
-def _equal(a: Any, b: Any) -> np.ndarray:
+def equal(a: Any, b: Any) -> np.ndarray:
+    """Where two Arrow arrays of texts are equal, or one has none."""
     from pyarrow import compute
 
     pc: Any = compute
@@ -205,34 +206,32 @@ def _measure(name, kind, old, new, rows_old, rows_new, tolerance, relative) -> M
     if kind not in ("correct", "score", "value"):
         return _coded(name, kind, old, new, rows_old, rows_new)
     sides = ((old, rows_old), (new, rows_new))
-    truth = _target(numbers_of, *sides) if kind == "value" else None
+    truth = target_of(numbers_of, *sides) if kind == "value" else None
     slack = tolerance if kind != "correct" else 0.0
     before, after = (side.columns[name][:, rows] for side, rows in sides)
     return Measure(name, kind, before, after, None, truth, slack, relative)
 
 
-def _target(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
-    """What is right, on which both sides must agree; None if neither says."""
-    given = [
-        (_taken(side.target, rows), side.ids, rows)
-        for side, rows in sides
-        if side.target is not None
-    ]
-    found = [read(column, "target") for column, _, _ in given]
+def target_of(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
+    """What is right, on which all sides must agree; None if none says."""
+    given = [(side, rows) for side, rows in sides if side.target is not None]
+    found = [read(_taken(side.target, rows), "target") for side, rows in given]
     if lacking := sum(int((~known).sum()) for _, known in found):
         raise PredictionsError(f"{lacking} targets are missing")
-    if len(found) == 2:
-        (_, ids, rows), _ = given
+    for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
+        first, first_rows = given[0]
         try:
-            a, b = (numbers_of(column, "target")[0] for column, *_ in given)
+            columns = _taken(first.target, first_rows), _taken(side.target, rows)
+            a, b = (numbers_of(column, "target")[0] for column in columns)
             differ = a != b
         except PredictionsError:
-            differ = ~_equal(*(normalized(text) for text, _ in found))
+            differ = ~equal(normalized(found[0][0]), normalized(right))
         if differ.any():
-            where = rows[differ] if ids is None else np.asarray(ids)[rows[differ]]
+            where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(
                 f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
-                f"between the two sides, for example {some(where)}"
+                f"between {first.name} and {side.name}, for example "
+                f"{some(where[differ])}"
             )
     return found[0][0] if found else None
 
@@ -247,7 +246,7 @@ def _coded(name, kind, old, new, rows_old, rows_new) -> Measure:
 
     texts = [chosen(old, rows_old), chosen(new, rows_new)]
     read = lists_of if kind in ("set", "ranking") else answers_of
-    goal = _target(read, (old, rows_old), (new, rows_new))
+    goal = target_of(read, (old, rows_old), (new, rows_new))
     if goal is not None:
         texts.append(goal)
     whole = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])

@@ -11,9 +11,10 @@ import numpy as np
 
 from churn_jax.comparison.outcomes.compare import OutcomesResult
 from churn_jax.comparison.outcomes.estimates import Sums, runs_agree
-from churn_jax.comparison.outcomes.joining import join_outcomes
+from churn_jax.comparison.outcomes.joining import equal, join_outcomes, target_of
 from churn_jax.comparison.outcomes.reading import (
     Outcomes,
+    answers_of,
     has_outcomes,
     read_outcomes,
 )
@@ -189,6 +190,16 @@ def _together(sides: Sequence[Outcomes]) -> Outcomes:
             parts.append(column.take(pa.array(place.reshape(-1))))
         numbers = isinstance(parts[0], np.ndarray)
         columns[name] = np.concatenate(parts) if numbers else _concatenated(parts)
+    for side, of in zip(sides[1:], rows[1:], strict=True):
+        if first.inputs is not None and side.inputs is not None:
+            same = equal(first.inputs.take(rows[0]), side.inputs.take(of))
+            if differ := int((~same).sum()):
+                raise PredictionsError(
+                    f"{differ:,} of {count:,} examples have another input in "
+                    f"{side.name} than in {first.name}; runs must have the same"
+                )
+    if {*first.kinds.values()} - {"correct", "score"}:
+        target_of(answers_of, *zip(sides, rows, strict=True))  # must agree
     names = list(dict.fromkeys(side.name for side in sides))
     return Outcomes(
         name=", ".join(names),

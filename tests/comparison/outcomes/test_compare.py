@@ -143,9 +143,14 @@ def test_a_column_that_differs_between_the_sides_is_named():
         {"id": [1, 2], "answer": ["a", "b"], "target": t} for t in "ab,ac".split(",")
     )
     old, new = (side | {"target": list(side["target"])} for side in (old, new))
-    message = "targets of 1 of 2 examples differ between the two sides, for example 2"
+    message = "targets of 1 of 2 examples differ between old and new, for example 2"
     with pytest.raises(PredictionsError, match=message):
         compare_outcomes(old, new)
+    with pytest.raises(PredictionsError, match="targets of 1 of 2 examples differ"):
+        noise_floor(old, new)
+    runs = ({"id": [1], "answer": ["a"], "input": [text]} for text in "pq")
+    with pytest.raises(PredictionsError, match="1 of 1 examples have another input"):
+        noise_floor(*runs)
     old, new = (
         {"id": [1, 2], "value": [1, 2], "target": t} for t in ([1, 2], ["1.0", "2"])
     )
