@@ -330,7 +330,12 @@ def ambiguity(logits: Logits) -> PerExample:
     """
     check_logits(logits=logits)
     check_members(logits, name="logits", axes="[R, C]")
-    predictions = jnp.argmax(logits, axis=-1)
+    return _share_of_pairs(jnp.argmax(logits, axis=-1))
+
+
+@jax.jit  # a loop outside of a program is compiled again in every call
+def _share_of_pairs(predictions):
+    """Of ordered pairs of runs `[R, ...]` those that differ, per example."""
     runs = predictions.shape[0]
     # One run against all at a time: no [R, R, ...] and no [..., C] of votes.
     differ = jax.lax.map(
@@ -378,7 +383,12 @@ def rashomon_capacity(logits: Logits) -> PerExample:
     """
     check_logits(logits=logits)
     check_members(logits, name="logits", axes="[R, C]")
-    log_f = log_probs(logits)  # [R, ..., C]
+    return _capacity(log_probs(logits))
+
+
+@jax.jit  # for the same reason
+def _capacity(log_f):
+    """`rashomon_capacity` of log probabilities `[R, ..., C]`."""
 
     def divergences(log_p):
         mixture = jax.nn.logsumexp(log_p[..., None] + log_f, axis=0)  # [..., C]
