@@ -87,6 +87,9 @@ test-fast test-slow: export JAX_PLATFORMS ?= cpu
 # whole commands run as users run them (tests/environment.py).
 test-fast test-slow: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
 
+# Bytecode is kept, whatever the shell says: some tests start Python dozens of times.
+test-fast test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test-fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 

@@ -25,7 +25,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of tracing
 
-_MOST_BYTES = 1.5e9  # of memory, after which compiled programs are dropped
+_MOST_BYTES = 3e9  # of memory, after which compiled programs are dropped
 
 
 @pytest.fixture

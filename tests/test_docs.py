@@ -33,6 +33,7 @@ TEXTS = [
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
 SLOW = (
+    "start/compare",
     "start/train",
     "how_to/own_loop",
     "how_to/updates",
@@ -40,7 +41,7 @@ SLOW = (
     "how_to/own_networks",
     "how_to/studies",
     "how_to/training",
-)  # they train
+)  # they train, or draw a report
 
 
 def name_of(page):

@@ -1,5 +1,6 @@
 """`churn-jax study` interrupted, killed, repeated and started afresh."""
 
+import errno
 import os
 import re
 import shlex
@@ -90,9 +91,9 @@ def whole(tmp_path_factory, compilation_cache):
     return logits(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_signal_saves_and_says_how_to_go_on(
     tmp_path, compilation_cache, whole, number, code
@@ -296,14 +297,23 @@ def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
     assert handlers == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
 
 
-def test_ctrl_c_before_the_study_has_begun_is_one_sentence(capsys, monkeypatch):
-    def interrupted(name):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(errno.ENOSPC, "No space left"), 2, "no space left on the disk"),
+    ],
+)
+def test_what_ends_a_study_before_it_has_begun_is_one_sentence(
+    capsys, monkeypatch, error, code, said
+):
+    def ends(name):
+        raise error
 
-    monkeypatch.setattr("churn_jax.studies.preset", interrupted)
-    assert main(["study", "digits:tiny"]) == 130
+    monkeypatch.setattr("churn_jax.studies.preset", ends)
+    assert main(["study", "digits:tiny"]) == code
     (sentence,) = capsys.readouterr().err.splitlines()
-    assert sentence == "churn-jax: interrupted"
+    assert sentence.startswith(f"churn-jax: {said}")
 
 
 def test_another_seed_is_another_one_for_rows_with_seeds_of_their_own():

@@ -70,6 +70,7 @@ def test_the_help_lists_no_option_that_is_refused(capsys):
     assert "seed-numbers" not in said
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_its_report_and_stops_when_asked(tmp_path, capsys):
     out = tmp_path / "out"
     command = ["sweep", "digits:tiny", "entropy.alpha=0.1", *SMALL, "--out", str(out)]

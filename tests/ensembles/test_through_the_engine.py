@@ -31,6 +31,7 @@ def digits():
     return data.load("digits", validation=60, train_size=256)
 
 
+@pytest.mark.slow
 def test_a_network_of_another_framework_learns_the_digits():
     network = from_nnx(lambda rngs: NnxNet(64, 10, rngs=rngs, rate=0.1))
     trained = train(Run("nnx", ERM(), (Group(network, 1),), CONFIG), digits())

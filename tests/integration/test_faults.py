@@ -18,6 +18,7 @@ from churn_jax.training import loggers
 
 # A save that Orbax gives up leaves tasks that nobody awaited.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("compilation_cache", "collected"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning"),
@@ -106,16 +107,8 @@ _PLACES = {
     "events": lambda m: m.setattr(loggers.TensorBoardLogger, "log", _no_space),
 }
 
-_FIRST = ("checkpoint",)  # the others are slow tests
 
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        *_FIRST,
-        *(pytest.param(p, marks=pytest.mark.slow) for p in _PLACES if p not in _FIRST),
-    ],
-)
+@pytest.mark.parametrize("place", _PLACES)
 def test_a_disk_full_at_one_place_loses_nothing(
     capsys, monkeypatch, with_baseline, whole, place
 ):
@@ -134,7 +127,6 @@ def test_a_disk_full_at_one_place_loses_nothing(
     assert "Entropy" in (with_baseline / "report.html").read_text()
 
 
-@pytest.mark.slow
 def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole):
     """As on a disk with a quota: a write past the limit fails in the middle."""
     size = 2000
@@ -155,7 +147,6 @@ def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole):
     )
 
 
-@pytest.mark.slow
 def test_a_replica_that_blows_up_is_reported_and_the_others_are_as_without_it(
     capsys, tmp_path
 ):
@@ -199,7 +190,6 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True, capture_output=True)
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_wherever_it_happens(capsys, small_disk, whole):
     """Less and less room, so that every kind of file is the first to fail once."""
     out = small_disk / "run"
@@ -225,7 +215,6 @@ def test_a_disk_that_fills_up_wherever_it_happens(capsys, small_disk, whole):
     np.testing.assert_array_equal(logits(out, "entropy"), logits(whole, "entropy"))
 
 
-@pytest.mark.slow
 def test_a_study_in_which_every_replica_blows_up_still_reports(capsys, tmp_path):
     """One method's coefficient is absurd; the other method is as without it."""
     out = tmp_path / "run"

@@ -124,7 +124,7 @@ def test_an_epochs_end_is_evaluated_before_the_interruption(
     digits, tmp_path, blocks_of
 ):
     blocks_of(64)
-    run = make_run(ERM())
+    run = make_run(PAIR)
     with pytest.raises(Interrupted, match="m stopped after 64 of 192 updates"):
         train(run, digits, directory=tmp_path, stop=StopAfter(0))
     assert [line["epoch"] for line in lines(tmp_path)] == [1]
@@ -164,6 +164,7 @@ def test_a_student_resumes_with_its_restored_teacher(
     )
 
 
+@pytest.mark.slow
 def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_path):
     sizes = {"epochs": 1, "batch_size": 32}
     student = make_run(EnsembleDistillation(), name="s", stream=1, **sizes)
@@ -233,9 +234,8 @@ def killed_run(directory):
         return train(run, dataset, directory=directory)
 
 
-@pytest.mark.parametrize(
-    "where", [pytest.param("create", marks=pytest.mark.slow), "finalize"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["create", "finalize"])
 def test_killed_in_the_middle_of_a_checkpoint_write(
     digits, tmp_path, where, compilation_cache, whole
 ):

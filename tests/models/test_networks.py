@@ -83,7 +83,7 @@ _PARAMETERS = {
     "swin_tiny": 28_288_354,
     "bert_base": 109_482_240 + 769 * 1000,
 }
-_LARGE = ("resnet101", "densenet121", "densenet161")  # half a second to trace
+_LARGE = ("resnet101", "densenet121", "densenet161", "swin_tiny")  # long to trace
 
 
 @pytest.mark.parametrize(

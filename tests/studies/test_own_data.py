@@ -127,6 +127,7 @@ def test_tables_and_token_ids_have_costs(kind, tmp_path, capsys):
     assert text in said and "Augmentation: none" in said
 
 
+@pytest.mark.slow
 def test_all_examples_train_and_the_recipe_is_told(
     images, tmp_path, capsys, compilation_cache
 ):

@@ -251,13 +251,13 @@ def test_a_changed_setting_is_refused_naming_the_difference(trained, options, wo
 def test_loggers_get_the_rows_of_a_study_in_turn(tmp_path):
     recorder = Recorder()
     for _ in range(2):  # the second launch finds everything finished
-        Watched(small_study(), tmp_path, "student", loggers=[recorder, "csv"])
-    assert [run.name for run in recorder.runs] == ["pair", "student"]
+        Watched(small_study(), tmp_path, *ROWS, loggers=[recorder, "csv"])
+    assert [run.name for run in recorder.runs] == list(ROWS)
     assert {run.group for run in recorder.runs} == {"small"}
-    assert recorder.runs[1].settings["teacher"] == ["pair"]
-    assert recorder.runs[1].directory == tmp_path / "methods" / "student"
+    assert recorder.runs[1].directory == tmp_path / "methods" / "entropy"
     assert recorder.steps == [4, 8, 4, 8] and recorder.closed == [True, True]
-    assert len((tmp_path / "methods/pair/metrics.csv").read_text().splitlines()) == 3
+    metrics = tmp_path / "methods/baseline/metrics.csv"
+    assert len(metrics.read_text().splitlines()) == 3
     assert not list(tmp_path.rglob("tensorboard"))
 
 

@@ -27,6 +27,7 @@ from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.teachers import row_teachers
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
+from tests.training.test_loggers import Recorder
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -66,10 +67,13 @@ def study():
 STUDY = study()
 
 
+LOGGED = Recorder()
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
-    run_study(STUDY, folder)
+    run_study(STUDY, folder, loggers=[LOGGED])
     return folder
 
 
@@ -133,6 +137,8 @@ def test_a_taught_row_is_restored_with_everybody_who_taught_it(out, opened):
     identity = json.loads(elodi.identity)["teacher"]
     assert identity["name"] == "pair" and identity["calibrated"] == "True"
     assert identity["old"]["0"]["name"] == "few"
+    (logged,) = (run for run in LOGGED.runs if run.name == "elodi")
+    assert logged.settings["teacher"] == ["pair", "few"]
 
 
 def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):

@@ -242,7 +242,7 @@ def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
 
     def on_work(work):
         told.append((work.done, len(slow_updates)))
-        if work.done >= 100:
+        if work.done >= 60:
             stop.set()
 
     with pytest.raises(Interrupted) as ended:
@@ -251,7 +251,7 @@ def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
     assert len(told) >= 10  # the more, the less busy the machine is
     assert all(0 <= done - said <= 20 for said, done in told), told
     stopped = int(str(ended.value).split(" after ")[1].split()[0])
-    assert 100 <= stopped <= 120
+    assert 60 <= stopped <= 80
     # A kill at any time loses a second, and what a busy machine takes on top.
     for number, (step, _) in enumerate(saved[:-1]):
         lost = saved[number + 1][1] - slow_updates[step]

@@ -91,6 +91,7 @@ def test_mapping_on_other_platforms(platform, name, options, expected):
     assert found.convolutional == (name != "mlp")
 
 
+@pytest.mark.slow
 def test_replicas_called_two_at_a_time_train_like_all_at_once():
     """One replica diverges, which must not change the other one of its call."""
     rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)

@@ -90,6 +90,7 @@ def test_every_update_is_given_what_the_last_one_left():
     assert np.ptp(states[1].memory["frequency"], axis=0).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_mesh_remembers_the_same():
     one, (stepper, other) = history()[1], history("mesh")
     for a, b in zip(one, other, strict=True):
