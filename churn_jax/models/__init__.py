@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
+    from churn_jax.models.airbench import Airbench, AirbenchStage
     from churn_jax.models.banded import banded_convolution
     from churn_jax.models.batch_ensemble import (
         BatchEnsemble,
@@ -49,6 +50,8 @@ __all__ = [
     "MODELS",
     "PLAIN",
     "VGG",
+    "Airbench",
+    "AirbenchStage",
     "BasicBlock",
     "BatchEnsemble",
     "BatchEnsembleConv",
@@ -96,6 +99,7 @@ __all__ = [
 
 _FILES = (
     "names",  # which needs no Flax
+    "airbench",
     "banded",
     "batch_ensemble",
     "bert",

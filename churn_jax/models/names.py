@@ -26,6 +26,7 @@ NETWORKS = {
     "wide_resnet28_5": "for 32- and 64-pixel images",
     "wide_resnet28_10": "for 32- and 64-pixel images",
     "wide_resnet10_1": "for 32-pixel images, for tiny runs",
+    "airbench94": "for CIFAR-10, learns it in ten epochs",
     "densenet121": "for 224-pixel images",
     "densenet161": "for 224-pixel images",
     "densenet_tiny": "two blocks of two layers, for tiny runs",

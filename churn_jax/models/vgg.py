@@ -16,7 +16,7 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["VGG", "VGGStage", "adaptive_average_pool"]
+__all__ = ["VGG", "VGGStage", "adaptive_average_pool", "halved"]
 
 
 def adaptive_average_pool(x: Array, size: int) -> Array:
@@ -54,7 +54,7 @@ def adaptive_average_pool(x: Array, size: int) -> Array:
     return x
 
 
-def _max_pool(x: Array) -> Array:
+def halved(x: Array) -> Array:
     """2 x 2 maxima; a last odd row or column is dropped."""
     # On a CPU `nn.max_pool` makes a training step of `vgg_tiny` take twice as long: its
     # gradient searches every window again.
@@ -98,7 +98,7 @@ class VGGStage(nn.Module):
                 norm = f"norm{number}"
                 x = batch_norm(train, name=norm, **norm_settings(self))(x)
             x = nn.relu(x)
-        return _max_pool(x)
+        return halved(x)
 
 
 class VGG(nn.Module):

@@ -7,6 +7,7 @@ from typing import Any
 
 import flax.linen as nn
 
+from churn_jax.models.airbench import Airbench
 from churn_jax.models.bert import Bert
 from churn_jax.models.cnn import LeNet5
 from churn_jax.models.densenet import DenseNet
@@ -34,6 +35,7 @@ resnet101 = partial(ImageNetResNet, stages=(3, 4, 23, 3))
 resnet_v2_8 = partial(ResNetV2, stages=(1, 1), width=8)
 resnet_v2_50 = ResNetV2
 resnet8 = partial(ResNet, depth=8)
+airbench94 = Airbench
 wide_resnet28_1 = partial(WideResNet, depth=28, widen=1)
 wide_resnet28_2 = partial(WideResNet, depth=28, widen=2)
 wide_resnet28_5 = partial(WideResNet, depth=28, widen=5)
@@ -71,12 +73,12 @@ def available() -> tuple[str, ...]:
     """The names that `create` takes.
 
     `resnet20`, `resnet32` and `resnet56` are for 32-pixel images, the wide ones for
-    those and 64-pixel ones; `resnet18`, `resnet50`, `resnet101`, `resnet_v2_50`, the
-    DenseNets and the VGGs for 224-pixel ones. `resnet8`, `wide_resnet10_1`,
-    `resnet_v2_8` (two blocks of 8 and 16 channels), `densenet_tiny` (two blocks of two
-    layers) and `vgg_tiny` (three convolutions) are tiny forms, for trying things out.
-    The latter two take 28-pixel images as LeNet5 does, and two to three times its time
-    on a CPU. `swin_tiny` is for 224-pixel images.
+    those and 64-pixel ones, `airbench94` for CIFAR-10; `resnet18`, `resnet50`,
+    `resnet101`, `resnet_v2_50`, the DenseNets and the VGGs for 224-pixel ones.
+    `resnet8`, `wide_resnet10_1`, `resnet_v2_8` (two blocks of 8 and 16 channels),
+    `densenet_tiny` (two blocks of two layers) and `vgg_tiny` (three convolutions) are
+    tiny forms, for trying things out. The latter two take 28-pixel images as LeNet5
+    does, and two to three times its time on a CPU. `swin_tiny` is for 224-pixel images.
 
     `bert_base`, `bert_tiny` and `text_encoder` take texts: token ids `[B, L]`, 0 where
     a text has ended. The last one trains from scratch on a CPU: two layers of width 64

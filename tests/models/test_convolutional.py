@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from churn_jax import models
-from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet
+from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
 from churn_jax.models.residual import max_pool
 from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
@@ -244,3 +244,34 @@ def test_kernels_are_he_normal_by_fan_out():
     np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)
     # Not truncated: a truncated normal of this variance ends at 2.27 deviations.
     assert np.abs(kernel).max() > 3 * np.sqrt(2 / (9 * 64))
+
+
+@pytest.mark.slow
+def test_airbench_whitens_begins_as_the_identity_and_looks_at_six_views():
+    model = models.Airbench(num_classes=3, width=24, views=1)
+    x = images(3, 12, 12, 3)
+    variables = jax.jit(model.init)(jax.random.key(0), x)
+    for number, inputs in ((1, 24), (2, 24), (3, 96)):
+        kernel = variables["params"][f"stage{number}"]["conv1"]["kernel"]
+        copied = np.zeros((3, 3, inputs, inputs))
+        copied[1, 1] = np.eye(inputs)
+        np.testing.assert_array_equal(kernel[..., :inputs], copied)
+        drawn = kernel[..., inputs:]  # uniform within 1 / sqrt(fan in)
+        assert not drawn.size or abs(np.std(drawn) * (27 * inputs) ** 0.5 - 1) < 0.05
+    half = airbench.whitening().reshape(12, 24)
+    np.testing.assert_array_equal(half[:, :12], -half[:, 12:])
+    # What has the built-in covariance has variances of at most 1 afterwards, which the
+    # epsilon lowers most where they were smallest.
+    inverse = np.linalg.inv(half[:, :12].astype(np.float64))
+    covariance = inverse.T @ inverse - 5e-4 * np.eye(12)
+    assert 0.98 < covariance[0, 0] < 1 and 0.45 < covariance[0, 11] < covariance[0, 3]
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
+    views = np.stack([x, padded[:, :12, :12], padded[:, 2:, 2:]])
+    views = np.stack([views, views[:, :, :, ::-1]], axis=1).reshape(-1, 12, 12, 3)
+    logits = jax.jit(model.apply)(variables, views).logits
+    logits = logits.reshape(3, 2, 3, 3).sum(axis=1)  # view, image, class
+    expected = np.einsum("v,vbc->bc", [0.25, 0.125, 0.125], logits)
+    found = jax.jit(model.clone(views=6).apply)(variables, x).logits
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match=r"3 channels; got shape \(1, 12, 12, 1\)"):
+        jax.eval_shape(model.init, jax.random.key(0), images(1, 12, 12, 1))

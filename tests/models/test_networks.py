@@ -30,6 +30,7 @@ _TINY = {
     "vgg": partial(
         models.VGG, stages=(1,), width=4, grid=2, hidden=12, batch_norm=True
     ),
+    "airbench": partial(models.Airbench, width=4),
     "swin": partial(models.Swin, stages=(1,), attention_heads=(2,), width=4, window=3),
     "bert": partial(
         models.Bert,
@@ -73,6 +74,9 @@ _PARAMETERS = {
     "resnet20": 432 + 13824 + 4608 + 46080 + 18432 + 184320 + 1376 + 650,
     "wide_resnet28_1": 369_498,
     "wide_resnet28_10": 36_479_194,  # as published
+    # 24; 9 * (24*64 + 64*64) + 128; 9 * (64*256 + 256*256) + 512; 9 * 2*256*256 + 512;
+    # dense 256*10
+    "airbench94": 24 + 50_816 + 737_792 + 1_180_160 + 2_560,
     "resnet101": 44_549_160,
     "densenet121": 7_978_856,
     "densenet161": 28_681_000,
@@ -91,7 +95,7 @@ _LARGE = ("resnet101", "densenet121", "densenet161", "swin_tiny")  # long to tra
     [pytest.param(n, marks=[pytest.mark.slow] * (n in _LARGE)) for n in _PARAMETERS],
 )
 def test_parameter_count(name):
-    small = name.startswith(("lenet", "resnet2", "wide"))
+    small = name.startswith(("lenet", "resnet2", "wide", "air"))
     model = models.create(name, num_classes=10 if small else 1000)
     x = np.zeros((1, 5), int) if name == "bert_base" else np.zeros((1, 32, 32, 3), "f4")
     params = jax.eval_shape(model.init, jax.random.key(0), x)["params"]
