@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "CHOSEN",
+    "FEW_SLOTS",
     "LANES",
     "MAPPINGS",
     "choose",
@@ -32,14 +34,15 @@ __all__ = [
     "vmapped_at_once",
 ]
 
-MAPPINGS = ("auto", "vmap", "unroll", "loop")
+MAPPINGS = ("auto", "vmap", "unroll", "loop", "tune")
+CHOSEN = ("auto", "tune")  # by the table below, or by `training.tuning`
 
 
 # On CPU, dense networks: above this many numbers the weights of all slots leave the
 # caches, and one replica after another is fastest.
 _LARGE_NETWORK = 200_000
 # Unrolling compiles every slot; it pays back in long runs of few slots only.
-_FEW_SLOTS = 16
+FEW_SLOTS = 16
 _LONG_RUN = 5_000
 # On TPU: what the convolutions of all vmapped networks yield, kept for the backward
 # pass, should stay in the chip's fast memory, 128 MiB of a v5e. Two of ResNet-8, batch
@@ -71,23 +74,24 @@ def choose(
     updates: int = 0,
     split: bool = False,
 ) -> str:
-    """Resolves `auto` for the replica axis; measured in `benchmarks/replicas.py`.
+    """Resolves `auto` for the replica axis, and `tune` where nothing can be measured.
 
-    On CPU: `loop` for convolutions and for large dense networks, `unroll` for long
-    runs of a few small dense ones, else `vmap`. On GPU `loop` for convolutions, which
-    is not measured yet: `vmap` makes them grouped ones, and ten CNNs took 4.92 ms so
-    and 1.71 ms one after another (jax issue 26568). Elsewhere `vmap`, or `loop` over
-    some vmapped replicas at a time (`split`, see `vmapped_at_once`).
+    Measured by `benchmarks/replicas.py`. On CPU: `loop` for convolutions and for large
+    dense networks, `unroll` for long runs of a few small dense ones, else `vmap`. On
+    GPU `loop` for convolutions, which is not measured yet: `vmap` makes them grouped
+    ones, and ten CNNs took 4.92 ms so and 1.71 ms one after another (jax issue 26568).
+    Elsewhere `vmap`, or `loop` over some vmapped replicas at a time (`split`, see
+    `vmapped_at_once`).
     """
     check_choice("mapping", mapping, MAPPINGS)
-    if mapping != "auto":
+    if mapping not in CHOSEN:
         return mapping
     backend = backend or jax.default_backend()
     if backend != "cpu":
         return "loop" if split or (convolutional and backend == "gpu") else "vmap"
     if convolutional or parameters > _LARGE_NETWORK:
         return "loop"
-    return "unroll" if slots <= _FEW_SLOTS and updates >= _LONG_RUN else "vmap"
+    return "unroll" if slots <= FEW_SLOTS and updates >= _LONG_RUN else "vmap"
 
 
 def unstack(tree: PyTree, count: int) -> list[PyTree]:

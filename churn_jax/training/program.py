@@ -21,14 +21,14 @@ from churn_jax.training.teachers import TeacherProgram, teacher_program
 if TYPE_CHECKING:
     from churn_jax.training.run import Run
 
-__all__ = ["Mappings", "Program", "choose_mappings", "make_program"]
+__all__ = ["LONGEST_CALL", "Mappings", "Program", "choose_mappings", "make_program"]
 
 # Members are unrolled where vmapped ones are slow only if they are few: every one of
 # them is compiled.
 _FEW_MEMBERS = 4
 # The longest loop of updates in one call: longer ones save nothing and delay an
 # interruption.
-_LONGEST_CALL = 64
+LONGEST_CALL = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +215,8 @@ def choose_mappings(
     alone = platform == "cpu" and chosen != "vmap"
     members = "unroll" if unrolled else "vmap"
     teachers = "unroll" if alone else members
-    if config.mapping == "auto":
+    automatic = config.mapping in mapping.CHOSEN
+    if automatic:
 
         def crowded(groups: Sequence[Group], sizes: Sequence[int]) -> bool:
             pairs = zip(groups, sizes)
@@ -228,7 +229,9 @@ def choose_mappings(
             teachers = "scan"
     # `loop` takes several replicas per call only where it was chosen to split a vmap:
     # on a CPU it was chosen because one replica after another is fastest.
-    split_vmap = config.mapping == "auto" and chosen == "loop" and together < replicas
+    split_vmap = (
+        config.mapping in mapping.CHOSEN and chosen == "loop" and together < replicas
+    )
     return Mappings(
         chosen,
         together if split_vmap else 1,
@@ -321,4 +324,4 @@ def make_program(
     # times slower on CPU.
     if mapped.slow_scan:
         return program, 1
-    return program, min(steps_per_epoch, _LONGEST_CALL)
+    return program, min(steps_per_epoch, LONGEST_CALL)

@@ -51,6 +51,7 @@ from churn_jax.training.state import (
     with_sums,
 )
 from churn_jax.training.teachers import Teachers, as_teachers
+from churn_jax.training.tuning import tuned
 from churn_jax.typing import PyTree
 
 __all__ = ["Session", "open_session", "plain_numbers", "restore", "trained_of"]
@@ -116,10 +117,10 @@ def open_session(
                 "set seeds.members to shared"
             )
         feed = Feed(train, config, make_mesh(config.mesh), dataset.reading, members)
-    program, steps_per_call = make_program(
-        run,
-        image_shape,
-        steps_per_epoch,
+    program_of = functools.partial(
+        make_program,
+        image_shape=image_shape,
+        steps_per_epoch=steps_per_epoch,
         mean=plain_numbers(mean),
         std=plain_numbers(std),
         teacher_groups=None if teachers is None else teachers.own_groups(),
@@ -128,6 +129,7 @@ def open_session(
         feed=feed.kind if feed else "resident",
         tokens=tokens,
     )
+    program, steps_per_call = program_of(run)
     mesh, numbers = program.mesh, config.numbers
     if feed is not None:
         images, labels = feed.shapes()
@@ -192,6 +194,9 @@ def open_session(
         checkpoints=None,
         notes=tuple(dict.fromkeys(filter(None, said))),
     )
+    if config.mapping == "tune" and feed is None and jax.process_count() == 1:
+        session.program, session.steps_per_call, note = tuned(session, run, program_of)
+        session.notes = (*session.notes, note)
     if directory is not None:
         _restore(session, directory)
     return session

@@ -1,0 +1,164 @@
+"""The mapping `tune`: ways to compute the replicas are timed, the fastest is taken."""
+
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from churn_jax.array_files import write_file
+from churn_jax.ensembles.mapping import FEW_SLOTS
+from churn_jax.training.partition import replicate, split
+from churn_jax.training.program import LONGEST_CALL, Program
+from churn_jax.training.replicas import make_step
+from churn_jax.training.run import Run, chunk_count
+
+__all__ = ["Choice", "tuned"]
+
+_SECONDS = 0.3  # of updates in one measurement; the best of three counts
+_ORDER = ("auto", "loop", "unroll", "vmap")  # from quick to slow to compile
+
+_measured: dict[str, list] = {}  # in this process
+
+
+class Choice(NamedTuple):
+    """A program, how many updates a dispatch makes, and a sentence for the user."""
+
+    program: Program
+    steps_per_call: int
+    note: str
+
+
+def tuned(
+    session, run: Run, program_of: Callable[[Run], tuple[Program, int]]
+) -> Choice:
+    """The fastest way to train a session's replicas on its devices.
+
+    Copies of the state are trained on the session's data, so nothing that is trained
+    depends on what is measured. The result is kept in this process, and in
+    `mappings.json` in the folder of JAX's compilation cache if there is one.
+    Measuring ends once it has taken as long as the training would take by the fastest
+    way so far.
+
+    Args:
+        session: a `Session` with the program of `auto`.
+        run: what is trained.
+        program_of: makes the program of a run, and its updates per dispatch.
+    """
+    networks = run.config.replicas * sum(group.size for group in run.groups)
+    updates = session.steps_per_epoch * run.config.epochs
+    longest = run.config.steps_per_call or min(session.steps_per_epoch, LONGEST_CALL)
+
+    def choice(mapping: str, steps_per_call: int = 0) -> Choice:
+        config = dataclasses.replace(run.config, mapping=mapping)
+        program, chosen = program_of(dataclasses.replace(run, config=config))
+        return Choice(program, steps_per_call or chosen, "")
+
+    key = _key(session, run)
+    known = _measured.get(key) or _read().get(key)
+    if known is not None:
+        found = choice(*known)
+        return found._replace(note=f"{run.name}: {_name(found)}, as measured earlier")
+    began = time.perf_counter()
+    seconds: dict[Choice, float] = {}
+    asked: dict[Choice, list] = {}
+    for mapping in _ORDER:
+        if mapping == "unroll" and networks > FEW_SLOTS:
+            continue  # every network is compiled
+        # Where convolutions make one update per dispatch, several are tried as well.
+        for steps_per_call in (0, longest):
+            found = choice(mapping, steps_per_call)
+            spent = time.perf_counter() - began
+            if seconds and spent > updates * min(seconds.values()):
+                break
+            if found not in seconds:
+                seconds[found] = _seconds_per_update(session, found, run)
+                asked[found] = [mapping, found.steps_per_call]
+    best = min(seconds, key=lambda found: seconds[found])
+    _measured[key] = asked[best]
+    _write({**_read(), **_measured})
+    times = ", ".join(f"{_name(c)} {1e3 * t:.3g} ms" for c, t in seconds.items())
+    note = f"{run.name}: {_name(best)}; measured per update: {times}"
+    return best._replace(note=note)
+
+
+def _name(choice: Choice) -> str:
+    updates = f"{choice.steps_per_call} updates a call"
+    return f"{choice.program.mapping} ({updates})"
+
+
+def _arguments(session, program: Program, run: Run) -> list[list[Any]]:
+    """State, inputs and teachers of every call that an update of all replicas takes."""
+    chunks = chunk_count(program, run.config.replicas)
+    taught: list[Any] = [()] * chunks
+    if program.teacher is not None:
+        taught = split(session.teacher, chunks)
+    state = jax.tree.map(jnp.copy, session.state)  # a step reuses its memory
+    parts = split(state, chunks), split(session.inputs(0), chunks), taught
+    return [list(part) for part in zip(*parts)]
+
+
+def _seconds_per_update(session, choice: Choice, run: Run) -> float:
+    """How long an update of all replicas takes once it has been compiled."""
+    program, most, _ = choice
+    step = make_step(program, steps_per_call=None if most > 1 else 1)
+    data, calls = (session.images, session.labels), _arguments(session, program, run)
+
+    def advance(updates: int) -> float:
+        counts: list[tuple] = [()] * updates
+        if most > 1:
+            counts = [(replicate(np.int32(updates), program.mesh),)]
+        start = time.perf_counter()
+        for part in calls:
+            for count in counts:
+                part[0] = step(*part, *data, *count)
+        jax.block_until_ready(calls)
+        return (time.perf_counter() - start) / updates
+
+    advance(1)  # compiles
+    enough = int(_SECONDS / advance(1))
+    updates = min(max(enough, 1), most if most > 1 else LONGEST_CALL)
+    return min(advance(updates) for _ in range(3))
+
+
+def _key(session, run: Run) -> str:
+    """What the times depend on: device, version, and the step of `auto`."""
+    program = session.program
+    step = make_step(program, steps_per_call=1)
+    part = _arguments(session, program, run)[0]
+    traced = str(jax.make_jaxpr(step)(*part, session.images, session.labels))
+    traced = re.sub(r"0x[0-9a-f]+", "", traced)  # addresses
+    device = program.mesh.devices.flat[0].device_kind
+    names = ", ".join(f"{group.size} x {group.network.name}" for group in run.groups)
+    return (
+        f"{program.mesh.size} x {device}, jax {jax.__version__}: {run.config.replicas} "
+        f"x ({names}), batch {program.batch_size}, "
+        f"{hashlib.sha256(traced.encode()).hexdigest()[:16]}"
+    )
+
+
+def _path() -> Path | None:
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    return Path(folder) / "mappings.json" if folder else None
+
+
+def _read() -> dict[str, list]:
+    path = _path()
+    try:
+        return json.loads(path.read_text()) if path else {}
+    except (OSError, ValueError):  # none yet, or damaged: it is written anew
+        return {}
+
+
+def _write(found: dict[str, list]) -> None:
+    path = _path()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(found, indent=1) + "\n")
