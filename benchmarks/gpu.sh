@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Everything that waits for an NVIDIA GPU, with one command:
 #
-#     bash benchmarks/gpu.sh [FOLDER]
+#     bash benchmarks/gpu.sh [FOLDER [PART ...]]
 #
+# or with the names of parts that are to be run, such as `"resnet20-*" pairwise`: each
+# takes at most LIMIT seconds, so one part fits where commands are cut off at ten minutes.
 # Run it in the repository with the package, its test extra and JAX's CUDA plugin
 # installed (`pip install -e ".[test,cuda]"`). PYTHON names the interpreter,
 # TORCH_PYTHON one that has PyTorch with CUDA (without it the peer is left out), LIMIT
@@ -14,6 +16,7 @@ cd "$(dirname "$0")/.." || exit 2
 
 python="${PYTHON:-python}"
 folder="${1:-runs/gpu}"
+only=("${@:2}")
 limit="${LIMIT:-540}"
 failed=0
 mkdir -p "$folder"
@@ -25,6 +28,14 @@ export XLA_PYTHON_CLIENT_PREALLOCATE=false
 part() { # part NAME FILE-THAT-MUST-EXIST COMMAND...
   local name="$1" needed="$2"
   shift 2
+  if [[ ${#only[@]} -gt 0 ]]; then
+    local pattern wanted=
+    for pattern in "${only[@]}"; do
+      # shellcheck disable=SC2053 -- a pattern
+      [[ "$name" == $pattern ]] && wanted=1
+    done
+    [[ -n "$wanted" ]] || return
+  fi
   if [[ ! -e "$needed" ]]; then
     echo "== $name: left out, $needed is not there"
     return
@@ -54,13 +65,42 @@ peer=()
 
 part precision tests/accelerator \
   "$python" -m pytest tests/accelerator -m accelerator -q
-part replicas benchmarks/replicas.py \
+# ResNet-20 by replicas and precision: what does each way reach of what is possible?
+# Unrolling compiles every replica, so it is left out where they are many.
+ways() { # ways NAME FLAGS OPTIONS...
+  local name="$1" flags="$2"
+  shift 2
+  part "$name" benchmarks/replicas.py env XLA_FLAGS="${XLA_FLAGS:-} $flags" \
+    "$python" benchmarks/replicas.py --models resnet20 --batch 128 --updates 8 \
+    --seconds 60 "$@"
+}
+few=(--mappings loop vmap packed patches unroll)
+many=(--mappings loop vmap packed patches)
+for dtype in bfloat16 float32; do
+  ways "resnet20-1-$dtype" "" --dtype "$dtype" --replicas 1 --mappings loop
+  ways "resnet20-4-$dtype" "" --dtype "$dtype" --replicas 4 "${few[@]}"
+  ways "resnet20-10-$dtype" "" --dtype "$dtype" --replicas 10 "${few[@]}"
+  ways "resnet20-32-$dtype" "" --dtype "$dtype" --replicas 32 "${many[@]}"
+done
+# What XLA can be told: command buffers with convolutions and loops, one layout for all.
+buffers=--xla_gpu_enable_command_buffer=+CONVOLUTION,+WHILE
+ways flags-buffers "$buffers" --dtype bfloat16 --replicas 10 "${many[@]}"
+ways flags-nhwc --xla_gpu_force_conv_nhwc=true --dtype bfloat16 --replicas 10 "${many[@]}"
+ways flags-nchw --xla_gpu_force_conv_nchw=true --dtype bfloat16 --replicas 10 "${many[@]}"
+# The peer, compiled, and what `auto` and `tune` make of it.
+ways torch "" --dtype bfloat16 --replicas 10 --mappings auto tune "${peer[@]}" \
+  --torch-compile
+part small benchmarks/replicas.py \
   "$python" benchmarks/replicas.py --mappings vmap unroll loop auto "${peer[@]}" \
-  --models mlp mlp-8x8x1 lenet5 lenet5-32x32x3 resnet20
+  --models mlp mlp-8x8x1 lenet5 lenet5-32x32x3 --seconds 60
 # Ten seeds of ResNet-32 at once, against ten single runs and a PyTorch loop.
 part resnet32 benchmarks/replicas.py \
-  "$python" benchmarks/replicas.py --models resnet32 --mappings vmap --batch 128 \
+  "$python" benchmarks/replicas.py --models resnet32 --mappings auto --batch 128 \
   --updates 8 --seconds 240 "${peer[@]}"
+# Ten seeds of the fast CIFAR-10 recipe; DATA names the file of CIFAR-10.
+part airbench "${DATA:-cifar10.npz}" \
+  "$python" benchmarks/airbench.py "${DATA:-cifar10.npz}" --runs 10 --dtype bfloat16 \
+  "${peer[@]}"
 part pairwise benchmarks/pairwise.py \
   "$python" benchmarks/pairwise.py
 part digits churn_jax/cli.py \

@@ -4,14 +4,17 @@
 
 For each model, in one run and taking turns so that a busy machine slows all alike:
 
-* the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto;
+* the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto, and
+  if named with `tune`, and with vmap of other convolutions (`packed`, `patches`, see
+  `packing.py`);
 * `one by one`: the same engine with R = 1, R times, as a script that is run once per
   seed (starting and compiling R times would come on top and is not counted);
 * PyTorch (`torch_peer.py` in its own environment): default and channels_last.
 
 Every contender gathers its batch from uint8 images in memory, normalises, runs forward
-and backward and updates with momentum SGD in float32. The result is the median over
-repeats; the table is Markdown.
+and backward and updates with momentum SGD, in float32 or as `--dtype` says. The result
+is the median over repeats; the table is Markdown. On GPUs and TPUs whose peak is known
+the last column is the share of what `ceiling.py` says is possible.
 
 Ten seeds of ResNet-32, for minutes of a laptop or on a GPU:
 
@@ -32,12 +35,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import ceiling
 import jax
+import jax.numpy as jnp
 import numpy as np
+import packing
 
 from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.training.partition import split
+from churn_jax.training.partition import replicate, split
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.session import open_session
@@ -45,6 +51,7 @@ from churn_jax.training.session import open_session
 _EXAMPLES = 4096
 _CLASSES = 10
 _MAPPINGS = ("vmap", "unroll", "loop", "auto")
+_LAYERS = {"packed": packing.Packed(), "patches": packing.Patches()}  # with vmap
 _FORMATS = ("default", "channels_last")
 
 
@@ -71,6 +78,7 @@ _WORKLOADS = {
     "mlp-8x8x1": Workload((8, 8, 1), replicas=10, updates=128, batch=64),
     "lenet5": Workload((28, 28, 1), replicas=10, updates=8),
     "lenet5-32x32x3": Workload((32, 32, 3), replicas=10, updates=8),
+    "resnet8": Workload((32, 32, 3), replicas=4, updates=2),
     "resnet20": Workload((32, 32, 3), replicas=2, updates=2),
     # Ten seeds as in a study; the batch is a CPU's, `--batch 128` suits a GPU.
     "resnet32": Workload((32, 32, 3), replicas=10, updates=1, batch=16),
@@ -91,6 +99,11 @@ def _dataset(image: tuple[int, int, int]) -> data.Dataset:
     return data.Dataset("random", *parts, _CLASSES, fingerprint="random")
 
 
+def linen(name: str, args: argparse.Namespace, **fields):
+    """The network of a contender."""
+    return models.create(name, num_classes=_CLASSES, dtype=args.dtype, **fields)
+
+
 def engine(
     name: str, workload: Workload, args: argparse.Namespace, mapping: str, runs: int = 1
 ) -> Callable[[], float]:
@@ -100,10 +113,11 @@ def engine(
         name: of the network.
         workload: what to train.
         args: members.
-        mapping: of the replicas.
+        mapping: of the replicas, or one of `_LAYERS`.
         runs: into how many launches the replicas are divided.
     """
-    network = ensembles.from_linen(models.create(name, num_classes=_CLASSES))
+    layers = {"layers": _LAYERS[mapping]} if mapping in _LAYERS else {}
+    network = ensembles.from_linen(linen(name, args, **layers))
     run = Run(
         "benchmark",
         methods.ERM(members=args.members),
@@ -112,7 +126,7 @@ def engine(
             replicas=workload.replicas // runs,
             batch_size=workload.batch,
             epochs=1000,  # a long run, as `auto` is told; a part of it is measured
-            mapping=mapping,
+            mapping="vmap" if layers else mapping,
             optimizer=OptimizerConfig(
                 learning_rate=0.01, nesterov=False, weight_decay=0.0
             ),
@@ -128,27 +142,28 @@ def engine(
     )
     chunks = chunk_count(session.program, run.config.replicas)
     states, inputs = split(session.state, chunks), split(session.inputs(0), chunks)
-    step = make_step(session.program, steps_per_call=session.steps_per_call)
-    calls = max(workload.updates // session.steps_per_call, 1)
-    if calls * session.steps_per_call != workload.updates:
-        raise SystemExit(
-            f"{workload.updates} updates of {name} are not a multiple of "
-            f"{session.steps_per_call} updates per dispatch"
-        )
+    # As training does it: several updates a call, and fewer in the last one.
+    most, left, counts = session.steps_per_call, workload.updates, []
+    step = make_step(session.program, steps_per_call=None if most > 1 else 1)
+    while left > 0:
+        counts.append(np.int32(min(most, left)))
+        left -= most
+    calls = [(replicate(n, session.program.mesh),) if most > 1 else () for n in counts]
 
     def measure() -> float:
         start = time.perf_counter()
         for _ in range(runs):
             for i in range(chunks):
-                for _ in range(calls):
-                    states[i] = step(
-                        states[i], inputs[i], (), session.images, session.labels
-                    )
+                for count in calls:
+                    data = (session.images, session.labels)
+                    states[i] = step(states[i], inputs[i], (), *data, *count)
             jax.block_until_ready(states)
         return time.perf_counter() - start
 
     start = time.perf_counter()
     measure()
+    for note in session.notes:
+        print(f"  {note}")
     print(f"  {mapping}: first call {time.perf_counter() - start:.1f} s", flush=True)
     return measure
 
@@ -169,6 +184,8 @@ def pytorch(
         f"--image-size={workload.image[0]}",
         f"--channels={workload.image[2]}",
         f"--device={'cuda' if jax.default_backend() == 'gpu' else 'cpu'}",
+        f"--dtype={args.dtype}",
+        *(["--compile"] if args.torch_compile else []),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -218,18 +235,27 @@ def table(label: str, args, rates: dict[str, list[float]]) -> str:
     medians = {c: statistics.median(r) for c, r in rates.items()}
     bests = {c: max(r) for c, r in rates.items()}
     references = [c for c in rates if c == "one by one" or c.startswith("PyTorch")]
+    peak, most = ceiling.of_this_device(), 0.0
     title = (
         f"{label}: R = {workload.replicas}, M = {args.members}, "
         f"batch {workload.batch}, "
-        f"images {workload.image}, {repeats} repeats of {workload.updates} updates"
+        f"images {workload.image}, {args.dtype}, {repeats} repeats of "
+        f"{workload.updates} updates"
     )
     head = ["contender", "images/s", "best", *(f"/ {c}" for c in references)]
+    if peak is not None:
+        network = linen(label.split("-")[0], args)
+        step = ceiling.step_of(network, workload.image, workload.batch, args.dtype)
+        most = workload.batch / step.seconds(peak)
+        title += f"; at most {most:,.0f} images/s, {step.share(peak):.0%} of the peak"
+        head.append("of the most")
     rows = [title, "", _row(head), _row(["---"] * len(head))]
     for contender, median in medians.items():
         best = bests[contender]
         ratios = [
             f"{median / medians[c]:.2f} ({best / bests[c]:.2f})" for c in references
         ]
+        ratios += [f"{median / most:.0%}"] if most else []
         rows.append(_row([contender, f"{median:,.0f}", f"{best:,.0f}", *ratios]))
     return "\n".join(rows)
 
@@ -260,7 +286,9 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
     parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
-    parser.add_argument("--mappings", nargs="+", choices=_MAPPINGS, default=_MAPPINGS)
+    ways = (*_MAPPINGS, "tune", *_LAYERS)
+    parser.add_argument("--mappings", nargs="+", choices=ways, default=_MAPPINGS)
+    parser.add_argument("--dtype", type=jnp.dtype, default="float32", help="bfloat16")
     parser.add_argument("--members", type=int, default=1, help="M")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
@@ -270,6 +298,9 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, help="instead of each workload's")
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: its own")
     parser.add_argument("--torch-python", help="interpreter that has PyTorch")
+    parser.add_argument(
+        "--torch-compile", action="store_true", help="torch.compile, max-autotune"
+    )
     return parser.parse_args(words)
 
 

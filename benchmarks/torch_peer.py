@@ -12,6 +12,7 @@ over steps, one step being one batch for each of the slots.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import time
@@ -23,6 +24,7 @@ from torch.nn import functional
 _IMAGES = {
     "mlp": (28, 1),
     "lenet5": (28, 1),
+    "resnet8": (32, 3),
     "resnet20": (32, 3),
     "resnet32": (32, 3),
 }
@@ -99,17 +101,18 @@ def resnet(blocks_per_stage: int, channels: int) -> nn.Module:
     )
 
 
-def resnet20(size: int, channels: int) -> nn.Module:
-    del size
-    return resnet(3, channels)
+def resnet_of(blocks_per_stage: int):
+    """A function of image size and channels."""
+    return lambda size, channels: resnet(blocks_per_stage, channels)
 
 
-def resnet32(size: int, channels: int) -> nn.Module:
-    del size
-    return resnet(5, channels)
-
-
-_MODELS = {"mlp": mlp, "lenet5": lenet5, "resnet20": resnet20, "resnet32": resnet32}
+_MODELS = {
+    "mlp": mlp,
+    "lenet5": lenet5,
+    "resnet8": resnet_of(1),
+    "resnet20": resnet_of(3),
+    "resnet32": resnet_of(5),
+}
 
 
 def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float]:
@@ -129,15 +132,23 @@ def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float
     ).to(device, memory_format=layout)
     labels = torch.randint(0, _CLASSES, (_EXAMPLES,)).to(device)
     mean, std = torch.tensor(0.5).to(device), torch.tensor(0.25).to(device)
+    cast = contextlib.nullcontext()
+    if args.dtype != "float32":
+        cast = torch.autocast(device.type, getattr(torch, args.dtype))
+    applied = networks
+    if args.compile:
+        applied = [torch.compile(n, mode="max-autotune") for n in networks]
     seconds = []
     for _ in range(args.warmup + args.steps):
         indices = torch.randint(0, _EXAMPLES, (args.slots, args.batch)).to(device)
         start = time.perf_counter()
-        for network, optimizer, index in zip(networks, optimizers, indices):
+        for network, optimizer, index in zip(applied, optimizers, indices):
             x = images[index].float().contiguous(memory_format=layout)
             x.div_(255).sub_(mean).div_(std)
             optimizer.zero_grad()
-            functional.cross_entropy(network(x), labels[index]).backward()
+            with cast:
+                loss = functional.cross_entropy(network(x), labels[index])
+            loss.backward()
             optimizer.step()
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -161,6 +172,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--image-size", type=int, help="pixels per side")
     parser.add_argument("--channels", type=int)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", default="float32", help="or bfloat16, by autocast")
+    parser.add_argument("--compile", action="store_true", help="max-autotune")
     args = parser.parse_args()
     args.image_size = args.image_size or _IMAGES[args.model][0]
     args.channels = args.channels or _IMAGES[args.model][1]
@@ -189,6 +202,8 @@ def main() -> None:
             "model": args.model,
             "device": args.device,
             "memory_format": memory_format,
+            "dtype": args.dtype,
+            "compiled": args.compile,
             "slots": args.slots,
             "batch": args.batch,
             "image": [args.image_size, args.image_size, args.channels],

@@ -27,6 +27,7 @@ __all__ = [
     "choose",
     "convolved_bytes",
     "convolved_rows",
+    "equations",
     "map_each",
     "map_slots",
     "stack",
@@ -49,6 +50,7 @@ _LONG_RUN = 5_000
 # 128 (72 MiB), take 0.86 of two alone, four 1.34; two of ResNet-32 (148 MiB each) 1.06,
 # four 1.34.
 _FAST_BYTES = 128 * 2**20
+_CONVOLUTION = "conv_general_dilated"
 LANES = 128  # a TPU pads a batch to so many examples
 
 
@@ -149,7 +151,7 @@ def convolved_bytes(
     multiple of `lanes` examples.
     """
     program = jax.make_jaxpr(function)(*arguments)
-    found = _convolutions(program.jaxpr)
+    found = equations(program.jaxpr, _CONVOLUTION)
     return sum(_result_bytes(equation, lanes) for equation in found)
 
 
@@ -157,20 +159,20 @@ def convolved_rows(program: Any) -> list[int]:
     """Length of the batch axis in every convolution, from a `jax.core.Jaxpr`."""
     return [
         equation.invars[0].aval.shape[equation.params["dimension_numbers"].lhs_spec[0]]
-        for equation in _convolutions(program)
+        for equation in equations(program, _CONVOLUTION)
     ]
 
 
-def _convolutions(program: Any) -> Iterator[Any]:
-    """Equations that convolve, including those of nested programs."""
+def equations(program: Any, *primitives: str) -> Iterator[Any]:
+    """Equations of a `jax.core.Jaxpr` by primitive, nested programs included."""
     for equation in program.eqns:
-        if equation.primitive.name == "conv_general_dilated":
+        if equation.primitive.name in primitives:
             yield equation
         for given in equation.params.values():
             for part in given if isinstance(given, tuple | list) else (given,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from _convolutions(inner)
+                    yield from equations(inner, *primitives)
 
 
 def _result_bytes(equation: Any, lanes: int) -> int:

@@ -1,0 +1,151 @@
+"""How fast a network can be trained at most, from its arithmetic and its bytes.
+
+    python benchmarks/ceiling.py --models resnet20 wide_resnet28_10 --chips H100
+
+Every product of a training step (a convolution or a dense layer; forward, and its
+gradients in the input and in the kernel) takes as long as its arithmetic or its reading
+and writing, whichever is longer. Batch norm by itself reads what a convolution wrote
+and writes it again: three passes forward, five backward, each at the speed of memory.
+Weights are read, and moved by momentum SGD, once per update. The column `fused` leaves
+the passes of batch norm out, as if they were part of a convolution.
+
+Nothing is run, so no GPU is needed. `replicas.py` puts its measurements next to this.
+"""
+
+import argparse
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from churn_jax import models
+from churn_jax.ensembles.mapping import equations
+from churn_jax.planning.chips import CHIPS
+
+__all__ = ["CEILINGS", "Peak", "Step", "of_this_device", "step_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    """What a device can do at most.
+
+    Attributes:
+        bfloat16: operations per second in bfloat16.
+        float32: the same for float32 arguments: TF32 on a GPU.
+        bandwidth: bytes per second between chip and memory.
+    """
+
+    bfloat16: float
+    float32: float
+    bandwidth: float
+
+
+# Dense peaks of NVIDIA's data sheets of the A100, the H100 and the H200. Names are
+# parts of `jax.Device.device_kind`, the longer ones first.
+CEILINGS = {
+    "H200": Peak(989e12, 494e12, 4.8e12),
+    "H100 PCIe": Peak(756e12, 378e12, 2.0e12),
+    "H100": Peak(989e12, 494e12, 3.35e12),
+    "A100-SXM4-80GB": Peak(312e12, 156e12, 2.04e12),
+    "A100": Peak(312e12, 156e12, 1.555e12),
+    **{c.kind: Peak(c.flops, c.flops, c.bandwidth) for c in CHIPS.values()},
+}
+
+
+def of_this_device() -> Peak | None:
+    """The peak of JAX's first device; None if it is not known, as for a CPU."""
+    kind = jax.devices()[0].device_kind
+    return next((peak for name, peak in CEILINGS.items() if name in kind), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One update of one network.
+
+    Attributes:
+        products: operations and bytes of every product.
+        norm_bytes: what separate batch norms read and write.
+        weight_bytes: what the optimiser reads and writes.
+        dtype: of the products.
+    """
+
+    products: tuple[tuple[float, float], ...]
+    norm_bytes: float
+    weight_bytes: float
+    dtype: Any
+
+    def rate(self, peak: Peak) -> float:
+        """Operations per second of a device in this precision."""
+        return peak.bfloat16 if self.dtype == jnp.bfloat16 else peak.float32
+
+    def seconds(self, peak: Peak, *, fused: bool = False) -> float:
+        """The least time on a device."""
+        rate = self.rate(peak)
+        times = (max(f / rate, b / peak.bandwidth) for f, b in self.products)
+        moved = self.weight_bytes + (0.0 if fused else self.norm_bytes)
+        return sum(times) + moved / peak.bandwidth
+
+    def share(self, peak: Peak, *, fused: bool = False) -> float:
+        """Of the peak arithmetic, in that time."""
+        flops = peak.bfloat16 if self.dtype == jnp.bfloat16 else peak.float32
+        return (
+            sum(f for f, _ in self.products) / flops / self.seconds(peak, fused=fused)
+        )
+
+
+def step_of(network, image: tuple[int, ...], batch: int, dtype=jnp.float32) -> Step:
+    """The products of a training step of a Linen network of the zoo."""
+    x = jax.ShapeDtypeStruct((batch, *image), jnp.float32)
+    variables = jax.eval_shape(network.init, jax.random.key(0), x)
+    has_norm = "batch_stats" in variables
+
+    def forward(variables, x):
+        return network.apply(variables, x, train=True, mutable=["batch_stats"])[0]
+
+    program = jax.make_jaxpr(forward)(variables, x).jaxpr
+    products, norm_bytes, size = [], 0.0, jnp.dtype(dtype).itemsize
+    found = equations(program, "conv_general_dilated", "dot_general")
+    for number, equation in enumerate(found):
+        left, right = (math.prod(v.aval.shape) for v in equation.invars)
+        out = math.prod(equation.outvars[0].aval.shape)
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            length = math.prod(equation.invars[0].aval.shape[a] for a in contracted)
+        else:
+            channels = equation.params["dimension_numbers"].rhs_spec[0]
+            length = right // equation.invars[1].aval.shape[channels]
+            norm_bytes += 8.0 * size * out * has_norm
+        # Forward, the kernel's gradient, and the input's but for the images.
+        one = 2.0 * out * length, float(size * (left + right + out))
+        products += [one] * (2 if number == 0 else 3)
+    parameters = sum(math.prod(p.shape) for p in jax.tree.leaves(variables["params"]))
+    # Gradient, momentum and weight are read, the last two written, in float32.
+    return Step(tuple(products), norm_bytes, 5.0 * 4 * parameters, jnp.dtype(dtype))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ["resnet20", "resnet32", "wide_resnet28_10", "airbench94"]
+    parser.add_argument("--models", nargs="+", default=names)
+    parser.add_argument("--chips", nargs="+", choices=CEILINGS, default=["H100"])
+    parser.add_argument("--batch", type=int, default=128)
+    args = parser.parse_args()
+    print("| network | chip | dtype | images/s at most | of peak | fused | of peak |")
+    print("|:--|:--|:--|--:|--:|--:|--:|")
+    for name in args.models:
+        for dtype in (jnp.float32, jnp.bfloat16):
+            network = models.create(name, num_classes=10, dtype=dtype)
+            step = step_of(network, (32, 32, 3), args.batch, dtype)
+            for chip in args.chips:
+                cells = [name, chip, jnp.dtype(dtype).name]
+                for fused in (False, True):
+                    seconds = step.seconds(CEILINGS[chip], fused=fused)
+                    share = step.share(CEILINGS[chip], fused=fused)
+                    cells += [f"{args.batch / seconds:,.0f}", f"{share:.0%}"]
+                print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
