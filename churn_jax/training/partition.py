@@ -123,7 +123,7 @@ def _chunk_taker(shardings: tuple[jax.sharding.NamedSharding, ...], chunks: int)
     def take(leaves, index):
         return tuple(x.reshape(-1, chunks, *x.shape[1:])[:, index] for x in leaves)
 
-    return jax.jit(take, static_argnums=1, out_shardings=shardings)
+    return jax.jit(take, out_shardings=shardings)  # one program for every chunk
 
 
 @functools.lru_cache(maxsize=256)
@@ -145,7 +145,8 @@ def split(tree: PyTree, chunks: int) -> list[PyTree]:
         return [tree]
     leaves, treedef = jax.tree.flatten(tree)
     take = _chunk_taker(tuple(x.sharding for x in leaves), chunks)
-    return [treedef.unflatten(take(tuple(leaves), i)) for i in range(chunks)]
+    leaves, indices = tuple(leaves), np.arange(chunks, dtype=np.int32)
+    return [treedef.unflatten(take(leaves, i)) for i in indices]
 
 
 def join(chunks: list[PyTree]) -> PyTree:
