@@ -65,7 +65,8 @@ def _enable_compilation_cache() -> None:
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     settings = {
         "jax_compilation_cache_dir": str(base / "churn_jax" / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0.2,
+        # Sixty small programs of a study take three seconds together.
+        "jax_persistent_cache_min_compile_time_secs": 0,
     }
     for name, value in settings.items():
         if "jax" in sys.modules:

@@ -89,8 +89,9 @@ class RowRecord:
             configuration deploys, or `ema`, their moving average.
         of: name of the row whose averaged weights these are; empty for others.
         training_cost: networks trained, relative to one of the baseline.
-        seconds: training time, without compilation.
-        compile_seconds: compilation time.
+        seconds: training time.
+        compile_seconds: of them, until the first update was compiled; near zero where
+            it was compiled while the row before trained.
         parameters: trained numbers per replica.
         mapping: of the replicas on one device.
         stopped: replicas that were frozen.

@@ -122,9 +122,9 @@ def png_bytes(image: np.ndarray) -> bytes:
             "image must be [H, W, 1] or [H, W, 3] uint8; got "
             f"{image.shape} {image.dtype}"
         )
-    from matplotlib.image import imsave
+    from PIL import Image
 
     out = io.BytesIO()
-    colours = np.broadcast_to(image, (*image.shape[:2], 3))
-    imsave(out, colours, format="png")
+    grey = image.shape[2] == 1
+    Image.fromarray(image[..., 0] if grey else image).save(out, "PNG")
     return out.getvalue()

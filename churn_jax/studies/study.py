@@ -1,9 +1,11 @@
 """Trains every method of a study and leaves its artefacts in one folder."""
 
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import jax
@@ -26,7 +28,7 @@ from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
-from churn_jax.training.loop import train
+from churn_jax.training.loop import compile_run, train
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
@@ -75,6 +77,34 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
                 'one of them other seeds: train=(("seeds.base", 1),)'
             )
     return tuple(sentences)
+
+
+@contextlib.contextmanager
+def _compiling_ahead(
+    rows: Sequence[MethodSpec], compile_row: Callable[[MethodSpec], None]
+) -> Iterator[Callable[[MethodSpec], None]]:
+    """While a row trains, a thread compiles the next one that has no teacher.
+
+    Yields a function to be called before each row is trained. On CPU only, where
+    compiling is long and a second copy of the weights does not fill a device.
+    """
+    useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
+    waiting = {r.name: r for r in rows if useful and not r.taught and not r.start}
+    begun = {}
+    thread = ThreadPoolExecutor(1)
+
+    def before(row: MethodSpec) -> None:
+        waiting.pop(row.name, None)
+        if waiting:
+            name = next(iter(waiting))
+            begun[name] = thread.submit(compile_row, waiting.pop(name))
+        if row.name in begun and not begun[row.name].cancel():
+            wait([begun[row.name]])  # what it raised the training raises again
+
+    try:
+        yield before
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def run_study(
@@ -130,7 +160,7 @@ def run_study(
             own = inputs.of(spec).dataset
             logits_of(spec, own, config.train.replicas, dataset.num_classes)
     primary = jax.process_index() == 0
-    with lock_folder(out):
+    with lock_folder(out), contextlib.ExitStack() as opened:
         check_shared_folder(out)
         folder = StudyFolder(out, config, dataset, command)
         folder.select(tuple(spec.name for spec in selected))
@@ -179,6 +209,13 @@ def run_study(
         teachers = {
             n for spec in selected if not finished[spec.name] for n in spec.dependencies
         }
+
+        def compile_row(spec: MethodSpec) -> None:
+            own = inputs.of(spec)
+            compile_run(runs[spec.name], own.dataset, mean=own.mean, std=own.std)
+
+        todo = [spec for spec in selected if not finished[spec.name]]
+        compile_ahead = opened.enter_context(_compiling_ahead(todo, compile_row))
         for spec in selected:
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():
@@ -186,6 +223,7 @@ def run_study(
             on_start(spec, finished[spec.name])
             if finished[spec.name]:
                 continue
+            compile_ahead(spec)
             result = trained.get(spec.name) or trained_row(spec)
             if spec.name in teachers:
                 trained[spec.name] = result

