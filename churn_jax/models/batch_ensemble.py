@@ -16,7 +16,7 @@ from churn_jax.models.layers import (
     tile,
     xla_convolution,
 )
-from churn_jax.models.rank_one import between, rank_one_matmul
+from churn_jax.models.rank_one import between, saving
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, PyTree
 
@@ -65,8 +65,8 @@ class _FastLayer(nn.Module):
         fast_init(self.fast_weights)
         super().__post_init__()
 
-    def _apply(self, x: Array, shape: tuple[int, ...], product: Callable) -> Array:
-        """`product(x, W, r, s)` of a kernel of this shape, plus `b_m`."""
+    def _apply(self, x: Array, shape: tuple[int, ...], linear: Callable) -> Array:
+        """`linear(x_m * r_m, W) * s_m + b_m` of a kernel of this shape."""
         if x.shape[0] % self.members:
             raise ValueError(
                 f"{x.shape[0]} rows cannot be shared out among {self.members} members"
@@ -80,7 +80,9 @@ class _FastLayer(nn.Module):
         x, kernel, fast_in, fast_out = (
             a.astype(self.dtype) for a in (x, kernel, fast_in, fast_out)
         )
-        y = product(x, kernel, fast_in, fast_out)
+        # A processor is slowed by arithmetic, an accelerator by the number of kernels.
+        product = saving if backend() == "cpu" else between
+        y = product(linear, x, kernel, fast_in, fast_out)
         if self.bias == "none":
             return y
         zeros = nn.initializers.zeros
@@ -132,10 +134,7 @@ class BatchEnsembleDense(_FastLayer):
         Raises:
             ValueError: the rows are no multiple of K.
         """
-        # A processor is slowed by arithmetic, an accelerator by the number of kernels.
-        saving = backend() == "cpu"
-        product = rank_one_matmul if saving else partial(between, jnp.matmul)
-        return self._apply(x, (x.shape[-1], self.features), product)
+        return self._apply(x, (x.shape[-1], self.features), jnp.matmul)
 
 
 class BatchEnsembleConv(_FastLayer):
@@ -171,7 +170,7 @@ class BatchEnsembleConv(_FastLayer):
         """
         by_xla = partial(xla_convolution, stride=self.stride, padding=self.padding)
         shape = (self.size, self.size, x.shape[-1], self.features)
-        return self._apply(x, shape, partial(between, self.convolve or by_xla))
+        return self._apply(x, shape, self.convolve or by_xla)
 
 
 class MemberBatchNorm(nn.Module):

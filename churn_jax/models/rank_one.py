@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from churn_jax.models.layers import split_members
 from churn_jax.typing import Array
 
-__all__ = ["between", "rank_one_matmul", "scale_members"]
+__all__ = ["between", "saving", "scale_members"]
 
 
 def scale_members(x: Array, weights: Array) -> Array:
@@ -30,21 +30,28 @@ def between(
     return scale_members(linear(scale_members(x, fast_in), kernel), fast_out)
 
 
-@jax.custom_jvp
-def rank_one_matmul(x: Array, kernel: Array, fast_in: Array, fast_out: Array) -> Array:
-    """`x_m (W * (r_m s_m^T))` of rows `[K * B, D]`, with r `[K, D]` and s `[K, O]`."""
-    # The gradient in r needs `dy W^T`, the gradient in the inputs, which the first
-    # layer of a plain network never computes: a quarter of all arithmetic in a small
-    # network. Where the inputs are not differentiated, r is moved to the kernel, so
-    # that its gradient comes out of `x_m^T dy_m`, which the kernel's needs anyway. That
-    # takes a product per member and more, smaller kernels: it pays on CPUs; on a TPU
-    # `between` with `jnp.matmul` is faster.
-    return between(jnp.matmul, x, kernel, fast_in, fast_out)
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def saving(
+    linear: Callable[[Array, Array], Array],
+    x: Array,
+    kernel: Array,
+    fast_in: Array,
+    fast_out: Array,
+) -> Array:
+    """`between`, whose gradient in r takes none in inputs that are not differentiated.
+
+    The gradient in r needs the one in the inputs, which the first layer of a plain
+    network never computes: a quarter of all arithmetic in a small network of dense
+    layers. There r is moved to the kernel, whose gradient for every member, which is
+    `x_m^T dy_m` of dense layers, gives that in r, too. That takes a product per member
+    and more, smaller kernels: it pays on CPUs; on a TPU `between` is faster.
+    """
+    return between(linear, x, kernel, fast_in, fast_out)
 
 
-@partial(rank_one_matmul.defjvp, symbolic_zeros=True)
-def _rank_one_jvp(primals, tangents):
-    """Only along differentiated arguments; a matrix per member for fixed inputs."""
+@partial(saving.defjvp, symbolic_zeros=True)
+def _saving_jvp(linear, primals, tangents):
+    """Only along differentiated arguments; a kernel per member for fixed inputs."""
     moved = [
         i
         for i, tangent in enumerate(tangents)
@@ -54,31 +61,32 @@ def _rank_one_jvp(primals, tangents):
 
         def along(*values):
             arguments = dict(enumerate(primals)) | dict(zip(moved, values, strict=True))
-            return between(jnp.matmul, *(arguments[i] for i in range(4)))
+            return between(linear, *(arguments[i] for i in range(4)))
 
         starts = tuple(primals[i] for i in moved)
         return jax.jvp(along, starts, tuple(tangents[i] for i in moved))
     x, kernel, fast_in, fast_out = primals
-    product = scale_members(x, fast_in) @ kernel
+    product = linear(scale_members(x, fast_in), kernel)
     tangent = jnp.zeros_like(product)
     if 3 in moved:
         tangent += scale_members(product, tangents[3])
     if 1 in moved or 2 in moved:
-        tangent += scale_members(_along_kernels(primals, tangents, moved), fast_out)
+        along = _along_kernels(linear, primals, tangents, moved)
+        tangent += scale_members(along, fast_out)
     return scale_members(product, fast_out), tangent
 
 
-def _along_kernels(primals, tangents, moved) -> Array:
-    """`x_m (diag(dr_m) W + diag(r_m) dW)` of every member."""
+def _along_kernels(linear, primals, tangents, moved) -> Array:
+    """`linear(x_m, diag(dr_m) W + diag(r_m) dW)` of every member."""
     x, kernel, fast_in, _ = primals
     members = fast_in.shape[0]
     rows = [jnp.squeeze(r, 0) for r in jnp.split(split_members(x, members), members)]
-    along = []
+    lead, along = (1,) * (kernel.ndim - 2), []
     for m in range(members):
         parts = []
         if 1 in moved:
-            parts.append(fast_in[m][:, None] * tangents[1])
+            parts.append(fast_in[m].reshape(*lead, -1, 1) * tangents[1])
         if 2 in moved:
-            parts.append(tangents[2][m][:, None] * kernel)
-        along.append(rows[m] @ sum(parts[1:], parts[0]))
+            parts.append(tangents[2][m].reshape(*lead, -1, 1) * kernel)
+        along.append(linear(rows[m], sum(parts[1:], parts[0])))
     return jnp.concatenate(along)

@@ -108,12 +108,14 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
 
     def both(params, x):
         ours = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, x)
-        return ours, jax.grad(looped, argnums=(0, 1))(params, x)
+        as_data, _ = jax.grad(loss, has_aux=True)(params, x)
+        return ours, as_data, jax.grad(looped, argnums=(0, 1))(params, x)
 
     with jax.default_matmul_precision("highest"):
-        ((_, out), found), expected = jax.jit(both)(params, x)
+        ((_, out), found), as_data, expected = jax.jit(both)(params, x)
     assert_close(out, y)
     jax.tree.map(assert_close, found, expected)
+    jax.tree.map(assert_close, as_data, expected[0])
 
 
 def test_a_jacobian_of_the_gradient_agrees_in_both_modes():
