@@ -35,6 +35,7 @@ __all__ = [
     "replicate",
     "shaped_examples",
     "split",
+    "spreader",
 ]
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
@@ -81,6 +82,12 @@ def place(
 def replicate(tree: PyTree, mesh: jax.sharding.Mesh) -> PyTree:
     """One copy per device."""
     return place(tree, mesh, jax.sharding.PartitionSpec())
+
+
+@functools.lru_cache(maxsize=64)
+def spreader(sharding: jax.sharding.NamedSharding):
+    """A compiled copy of a tree of arrays to that sharding; every process calls it."""
+    return jax.jit(lambda tree: tree, out_shardings=sharding)
 
 
 def flat_examples(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -34,6 +34,7 @@ from churn_jax.training.partition import (
     place,
     replicate,
     shaped_examples,
+    spreader,
 )
 from churn_jax.training.program import Program
 
@@ -217,7 +218,7 @@ class Share:
 
     def take(self, logits: jax.Array, batch: int) -> np.ndarray:
         """The process's rows `[R, b, C]` of batch number `batch`, `[R, B, C]`."""
-        spread = _spreading(self._sharding)(logits)
+        spread = spreader(self._sharding)(logits)
         size = logits.shape[1]
         left = self._total - batch * size
         parts = []
@@ -230,11 +231,6 @@ class Share:
             return np.empty((logits.shape[0], 0, logits.shape[2]), np.float32)
         parts.sort(key=lambda part: part[0])
         return np.concatenate([rows for _, rows in parts], axis=1)
-
-
-@functools.lru_cache(maxsize=16)
-def _spreading(sharding: NamedSharding):
-    return jax.jit(lambda logits: logits, out_shardings=sharding)
 
 
 def write_predictions(

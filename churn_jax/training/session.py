@@ -33,6 +33,7 @@ from churn_jax.training.partition import (
     make_mesh,
     place,
     replicate,
+    spreader,
 )
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.replicas import term_names
@@ -246,43 +247,37 @@ def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTr
 
 
 def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
-    config, numbers = run.config, tuple(run.config.numbers)
-    per_replica = NamedSharding(program.mesh, P(REPLICA))
-    drawn = NamedSharding(program.mesh, program.input_specs.order)
+    config = run.config
     sizes = tuple(g.size for g in run.groups) if program.independent else ()
-    order_of = _order_of(
-        config.seeds, numbers, sizes, num_examples, config.sample, drawn
-    )
-    augment_keys = _keys_of(config.seeds, numbers, sizes, "augment", drawn)()
-    shared = run.method.member_sample == "shared"
+    drawn = NamedSharding(program.mesh, program.input_specs.order)
+    sampled = _keys(config.seeds, config.numbers, (), "sample")
+    ordered = _keys(config.seeds, config.numbers, sizes, "order")
+    order_of = _order_of(num_examples, config.sample, drawn)
+    augmenting = _keys(config.seeds, config.numbers, sizes, "augment")
+    augment_keys = spreader(drawn)(augmenting)
     sample_keys: PyTree = ()
-    if not shared:
-        sample_keys = _keys_of(config.seeds, numbers, (), "sample", per_replica)()
+    if run.method.member_sample != "shared":
+        sample_keys = spreader(NamedSharding(program.mesh, P(REPLICA)))(sampled)
     return lambda epoch: ReplicaInputs(
-        order_of(np.int32(epoch)), augment_keys, coefficients, sample_keys
+        order_of(ordered, sampled, np.int32(epoch)),
+        augment_keys,
+        coefficients,
+        sample_keys,
     )
 
 
-# Rows of a study draw alike, so they have these programs in common.
+# Keys are arguments, so rows and launches with other seeds have these in common.
 @functools.lru_cache(maxsize=8)
-def _order_of(seeds, numbers, sizes, num_examples, sample, sharding):
+def _order_of(num_examples, sample, sharding):
     @functools.partial(jax.jit, out_shardings=sharding)
-    def order_of(epoch):
-        keys = seeds.keys("sample", np.asarray(numbers))
-        drawn = draw_sample(keys, num_examples, sample)
-        keys = _keys(seeds, numbers, sizes, "order")
-        if not sizes:
-            return epoch_order(keys, drawn, epoch)
+    def order_of(ordered, sampled, epoch):
+        drawn = draw_sample(sampled, num_examples, sample)
+        if not isinstance(ordered, tuple):
+            return epoch_order(ordered, drawn, epoch)
         of_members = jax.vmap(epoch_order, (1, None, None), 1)
-        return tuple(of_members(group, drawn, epoch) for group in keys)
+        return tuple(of_members(group, drawn, epoch) for group in ordered)
 
     return order_of
-
-
-@functools.lru_cache(maxsize=8)
-def _keys_of(seeds, numbers, sizes, factor, sharding):
-    draw = functools.partial(_keys, seeds, numbers, sizes, factor)
-    return jax.jit(draw, out_shardings=sharding)
 
 
 def _keys(seeds, numbers, sizes, factor) -> Any:

@@ -235,14 +235,18 @@ def init_variables(
     scale = _per_replica(input_scale, len(replicas), "input_scale")
     draw = _draw(
         without_weights(groups),
-        seeds,
-        tuple(replicas),
-        stream,
-        independent,
         None if np.all(scale == 1.0) else tuple(scale.tolist()),
         NamedSharding(mesh, slots),
     )
-    return draw(given, example)
+    keys, first = [], 0
+    for group in groups:
+        number = np.arange(first, first + group.size)
+        # An independent network has what it would have alone, in slot 0.
+        member, slot = (number, 0 * number) if independent else (0 * number, number)
+        root = seeds.keys("init", np.asarray(replicas), member)  # [R, S]
+        keys.append((root, np.full_like(slot, stream), slot))
+        first += group.size
+    return draw(keys, given, example)
 
 
 def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
@@ -258,32 +262,27 @@ def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(map(drawn, groups))
 
 
-# Rows of a study start alike, so they have this program in common.
+# Keys are arguments, so rows that start alike have this program in common.
 @functools.lru_cache(maxsize=8)
-def _draw(groups, seeds, replicas, stream, independent, scale, sharding):
-    """`init_variables` compiled; its arguments are given weights and an example."""
+def _draw(groups, scale, sharding):
+    """`init_variables` compiled: `draw(keys, given weights, example)`."""
 
     def one(group: Group, weights: PyTree):
         if not weights:
             return group.network.init
         return functools.partial(StartingFrom(group.network.init, {}), weights=weights)
 
-    def draw(given, example):
+    def draw(keys, given, example):
         fold = jax.vmap(jax.vmap(jax.random.fold_in), (0, None))
-        variables, first = [], 0
-        for group, weights in zip(groups, given):
-            slots = np.arange(first, first + group.size)
-            # An independent network has what it would have alone, in slot 0.
-            members, slots = (slots, 0 * slots) if independent else (0 * slots, slots)
-            root = seeds.keys("init", replicas, members)  # [R, S]
-            keys = fold(fold(root, np.full_like(slots, stream)), slots)
+        variables = []
+        for group, weights, (root, stream, slots) in zip(groups, given, keys):
+            keys = fold(fold(root, stream), slots)
             init = jax.vmap(jax.vmap(one(group, weights), (0, None)), (0, None))
             drawn = init(keys, example)
             if scale is not None and not group.gate:
                 params = scale_inputs(group.network, drawn["params"], scale)
                 drawn = {**drawn, "params": params}
             variables.append(drawn)
-            first += group.size
         # A weakly typed leaf would be a strong one after the first update, and the
         # step would be compiled twice.
         return jax.tree.map(

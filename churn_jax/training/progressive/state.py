@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
 from churn_jax.training.progressive.tables import (
@@ -175,13 +175,12 @@ def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
     )
 
     factors = ("order", "augment", "sample")
-
-    def build():
-        own = [seeds.keys(factor, numbers) for factor in factors]
-        return own, tuple(seeds.keys(f, np.zeros_like(numbers)) for f in factors)
-
-    per_replica = NamedSharding(program.mesh, P(REPLICA))
-    own, warm = jax.jit(build, out_shardings=per_replica)()
+    own, warm = spreader(NamedSharding(program.mesh, P(REPLICA)))(
+        [
+            tuple(seeds.keys(factor, of) for factor in factors)
+            for of in (numbers, np.zeros_like(numbers))
+        ]
+    )
     return StreamInputs(*own, warm_keys=warm, coefficients=coefficients)
 
 
