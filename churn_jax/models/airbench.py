@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.layers import (
+    Conv,
     ModelOutput,
     check_dropout,
     check_images,
@@ -105,7 +106,7 @@ class AirbenchStage(nn.Module):
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / 2, W / 2, width]`; an odd last row is dropped."""
         for number in (1, 2):
-            x = nn.Conv(
+            x = Conv(
                 self.width,
                 (3, 3),
                 padding=((1, 1),) * 2,

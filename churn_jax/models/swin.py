@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
-from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
+from churn_jax.models.layers import (
+    Conv,
+    ModelOutput,
+    check_dropout,
+    check_images,
+    drop,
+)
 from churn_jax.models.residual import check_stages
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array
@@ -221,7 +227,7 @@ class Swin(nn.Module):
         """
         check_images(x, min_rank=4, max_rank=4)
         over = ((0, 0), *((0, -n % self.patch) for n in x.shape[1:3]), (0, 0))
-        x = nn.Conv(
+        x = Conv(
             self.width,
             (self.patch, self.patch),
             strides=(self.patch, self.patch),

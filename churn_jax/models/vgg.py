@@ -7,7 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.models.layers import ModelOutput, check_dropout, check_images, drop
+from churn_jax.models.layers import (
+    Conv,
+    ModelOutput,
+    check_dropout,
+    check_images,
+    drop,
+)
 from churn_jax.models.residual import (
     batch_norm,
     check_stages,
@@ -86,7 +92,7 @@ class VGGStage(nn.Module):
     def __call__(self, x: Array, train: bool) -> Array:
         """`[B, H, W, C]` to `[B, H / 2, W / 2, width]`; an odd last row is dropped."""
         for number in range(1, self.convolutions + 1):
-            x = nn.Conv(
+            x = Conv(
                 self.width,
                 (3, 3),
                 padding=((1, 1),) * 2,

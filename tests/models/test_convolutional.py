@@ -10,6 +10,7 @@ import pytest
 
 from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
+from churn_jax.models.layers import Conv
 from churn_jax.models.residual import max_pool
 from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
@@ -234,6 +235,26 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
     )
     close = partial(np.testing.assert_allclose, rtol=1e-5)
     jax.tree.map(close, together, single)
+
+
+def test_conv_is_that_of_flax_with_all_its_derivatives():
+    x = images(19, 4, 5, 2)  # two parts, the second of them smaller
+    ours, theirs = (m(3, (3, 3), strides=2, padding=1) for m in (Conv, nn.Conv))
+    variables, expected = (m.init(jax.random.key(0), x) for m in (ours, theirs))
+    jax.tree.map(np.testing.assert_array_equal, variables, expected)
+
+    def derivatives(layer, x):
+        def value(v, x):
+            return jnp.mean(jnp.sin(layer.apply(v, x)))
+
+        def slope(v):  # forward mode over reverse mode
+            return jax.jvp(lambda x: jax.grad(value)(v, x), (x,), (x**2,))
+
+        return slope(variables), jax.grad(value, 1)(variables, x)
+
+    both = jax.jit(lambda x: (derivatives(ours, x), derivatives(theirs, x)))(x)
+    # Sums of 19 x 6 terms of order one, in another order.
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), *both)
 
 
 def test_kernels_are_he_normal_by_fan_out():
