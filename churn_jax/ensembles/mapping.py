@@ -45,6 +45,9 @@ _LARGE_NETWORK = 200_000
 # Unrolling compiles every slot; it pays back in long runs of few slots only.
 FEW_SLOTS = 16
 _LONG_RUN = 5_000
+# More, up to so many, are fastest one after another: of the digits' MLP 1.2 times as
+# fast as by vmap with 32 and 1.4 times with 64 replicas; more were not measured.
+_MANY_SLOTS = 64
 # On TPU: what the convolutions of all vmapped networks yield, kept for the backward
 # pass, should stay in the chip's fast memory, 128 MiB of a v5e. Two of ResNet-8, batch
 # 128 (72 MiB), take 0.86 of two alone, four 1.34; two of ResNet-32 (148 MiB each) 1.06,
@@ -78,12 +81,12 @@ def choose(
 ) -> str:
     """Resolves `auto` for the replica axis, and `tune` where nothing can be measured.
 
-    Measured by `benchmarks/replicas.py`. On CPU: `loop` for convolutions and for large
-    dense networks, `unroll` for long runs of a few small dense ones, else `vmap`. On
-    GPU `loop` for convolutions, which is not measured yet: `vmap` makes them grouped
-    ones, and ten CNNs took 4.92 ms so and 1.71 ms one after another (jax issue 26568).
-    Elsewhere `vmap`, or `loop` over some vmapped replicas at a time (`split`, see
-    `vmapped_at_once`).
+    Measured by `benchmarks/replicas.py`. On CPU: `loop` for convolutions, for large
+    dense networks and for 17 to 64 small ones, `unroll` for long runs of fewer, else
+    `vmap`. On GPU `loop` for convolutions, which is not measured yet: `vmap` makes them
+    grouped ones, and ten CNNs took 4.92 ms so and 1.71 ms one after another (jax issue
+    26568). Elsewhere `vmap`, or `loop` over some vmapped replicas at a time (`split`,
+    see `vmapped_at_once`).
     """
     check_choice("mapping", mapping, MAPPINGS)
     if mapping not in CHOSEN:
@@ -91,7 +94,8 @@ def choose(
     backend = backend or jax.default_backend()
     if backend != "cpu":
         return "loop" if split or (convolutional and backend == "gpu") else "vmap"
-    if convolutional or parameters > _LARGE_NETWORK:
+    many = FEW_SLOTS < slots <= _MANY_SLOTS
+    if convolutional or parameters > _LARGE_NETWORK or many:
         return "loop"
     return "unroll" if slots <= FEW_SLOTS and updates >= _LONG_RUN else "vmap"
 
