@@ -18,7 +18,8 @@ also with several samples of each and with clusters of examples. `clusters` has 
 intervals of classes where examples flip together in clusters, and how often the
 sign-flip test rejects equal versions at 5 %; `precision` how often a change of accuracy
 as large as the detectable one is found, and one as large as the margin is taken for
-equivalent.
+equivalent. `pooled` has the mean change over several benchmarks, and how often tests of
+it reject equal versions at 5 %.
 """
 
 import argparse
@@ -33,7 +34,12 @@ from scipy import optimize, special, stats
 from churn_jax.comparison.intervals import counted, intervals, mcnemar_test
 from churn_jax.comparison.noise import noise_test, retraining_p
 from churn_jax.comparison.outcomes import Measure, estimate
+from churn_jax.comparison.outcomes.estimates import equal_weights
 from churn_jax.comparison.pair import Scanned, ScannedSide
+from churn_jax.comparison.pooling import pool
+from churn_jax.comparison.reading.join import join
+from churn_jax.comparison.reading.sides import read_side
+from churn_jax.comparison.scanning.scan import scan
 from churn_jax.comparison.sums import partition
 
 SHARES = (
@@ -755,6 +761,45 @@ def table_outcomes(trials: int) -> None:
                 row(heading, held(draw, {n: truth[n] for n in several}, cluster))
 
 
+# --------------------------------------------------------------------------- pooled
+
+
+def table_pooled(trials: int) -> None:
+    """Coverage of the mean over benchmarks; its tests where versions are equal."""
+    header("pooled", ("classes", "scores", "mean p", "items p", "Fisher"))
+    many = (20, 50, 100, 500, 1000)
+    for size, flips in itertools.product(
+        ((40,) * 3, (200,) * 3, (40,) * 10, many), (0.02, 0.1)
+    ):
+        group = np.repeat(np.arange(len(size)), size)
+        labels, names = np.zeros(len(group), np.int64), {"of": group.astype(str)}
+        gain = flips * (np.arange(len(size)) % 3) / 2  # each has its own
+        lost, gained = np.full(len(size), flips)[group], (flips + gain)[group]
+        rng, found = np.random.default_rng(0), np.zeros(5)
+
+        def pooled(*sides, labels=labels, names=names):
+            read = (read_side({"predictions": side.astype(int)}) for side in sides)
+            pair = join(*read, labels=labels, slices=names)
+            return pool(pair, scan(pair), "of", level=0.95, seed=0)
+
+        for _ in range(trials):
+            u = rng.random(len(group))
+            negative, positive = u < lost, u > 1 - gained
+            wrong = (rng.random(len(group)) < 0.1) & ~negative & ~positive
+            old, new = positive | wrong, negative | wrong
+            known = pooled(old, new).mean_gain
+            found[0] += known.low <= gain.mean() <= known.high
+            before = rng.standard_normal((1, len(group)))
+            after = before + gain[group] + rng.standard_normal((1, len(group)))
+            known, _ = equal_weights(Measure("s", "score", before, after), group)
+            found[1] += known.low <= gain.mean() <= known.high
+            turned = rng.random(len(group)) < 0.5  # of equal versions either is new
+            null = pooled(np.where(turned, new, old), np.where(turned, old, new))
+            found[2:] += np.array([null.mean_p, null.items_p, null.fisher_p]) < 0.05
+        heading = f"{len(size)} of {min(size)}" + f" to {max(size)}" * (size == many)
+        row(f"{heading}, flips {100 * flips:.0f} %", 100 * found / trials)
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
@@ -766,6 +811,7 @@ TABLES = {
     "outcomes": table_outcomes,
     "clusters": table_clusters,
     "precision": table_precision,
+    "pooled": table_pooled,
 }
 
 
