@@ -72,8 +72,9 @@ def test_only_logits_and_scalars_move_between_members(name):
     scalar = local_replicas * 4
     moved = [c for c in step_of(name)[2] if MEMBER in c.axes]
     gathered = [c for c in moved if c.kind == "all-gather"]
-    assert gathered
-    assert {part for c in gathered for part in c.parts} == {logits}
+    # The networks of a plain ensemble see batches of their own and share no logits.
+    wanted = set() if name == "plain ensemble" else {logits}
+    assert {part for c in gathered for part in c.parts} == wanted
     others = [c for c in moved if c.kind != "all-gather"]
     assert {c.kind for c in others} <= {"all-reduce"}
     assert all(part <= scalar for c in others for part in c.parts)
