@@ -69,7 +69,7 @@ def test_replicas_never_communicate(name):
 def test_only_logits_and_scalars_move_between_members(name):
     local_replicas, local_batch = REPLICAS // 2, tiny.BATCH // 2
     logits = local_replicas * MEMBERS * local_batch * tiny.CLASSES * 4
-    scalar = local_replicas * 4
+    scalars = local_replicas * MEMBERS * 4  # a number of every network
     moved = [c for c in step_of(name)[2] if MEMBER in c.axes]
     gathered = [c for c in moved if c.kind == "all-gather"]
     # The networks of a plain ensemble see batches of their own and share no logits.
@@ -77,7 +77,7 @@ def test_only_logits_and_scalars_move_between_members(name):
     assert {part for c in gathered for part in c.parts} == wanted
     others = [c for c in moved if c.kind != "all-gather"]
     assert {c.kind for c in others} <= {"all-reduce"}
-    assert all(part <= scalar for c in others for part in c.parts)
+    assert all(part <= scalars for c in others for part in c.parts)
 
 
 def test_data_shards_only_reduce():
