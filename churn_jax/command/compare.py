@@ -416,8 +416,8 @@ def _shared(arguments: Arguments) -> dict[str, Any]:
     found["clusters"], found["equivalent"] = arguments.cluster, arguments.equivalent
     found["pool"] = arguments.pool
     found |= {name: getattr(arguments.reading, name) for name in _OF_BOTH}
-    gates = {"gates": arguments.gate.read(), "waivers": arguments.gate.waivers()}
-    return found | gates
+    found["gates"], found["waivers"] = arguments.gate.read(), arguments.gate.waivers()
+    return found
 
 
 def _two(arguments: Arguments) -> "CompareResult":

@@ -229,9 +229,7 @@ def choose_mappings(
             teachers = "scan"
     # `loop` takes several replicas per call only where it was chosen to split a vmap:
     # on a CPU it was chosen because one replica after another is fastest.
-    split_vmap = (
-        config.mapping in mapping.CHOSEN and chosen == "loop" and together < replicas
-    )
+    split_vmap = automatic and chosen == "loop" and together < replicas
     return Mappings(
         chosen,
         together if split_vmap else 1,
