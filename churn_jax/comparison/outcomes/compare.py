@@ -190,9 +190,11 @@ def compare_outcomes(
     )
     drawn = {"level": level, "seed": seed}
     waivers = (*waivers, *waivers_of(gates))
+    flips = [falls(m) if waivers and m.judged else None for m in joined.measures]
+    useless = _useless(waivers, joined.ids, flips) if waivers else ()
     measures = tuple(
-        _findings(measure, joined, equivalent, regressions, pool, waivers, drawn)
-        for measure in joined.measures
+        _findings(measure, joined, equivalent, regressions, pool, waivers, of, drawn)
+        for measure, of in zip(joined.measures, flips, strict=True)
     )
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
     return OutcomesResult(
@@ -206,7 +208,7 @@ def compare_outcomes(
         notes=(
             *joined.notes,
             *same_file(old, new),
-            *(_useless(waivers, joined) if waivers else ()),
+            *useless,
         ),
     )
 
@@ -218,14 +220,14 @@ def _findings(
     listed: int,
     pool: str | None,
     waivers: Sequence[Waiver],
+    flips: np.ndarray | None,
     drawn: dict,
 ) -> MeasureFindings:
     found = estimate(measure, joined.clusters, **drawn)
     order = (*QUANTITIES, EXCESS)
     changes, total = _changes(measure, joined.ids, listed)
     waived = without = None
-    if waivers and measure.judged:
-        flips = falls(measure)
+    if flips is not None:
         rows, used, _ = waived_rows(waivers, joined.ids, flips)
         without = np.isin(np.arange(measure.examples), rows)
         rate = share_worse(measure, joined.clusters, without, **drawn)
@@ -250,12 +252,14 @@ def _findings(
     )
 
 
-def _useless(waivers: Sequence[Waiver], joined: Joined) -> tuple[str, ...]:
+def _useless(
+    waivers: Sequence[Waiver], ids: np.ndarray, flips: Sequence[np.ndarray | None]
+) -> tuple[str, ...]:
     """Notes about waivers without effect on any measure."""
-    judged = [falls(measure) for measure in joined.measures if measure.judged]
+    judged = [of for of in flips if of is not None]
     if not judged:
         raise GateError("waivers are about what gets worse; nothing says what does")
-    return waived_rows(waivers, joined.ids, np.max(judged, axis=0))[2]
+    return waived_rows(waivers, ids, np.max(judged, axis=0))[2]
 
 
 def _pooled(
