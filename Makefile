@@ -82,11 +82,6 @@ dist:
 
 test-fast test-slow: export JAX_PLATFORMS ?= cpu
 
-# These compile for longer than they run, so XLA hardly optimises (tests/conftest.py sets
-# its flags). Tests that need optimisations ask for them (the fixture fully_optimized);
-# whole commands run as users run them (tests/environment.py).
-test-fast test-slow: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
-
 # Bytecode is kept, whatever the shell says: some tests start Python dozens of times.
 test-fast test-slow: export PYTHONDONTWRITEBYTECODE =
 

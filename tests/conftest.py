@@ -4,16 +4,23 @@ import contextlib
 import ctypes
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+# Tests compile for longer than they run, so XLA hardly optimises on a CPU. Tests of
+# optimised programs ask for them (the fixture fully_optimized); whole commands run as
+# users run them (tests/environment.py).
+os.environ.setdefault(
+    "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(os.environ["JAX_PLATFORMS"] == "cpu"))
+)
 
 import jax
 import numpy as np
 import pytest
 
-if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"):  # as the Makefile has it
+if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
     # One part per program and XLA's older emitters save a third of the compilation
     # that is left. JAX 0.11.2 has those no more, and an unknown flag ends the process.
     flags = ["--xla_cpu_parallel_codegen_split_count=1"]
@@ -52,34 +59,6 @@ def blocks_of(monkeypatch):
     return fix
 
 
-@pytest.fixture(scope="session")
-def compilation_cache(tmp_path_factory):
-    """Large programs are compiled once, whichever worker needs them first.
-
-    Small ones take as long to read as to compile.
-
-    Returns:
-        The folder; give it to subprocesses as `JAX_COMPILATION_CACHE_DIR`.
-    """
-    from jax.experimental.compilation_cache import compilation_cache as cache
-
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    settings = {
-        "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    cache.reset_cache()
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
-    cache.reset_cache()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def bounded_memory():
     """Programs of earlier files are dropped once the process is large."""
@@ -99,23 +78,8 @@ def _resident() -> int:
 
 
 @pytest.fixture(scope="module")
-def quick_to_compile(compilation_cache):
-    """XLA hardly optimises, for tests that compile for seconds and run for none.
-
-    Not for tests of bits or of speed.
-    """
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, True)
-    yield compilation_cache
-    jax.config.update(name, before)
-    if not before:
-        jax.clear_caches()  # what was compiled so is for no other module
-
-
-@pytest.fixture(scope="module")
 def fully_optimized():
-    """XLA's optimisations, most of which `make test` turns off."""
+    """XLA's optimisations, most of which are off above."""
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, False)
@@ -132,9 +96,27 @@ _LONGEST = ("integration", "training", "studies", "command", "ensembles")
 
 def pytest_configure(config):
     gc.disable()  # until all tests are collected
+    _share_compiled_programs(config)
     # Files in our order: `--dist loadfile` puts those with few tests last.
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
         config.option.loadscopereorder = False
+
+
+def _share_compiled_programs(config):
+    """Whichever worker or process of a test needs a program first compiles it for all.
+
+    Reading one takes a tenth of compiling a small one.
+    """
+    name = "JAX_COMPILATION_CACHE_DIR"
+    if name not in os.environ:  # workers and processes inherit it
+        folder = tempfile.TemporaryDirectory(prefix="xla", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ[name] = folder.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    jax.config.update("jax_compilation_cache_dir", os.environ[name])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_collection_finish():

@@ -35,9 +35,8 @@ FEW = DiversityOptions(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, quick_to_compile):
+def run(tmp_path_factory):
     """A finished study of four rows on the digits, and a file of foreign images."""
-    del quick_to_compile
     folder = tmp_path_factory.mktemp("diversity")
     config = preset("dm-digits:tiny")
     config = dataclasses.replace(

@@ -8,8 +8,6 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.stream import read_stream
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 _ROWS = ["--only", "baseline", "correlation_0_02_s1"]
 
 

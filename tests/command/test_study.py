@@ -1,7 +1,6 @@
 """`churn-jax study` interrupted, killed, repeated and started afresh."""
 
 import errno
-import os
 import re
 import shlex
 import signal
@@ -17,8 +16,6 @@ from churn_jax.command.study import _parse
 from churn_jax.predictions import load_predictions
 from churn_jax.studies import run_study
 from churn_jax.training import progress
-
-pytestmark = pytest.mark.usefixtures("compilation_cache")
 
 _EPOCHS = 40
 _LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --model.features 8
@@ -43,15 +40,10 @@ sys.exit(main(sys.argv[1:]))
 _SHORT = ["study", "digits:tiny", "--model.features", "8", "--only", "baseline"]
 
 
-def launch(out, cache):
+def launch(out):
     """The long study in a process of its own, slowly."""
     return subprocess.Popen(
         [sys.executable, "-c", _SLOWLY, *_LONG, "--out", str(out)],
-        env={
-            **os.environ,
-            "JAX_PLATFORMS": "cpu",
-            "JAX_COMPILATION_CACHE_DIR": str(cache),
-        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -82,7 +74,7 @@ def checkpoints(out):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, compilation_cache):
+def whole(tmp_path_factory):
     """Predictions of the long study when nobody disturbs it."""
     out = tmp_path_factory.mktemp("whole") / "run"
     seldom = ["--train.checkpoint-every-seconds", "1000"]
@@ -95,11 +87,9 @@ def whole(tmp_path_factory, compilation_cache):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_a_signal_saves_and_says_how_to_go_on(
-    tmp_path, compilation_cache, whole, number, code
-):
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, whole, number, code):
     out = tmp_path / "run"
-    process = launch(out, compilation_cache)
+    process = launch(out)
     wait_for_lines(process, out, 1)
     process.send_signal(number)
     said, errors = process.communicate(timeout=60)
@@ -226,13 +216,13 @@ def test_sigterm_in_the_first_seconds_is_a_sentence(tmp_path):
 
 @pytest.mark.slow
 def test_killed_anywhere_the_same_command_goes_on_to_the_same_predictions(
-    tmp_path, compilation_cache, whole
+    tmp_path, whole
 ):
     out = tmp_path / "run"
     rng = np.random.default_rng(0)
     lines = 0
     for _ in range(3):
-        process = launch(out, compilation_cache)
+        process = launch(out)
         lines += int(rng.integers(1, 12))
         wait_for_lines(process, out, lines)
         time.sleep(float(rng.uniform(0, 0.3)))

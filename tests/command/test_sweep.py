@@ -7,8 +7,6 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.sweep import read_sweep
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SMALL = """--model.features 8 --data.train-size 64 --data.validation 40
     --batch-size 32 --seeds 2""".split()
 

@@ -16,7 +16,6 @@ from churn_jax.training.loop import train
 from churn_jax.training.run import Run
 from tests.ensembles.networks import NnxNet
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 CONFIG = TrainConfig(
     replicas=2,
     epochs=4,

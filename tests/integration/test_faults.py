@@ -19,7 +19,7 @@ from churn_jax.training import loggers
 # A save that Orbax gives up leaves tasks that nobody awaited.
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("compilation_cache", "collected"),
+    pytest.mark.usefixtures("collected"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning"),
 ]
@@ -44,7 +44,7 @@ def collected():
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, compilation_cache):
+def whole(tmp_path_factory):
     """The study when there is room."""
     out = tmp_path_factory.mktemp("whole") / "run"
     assert run(out, "baseline", "entropy") == 0

@@ -451,13 +451,8 @@ SHOWS = {
 
 
 @pytest.fixture
-def quick_kernels(compilation_cache, monkeypatch):
-    """Kernels compile a program once, all notebooks together, and hardly optimise."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compilation_cache))
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    # With the older emitters a notebook runs for longer than it saves in compiling.
+def quick_kernels(monkeypatch):
+    """With the older emitters a notebook runs longer than it saves in compiling."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
 
 

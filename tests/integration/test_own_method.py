@@ -41,9 +41,9 @@ def test_the_column_is_the_difference_of_the_two_highest_logits(example):
 
 
 @pytest.fixture
-def command(compilation_cache, tmp_path):
-    environment = dict(os.environ, JAX_COMPILATION_CACHE_DIR=str(compilation_cache))
-    environment["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES), *sys.path])
+def command(tmp_path):
+    path = os.pathsep.join([str(EXAMPLES), *sys.path])
+    environment = dict(os.environ, PYTHONPATH=path)
 
     def start(*words):
         words = [sys.executable, "-m", "churn_jax", *map(str, words)]

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def script(compilation_cache, tmp_path):
-    environment = dict(os.environ, JAX_COMPILATION_CACHE_DIR=str(compilation_cache))
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+def script(tmp_path):
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     environment["XLA_FLAGS"] = environment.get("XLA_FLAGS", "") + FLAG
 
     def start(*words):

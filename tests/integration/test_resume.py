@@ -29,8 +29,6 @@ from churn_jax.training.loop import train
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.writers import read_metrics
 
-pytestmark = pytest.mark.usefixtures("compilation_cache")
-
 
 @pytest.fixture(scope="module")
 def digits():
@@ -102,7 +100,7 @@ PAIR = Codistillation(beta=0.5)
 
 
 @pytest.fixture(scope="module")
-def whole(digits, compilation_cache, tmp_path_factory):
+def whole(digits, tmp_path_factory):
     """Three epochs of 64 updates without an interruption, and their folder."""
     folder = tmp_path_factory.mktemp("whole")
     return train(make_run(PAIR), digits, directory=folder), folder
@@ -236,16 +234,9 @@ def killed_run(directory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["create", "finalize"])
-def test_killed_in_the_middle_of_a_checkpoint_write(
-    digits, tmp_path, where, compilation_cache, whole
-):
+def test_killed_in_the_middle_of_a_checkpoint_write(digits, tmp_path, where, whole):
     killed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_KILLED), str(tmp_path / "m"), where],
-        env={
-            **os.environ,
-            "JAX_PLATFORMS": "cpu",
-            "JAX_COMPILATION_CACHE_DIR": str(compilation_cache),
-        },
         capture_output=True,
         text=True,
         check=False,

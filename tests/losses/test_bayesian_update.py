@@ -15,7 +15,7 @@ from churn_jax.losses import (
 )
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 MODELS, CLASSES, EXAMPLES = 4, 3, 64
 RULES = ["mb", "mbme", "cr"]

@@ -8,7 +8,7 @@ import pytest
 from churn_jax.losses import binary_logits, cross_entropy, entropy
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 
 @jax.jit

@@ -7,7 +7,7 @@ import pytest
 
 from churn_jax.losses import cross_entropy_between, entropy, l1, symmetric_kl
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 
 def cross(a, b):

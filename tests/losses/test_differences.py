@@ -6,7 +6,7 @@ import pytest
 
 from churn_jax import losses
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 difference, inverse = PENALTIES = [
     jax.jit(jax.value_and_grad(loss), static_argnames="order")

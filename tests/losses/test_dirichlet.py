@@ -9,7 +9,7 @@ from scipy.stats import dirichlet
 from churn_jax.losses import dirichlet_nll
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 ROWS, TEACHERS = 4, 3  # of every call, so that one program serves a number of classes
 

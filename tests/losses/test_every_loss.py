@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax import losses
 from tests.losses.cases import CASES, CLASSES, PENALTIES
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 pairs = pytest.mark.parametrize(

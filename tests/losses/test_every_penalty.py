@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from tests.losses.cases import BATCH, MEMBERS, OUTPUTS, PENALTIES
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 every_penalty = pytest.mark.parametrize("case", PENALTIES, ids=lambda c: c.name)
 

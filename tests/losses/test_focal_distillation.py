@@ -11,7 +11,7 @@ from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.losses import focal_kl, focal_logit_matching, focal_weights
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 weigh = jax.jit(focal_weights)
 LOSSES = {"kl": focal_kl, "logits": focal_logit_matching}

@@ -12,7 +12,7 @@ from churn_jax.losses import logit_difference_inhibition as ldi
 from churn_jax.losses import released_logit_difference as released
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 S = np.float32([1.0, 4.0, 0.0, -2.0])
 T = np.float32([3.0, 2.5, -1.0, -2.0])

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax import losses
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 M, B, C = 3, 8, 2
 

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 orthogonalize = jax.jit(losses.orthogonalize)
 penalty, plain_penalty = (

@@ -15,7 +15,7 @@ from churn_jax.losses import (
     uniform_symmetric_kl,
 )
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 LOG2, LOG3 = np.log(2.0), np.log(3.0)
 LOSSES = {

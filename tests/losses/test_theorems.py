@@ -16,7 +16,7 @@ from churn_jax.losses import (
 from churn_jax.metrics import prediction_confidence
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 scales = pytest.mark.parametrize("scale", [0.1, 2.0, 30.0, 1e4])
 

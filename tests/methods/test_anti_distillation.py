@@ -17,8 +17,6 @@ from churn_jax.methods.anti_distillation import PENALTIES
 from tests import reference_losses as one
 from tests.methods.cases import CLASSES, EXAMPLES, batch_of, draw, labels_of
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 MEMBERS = 3
 LOGITS = draw(0, MEMBERS, EXAMPLES, CLASSES).astype(np.float32)
 LABELS = labels_of(0)

@@ -15,8 +15,6 @@ from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.run import stopped_replicas
 from tests.training import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 ADAGRAD = OptimizerConfig(name="adagrad", learning_rate=0.05, weight_decay=0.0)
 
 

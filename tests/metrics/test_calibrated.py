@@ -11,8 +11,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 fit = jax.jit(metrics.fit_temperature)
 scores_of = jax.jit(metrics.calibrated_scores)
 two_fold = jax.jit(

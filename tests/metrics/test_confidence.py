@@ -8,8 +8,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @jax.jit
 def per_example(a, b):

@@ -11,8 +11,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import C, M, N, make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 dee = jax.jit(metrics.deep_ensemble_equivalent)
 curve_of = jax.jit(metrics.ensemble_reference_curve, static_argnames="subsets")
 CURVE = np.array([0.789, 0.708, 0.673, 0.655], np.float32)

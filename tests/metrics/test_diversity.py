@@ -9,8 +9,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import M, N, make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 plot_of = jax.jit(metrics.diversity_by_confidence, static_argnums=1)
 diversity_of = jax.jit(metrics.member_diversity)
 

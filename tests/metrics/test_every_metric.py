@@ -26,7 +26,7 @@ from tests.metrics.cases import (
     take,
 )
 
-pytestmark = pytest.mark.usefixtures("strict_dtypes", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 every = pytest.mark.parametrize("case", CASES, ids=str)
 streamed = pytest.mark.parametrize("case", STREAMED, ids=str)

@@ -8,8 +8,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 ONE_HOT = np.eye(4, dtype=np.float32)
 # Labels 0. Both right: 3, negative flips: 1, positive flips: 2, both wrong: 2.
 OLD = ONE_HOT[[0, 0, 0, 0, 1, 2, 1, 3]]

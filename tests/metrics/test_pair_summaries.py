@@ -10,8 +10,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import M, make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 summarize_pairs = jax.jit(metrics.summarize_pairs)
 summarize_cross = jax.jit(metrics.summarize_cross)
 summarize_paired = jax.jit(metrics.summarize_paired)

@@ -23,8 +23,6 @@ from tests import reference_metrics as ref
 
 # The package's name `cross_pairs` is the function.
 cross_module = importlib.import_module("churn_jax.metrics.cross_pairs")
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 R1, R2, N, C = 3, 2, 37, 5
 BLOCKS_OF_8 = 4 * (R1 + R2) * C * 8  # the last one is ragged
 

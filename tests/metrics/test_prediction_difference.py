@@ -10,8 +10,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 difference, weighted, score_difference = (
     jax.jit(metric, static_argnames="order")
     for metric in (

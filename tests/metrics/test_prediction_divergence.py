@@ -15,7 +15,6 @@ from tests.metrics.cases import M, make_inputs
 kl = jax.jit(metrics.kl_prediction_difference)
 js = jax.jit(metrics.js_prediction_difference)
 delta_1 = jax.jit(metrics.prediction_difference)
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 DIVERGENCES = pytest.mark.parametrize("metric", [kl, js], ids=["kl", "js"])
 
 

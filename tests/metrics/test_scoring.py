@@ -12,8 +12,6 @@ from churn_jax import metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @functools.partial(jax.jit, static_argnums=2)
 def program(logits, labels, num_bins):

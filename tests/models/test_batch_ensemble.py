@@ -414,9 +414,7 @@ def _softmax(z):
 
 
 @pytest.mark.slow
-def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts(
-    quick_to_compile,
-):
+def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts():
     """The mean over members of the mean cross-entropy over a member's own rows."""
     layers = BatchEnsemble(2, batches="split")
     network = tiny.hashed(from_linen(MLP((), tiny.CLASSES, layers=layers)))

@@ -176,7 +176,7 @@ def test_only_the_ends_grow(build, shape, first, last):
 
 
 @pytest.mark.slow
-def test_distillation_one_to_one_trains_it_through_the_engine(quick_to_compile):
+def test_distillation_one_to_one_trains_it_through_the_engine():
     network = from_linen(MLP((8,), tiny.CLASSES, layers=MIMO(2)))
     assert network.heads == 2 and network.input_params == ("dense1",)
     method = OneToOneDistillation(members=2, deploy="mean_probs", perturbation="ods")

@@ -30,8 +30,6 @@ from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_i
 from churn_jax.reports.updates_report import updates_markdown
 from tests.reports.fake_study import noisy_logits, write_study
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 R, N, C = 4, 40, 5
 HELD_OUT = 19  # examples of the validation split
 BLOCK = 12  # examples: the last block of 40 is shorter

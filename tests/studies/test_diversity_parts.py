@@ -23,9 +23,8 @@ FEW = ["--sizes", "1", "--images", "2", "--draws", "20", "--resamples", "2"]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, quick_to_compile):
+def run(tmp_path_factory):
     """A reference, a row that is compatible with it, and an ensemble."""
-    del quick_to_compile
     out = tmp_path_factory.mktemp("features") / "study"
     config = preset("digits:tiny")
     rows = (

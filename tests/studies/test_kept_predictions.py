@@ -40,8 +40,6 @@ from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions
 from tests.studies.test_study import Watched, small_study
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 ROWS = ("baseline", "pair")
 
 

@@ -128,9 +128,7 @@ def test_tables_and_token_ids_have_costs(kind, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_all_examples_train_and_the_recipe_is_told(
-    images, tmp_path, capsys, compilation_cache
-):
+def test_all_examples_train_and_the_recipe_is_told(images, tmp_path, capsys):
     out = tmp_path / "run"
     words = f"""study own --data {images} --model mlp --model.features 8 --only baseline
         --replicas 2 --epochs 1 --out {out}""".split()

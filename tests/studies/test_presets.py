@@ -354,7 +354,6 @@ def test_the_baselines_below_have_every_network():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -377,7 +376,6 @@ def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_members_that_share_weights_take_two_updates(images, tmp_path):
     config = with_an_mlp(preset("dm-fashion:tiny"))
     two_updates(config, images, tmp_path, "scratch")

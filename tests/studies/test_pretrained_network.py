@@ -31,7 +31,6 @@ from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables
 from tests.models import drawn
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 _VOCABULARY, _CLASSES = 20, 3
 
 

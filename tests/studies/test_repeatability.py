@@ -24,8 +24,6 @@ from churn_jax.studies.repeatability import (
 )
 from churn_jax.training import train
 
-pytestmark = pytest.mark.usefixtures("compilation_cache")
-
 TREE = {
     "bias": np.zeros(3, np.float32),
     "kernel": np.array([[0.5, -1.25], [3.0, 0.0]], np.float32),

@@ -9,8 +9,6 @@ from churn_jax.predictions import load_predictions
 from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 OPTIONS = (
     "--model mlp --model.features 8 --replicas 2 --epochs 1 --batch-size 16 "
     "--data.validation 8 --data.train-size 32 --data.image-size 12 --data.threads 2 "

@@ -26,7 +26,6 @@ from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.training.run import Interrupted
 from tests.training.test_loggers import Recorder
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ROWS = ("baseline", "entropy")
 
 
@@ -96,7 +95,7 @@ def recorded(out):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, quick_to_compile):
+def trained(tmp_path_factory):
     """The folder of a launch of two rows; read only."""
     out = tmp_path_factory.mktemp("study")
     assert Watched(small_study(), out, *ROWS).trained == list(ROWS)

@@ -25,8 +25,6 @@ from churn_jax.studies import (
 from churn_jax.studies.grid import baseline_point, grid_points, programs, stacked
 from churn_jax.training.run import Interrupted
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def small_study(**data_options):
     """Rows of every kind; seconds in all."""
@@ -142,7 +140,6 @@ class TestGrid:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory, request):
-    request.getfixturevalue("quick_to_compile")
     out = tmp_path_factory.mktemp("swept")
     options = {"seeds": 3, "loggers": ["csv"]}
     return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, **options)

@@ -29,8 +29,6 @@ from churn_jax.studies.teachers import row_teachers
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 from tests.training.test_loggers import Recorder
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 CLASSES = (0, 2, 3, 5, 8)
 BY_PAIR_AND_FEW = Teaching(old=("few",), calibrated=True)
 

@@ -25,8 +25,6 @@ from churn_jax.studies.diversity.study import AnalysedStudy
 from churn_jax.studies.finished import FinishedStudy
 from tests.training.tiny_texts import Bag
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def texts(path, seed):
     """Of every class its own words, and words of no class above them."""

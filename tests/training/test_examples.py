@@ -22,8 +22,6 @@ from churn_jax.training.examples import check_run, check_teacher_classes, split_
 from churn_jax.training.loop import train
 from tests.training import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 class Subclass(nn.BatchNorm):
     """Batch norm with another momentum, and the axis name of another trainer."""

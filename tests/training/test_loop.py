@@ -25,8 +25,6 @@ from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
 from tests import reference_losses as reference
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 CONFIG = TrainConfig(
     replicas=2,
     epochs=4,

@@ -17,8 +17,6 @@ from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables, scale_inputs
 from tests.training import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 RATES = (0.5, 0.0, 2.0, 1.0)
 ALGORITHMS = ("adagrad", "sgd", "adam", "adagrad")
 MLP = from_linen(models.create("mlp", num_classes=tiny.CLASSES, features=(6,)))

@@ -19,8 +19,6 @@ from churn_jax.training.replicas import term_names
 from churn_jax.training.state import stopped_term
 from tests.training import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEEP = 0.75
 
 

@@ -230,7 +230,7 @@ def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch
 
 
 @pytest.fixture(scope="module")
-def trained(quick_to_compile):
+def trained():
     from tests.training.test_streaming import digits, run_of
 
     return training.train(run_of(), digits()), digits()

@@ -122,7 +122,6 @@ def test_a_stopped_replica_keeps_its_copies_and_its_average():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compilation_cache")
 def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(
     tmp_path, blocks_of
 ):

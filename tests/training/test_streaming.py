@@ -121,7 +121,7 @@ def batches(split, epoch=0, update=None, steps=None, mesh=None, **options):
 
 
 @pytest.fixture(scope="module")
-def resident(compilation_cache):
+def resident():
     return train(run_of(), digits())
 
 
@@ -157,7 +157,7 @@ def test_no_example_is_dropped_in_evaluation(resident, fed):
     ],
     ids=str,
 )
-def test_a_stream_equals_resident_data(compilation_cache, options):
+def test_a_stream_equals_resident_data(options):
     whole = train(run_of(**options), digits())
     parts = train(run_of(**options), streamed())
     # A batch that replicas share is fused otherwise: the last bit may differ.
@@ -310,9 +310,7 @@ def test_evaluation_reads_in_order_and_pads():
     np.testing.assert_array_equal(np.concatenate(found)[50:], images[[0] * 14])
 
 
-def test_a_killed_stream_continues_in_the_middle_of_an_epoch(
-    compilation_cache, tmp_path, blocks_of, fed
-):
+def test_a_killed_stream_continues_in_the_middle_of_an_epoch(tmp_path, blocks_of, fed):
     blocks_of(1)
     stop = threading.Event()
     # In the middle of the second epoch of 6 updates of 2 x 16 images.
@@ -324,7 +322,7 @@ def test_a_killed_stream_continues_in_the_middle_of_an_epoch(
     assert_same(weights_of(trained), weights_of(fed))
 
 
-def test_long_epochs_are_saved_in_the_middle(compilation_cache, tmp_path, blocks_of):
+def test_long_epochs_are_saved_in_the_middle(tmp_path, blocks_of):
     blocks_of(2)
     source = Counted(digits().train.images, breaks_at=5 * 32)
     run = run_of(checkpoint_every_seconds=0.0)

@@ -18,8 +18,6 @@ from churn_jax.training.progressive.embeddings import (
     update_rows,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SIZES, WIDTH, BATCH, REPLICAS = (3, 4), 2, 8, 2
 ROWS = 8  # padded to a multiple of four devices
 OFFSETS = np.array([0, 3])

@@ -20,8 +20,6 @@ from tests.training.progressive.streams import (
 )
 from tests.training.test_loggers import Recorder
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "hamming", "label_pd")
 VARIED = Seeds(init="varied", order="varied")
 # Everything that may differ after a warm start does, the components' samples too.

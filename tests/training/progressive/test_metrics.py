@@ -13,8 +13,6 @@ from churn_jax.training.progressive.metrics import (
     score_differences,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 REPLICAS, EXAMPLES = 4, 24
 
 

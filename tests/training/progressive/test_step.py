@@ -72,7 +72,7 @@ def learn(run, stream):
 
 
 @pytest.fixture(scope="module")
-def learned(run, stream, quick_to_compile):
+def learned(run, stream):
     return learn(run, stream)
 
 

@@ -30,8 +30,6 @@ from tests.training.progressive.streams import ArrayStream, tiny_run
 from tests.training.progressive.test_loop import StopAfter
 from tests.training.progressive.test_step import ready
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 REPLICAS, ROWS, WIDTH = 4, 8, 3
 
 
