@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import functools
 import json
 import os
 import time
@@ -17,7 +18,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from churn_jax.training.identity import difference
-from churn_jax.training.partition import fetch
+from churn_jax.training.partition import fetch, quick_compilation
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -196,8 +197,16 @@ def _crc32(meta: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(meta, sort_keys=True).encode())
 
 
-@jax.jit
 def _checksum(array: jax.Array) -> jax.Array:
+    return _compiled_checksum()(array)
+
+
+@functools.cache
+def _compiled_checksum():
+    return jax.jit(_hash, compiler_options=quick_compilation())
+
+
+def _hash(array: jax.Array) -> jax.Array:
     """A uint32 that changes when any one element does, whatever the sharding."""
     # Each element's bits are mixed with its position by an invertible function
     # (MurmurHash3's finalizer) and added modulo 2^32, in any order.

@@ -32,6 +32,7 @@ __all__ = [
     "join",
     "make_mesh",
     "place",
+    "quick_compilation",
     "replicate",
     "shaped_examples",
     "split",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
+_HARDLY = "jax_disable_most_optimizations"
 
 
 def make_mesh(
@@ -53,6 +55,18 @@ def make_mesh(
         )
     grid = np.array(devices[: shape.size]).reshape(dataclasses.astuple(shape))
     return jax.sharding.Mesh(grid, (REPLICA, MEMBER, DATA))
+
+
+def quick_compilation() -> dict[str, int] | None:
+    """The `compiler_options` of `jax.jit` where compiling takes longer than running.
+
+    On a CPU LLVM's first level compiled ResNet-20's initial weights in 3.5 seconds
+    instead of 30, and the steps of dense networks in 0.6 of the time, which were as
+    fast then: their products are a library's. Bits are equal.
+    """
+    if jax.default_backend() != "cpu" or jax.config.read(_HARDLY):
+        return None
+    return {"xla_backend_optimization_level": 1}
 
 
 def any_process(flag: bool) -> bool:

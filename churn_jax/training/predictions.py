@@ -32,6 +32,7 @@ from churn_jax.training.partition import (
     flat_examples,
     join,
     place,
+    quick_compilation,
     replicate,
     shaped_examples,
     spreader,
@@ -104,7 +105,8 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
             in_specs=(program.slots, program.slots, where, P(DATA)),
             out_specs=P(REPLICA, *member, DATA),
             check_vma=True,
-        )
+        ),
+        compiler_options=None if program.convolutional else quick_compilation(),
     )
 
 

@@ -32,6 +32,7 @@ from churn_jax.training.partition import (
     flat_examples,
     make_mesh,
     place,
+    quick_compilation,
     replicate,
     spreader,
 )
@@ -269,7 +270,6 @@ def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
 # Keys are arguments, so rows and launches with other seeds have these in common.
 @functools.lru_cache(maxsize=8)
 def _order_of(num_examples, sample, sharding):
-    @functools.partial(jax.jit, out_shardings=sharding)
     def order_of(ordered, sampled, epoch):
         drawn = draw_sample(sampled, num_examples, sample)
         if not isinstance(ordered, tuple):
@@ -277,7 +277,8 @@ def _order_of(num_examples, sample, sharding):
         of_members = jax.vmap(epoch_order, (1, None, None), 1)
         return tuple(of_members(group, drawn, epoch) for group in ordered)
 
-    return order_of
+    quick = quick_compilation()
+    return jax.jit(order_of, out_shardings=sharding, compiler_options=quick)
 
 
 def _keys(seeds, numbers, sizes, factor) -> Any:

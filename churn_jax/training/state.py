@@ -18,7 +18,12 @@ from churn_jax.data.splits import first_line
 from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
 from churn_jax.training.optim import Optimizer, is_fast, is_vector
-from churn_jax.training.partition import MEMBER, REPLICA, place
+from churn_jax.training.partition import (
+    MEMBER,
+    REPLICA,
+    place,
+    quick_compilation,
+)
 from churn_jax.typing import PyTree
 
 if TYPE_CHECKING:
@@ -289,13 +294,7 @@ def _draw(groups, scale, sharding):
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
         )
 
-    # Random numbers of every shape are a program that runs once: at LLVM's first level
-    # ResNet-20's took 3.5 seconds of a CPU to compile instead of 30, with equal bits.
-    quick = {"xla_backend_optimization_level": 1}
-    local = jax.default_backend() == "cpu"
-    return jax.jit(
-        draw, out_shardings=sharding, compiler_options=quick if local else None
-    )
+    return jax.jit(draw, out_shardings=sharding, compiler_options=quick_compilation())
 
 
 def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
