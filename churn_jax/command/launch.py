@@ -4,14 +4,15 @@ Processes are found by the cluster (`Launch.coordinator` None or `auto`) or by f
 All must be given the same study; anything else is refused before it is trained.
 """
 
+import contextlib
 import dataclasses
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from churn_jax.escaping import printable
 
@@ -100,6 +101,7 @@ def connect(launch: Launch) -> int:
 
     arguments = _arguments(launch, cluster_of)
     if arguments is None:
+        _use_all_cores()
         return 0
     try:
         jax.distributed.initialize(
@@ -111,6 +113,20 @@ def connect(launch: Launch) -> int:
     except (RuntimeError, ValueError) as error:
         raise ValueError(_why(error, launch)) from error
     return jax.process_index()
+
+
+def _use_all_cores() -> None:
+    """Makes a device of every CPU core, unless it is said how many there are."""
+    import jax
+
+    known: Any = jax.config
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "host_platform_device_count" in flags or known.jax_num_cpu_devices > 0:
+        return
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # this process has used its devices already
+        jax.config.update("jax_num_cpu_devices", cores)
 
 
 def _arguments(launch: Launch, detect) -> dict | None:
@@ -168,7 +184,7 @@ def _why(error: Exception, launch: Launch) -> str:
     return f"the processes cannot be joined: {text[:300]}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def ending_at_once() -> Iterator[None]:
     """Lets an error of one of several processes end it at once, with a sentence."""
     # A process that left in the usual way would wait for the others, which wait for it.

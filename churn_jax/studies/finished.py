@@ -10,6 +10,8 @@ from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.teachers import row_teachers
+from churn_jax.training.examples import split_example
+from churn_jax.training.program import over_cores
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.session import restore
 
@@ -91,8 +93,9 @@ class FinishedStudy:
             return self.restore(self.spec(name))
 
         classes = self.dataset.num_classes
+        run = row_run(self.config, spec, classes)
         return restore(
-            row_run(self.config, spec, classes),
+            over_cores(run, split_example(own.dataset.train)),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
             teacher=row_teachers(self.config, spec, other, own.dataset, classes),

@@ -29,6 +29,7 @@ from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import compile_run, train
+from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
@@ -150,8 +151,9 @@ def run_study(
     inputs.check(selected, "a study")
     # Networks that cannot be built are said now and not after hours of other rows.
     runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
-    for run in runs.values():
+    for name, run in runs.items():
         check_run(run, dataset)
+        runs[name] = over_cores(run, split_example(dataset.train))
     _check_starts(selected, runs, dataset)
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)

@@ -33,10 +33,12 @@ from churn_jax.studies.processes import (
 )
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.studies.teachers import row_teachers
+from churn_jax.training.examples import split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
+from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Trained
 
@@ -239,7 +241,7 @@ class _Session:
             config=settings,
         )
         return train(
-            run,
+            over_cores(run, split_example(own.dataset.train)),
             own.dataset,
             directory=directory,
             teacher=teacher,

@@ -10,6 +10,7 @@ import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
 from churn_jax.training.examples import example_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from churn_jax.training.run import Run
 
 __all__ = ["LONGEST_CALL", "Mappings", "Program", "choose_mappings", "make_program"]
+__all__ += ["over_cores"]
 
 # Members are unrolled where vmapped ones are slow only if they are few: every one of
 # them is compiled.
@@ -155,6 +157,21 @@ def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[boo
         for group, tree in zip(groups, params)
     )
     return convolutional, max(sizes, default=0)
+
+
+def over_cores(run: "Run", example: jax.ShapeDtypeStruct) -> "Run":
+    """The run, with dense replicas spread over a CPU's devices if it names no mesh.
+
+    Each has the bits that it has when replicas are trained one by one, on any number of
+    devices. Convolutions use several cores on one device.
+    """
+    config, devices = run.config, jax.local_device_count()
+    unused = config.mesh.size == 1 < devices and jax.process_count() == 1
+    if jax.default_backend() != "cpu" or not unused or _shapes(run.groups, example)[0]:
+        return run
+    fit = (n for n in range(devices, 0, -1) if config.replicas % n == 0)
+    mesh = MeshShape(replica=next(fit))
+    return dataclasses.replace(run, config=dataclasses.replace(config, mesh=mesh))
 
 
 def _activations(

@@ -2,17 +2,20 @@
 
 import dataclasses
 
+import jax
+import numpy as np
 import pytest
 
+from churn_jax import data
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
-from churn_jax.training import tuning
+from churn_jax.training import train, tuning
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import split
-from churn_jax.training.program import choose_mappings
+from churn_jax.training.program import choose_mappings, over_cores
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 from tests.training import tiny
@@ -111,6 +114,30 @@ def test_replicas_called_two_at_a_time_train_like_all_at_once():
         mine, other = tiny.replica(ours, r), tiny.replica(theirs, r)
         assert tiny.largest_difference(mine.params, other.params) < 5e-6
         assert tiny.largest_difference(mine.sums, other.sums) < 1e-5
+
+
+@pytest.mark.slow
+def test_dense_replicas_over_cores_have_the_bits_of_replicas_one_by_one():
+    digits, example = (
+        data.load("digits", train_size=192),
+        example_of((8, 8, 1), tokens=False),
+    )
+    settings = TrainConfig(replicas=6, epochs=2, batch_size=64)
+
+    def run(name, **changed):
+        group = Group(ModelConfig(name).build(10), 1)
+        return Run("a", ERM(), (group,), dataclasses.replace(settings, **changed))
+
+    spread = over_cores(run("mlp"), example)
+    assert spread.config.mesh == MeshShape(replica=6)  # of eight devices
+    named = run("mlp", mesh=MeshShape(data=2))
+    assert over_cores(named, example) is named
+    convolutional = run("resnet8")
+    assert over_cores(convolutional, example) is convolutional
+    kinds = (run("mlp", mapping="loop"), spread, run("mlp", mesh=MeshShape(replica=3)))
+    one_by_one, *others = (train(kind, digits).params for kind in kinds)
+    for other in others:
+        jax.tree.map(np.testing.assert_array_equal, other, one_by_one)
 
 
 def way_of(session):
