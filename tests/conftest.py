@@ -10,8 +10,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 # Tests compile for longer than they run, so XLA hardly optimises on a CPU. Tests of
-# optimised programs ask for them (the fixture fully_optimized); whole commands run as
-# users run them (tests/environment.py).
+# optimised programs ask for them (the fixture fully_optimized); libtpu's compiler runs
+# as users run it (tests/environment.py).
 os.environ.setdefault(
     "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(os.environ["JAX_PLATFORMS"] == "cpu"))
 )
@@ -32,7 +32,8 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of tracing
 
-_MOST_BYTES = 3e9  # of memory, after which compiled programs are dropped
+# A worker with a quarter of the machine's memory drops its compiled programs.
+_MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def pytest_collection_finish():
     """Modules and tests stay to the end: no need to look for garbage there."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(50_000, 10, 10)  # JAX makes much that lives
+    gc.set_threshold(200_000, 10, 10)  # JAX makes much that lives
 
 
 def _turn(item) -> int:

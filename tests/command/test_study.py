@@ -153,7 +153,10 @@ run_command(
 @pytest.mark.parametrize(
     ("doing", "signals", "said"),
     [
-        ("training", 2, "stopped at once; the last checkpoint is kept"),
+        pytest.param(
+            *("training", 2, "stopped at once; the last checkpoint is kept"),
+            marks=pytest.mark.slow,
+        ),
         ("compiling", 1, "interrupted; there was nothing new to save"),
     ],
 )
@@ -236,6 +239,7 @@ def test_killed_anywhere_the_same_command_goes_on_to_the_same_predictions(
     assert epochs == _EPOCHS
 
 
+@pytest.mark.slow
 def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
     capsys, monkeypatch, tmp_path
 ):

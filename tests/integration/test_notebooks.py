@@ -186,6 +186,7 @@ def test_the_readme_links_every_notebook():
         assert f"({path.relative_to(ROOT).as_posix()})" in readme
 
 
+@pytest.mark.slow
 def test_a_failing_cell_fails_the_run(tmp_path):
     cell = nbformat.v4.new_code_cell("assert 1 + 1 == 3")
     with pytest.raises(Exception, match="AssertionError"):

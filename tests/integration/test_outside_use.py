@@ -87,6 +87,7 @@ def pmap_train_step(learning_rate):
     return jax.pmap(step, axis_name="batch")
 
 
+@pytest.mark.slow
 def test_pmap_gradient_equals_the_gradient_of_one_device(digits):
     (images, labels), _ = digits
     images, labels = images[:256], labels[:256]

@@ -128,6 +128,7 @@ def test_an_epochs_end_is_evaluated_before_the_interruption(
     assert [line["epoch"] for line in lines(tmp_path)] == [1]
 
 
+@pytest.mark.slow
 def test_a_stop_after_the_last_update_is_too_late_to_stop_anything(
     digits, tmp_path, blocks_of
 ):
@@ -187,6 +188,7 @@ def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_pat
             train(student, digits, directory=tmp_path, teacher=other)
 
 
+@pytest.mark.slow
 def test_one_state_per_replica_resumes_too(digits, tmp_path, blocks_of):
     """The mapping `loop` keeps the replicas apart between checkpoints."""
     blocks_of(2)
@@ -253,6 +255,7 @@ def test_killed_in_the_middle_of_a_checkpoint_write(digits, tmp_path, where, who
     )
 
 
+@pytest.mark.slow
 def test_a_truncated_checkpoint_is_named_and_the_one_before_used(
     digits, tmp_path, whole
 ):

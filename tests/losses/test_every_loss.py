@@ -189,6 +189,7 @@ def in_half_precision(dtype):
     return [x.astype(np.float32) for x in pair], run(*pair)
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.parametrize(
     "dtype", [jnp.bfloat16, pytest.param(jnp.float16, marks=pytest.mark.slow)]

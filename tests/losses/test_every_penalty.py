@@ -162,10 +162,8 @@ TRANSFORMS = {
 @pytest.mark.parametrize(
     "transform",
     [
-        "sharded",
         "shard_map",
-        pytest.param("vmap", marks=pytest.mark.slow),
-        pytest.param("pmap", marks=pytest.mark.slow),
+        *(pytest.param(t, marks=pytest.mark.slow) for t in ("sharded", "vmap", "pmap")),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*pmap.*:DeprecationWarning")

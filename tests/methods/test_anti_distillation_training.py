@@ -99,6 +99,7 @@ def test_a_mesh_computes_what_one_device_computes(name):
     assert min(jax.tree.leaves(moved)) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():
     """Momentum SGD: the penalty's gradient grows with the third power of the logits."""
     momentum = OptimizerConfig(learning_rate=0.1, momentum=0.9, weight_decay=0.0)

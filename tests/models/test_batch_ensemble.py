@@ -176,6 +176,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet5", "resnet8"])
 def test_a_tiled_batch_is_evaluated_by_every_member_as_if_it_were_alone(name):
     build, shape = NETWORKS[name]

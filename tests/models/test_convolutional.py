@@ -57,6 +57,7 @@ def test_logits_and_features_in_evaluation_are_those_of_numpy(model, shape, refe
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

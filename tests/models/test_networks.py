@@ -159,6 +159,7 @@ def _loss_and_gradients(model):
     return jax.value_and_grad(loss, has_aux=True)
 
 
+@pytest.mark.slow
 def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients():
     x, variables = images(16, 8, 8, 3), _variables("resnet")
     params, stats = variables["params"], variables["batch_stats"]
@@ -233,6 +234,7 @@ def test_a_share_is_dropped_and_the_rest_grows():
     assert abs((features == 0).mean() - 0.2) < 0.016
 
 
+@pytest.mark.slow
 def test_replicas_drop_differently_and_a_repeated_step_drops_the_same():
     network = tiny.hashed(ModelConfig(features=(4,), dropout=0.5).build(tiny.CLASSES))
     run = tiny.make_run(

@@ -114,6 +114,7 @@ def test_saturated_and_equal_networks_do_not_move_images_to_nan():
     assert jnp.all(jnp.isfinite(quick_two_sided(apart, same, images)))
 
 
+@pytest.mark.slow
 def test_eight_devices_agree_with_one():
     images, keys = draw()
     labels = jnp.arange(BATCH) % CLASSES

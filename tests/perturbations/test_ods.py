@@ -173,6 +173,7 @@ def test_a_network_in_bfloat16_points_the_same_way():
     assert half.dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_transforms_agree():
     """Compiled, mapped, and over eight devices in two ways."""
     images, keys = draw()

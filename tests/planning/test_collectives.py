@@ -13,7 +13,6 @@ from churn_jax.training.replicas import make_step
 from tests.training import tiny
 
 # What the compiler makes of the step is what is looked at.
-pytestmark = pytest.mark.usefixtures("fully_optimized")
 
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
@@ -23,15 +22,8 @@ METHODS = {
         beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
     ),
 }
-methods = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.slow] if name != next(iter(METHODS)) else []
-        )
-        for name in METHODS
-    ],
-)
+methods = pytest.mark.parametrize("name", METHODS)
+optimized = pytest.mark.usefixtures("fully_optimized")
 REPLICAS, MEMBERS = 4, 2
 
 
@@ -56,6 +48,8 @@ def step_of(name):
     return session, compiled, found
 
 
+@pytest.mark.slow
+@optimized
 @methods
 def test_replicas_never_communicate(name):
     found = step_of(name)[2]
@@ -65,6 +59,8 @@ def test_replicas_never_communicate(name):
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
 
 
+@pytest.mark.slow
+@optimized
 @methods
 def test_only_logits_and_scalars_move_between_members(name):
     local_replicas, local_batch = REPLICAS // 2, tiny.BATCH // 2
@@ -80,6 +76,8 @@ def test_only_logits_and_scalars_move_between_members(name):
     assert all(part <= scalars for c in others for part in c.parts)
 
 
+@pytest.mark.slow
+@optimized
 def test_data_shards_only_reduce():
     found = step_of("co-distilled pair")[2]
     session = step_of("co-distilled pair")[0]
@@ -90,6 +88,8 @@ def test_data_shards_only_reduce():
     assert max(p for c in found if DATA in c.axes for p in c.parts) <= largest // 4
 
 
+@pytest.mark.slow
+@optimized
 def test_the_state_is_updated_in_place():
     """Donated: every byte of the new state reuses one of the old state."""
     session, compiled, _ = step_of("co-distilled pair")

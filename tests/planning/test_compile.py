@@ -69,6 +69,7 @@ def gone(number, seconds=10):
     return False
 
 
+@pytest.mark.slow
 def test_a_compiler_that_was_killed_is_said():
     before = dict(os.environ)
     with pytest.raises(CompilerDiedError, match="v5e:1x1: it was killed; it may lack"):

@@ -45,7 +45,9 @@ def compiled(row):
     return step, found, program.memory_analysis().alias_size_in_bytes
 
 
-@pytest.mark.parametrize("row", ["codistill_skl", "ods"])
+@pytest.mark.parametrize(
+    "row", ["codistill_skl", pytest.param("ods", marks=pytest.mark.slow)]
+)
 def test_the_rules_hold_for_a_pair_and_for_directions_of_sharded_teachers(row):
     checks = check_study(*compiled(row))
     assert [check for check in checks if not check.holds] == []
@@ -53,6 +55,7 @@ def test_the_rules_hold_for_a_pair_and_for_directions_of_sharded_teachers(row):
     assert ("reduction of the images' size" in members.rule) == (row == "ods")
 
 
+@pytest.mark.slow
 def test_a_direction_reduces_one_array_of_the_images_size_per_update():
     step, found, reused = compiled("ods")
     images = 2 * step.program.batch_size // 2 * 64 * 4  # 2 of 4 replicas, half a batch
@@ -143,6 +146,7 @@ def test_the_tables_of_a_stream_are_in_shards_and_only_rows_move():
     assert not check_stream(step, [], tables)[-1].holds  # towers and metrics are not
 
 
+@pytest.mark.slow
 def test_a_plan_says_all_of_it_for_devices_of_this_machine():
     config = small("digits", 2, 1, 2)
     found = plan(config, "baseline", SLICE, devices=jax.devices())

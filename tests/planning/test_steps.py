@@ -109,6 +109,7 @@ def test_pretrained_networks_are_planned_without_their_folder():
     assert study_step(config, row.name, jax.devices()).network.endswith("bert_tiny")
 
 
+@pytest.mark.slow
 def test_crops_of_each_replicas_own_are_fed_as_such():
     config = on_mesh(preset("imagenet:tiny"), 2, 1, 2, replicas=2)
     own = study_step(config, "baseline", jax.devices())

@@ -133,6 +133,7 @@ def test_a_study_without_results_says_how_to_compute_them(folder):
         collect_diversity(folder)
 
 
+@pytest.mark.slow
 def test_the_page_draws_every_section(folder):
     kinds = {"clean": spread(0.1), "ods": spread(0.3, size=1 / 255, temperature=4.0)}
     put(folder, "teachers", {"examples": 40}, {"teachers/0": kinds})

@@ -117,6 +117,7 @@ def test_several_runs_have_the_numbers_of_a_study(several, tmp_path):
     assert found._repr_html_() == verdict
 
 
+@pytest.mark.slow
 def test_the_page_of_several_rows_has_every_update_once(several, tmp_path):
     _, found = several
     path = found.report(tmp_path / "page.html")
@@ -160,6 +161,7 @@ class _Tensor:
         return self.values
 
 
+@pytest.mark.slow
 def test_names_ids_baseline_and_one_row(several):
     rows, _ = several
     labels = [NAMES[label] for label in LABELS]

@@ -114,6 +114,7 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path, undrawn):
     assert "".join(page.text).count('alert("x")') > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["_hidden", "$", "日本語", "x" * 80, "a & b"])
 def test_any_label_can_be_drawn(report, label):
     row = report.rows[0]
@@ -123,6 +124,7 @@ def test_any_label_can_be_drawn(report, label):
     assert label.strip("_")[: LONGEST_LABEL - 1] in drawn
 
 
+@pytest.mark.slow
 def test_figures_take_the_colour_of_the_page_and_are_reproducible(report):
     page = report.files["report.html"].read_text()
     drawn = [svg for draw, _, _ in (FIRST, *FIGURES) if (svg := draw(report))]

@@ -56,7 +56,13 @@ def mapped(predictions, meta=None):
     return MappedPredictions(predictions.ids, predictions.labels, rows, meta or {})
 
 
-@pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        pytest.param(None, id="all classes", marks=pytest.mark.slow),
+        pytest.param(2, id="one unknown"),
+    ],
+)
 def test_every_number_is_that_of_predictions_in_memory(unknown):
     test = drawn(unknown=unknown)
     held_out = drawn(1, examples=HELD_OUT, unknown=unknown)

@@ -209,6 +209,7 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
     assert float(chosen[1]["accuracy"]) == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     result = reports.collect_sweep(folder)

@@ -102,6 +102,7 @@ def test_an_update_by_hand(written):
     assert found.own_pairs is None and found.second is None
 
 
+@pytest.mark.slow
 def test_likelihoods_and_temperatures_are_of_known_classes(tmp_path):
     half = rows()["half"]
     half[..., [0, 2]] /= 2  # wrong somewhere and not sure: the temperature is inside

@@ -100,6 +100,7 @@ def test_a_pair_is_kept_with_its_members_and_a_network_is_not(files, tmp_path):
     assert not list(out.rglob("members*.npz"))
 
 
+@pytest.mark.slow
 def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
     assert [forms(files, row) for row in ROWS] == [FILES] * 2
     assert [forms(shards, row) for row in ROWS] == [SHARDS] * 2

@@ -50,6 +50,7 @@ def test_equal_launches_are_exactly_zero_apart(tmp_path):
     assert table(drift)[-1] == ("2", "0", "0", "0")
 
 
+@pytest.mark.slow
 def test_different_launches_are_measured_from_where_they_part(tmp_path):
     folders = [leave(tmp_path / n, *SAME) for n in "ab"]
     drift = compare(LAUNCH, [*folders, leave(tmp_path / "c", *OTHER)])

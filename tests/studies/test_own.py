@@ -83,6 +83,7 @@ def whole(tmp_path_factory):
     return train(tmp_path_factory.mktemp("own") / "study")
 
 
+@pytest.mark.slow
 def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
     rows = ["baseline", "two-beta-0.5"]
     assert whole.finished and list(whole.predictions) == rows
@@ -105,6 +106,7 @@ def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
     assert "two, beta 0.5" in whole._repr_html_()
 
 
+@pytest.mark.slow
 def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
     before = json.loads((whole.out / "study.json").read_text())
     train(whole.out, model=Net(24), optimizer=lion())
@@ -125,6 +127,7 @@ def test_a_logger_that_is_unknown_is_refused_before_anything_is_trained(tmp_path
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_result_holds_its_data(whole):
     (x, y), _ = DATA
     for i in range(5):

@@ -106,7 +106,9 @@ def test_a_sweep_starts_from_the_same_recipe(images):
     assert options.out.name == "own-own-lenet5-codistill_skl.beta"
 
 
-@pytest.mark.parametrize("kind", ["table", "tokens"])
+@pytest.mark.parametrize(
+    "kind", ["table", pytest.param("tokens", marks=pytest.mark.slow)]
+)
 def test_tables_and_token_ids_have_costs(kind, tmp_path, capsys):
     rng, file = np.random.default_rng(0), tmp_path / "own.npz"
     labels = np.arange(120) % 3

@@ -52,6 +52,7 @@ def _full_forms():
     return seen.values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _full_forms())
 def test_full_form_builds_its_network_and_schedule(name):
     """Builds the full network at its real size, without computing anything."""

@@ -51,6 +51,7 @@ def test_a_streamed_set_is_studied_and_reported(data_dir, tmp_path):
     np.testing.assert_allclose(again.logits, test.logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_broken_image_is_one_sentence_and_exit_code_2(data_dir, tmp_path, capsys):
     assert study(data_dir, "corrupt", tmp_path) == 2
     said = capsys.readouterr().err.strip().splitlines()

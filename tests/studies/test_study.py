@@ -293,6 +293,7 @@ def test_predictions_that_are_damaged_are_named_and_lost_ones_made_again(out):
     assert progress == [] and path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_a_row_of_the_same_training(trained, tmp_path):
     config = replaced(small_study(), [("train.ema_decay", 0.5)])
     Watched(config, tmp_path, "baseline")

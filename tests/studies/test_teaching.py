@@ -290,6 +290,7 @@ def test_a_point_of_a_sweep_is_the_row_of_the_study(out, tmp_path, mapping, offl
     assert np.max(np.abs(points[0] - points[1])) > 1e-2
 
 
+@pytest.mark.slow
 def test_logits_of_a_file_teach_what_their_network_teaches(out, opened, tmp_path):
     """A network of any framework teaches by its logits of the training examples."""
     train = opened.dataset.train

@@ -58,6 +58,7 @@ def study(path):
     )
 
 
+@pytest.mark.slow
 def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS._built_in, "bag", Bag)
     config = study(texts(tmp_path / "texts.npz", 0))

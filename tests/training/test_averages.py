@@ -24,6 +24,7 @@ def averaged():
     return [stepper.now(), *(stepper.advance(1) for _ in range(6))]
 
 
+@pytest.mark.slow
 def test_the_average_starts_at_the_initial_weights():
     start = averaged()[0]
     assert tiny.bitwise_equal(start.ema.params, start.params)

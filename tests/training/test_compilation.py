@@ -1,5 +1,6 @@
 """One compilation per method, the state in place, nothing fetched inside an epoch."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -27,21 +28,26 @@ def epoch(stepper, number):
             )
 
 
+UNROLL = pytest.param("unroll", marks=pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def mapped():
-    """One session per mapping, the first epoch done, and what its step compiled."""
-    done = {}
-    for mapping in ("vmap", "unroll", "loop"):
+    """Of a mapping: a session, the first epoch done, and what its step compiled."""
+
+    @functools.cache
+    def made(mapping):
         stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
         with tiny.compilations() as names:
             epoch(stepper, 0)
-        done[mapping] = stepper, [n for n in names if "steps" in n], stepper.now()
-    return done
+        return stepper, [n for n in names if "steps" in n], stepper.now()
+
+    return made
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "unroll", "loop"])
+@pytest.mark.parametrize("mapping", ["vmap", UNROLL, "loop"])
 def test_the_step_is_compiled_once(mapped, mapping):
-    stepper, first, _ = mapped[mapping]
+    stepper, first, _ = mapped(mapping)
     assert len(first) == 1
     assert len(stepper.states) == (2 if mapping == "loop" else 1)
     with tiny.compilations() as names:
@@ -72,9 +78,9 @@ def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
     np.testing.assert_array_equal(kernel, 1.0)
 
 
-@pytest.mark.parametrize("mapping", ["unroll", "loop"])
+@pytest.mark.parametrize("mapping", [UNROLL, "loop"])
 def test_mappings_compute_the_same(mapped, mapping):
-    ours, theirs = mapped[mapping][2], mapped["vmap"][2]
+    ours, theirs = mapped(mapping)[2], mapped("vmap")[2]
     assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 2
     for field in ("params", "model_state", "opt_state"):
         gap = tiny.largest_difference(getattr(ours, field), getattr(theirs, field))
@@ -84,7 +90,7 @@ def test_mappings_compute_the_same(mapped, mapping):
 
 
 def test_the_state_is_donated(mapped):
-    stepper = mapped["vmap"][0]
+    stepper = mapped("vmap")[0]
     before = jax.tree.leaves(stepper.states[0])
     epoch(stepper, 0)
     assert all(leaf.is_deleted() for leaf in before)
@@ -95,7 +101,7 @@ def test_the_state_is_donated(mapped):
 @pytest.mark.parametrize("mapping", ["vmap", "loop"])
 def test_nothing_goes_to_or_from_the_host_inside_an_epoch(mapped, mapping):
     """On CPU the device is the host: what the guard refuses there is host to device."""
-    stepper = mapped[mapping][0]
+    stepper = mapped(mapping)[0]
     inputs = stepper.inputs(0)
     with jax.transfer_guard("disallow"):
         for i, part in enumerate(inputs):

@@ -103,6 +103,7 @@ def test_statistics_are_those_of_the_global_batch_on_every_mesh(network):
         assert tiny.largest_difference(a, b) < 1e-5
 
 
+@pytest.mark.slow
 def test_state_of_the_examples_is_right_on_one_device_and_refused_on_two():
     start, moved = after(from_linen(Local()), steps=1)
     mean = moved.model_state[0]["batch_stats"]["norm"]["mean"]

@@ -247,6 +247,7 @@ def run_of(epochs=4):
     return Run("small", MinimumEntropy(alpha=0.25), (group,), config)
 
 
+@pytest.mark.slow
 def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
     stop, notes = threading.Event(), []
 
@@ -294,6 +295,7 @@ def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
     assert third.runs == third.closed == []
 
 
+@pytest.mark.slow
 def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys):
     with pytest.raises(ValueError, match="CsvLogger needs a folder"):
         train(run_of(), digits(), loggers=["csv"], show_progress=False)

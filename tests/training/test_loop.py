@@ -153,6 +153,7 @@ def test_every_member_is_predicted_and_their_mean_is_deployed(wild):
 BFLOAT16 = dataclasses.replace(MODEL, dtype="bfloat16")
 
 
+@pytest.mark.slow
 def test_bfloat16_stays_close_to_float32():
     images = jnp.float32(digits().test.images[:64]) / 255
     wide, narrow = MODEL.build(10), BFLOAT16.build(10)

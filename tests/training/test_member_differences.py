@@ -67,6 +67,7 @@ def test_every_network_moves_at_its_own_rate(shape, mapping):
     assert all(np.abs(plain[:, slot]).max() > 1e-3 for slot in range(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(1, 2, 1), pytest.param((2, 2, 2), marks=pytest.mark.slow)]
 )
@@ -110,6 +111,7 @@ def start(scale=None, gate=False):
     return jax.device_get([v["params"] for v in variables])
 
 
+@pytest.mark.slow
 def test_the_input_layers_weights_are_scaled_by_the_root_of_s():
     plain, scaled = start(), start((1.0, 4.0, 9.0), gate=True)
     ratio = scaled[0]["dense1"]["kernel"] / plain[0]["dense1"]["kernel"]

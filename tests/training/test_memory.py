@@ -99,6 +99,7 @@ def test_a_mesh_remembers_the_same():
     assert memory.is_fully_replicated  # one replica axis, two members, two shares
 
 
+@pytest.mark.slow
 def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
     rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
     run, (_, states) = a_run(optimizer=rates, **MESH), history("mesh")

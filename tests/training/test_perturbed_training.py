@@ -88,6 +88,7 @@ def test_the_direction_costs_one_image_between_members():
     assert {part for c in gathered for part in c.parts} == {logits}
 
 
+@pytest.mark.slow
 def test_without_teachers_weight_it_is_plain_training_of_the_mean():
     """alpha = 0, whatever is perturbed: the cross-entropy is on clean images."""
     taught = tiny.teacher(2, replicas=2, network=tiny.LINEAR)

@@ -108,6 +108,7 @@ def test_replicas_with_everything_fixed_stay_bitwise_equal():
         assert tiny.bitwise_equal(first, tiny.replica(state, r))
 
 
+@pytest.mark.slow
 def test_replica_3_alone_is_replica_3_among_several():
     among = tiny.stepper(tiny.make_run(PAIR)).advance(4)
     alone = tiny.stepper(tiny.make_run(PAIR, replicas=1, seed_numbers=(3,))).advance(4)
@@ -403,7 +404,9 @@ class CountWitness(ERM):
         return LossOutput(out.loss, {**out.terms, **terms}, out.model_state)
 
 
-@pytest.mark.parametrize("sample", ["bootstrap", "subset"])
+@pytest.mark.parametrize(
+    "sample", ["bootstrap", pytest.param("subset", marks=pytest.mark.slow)]
+)
 def test_the_step_weighs_the_same_sample_in_every_epoch(sample):
     share = {"member_share": 0.5} if sample == "subset" else {}
     run = tiny.make_run(

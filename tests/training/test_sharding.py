@@ -33,12 +33,12 @@ METHODS = {
 }
 MESHES = [(2, 2, 2), (1, 1, 8), (4, 2, 1)]
 
-# One method per way of communicating is fast: a pair, and an ensemble that teaches.
-# What members sample and remember is in the slow ones.
+# A pair communicates along all axes. What members are taught, sample and remember is
+# in the slow ones.
 methods = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if "distilled" in name else pytest.mark.slow)
+        pytest.param(name, marks=[] if "pair" in name else pytest.mark.slow)
         for name in METHODS
     ],
 )

@@ -86,6 +86,7 @@ class TestTheTeacher:
         few = taught_by(Teachers(trained(), members=2, temperatures=two))
         np.testing.assert_allclose(answers(few), expected[:2], atol=1e-5)
 
+    @pytest.mark.slow
     def test_temperatures_are_shared_out_among_networks_of_several_members(self):
         shared = tiny.teacher(2, 2, tiny.hashed(from_linen(tiny.SharedNet(2))))
         temperatures = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
@@ -185,6 +186,7 @@ class TestOffline:
         cached = cls.cached() if offline else None
         return tiny.stepper(run, taught_by=Teachers(linear(), cached=cached)).advance(4)
 
+    @pytest.mark.slow
     def test_equal_inputs_give_equal_training(self):
         online, offline = (self.after(how, False) for how in (False, True))
         moved = tiny.largest_difference(online.params, self.after(True, True).params)

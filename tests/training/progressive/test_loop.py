@@ -38,6 +38,7 @@ def assert_same(a, b):
             np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_equal_orders_and_weights_give_equal_predictions():
     fixed = tiny_run(seeds=Seeds(init="fixed", order="fixed"))
     result = run_stream(fixed, ArrayStream(held_out=9))
@@ -56,6 +57,7 @@ def test_order_or_weights_alone_make_replicas_differ(seeds):
     assert result.holdout == {}
 
 
+@pytest.mark.slow
 def test_a_warm_start_is_one_replica_and_is_not_counted():
     result = run_stream(tiny_run(BAGGED, **WARM), ArrayStream(count=70))
     # 17 examples are two windows of 16.
@@ -69,6 +71,7 @@ def test_a_warm_start_is_one_replica_and_is_not_counted():
     assert result.curve[2]["relative_pd"] > 0.0
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_all_warm_start_is_named():
     with pytest.raises(ValueError, match="all 30 examples are in the warm start of 32"):
         run_stream(tiny_run(BAGGED, **WARM), ArrayStream(count=30))
@@ -96,6 +99,7 @@ class StopAfter:
             self.event.set()
 
 
+@pytest.mark.slow
 def test_a_logger_gets_every_line_of_metrics_once(tmp_path):
     stream, first, second = ArrayStream(count=64), Recorder(), Recorder()
     halt = StopAfter(2)

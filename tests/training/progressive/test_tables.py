@@ -61,6 +61,7 @@ def test_a_device_holds_the_blocks_of_its_replicas_one_after_another():
     assert table.sharding.is_equivalent_to(NamedSharding(mesh, IN_STEP), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [(4, 1, 2), (1, 1, 8)])
 def test_a_checkpoints_form_does_not_depend_on_the_mesh(axes, state):
     mesh = make_mesh(MeshShape(*axes))
