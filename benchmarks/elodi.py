@@ -5,7 +5,8 @@
 A student learns from an ensemble of networks of its own kind that are run in every
 update (ELODI). `sum` is a training step without a teacher and so many forward passes,
 each compiled and called by itself; `step / sum` should be at most 1.15. `vmapped` and
-`unrolled` are all teachers' passes in one call, over the separate calls. Everything
+`unrolled` are all teachers' passes in one call, over the separate calls. `cached` is a
+step whose teachers' logits were kept, over a step without a teacher. Everything
 takes turns in one process, and a ratio is the median of the ratios of a turn, so that a
 busy machine slows both sides alike. Ratios are of the processor seconds of all threads,
 which other work hardly changes, and behind the slash of the clock's. In bfloat16
@@ -199,6 +200,9 @@ def measure_workload(name: str, options: argparse.Namespace) -> None:
     elodi = methods.ELODI(top_k=options.top_k)
     _, taught = _session(elodi, student, dataset, options, tutors)
     _, alone = _session(methods.ERM(), student, dataset, options)
+    logits = np.zeros((options.replicas, 1, len(dataset.train.labels), _CLASSES))
+    kept = Teachers(trained, cached=logits.astype(np.float32))
+    _, cached = _session(elodi, student, dataset, options, kept)
     variables = jax.tree.map(lambda v: jnp.asarray(v[0]), trained.teacher_variables())
     generator = np.random.default_rng(1)
     shape = (options.batch, *workload.image)
@@ -207,6 +211,7 @@ def measure_workload(name: str, options: argparse.Namespace) -> None:
     contenders = {
         "step": stepper(taught, options.replicas, updates),
         "plain": stepper(alone, options.replicas, updates),
+        "cached": stepper(cached, options.replicas, updates),
         **{
             kind: passes(network, variables[0], images, kind, times)
             for kind in ("separate", "vmap", "unroll")
@@ -237,6 +242,7 @@ def measure_workload(name: str, options: argparse.Namespace) -> None:
         ratio(turns["step"], turns["plain"] + turns["separate"]),
         ratio(turns["vmap"], turns["separate"]),
         ratio(turns["unroll"], turns["separate"]),
+        ratio(turns["cached"], turns["plain"]),
         str(len(turns["step"])),
     ]
     print(f"| {' | '.join(parts)} |", flush=True)
@@ -264,9 +270,9 @@ def main() -> None:
     )
     print(
         "| network (mapping of replicas, of teachers) | ms a step | ms a plain step | "
-        "ms of separate passes | step / sum | vmapped | unrolled | turns |"
+        "ms of separate passes | step / sum | vmapped | unrolled | cached | turns |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in options.workloads:
         measure_workload(name, options)
     load = os.getloadavg()[0]
