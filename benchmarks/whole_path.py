@@ -25,7 +25,6 @@ from pathlib import Path
 PHASES = {
     "sessions: data, initial weights": ("training.loop", "open_session"),
     "first updates: trace, compile": ("training.loop", "_Loop._block"),
-    "waiting for updates": ("training.loop", "_Loop._wait"),
     "waiting for the thread that compiles": ("studies.study", "wait"),
     "evaluation, with the updates before it": ("training.loop", "_Loop.evaluate"),
     "checkpoints": ("training.loop", "_Loop.save"),
