@@ -2,7 +2,7 @@
 
 import os
 
-# What the Makefile and conftest.py set so that tests compile quickly.
+# What conftest.py sets so that tests compile quickly.
 QUICK = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
 
 

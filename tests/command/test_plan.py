@@ -129,13 +129,18 @@ def test_a_broken_rule_or_no_room_is_exit_code_one(words, change, monkeypatch):
 
 # In a process of its own, as users have it: libtpu locks, logs and never lets go.
 @pytest.mark.slow
-@pytest.mark.parametrize("row", ["codistill_skl", "baseline"])
-def test_the_tpu_compiler_finds_every_rule_kept(row, tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "row", "mesh", "axes"),
+    [
+        ("cifar10", "codistill_skl", "member=2,data=2", {"member", "data"}),
+        ("digits", "baseline", "replica=2", set()),
+    ],
+)
+def test_the_tpu_compiler_finds_every_rule_kept(preset, row, mesh, axes, tmp_path):
     pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
     path = tmp_path / "plan.json"
-    words = ["plan", "cifar10:tiny", "--row", row, "--topology", "v5e:2x2"]
-    words += ["--replicas", "2", "--json", str(path)]
-    words += ["--mesh", "member=2,data=2" if row == "codistill_skl" else "replica=2"]
+    words = ["plan", f"{preset}:tiny", "--row", row, "--topology", "v5e:2x2"]
+    words += ["--replicas", "2", "--json", str(path), "--mesh", mesh]
     done = subprocess.run(
         [sys.executable, "-m", "churn_jax.cli", *words],
         env={**as_users_have_it(), "JAX_PLATFORMS": "cpu"},
@@ -149,5 +154,4 @@ def test_the_tpu_compiler_finds_every_rule_kept(row, tmp_path):
     assert all(check["holds"] for check in found["checks"])
     assert found["cycles"] > 0
     assert 0 < found["utilisation"] < 1
-    axes = {one["axes"] for one in found["communication"]}
-    assert axes == ({"member", "data"} if row == "codistill_skl" else set())
+    assert {one["axes"] for one in found["communication"]} == axes

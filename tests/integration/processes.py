@@ -1,13 +1,12 @@
 """Commands run by several processes on this machine, joined on the loopback."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-from tests.environment import as_users_have_it
 
 TIMEOUT = 240
 DYING = Path(__file__).with_name("dying.py")
@@ -28,7 +27,7 @@ def launch(words, out, index=0, program=("-m", "churn_jax.cli")) -> subprocess.P
     ):
         return subprocess.Popen(
             [sys.executable, *program, *words, "--out", str(out)],
-            env={**as_users_have_it(), **ours},
+            env=os.environ | ours,
             stdout=said,
             stderr=bad,
         )

@@ -5,7 +5,6 @@ waits longer than `--launch.lost-seconds` for a lost process, nothing finished i
 and the same command goes on to what an undisturbed one gives.
 """
 
-import shutil
 import time
 
 import numpy as np
@@ -47,28 +46,18 @@ def whole(tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def with_baseline(tmp_path_factory):
+@pytest.fixture
+def begun(tmp_path):
     """A folder in which two processes have finished the first row."""
-    out = tmp_path_factory.mktemp("begun") / "study"
+    out = tmp_path / "study"
     together([*STUDY, "--only", "baseline"], out, "replica=2")
     return out
 
 
-@pytest.fixture
-def begun(with_baseline, tmp_path):
-    return shutil.copytree(with_baseline, tmp_path / "study")
-
-
-@pytest.mark.parametrize(
-    ("place", "process"), [("step", 1), ("checkpoint", 0), ("evaluation", 1)]
-)
-def test_one_that_is_killed_ends_the_others_and_loses_nothing(
-    begun, whole, place, process
-):
-    first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
-    words = [*STUDY, *ONLY, "--mesh", "replica=2", "--launch.lost-seconds", str(LOST)]
-    processes = begin(words, begun, 2, dying=(process, place))
+def lose(begun, words, place, process):
+    """Runs the words until `process` kills itself; the other must end soon."""
+    lost = ["--launch.lost-seconds", str(LOST)]
+    processes = begin([*words, *lost], begun, 2, dying=(process, place))
     processes[process].wait(120)
     began = time.monotonic()
     other = codes(processes, LOST + 20)[1 - process]
@@ -83,25 +72,17 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(
         assert "Traceback" not in errors
     else:
         assert other == ABORTED, (other, errors[-2000:])
-    assert not (begun / "methods" / "entropy" / "predictions.npz").exists()
-
-    again = together([*STUDY, *ONLY], begun, "replica=2")
-    assert "Baseline: finished before, kept" in " ".join(again[0].split())
-    assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
-    np.testing.assert_allclose(logits(begun), logits(whole), atol=1e-5)
 
 
-def test_one_that_is_killed_between_shards_and_index_leaves_nothing_finished(
-    begun, whole
-):
+def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
+    """In an update, an evaluation, a checkpoint, between shards and their index."""
+    first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
     words = [*STUDY, *ONLY, "--mesh", "replica=2", "--evaluation.predictions", "shards"]
-    lost = ["--launch.lost-seconds", str(LOST)]
-    processes = begin([*words, *lost], begun, 2, dying=(0, "index"))
-    processes[0].wait(120)
-    began = time.monotonic()
-    other = codes(processes, LOST + 20)[1]
-    assert other in (2, ABORTED) and time.monotonic() - began < LOST + 10
     folder = begun / "methods" / "entropy"
+    for place, process in (("step", 1), ("evaluation", 1), ("checkpoint", 0)):
+        lose(begun, words, place, process)
+        assert not list(folder.glob("predictions*"))
+    lose(begun, words, "index", 0)
     assert len(list(folder.glob("predictions-validation/logits-*.npy"))) == 2
     assert not list(folder.glob("predictions*/index.json"))
     trained = (folder / "metrics.jsonl").read_text()
@@ -109,6 +90,7 @@ def test_one_that_is_killed_between_shards_and_index_leaves_nothing_finished(
     again = together(words, begun, "replica=2")
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
+    assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
     found = load_stored(folder / "predictions.npz")
     assert isinstance(found, Predictions)
     np.testing.assert_allclose(found.logits, logits(whole), atol=1e-5)

@@ -1,5 +1,6 @@
 """Two processes train on one stream and write what their own devices predict."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 from churn_jax.data import load
 from churn_jax.prediction_shards import load_stored, read_shards
 from churn_jax.predictions import Predictions
-from tests.environment import as_users_have_it
 from tests.integration.processes import free_port
 from tests.integration.writing import trained
 
@@ -24,7 +24,7 @@ def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
     processes = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), port, str(i), str(tmp_path)],
-            env={**as_users_have_it(), **ours},
+            env=os.environ | ours,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
