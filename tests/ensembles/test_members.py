@@ -53,7 +53,7 @@ def test_every_member_is_initialised_as_it_would_be_alone(x):
     assert np.all(np.std(kernel, axis=0) > 0)  # no two members are equal
 
 
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("train", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_vmap_unroll_and_a_list_of_trees_agree(x, train):
     variables = made(DROPPED, x)
     keys = jax.random.split(jax.random.key(1), MEMBERS)

@@ -30,16 +30,19 @@ from tests.methods.cases import (
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
 FEW = [CASES[i] for i in (2, 6, 10, 11, 18, 19, 23)]
-few_cases = pytest.mark.parametrize("case", FEW, ids=lambda c: c.name)
-sweepable = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(c, marks=[] if any(c is f for f in FEW) else pytest.mark.slow)
-        for c in CASES
-        if c.coefficients
-    ],
-    ids=lambda c: c.name,
-)
+
+
+def some_fast(cases, fast):
+    """Each of the cases, of which those that are not in `fast` are slow."""
+    rows = [
+        pytest.param(c, marks=[] if any(c is f for f in fast) else pytest.mark.slow)
+        for c in cases
+    ]
+    return pytest.mark.parametrize("case", rows, ids=lambda c: c.name)
+
+
+few_cases = some_fast(FEW, FEW[1::2])
+sweepable = some_fast([c for c in CASES if c.coefficients], FEW)
 MASK = np.array([1, 0, 1, 1, 0, 1, 1, 0], np.float32)
 VALID = np.flatnonzero(MASK)
 

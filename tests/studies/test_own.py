@@ -154,6 +154,7 @@ def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
         np.testing.assert_array_equal(logits, stopped.predictions[name])
 
 
+@pytest.mark.slow
 def test_a_folder_is_opened_again_and_trains_on_where_its_objects_are(
     whole, monkeypatch
 ):

@@ -64,6 +64,7 @@ def trained(tmp_path_factory):
     return train(run, digits, directory=directory), digits, directory
 
 
+@pytest.mark.slow
 def test_log_lines_hold_what_the_average_predicts(trained):
     result, digits, directory = trained
     record = read_metrics(directory / "metrics.jsonl")[-1]["validation"]
@@ -76,6 +77,7 @@ def test_log_lines_hold_what_the_average_predicts(trained):
     assert record["accuracy_ema"] != record["accuracy"]
 
 
+@pytest.mark.slow
 def test_both_sets_of_weights_have_a_name(trained):
     result, digits, _ = trained
     images = digits.test.images[:20]
@@ -89,6 +91,7 @@ def test_both_sets_of_weights_have_a_name(trained):
         result.predict(images, weights="swa")
 
 
+@pytest.mark.slow
 def test_without_an_average_there_is_none_to_ask_for(trained):
     result, digits, _ = trained
     plain = tiny.session_of(tiny.make_run(ERM(), network=tiny.LINEAR)).state

@@ -101,7 +101,8 @@ def test_the_step_sees_what_the_factors_say(order, augment):
 
 def test_replicas_with_everything_fixed_stay_bitwise_equal():
     seeds = Seeds(3, init="fixed", order="fixed", augment="fixed")
-    state = tiny.stepper(tiny.make_run(PAIR, seeds=seeds)).advance(6)
+    run = tiny.make_run(PAIR, network=tiny.LINEAR, seeds=seeds)
+    state = tiny.stepper(run).advance(6)
     first = tiny.replica(state, 0)
     assert int(first.step) == 6
     for r in (1, 2, 3):
@@ -248,6 +249,7 @@ def test_a_grid_point_is_what_it_is_alone():
         optimizer = OptimizerConfig(learning_rate=rate, weight_decay=decay)
         return tiny.make_run(
             PAIR.replace(alpha=alpha, beta=beta),
+            network=tiny.LINEAR,
             optimizer=optimizer,
             replicas=len(numbers),
             seed_numbers=numbers,

@@ -54,7 +54,9 @@ def history(steps, mapping="vmap"):
     return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(UPDATES))]
 
 
-@pytest.mark.parametrize(("steps", "mapping"), [(3, "vmap"), (1, "loop")])
+@pytest.mark.parametrize(
+    ("steps", "mapping"), [(3, "vmap"), pytest.param(1, "loop", marks=pytest.mark.slow)]
+)
 def test_copies_are_those_of_the_last_multiple_of_t(steps, mapping):
     _, states = history(steps, mapping=mapping)
     for t in range(UPDATES):  # update t leads from states[t] to states[t + 1]
