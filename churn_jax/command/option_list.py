@@ -58,7 +58,7 @@ def options_of(cls: type) -> dict[str, Option]:
     Example:
         >>> from churn_jax.configuration import Seeds
         >>> options_of(Seeds)["order"].help
-        'mini-batch order.'
+        'mini-batch order, `fixed` or `varied`.'
     """
     every = _options(cls, None, "", "--")
     return {option.path: option for option in every if not option.positional}
