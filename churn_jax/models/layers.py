@@ -8,14 +8,13 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 
+from churn_jax.models.convolution import cpu_convolution
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array, PyTree
 
@@ -82,53 +81,18 @@ def compiling_for(platform: str) -> Iterator[None]:
         _TARGET.reset(before)
 
 
-# XLA computes a kernel's gradient on CPU from copies with the batch as channels. It is
-# faster for a part of the batch, which stays in the caches; every part has to be
-# compiled, so there are few.
-_PART = 16  # images at least
-_PARTS = 8  # at most
-
-
-def _by_parts(images: Array, kernel: Array, *window, **options) -> Array:
-    """`jax.lax.conv_general_dilated`; on CPU the kernel's gradient sums over parts."""
-
-    def convolve(images, kernel):
-        return jax.lax.conv_general_dilated(images, kernel, *window, **options)
-
-    batch = images.shape[0]
-    plain = images.ndim != 4 or options.get("feature_group_count", 1) > 1
-    if plain or batch <= _PART or images.dtype != jnp.float32 or backend() != "cpu":
-        return convolve(images, kernel)
-
-    product = jax.custom_jvp(convolve)
-
-    @partial(product.defjvp, symbolic_zeros=True)
-    def along(primals, tangents):
-        images, kernel = primals
-        along_images, along_kernel = tangents
-        out = product(images, kernel)
-        tangent = jnp.zeros_like(out)
-        if not isinstance(along_images, SymbolicZero):
-            tangent += product(along_images, kernel)
-        if not isinstance(along_kernel, SymbolicZero):
-            size = max(_PART, -(-batch // _PARTS))
-            tangent += jnp.concatenate(
-                [
-                    convolve(images[start : start + size], along_kernel)
-                    for start in range(0, batch, size)
-                ]
-            )
-        return out, tangent
-
-    return product(images, kernel)
+def _convolve(images: Array, kernel: Array, *window, **options) -> Array:
+    """`jax.lax.conv_general_dilated`, on a CPU in the forms that are fast there."""
+    on_cpu = backend() == "cpu"
+    convolve = cpu_convolution if on_cpu else jax.lax.conv_general_dilated
+    return convolve(images, kernel, *window, **options)
 
 
 class Conv(nn.Conv):
-    """`flax.linen.Conv` with a faster weight gradient on CPU.
+    """`flax.linen.Conv`, faster on CPU.
 
-    Parameters, their initial values and all options are those of Flax. In two
-    dimensions and float32 on CPU the kernel's gradient is a sum over parts of at least
-    16 images, which XLA computes up to three times as fast as over the whole batch.
+    Parameters, their initial values and all options are those of Flax. On a CPU it is
+    computed as `churn_jax.models.convolution.cpu_convolution` says.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -138,14 +102,14 @@ class Conv(nn.Conv):
         {'bias': (4,), 'kernel': (3, 3, 3, 4)}
     """
 
-    conv_general_dilated: Any = _by_parts
+    conv_general_dilated: Any = _convolve
 
 
 def xla_convolution(
     images: Array, kernel: Array, *, padding: int, stride: int = 1
 ) -> Array:
     """`[B, H, W, C]` and `[KH, KW, C, O]` to `[B, H', W', O]`; zeros on each side."""
-    return _by_parts(
+    return _convolve(
         images,
         kernel,
         (stride, stride),

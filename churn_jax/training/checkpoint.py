@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from churn_jax.training.identity import difference
-from churn_jax.training.partition import fetch, quick_compilation
+from churn_jax.training.partition import compilation, fetch
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -203,7 +203,7 @@ def _checksum(array: jax.Array) -> jax.Array:
 
 @functools.cache
 def _compiled_checksum():
-    return jax.jit(_hash, compiler_options=quick_compilation())
+    return jax.jit(_hash, compiler_options=compilation())
 
 
 def _hash(array: jax.Array) -> jax.Array:

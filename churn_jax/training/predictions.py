@@ -29,10 +29,10 @@ from churn_jax.training.partition import (
     MEMBER,
     REPLICA,
     any_process,
+    compilation,
     flat_examples,
     join,
     place,
-    quick_compilation,
     replicate,
     shaped_examples,
     spreader,
@@ -106,7 +106,7 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
             out_specs=P(REPLICA, *member, DATA),
             check_vma=True,
         ),
-        compiler_options=None if program.convolutional else quick_compilation(),
+        compiler_options=compilation(program.mesh, convolutional=program.convolutional),
     )
 
 

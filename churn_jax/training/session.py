@@ -28,11 +28,11 @@ from churn_jax.training.feed import Feed, Stream
 from churn_jax.training.identity import identity_of
 from churn_jax.training.partition import (
     REPLICA,
+    compilation,
     fetch,
     flat_examples,
     make_mesh,
     place,
-    quick_compilation,
     replicate,
     spreader,
 )
@@ -277,7 +277,7 @@ def _order_of(num_examples, sample, sharding):
         of_members = jax.vmap(epoch_order, (1, None, None), 1)
         return tuple(of_members(group, drawn, epoch) for group in ordered)
 
-    quick = quick_compilation()
+    quick = compilation()
     return jax.jit(order_of, out_shardings=sharding, compiler_options=quick)
 
 

@@ -21,8 +21,8 @@ from churn_jax.training.optim import Optimizer, is_fast, is_vector
 from churn_jax.training.partition import (
     MEMBER,
     REPLICA,
+    compilation,
     place,
-    quick_compilation,
 )
 from churn_jax.typing import PyTree
 
@@ -294,7 +294,7 @@ def _draw(groups, scale, sharding):
             lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(variables)
         )
 
-    return jax.jit(draw, out_shardings=sharding, compiler_options=quick_compilation())
+    return jax.jit(draw, out_shardings=sharding, compiler_options=compilation())
 
 
 def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
