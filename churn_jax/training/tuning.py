@@ -133,7 +133,7 @@ def _key(session, run: Run) -> str:
     program = session.program
     step = make_step(program, steps_per_call=1)
     part = _arguments(session, program, run)[0]
-    traced = str(jax.make_jaxpr(step)(*part, session.images, session.labels))
+    traced = str(step.trace(*part, session.images, session.labels).jaxpr)
     traced = re.sub(r"0x[0-9a-f]+", "", traced)  # addresses
     device = program.mesh.devices.flat[0].device_kind
     names = ", ".join(f"{group.size} x {group.network.name}" for group in run.groups)

@@ -238,9 +238,23 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
     jax.tree.map(close, together, single)
 
 
-def test_conv_is_that_of_flax_with_all_its_derivatives():
-    x = images(19, 4, 5, 2)  # two parts, the second of them smaller
-    ours, theirs = (m(3, (3, 3), strides=2, padding=1) for m in (Conv, nn.Conv))
+@pytest.mark.parametrize(
+    ("channels", "features", "stride", "padding", "pixels"),
+    [
+        (2, 3, 2, 1, {2}),  # strided as asked, so no pixels together
+        (3, 5, 1, "SAME", {8}),
+        (5, 16, 1, 1, {2, 8}),  # the gradient in images has 5 channels
+        (20, 6, 1, ((0, 2), (2, 0)), {1}),
+        (9, 7, 1, "VALID", {1, 2, 4}),  # six columns out, eight of the gradient
+    ],
+)
+def test_conv_is_that_of_flax_with_all_its_derivatives(
+    channels, features, stride, padding, pixels
+):
+    x = images(19, 4, 8, channels)  # two parts, the second of them smaller
+    ours, theirs = (
+        m(features, (3, 3), strides=stride, padding=padding) for m in (Conv, nn.Conv)
+    )
     variables, expected = (m.init(jax.random.key(0), x) for m in (ours, theirs))
     jax.tree.map(np.testing.assert_array_equal, variables, expected)
 
@@ -251,11 +265,21 @@ def test_conv_is_that_of_flax_with_all_its_derivatives():
         def slope(v):  # forward mode over reverse mode
             return jax.jvp(lambda x: jax.grad(value)(v, x), (x,), (x**2,))
 
-        return slope(variables), jax.grad(value, 1)(variables, x)
+        members = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), variables)
+        return slope(variables), jax.vmap(jax.value_and_grad(value, 1), (0, None))(
+            members, x
+        )
 
     both = jax.jit(lambda x: (derivatives(ours, x), derivatives(theirs, x)))(x)
-    # Sums of 19 x 6 terms of order one, in another order.
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), *both)
+    # Sums of 19 x 32 terms of order one, in another order.
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), *both)
+
+    def total(v, x):
+        return ours.apply(v, x).sum()
+
+    both_ways = jax.make_jaxpr(jax.grad(total, (0, 1)))(variables, x)
+    found = [e for e in products(both_ways) if "conv" in e.primitive.name]
+    assert {e.params["window_strides"][1] for e in found} - {1} == pixels - {1}
 
 
 def test_kernels_are_he_normal_by_fan_out():
