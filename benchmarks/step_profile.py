@@ -75,7 +75,7 @@ def grouped(total: dict[str, float], program: str) -> list[tuple[float, int, str
         if found and (spent := total.get(found[1])):
             name = re.search(r'op_name="([^"]*)"', line)
             backward = name is not None and "transpose(" in name[1]
-            kind = f"{re.sub(r'[.\d]+$', '', found[1])} {found[2]}"
+            kind = re.sub(r"[.\d]+$", "", found[1]) + " " + found[2]
             groups[kind + (" backward" if backward else "")].append(spent)
     rows = [(sum(spent), len(spent), kind) for kind, spent in groups.items()]
     return sorted(rows, reverse=True)
