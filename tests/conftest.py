@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -62,8 +64,9 @@ def blocks_of(monkeypatch):
 
 @pytest.fixture(scope="module", autouse=True)
 def bounded_memory():
-    """Programs of earlier files are dropped once the process is large."""
+    """What earlier files lowered is dropped, programs once the process is large."""
     yield
+    vars(_contexts).clear()
     if _resident() > _MOST_BYTES:
         jax.clear_caches()
         gc.collect()
@@ -97,7 +100,10 @@ _LONGEST = ("integration", "training", "studies", "command", "ensembles")
 
 def pytest_configure(config):
     gc.disable()  # until all tests are collected
+    if config.option.markexpr == "not slow":
+        config.option.doctestmodules = False  # examples are slow tests
     _share_compiled_programs(config)
+    _share_contexts()
     # Files in our order: `--dist loadfile` puts those with few tests last.
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
         config.option.loadscopereorder = False
@@ -120,6 +126,24 @@ def _share_compiled_programs(config):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+_contexts = threading.local()  # each thread's, for one file of tests
+
+
+def _share_contexts():
+    """What JAX lowers into, and makes anew for each program, in 4 to 8 ms."""
+    with contextlib.suppress(ImportError, AttributeError):  # is not public
+        from jax._src.interpreters import mlir
+
+        make = mlir.make_ir_context
+
+        def shared():
+            if not hasattr(_contexts, "lowering"):
+                _contexts.lowering = make()
+            return _contexts.lowering
+
+        mlir.make_ir_context = shared
+
+
 def pytest_collection_finish():
     """Modules and tests stay to the end: no need to look for garbage there."""
     gc.freeze()
@@ -127,15 +151,15 @@ def pytest_collection_finish():
     gc.set_threshold(200_000, 10, 10)  # JAX makes much that lives
 
 
-def _turn(item) -> int:
+@functools.cache
+def _turn(file: Path) -> int:
     here = Path(__file__).parent
-    inside = here in item.path.parents
-    folder = item.path.relative_to(here).parts[0] if inside else ""
+    folder = file.relative_to(here).parts[0] if here in file.parents else ""
     return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=_turn)
+    items.sort(key=lambda item: _turn(item.path))
     for item in items:
         if isinstance(item, pytest.DoctestItem):  # examples; tests have all they show
             item.add_marker(pytest.mark.slow)
