@@ -162,9 +162,8 @@ def transformed(name):
 @pytest.mark.parametrize(
     "transform",
     [
-        "vmap",
         "sharded",
-        pytest.param("shard_map", marks=pytest.mark.slow),
+        *(pytest.param(t, marks=pytest.mark.slow) for t in ("vmap", "shard_map")),
     ],
 )
 def test_transforms_and_leading_axes_change_nothing(case, transform):

@@ -76,7 +76,14 @@ def test_stale_disagreement_is_the_sum_over_ordered_pairs():
     np.testing.assert_allclose(got, expected, rtol=3e-6)
 
 
-@pytest.mark.parametrize("kind", ["skl", "l1", "kl", "cross_entropy"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "skl",
+        "kl",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("l1", "cross_entropy")),
+    ],
+)
 def test_fresh_copies_pull_a_member_as_its_live_peers_do(kind):
     """Without delay both updates have one gradient, so beta means the same in both."""
     logits = jnp.asarray(draw(9, 3, 4, 5), jnp.float32)
@@ -102,7 +109,9 @@ def test_no_gradient_reaches_a_copy():
     assert np.max(np.abs(own)) > 0.1
 
 
-@pytest.mark.parametrize("kind", ["skl", "l1", "cross_entropy"])
+@pytest.mark.parametrize(
+    "kind", ["skl", "cross_entropy", pytest.param("l1", marks=pytest.mark.slow)]
+)
 def test_peers_are_exchangeable_and_equal_ones_are_not_moved(kind):
     logits = np.float32(draw(5, 3, 4, 5))
     turned = disagreement(kind, logits[[2, 0, 1]])

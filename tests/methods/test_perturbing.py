@@ -201,9 +201,15 @@ def expected(cls, images, students=STUDENTS, *, alpha, temperature):
     return np.mean(values), means
 
 
-CASES = [(OneToOneDistillation, k) for k in PERTURBATIONS if k != "conf_ods"] + [
+CASES = [
+    (OneToOneDistillation, "none"),
     (EnsembleDistillation, "conf_ods"),
     (EnsembleDistributionDistillation, "ods"),
+    *(
+        pytest.param(OneToOneDistillation, kind, marks=pytest.mark.slow)
+        for kind in PERTURBATIONS
+        if kind not in ("none", "conf_ods")
+    ),
 ]
 
 

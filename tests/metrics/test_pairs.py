@@ -90,7 +90,10 @@ def test_streamed_pairs_across_equal_a_loop_over_pairs(name, versions):
     close(found, loop(reference, old[:, mask], new[:, mask], *given))
 
 
-@pytest.mark.parametrize("name", WITHIN)
+@pytest.mark.parametrize(
+    "name",
+    [*WITHIN[:-5], *(pytest.param(n, marks=pytest.mark.slow) for n in WITHIN[-5:])],
+)
 def test_streamed_pairs_of_one_set_equal_a_loop_over_pairs(name, versions):
     metric, reference, labelled = STREAMING[name]
     runs, _, labels, mask = versions

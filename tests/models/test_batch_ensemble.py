@@ -226,7 +226,7 @@ def test_one_member_with_fast_weights_of_one_is_the_plain_network(name):
     ("settings", "extra"),
     [
         ({}, (K - 1) * 10),
-        ({"bias": "none"}, -10),
+        pytest.param({"bias": "none"}, -10, marks=pytest.mark.slow),
         # Scale and bias of 16 channels three times and 32 and 64 twice.
         ({"bias": "shared", "norm_of": "member"}, (K - 1) * 2 * (48 + 64 + 128)),
     ],

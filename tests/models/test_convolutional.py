@@ -244,8 +244,9 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
         (2, 3, 2, 1, {2}),  # strided as asked, so no pixels together
         (3, 5, 1, "SAME", {8}),
         (5, 16, 1, 1, {2, 8}),  # the gradient in images has 5 channels
-        (20, 6, 1, ((0, 2), (2, 0)), {1}),
-        (9, 7, 1, "VALID", {1, 2, 4}),  # six columns out, eight of the gradient
+        pytest.param(20, 6, 1, ((0, 2), (2, 0)), {1}, marks=pytest.mark.slow),
+        # Six columns out, eight of the gradient.
+        pytest.param(9, 7, 1, "VALID", {1, 2, 4}, marks=pytest.mark.slow),
     ],
 )
 def test_conv_is_that_of_flax_with_all_its_derivatives(

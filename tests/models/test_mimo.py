@@ -43,7 +43,9 @@ NUMBERS = np.stack([np.arange(B), -np.arange(B)], -1).astype(np.float32)
 NUMBERED = np.broadcast_to(NUMBERS[:, None, None], (B, 2, 2, 2))
 
 
-@pytest.mark.parametrize("repetition", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "repetition", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, 1.0]
+)
 def test_a_members_answer_for_an_image_stands_at_that_image(repetition):
     model = Copy(MIMO(K, repetition))
     alone, *answers = jax.jit(

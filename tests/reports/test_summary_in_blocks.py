@@ -56,13 +56,8 @@ def mapped(predictions, meta=None):
     return MappedPredictions(predictions.ids, predictions.labels, rows, meta or {})
 
 
-@pytest.mark.parametrize(
-    "unknown",
-    [
-        pytest.param(None, id="all classes", marks=pytest.mark.slow),
-        pytest.param(2, id="one unknown"),
-    ],
-)
+@pytest.mark.slow  # the report of large shards is a fast test
+@pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
 def test_every_number_is_that_of_predictions_in_memory(unknown):
     test = drawn(unknown=unknown)
     held_out = drawn(1, examples=HELD_OUT, unknown=unknown)

@@ -79,6 +79,7 @@ FILES = ["predictions-validation.npz", "predictions.npz"]
 SHARDS = ["predictions", "predictions-validation"]
 
 
+@pytest.mark.slow
 def test_a_pair_is_kept_with_its_members_and_a_network_is_not(files, tmp_path):
     folder = files / "methods" / "pair"
     for part in ("", "-validation"):
@@ -118,6 +119,7 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
     assert reports.markdown_table(reports.collect(shards)) == expected
 
 
+@pytest.mark.slow
 def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeypatch):
     monkeypatch.setattr(examples, "SMALL", 100)
     monkeypatch.setattr(examples, "MOST", 5)
@@ -131,6 +133,7 @@ def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeyp
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.slow
 def test_compare_reads_the_rows_of_a_study_in_shards(files, shards):
     rows = {out: [out / "methods" / row for row in ROWS] for out in (files, shards)}
     found = [churn_jax.compare(*rows[out])["churn"].value for out in (files, shards)]
@@ -140,6 +143,7 @@ def test_compare_reads_the_rows_of_a_study_in_shards(files, shards):
     assert [path.name for path in versions.paths] == ["predictions"] * 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
     tmp_path, monkeypatch
 ):
@@ -172,6 +176,7 @@ def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
     assert Watched(config, tmp_path, "baseline").kept == ["baseline"]
 
 
+@pytest.mark.slow
 def test_a_row_keeps_its_form_until_it_is_predicted_again(files, tmp_path, monkeypatch):
     out = tmp_path / "study"
     shutil.copytree(files, out)
@@ -193,6 +198,7 @@ def test_a_row_keeps_its_form_until_it_is_predicted_again(files, tmp_path, monke
     assert found == (files / "methods" / "baseline" / "predictions.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_shards_of_any_size_can_teach(shards, monkeypatch):
     path = shards / "methods" / "baseline" / "predictions"
     spec = MethodSpec(

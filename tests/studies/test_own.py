@@ -43,6 +43,12 @@ class Nnx(nnx.Module):
         return self.layer(x.reshape(len(x), -1))
 
 
+DRAWN_AT_ONCE = (
+    lambda key, x: {"w": np.ones((64, 10), np.float32)},
+    lambda params, x: x.reshape(len(x), -1) @ params["w"],
+)
+
+
 def margin(logits, labels):
     """Of all runs: `[R, N, C]` to `[R]`."""
     assert logits.ndim == 3 and logits.shape[1] == len(labels)
@@ -280,7 +286,10 @@ def test_rows_settings_and_what_is_chosen(configured):
         ({"model": nn.Dense(3)}, "returns logits .*must return"),
         ({"optimizer": 3}, "3 cannot be registered as an optimizer"),
         ({"optimizer": "lion"}, "must be one of sgd.*package.module:name"),
-        ({"optimizer": optax.lbfgs()}, "needs|arguments: 'value'"),
+        (
+            {"optimizer": optax.lbfgs(), "model": DRAWN_AT_ONCE, "methods": [ERM()]},
+            "needs|arguments: 'value'",
+        ),
         ({"baseline": "b"}, "unknown method 'b'"),
         ({"settings": {"epoch": 3}}, "no setting 'epoch'.*did you mean epochs"),
         ({"columns": ["accurracy"]}, "no column 'accurracy'"),

@@ -106,6 +106,7 @@ def launches(tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_recorded_weights_are_those_of_the_training_loop(launches):
     launch = Launch("digits:tiny", updates=12)
     dataset = launch.load()
