@@ -151,6 +151,7 @@ def test_terms_are_scalars_under_their_names(case):
         assert scalar.shape == () and scalar.dtype == jnp.float32
 
 
+@pytest.mark.slow
 @few_cases
 def test_bfloat16_logits_give_a_float32_loss(case):
     logits = jnp.asarray(logits_of(case, 9), jnp.bfloat16)

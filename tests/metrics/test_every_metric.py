@@ -152,7 +152,7 @@ def check(case, place):
 
 
 @every
-@in_places(PLACES, slow=["sharded", "vmap"])
+@in_places(PLACES, slow=["bfloat16", "sharded", "vmap"])
 def test_equals_the_float64_reference(case, place):
     check(case, place)
 

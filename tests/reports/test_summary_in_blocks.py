@@ -75,6 +75,7 @@ def test_every_number_is_that_of_predictions_in_memory(unknown):
     assert np.isfinite(expected["temperature.mean"])
 
 
+@pytest.mark.slow
 def test_a_stopped_run_counts_nowhere_and_one_run_has_no_pairs():
     test, gone = drawn(), {"stopped": [1]}
     halted = np.insert(test.logits, 1, np.nan, axis=0)

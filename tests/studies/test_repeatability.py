@@ -129,6 +129,7 @@ def test_recorded_weights_are_those_of_the_training_loop(launches):
     )
 
 
+@pytest.mark.slow
 def test_equal_launches_are_equal_in_everything_but_time(launches):
     a, b = (Recording.load(folder) for folder in launches[:2])
     assert a.steps == b.steps == (0, 1, 2, 5, 10, 12)
@@ -140,6 +141,7 @@ def test_equal_launches_are_equal_in_everything_but_time(launches):
     np.testing.assert_array_equal(a.logits, b.logits)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_one_weight_at_first_and_spreads(launches):
     def differing(step):
         a, b = (np.load(weights_file(f, step)) for f in (launches[0], launches[2]))

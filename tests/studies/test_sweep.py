@@ -157,6 +157,7 @@ class TestSweep:
             # Other programs sum in other orders: float32 rounding over 8 updates.
             np.testing.assert_allclose(logits_of(out, point), alone.logits, atol=1e-4)
 
+    @pytest.mark.slow
     def test_everything_is_recorded(self, swept):
         out, result = swept
         record = json.loads((out / "sweep.json").read_text())
@@ -172,6 +173,7 @@ class TestSweep:
         assert result.choice("skl.beta").value == 0.4
         assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
 
+    @pytest.mark.slow
     def test_the_same_folder_keeps_what_is_there_and_takes_more_in(
         self, swept, tmp_path
     ):
@@ -199,6 +201,7 @@ class TestSweep:
         record = json.loads((out / "sweep.json").read_text())
         assert [point["value"] for point in record["points"]] == [0.0, 0.4, 1.0]
 
+    @pytest.mark.slow
     def test_a_folder_does_not_mix_settings(self, swept):
         """Else one report compares points of other lengths and other seeds."""
         out, _ = swept

@@ -28,7 +28,7 @@ def epoch(stepper, number):
             )
 
 
-UNROLL = pytest.param("unroll", marks=pytest.mark.slow)
+UNROLL, LOOP = (pytest.param(m, marks=pytest.mark.slow) for m in ("unroll", "loop"))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def mapped():
     return made
 
 
-@pytest.mark.parametrize("mapping", ["vmap", UNROLL, "loop"])
+@pytest.mark.parametrize("mapping", ["vmap", UNROLL, LOOP])
 def test_the_step_is_compiled_once(mapped, mapping):
     stepper, first, _ = mapped(mapping)
     assert len(first) == 1
@@ -78,7 +78,7 @@ def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
     np.testing.assert_array_equal(kernel, 1.0)
 
 
-@pytest.mark.parametrize("mapping", [UNROLL, "loop"])
+@pytest.mark.parametrize("mapping", [UNROLL, LOOP])
 def test_mappings_compute_the_same(mapped, mapping):
     ours, theirs = mapped(mapping)[2], mapped("vmap")[2]
     assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 2
@@ -98,7 +98,7 @@ def test_the_state_is_donated(mapped):
     assert not any(leaf.is_deleted() for leaf in kept)
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "loop"])
+@pytest.mark.parametrize("mapping", ["vmap", LOOP])
 def test_nothing_goes_to_or_from_the_host_inside_an_epoch(mapped, mapping):
     """On CPU the device is the host: what the guard refuses there is host to device."""
     stepper = mapped(mapping)[0]
