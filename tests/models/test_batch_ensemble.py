@@ -70,8 +70,10 @@ def test_dense_equals_a_loop_over_weight_matrices_forward_and_gradient(rng, bias
     ("options", "bias"),
     [
         ({}, "none"),
-        ({"stride": 2}, "member"),
-        ({"size": 1, "padding": 0, "stride": 2}, "none"),
+        pytest.param({"stride": 2}, "member", marks=pytest.mark.slow),
+        pytest.param(
+            {"size": 1, "padding": 0, "stride": 2}, "none", marks=pytest.mark.slow
+        ),
         ({"padding": 1, "convolve": partial(banded_convolution, padding=1)}, "shared"),
     ],
     ids=["same", "stride", "projection", "banded"],
@@ -118,6 +120,7 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
     jax.tree.map(assert_close, as_data, expected[0])
 
 
+@pytest.mark.slow
 def test_a_jacobian_of_the_gradient_agrees_in_both_modes():
     """The product's own rule is nested and run forward, as Jacobian analyses do."""
     layer, x = BatchEnsembleDense(2, 2), images(2, 2)

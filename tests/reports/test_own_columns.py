@@ -64,7 +64,8 @@ def test_a_number_per_run_has_the_error_of_a_mean(own):
     assert summary.margins.stderr == pytest.approx(values.std(ddof=1) / np.sqrt(3))
 
 
-@pytest.mark.parametrize("R", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("R", [1, 2])
 def test_too_few_runs_give_a_number_without_an_error(own, R):
     def spread(logits, labels):
         assert len(logits) == R  # it is never called with fewer

@@ -148,6 +148,7 @@ class StopSecond:
         return self.looks > 1
 
 
+@pytest.mark.slow
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     out, tmp_path
 ):
