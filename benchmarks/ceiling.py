@@ -1,6 +1,7 @@
 """How fast a network can be trained at most, from its arithmetic and its bytes.
 
     python benchmarks/ceiling.py --models resnet20 wide_resnet28_10 --chips H100
+    JAX_PLATFORMS=cpu python benchmarks/ceiling.py --models resnet20 --chips here
 
 Every product of a training step (a convolution or a dense layer; forward, and its
 gradients in the input and in the kernel) takes as long as its arithmetic or its reading
@@ -9,12 +10,16 @@ and writes it again: three passes forward, five backward, each at the speed of m
 Weights are read, and moved by momentum SGD, once per update. The column `fused` leaves
 the passes of batch norm out, as if they were part of a convolution.
 
-Nothing is run, so no GPU is needed. `replicas.py` puts its measurements next to this.
+Nothing is run, so no GPU is needed. `here` is this machine's processor, whose peaks are
+measured: XLA's best rate of a square product, and of reading and writing 64 MB.
+`replicas.py` puts its measurements next to this.
 """
 
 import argparse
 import dataclasses
+import functools
 import math
+import time
 from typing import Any
 
 import jax
@@ -22,6 +27,7 @@ import jax.numpy as jnp
 
 from churn_jax import models
 from churn_jax.ensembles.mapping import equations
+from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import CHIPS
 
 __all__ = ["CEILINGS", "Peak", "Step", "of_this_device", "step_of"]
@@ -55,9 +61,31 @@ CEILINGS = {
 
 
 def of_this_device() -> Peak | None:
-    """The peak of JAX's first device; None if it is not known, as for a CPU."""
+    """The peak of JAX's first device, measured on a CPU; None if it is not known."""
+    if jax.default_backend() == "cpu":
+        return measured()
     kind = jax.devices()[0].device_kind
     return next((peak for name, peak in CEILINGS.items() if name in kind), None)
+
+
+@functools.cache
+def measured() -> Peak:
+    """The best of some seconds; products in bfloat16 count as those in float32."""
+    square, moved = jnp.ones((2048, 2048)), jnp.ones(2**23)
+    rate = 2.0 * 2048**3 / _fastest(lambda x: (x, x @ x), square)
+    # In place, since fresh memory costs more than to write it.
+    return Peak(rate, rate, 2.0 * moved.nbytes / _fastest(lambda x: (-x, ()), moved))
+
+
+def _fastest(function, x) -> float:
+    """Seconds of the fastest of 30 calls `x, _ = function(x)`."""
+    compiled = jax.jit(function, donate_argnums=0).lower(x).compile()
+    seconds = []
+    for _ in range(30):
+        began = time.perf_counter()
+        x, _ = jax.block_until_ready(compiled(x))
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +132,8 @@ def step_of(network, image: tuple[int, ...], batch: int, dtype=jnp.float32) -> S
     def forward(variables, x):
         return network.apply(variables, x, train=True, mutable=["batch_stats"])[0]
 
-    program = jax.make_jaxpr(forward)(variables, x).jaxpr
+    with compiling_for("gpu"):  # a CPU's forms multiply zeros too
+        program = jax.make_jaxpr(forward)(variables, x).jaxpr
     products, norm_bytes, size = [], 0.0, jnp.dtype(dtype).itemsize
     found = equations(program, "conv_general_dilated", "dot_general")
     for number, equation in enumerate(found):
@@ -129,9 +158,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = ["resnet20", "resnet32", "wide_resnet28_10", "airbench94"]
     parser.add_argument("--models", nargs="+", default=names)
-    parser.add_argument("--chips", nargs="+", choices=CEILINGS, default=["H100"])
+    chips = [*CEILINGS, "here"]
+    parser.add_argument("--chips", nargs="+", choices=chips, default=["H100"])
     parser.add_argument("--batch", type=int, default=128)
     args = parser.parse_args()
+    peaks = CEILINGS | ({"here": measured()} if "here" in args.chips else {})
+    if "here" in peaks:
+        peak = peaks["here"]
+        print(
+            f"here: {peak.float32 / 1e9:,.0f} GFLOP/s, {peak.bandwidth / 1e9:.1f} GB/s\n"
+        )
     print("| network | chip | dtype | images/s at most | of peak | fused | of peak |")
     print("|:--|:--|:--|--:|--:|--:|--:|")
     for name in args.models:
@@ -139,10 +175,12 @@ def main() -> None:
             network = models.create(name, num_classes=10, dtype=dtype)
             step = step_of(network, (32, 32, 3), args.batch, dtype)
             for chip in args.chips:
+                if chip == "here" and dtype != jnp.float32:
+                    continue
                 cells = [name, chip, jnp.dtype(dtype).name]
                 for fused in (False, True):
-                    seconds = step.seconds(CEILINGS[chip], fused=fused)
-                    share = step.share(CEILINGS[chip], fused=fused)
+                    seconds = step.seconds(peaks[chip], fused=fused)
+                    share = step.share(peaks[chip], fused=fused)
                     cells += [f"{args.batch / seconds:,.0f}", f"{share:.0%}"]
                 print(f"| {' | '.join(cells)} |")
 
