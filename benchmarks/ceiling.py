@@ -165,9 +165,8 @@ def main() -> None:
     peaks = CEILINGS | ({"here": measured()} if "here" in args.chips else {})
     if "here" in peaks:
         peak = peaks["here"]
-        print(
-            f"here: {peak.float32 / 1e9:,.0f} GFLOP/s, {peak.bandwidth / 1e9:.1f} GB/s\n"
-        )
+        rate, bandwidth = peak.float32 / 1e9, peak.bandwidth / 1e9
+        print(f"here: {rate:,.0f} GFLOP/s, {bandwidth:.1f} GB/s\n")
     print("| network | chip | dtype | images/s at most | of peak | fused | of peak |")
     print("|:--|:--|:--|--:|--:|--:|--:|")
     for name in args.models:

@@ -6,7 +6,8 @@ For each model, in one run and taking turns so that a busy machine slows all ali
 
 * the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto, and
   if named with `tune`, and with vmap of other convolutions (`packed`, `patches`, see
-  `packing.py`);
+  `packing.py`); `study` is auto with the replicas over a CPU's cores, as the commands
+  train them;
 * `one by one`: the same engine with R = 1, R times, as a script that is run once per
   seed (starting and compiling R times would come on top and is not counted);
 * PyTorch (`torch_peer.py` in its own environment): default and channels_last.
@@ -44,13 +45,16 @@ import packing
 from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import replicate, split
+from churn_jax.training.program import over_cores
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.session import open_session
 
+jax.config.update("jax_num_cpu_devices", os.cpu_count())  # for `study`
+
 _EXAMPLES = 4096
 _CLASSES = 10
-_MAPPINGS = ("vmap", "unroll", "loop", "auto")
+_MAPPINGS = ("vmap", "unroll", "loop", "auto", "study")
 _LAYERS = {"packed": packing.Packed(), "patches": packing.Patches()}  # with vmap
 _FORMATS = ("default", "channels_last")
 
@@ -126,14 +130,14 @@ def engine(
             replicas=workload.replicas // runs,
             batch_size=workload.batch,
             epochs=1000,  # a long run, as `auto` is told; a part of it is measured
-            mapping="vmap" if layers else mapping,
+            mapping="vmap" if layers else "auto" if mapping == "study" else mapping,
             optimizer=OptimizerConfig(
                 learning_rate=0.01, nesterov=False, weight_decay=0.0
             ),
         ),
     )
     session = open_session(
-        run,
+        over_cores(run) if mapping == "study" else run,
         _dataset(workload.image),
         directory=None,
         teacher=None,

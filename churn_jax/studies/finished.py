@@ -10,7 +10,6 @@ from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.teachers import row_teachers
-from churn_jax.training.examples import split_example
 from churn_jax.training.program import over_cores
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.session import restore
@@ -95,7 +94,7 @@ class FinishedStudy:
         classes = self.dataset.num_classes
         run = row_run(self.config, spec, classes)
         return restore(
-            over_cores(run, split_example(own.dataset.train)),
+            over_cores(run),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
             teacher=row_teachers(self.config, spec, other, own.dataset, classes),

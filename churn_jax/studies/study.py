@@ -153,7 +153,7 @@ def run_study(
     runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
     for name, run in runs.items():
         check_run(run, dataset)
-        runs[name] = over_cores(run, split_example(dataset.train))
+        runs[name] = over_cores(run)
     _check_starts(selected, runs, dataset)
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)

@@ -33,7 +33,6 @@ from churn_jax.studies.processes import (
 )
 from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.studies.teachers import row_teachers
-from churn_jax.training.examples import split_example
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
@@ -241,7 +240,7 @@ class _Session:
             config=settings,
         )
         return train(
-            over_cores(run, split_example(own.dataset.train)),
+            over_cores(run),
             own.dataset,
             directory=directory,
             teacher=teacher,

@@ -67,15 +67,27 @@ def compilation(
     their products are a library's. Bits are equal.
 
     Steps of convolutional networks keep barriers: else XLA would compute a block's
-    residual sum again for each of the eight parts of a weight gradient.
+    residual sum again for each of the eight parts of a weight gradient. Of the YNN
+    library they take reductions only: its convolutions use one core.
     """
     # A mesh may be planned for devices that this machine does not have.
     of_mesh = None if mesh is None else mesh.devices.flat[0].platform
     if (of_mesh or jax.default_backend()) != "cpu":
         return None
     if convolutional:
-        return {"xla_disable_hlo_passes": "cse_barrier_expander"}
+        return {"xla_disable_hlo_passes": "cse_barrier_expander"} | _without_ynn()
     return None if jax.config.read(_HARDLY) else {"xla_backend_optimization_level": 1}
+
+
+@functools.cache
+def _without_ynn() -> dict[str, Any]:
+    """Takes XLA's own convolutions, where XLA knows the option."""
+    option = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
+    try:
+        jax.jit(lambda: 0, compiler_options=option).lower().compile()
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return {}
+    return option
 
 
 def any_process(flag: bool) -> bool:

@@ -159,15 +159,15 @@ def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[boo
     return convolutional, max(sizes, default=0)
 
 
-def over_cores(run: "Run", example: jax.ShapeDtypeStruct) -> "Run":
-    """The run, with dense replicas spread over a CPU's devices if it names no mesh.
+def over_cores(run: "Run") -> "Run":
+    """The run, with replicas spread over a CPU's devices if it names no mesh.
 
     Each has the bits that it has when replicas are trained one by one, on any number of
-    devices. Convolutions use several cores on one device.
+    devices.
     """
     config, devices = run.config, jax.local_device_count()
     unused = config.mesh.size == 1 < devices and jax.process_count() == 1
-    if jax.default_backend() != "cpu" or not unused or _shapes(run.groups, example)[0]:
+    if jax.default_backend() != "cpu" or not unused:
         return run
     fit = (n for n in range(devices, 0, -1) if config.replicas % n == 0)
     mesh = MeshShape(replica=next(fit))

@@ -117,24 +117,20 @@ def test_replicas_called_two_at_a_time_train_like_all_at_once():
 
 
 @pytest.mark.slow
-def test_dense_replicas_over_cores_have_the_bits_of_replicas_one_by_one():
-    digits, example = (
-        data.load("digits", train_size=192),
-        example_of((8, 8, 1), tokens=False),
-    )
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_replicas_over_cores_have_the_bits_of_replicas_one_by_one(name):
+    digits = data.load("digits", train_size=192)
     settings = TrainConfig(replicas=6, epochs=2, batch_size=64)
 
-    def run(name, **changed):
+    def run(**changed):
         group = Group(ModelConfig(name).build(10), 1)
         return Run("a", ERM(), (group,), dataclasses.replace(settings, **changed))
 
-    spread = over_cores(run("mlp"), example)
+    spread = over_cores(run())
     assert spread.config.mesh == MeshShape(replica=6)  # of eight devices
-    named = run("mlp", mesh=MeshShape(data=2))
-    assert over_cores(named, example) is named
-    convolutional = run("resnet8")
-    assert over_cores(convolutional, example) is convolutional
-    kinds = (run("mlp", mapping="loop"), spread, run("mlp", mesh=MeshShape(replica=3)))
+    named = run(mesh=MeshShape(data=2))
+    assert over_cores(named) is named
+    kinds = (run(mapping="loop"), spread, run(mesh=MeshShape(replica=3)))
     one_by_one, *others = (train(kind, digits).params for kind in kinds)
     for other in others:
         jax.tree.map(np.testing.assert_array_equal, other, one_by_one)
