@@ -43,6 +43,7 @@ import numpy as np
 import packing
 
 from churn_jax import data, ensembles, methods, models
+from churn_jax.command.launch import use_all_cores
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import replicate, split
 from churn_jax.training.program import over_cores
@@ -50,11 +51,9 @@ from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.session import open_session
 
-jax.config.update("jax_num_cpu_devices", os.cpu_count())  # for `study`
-
 _EXAMPLES = 4096
 _CLASSES = 10
-_MAPPINGS = ("vmap", "unroll", "loop", "auto", "study")
+_MAPPINGS = ("vmap", "unroll", "loop", "auto")
 _LAYERS = {"packed": packing.Packed(), "patches": packing.Patches()}  # with vmap
 _FORMATS = ("default", "channels_last")
 
@@ -290,8 +289,9 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
     parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
-    ways = (*_MAPPINGS, "tune", *_LAYERS)
-    parser.add_argument("--mappings", nargs="+", choices=ways, default=_MAPPINGS)
+    usual = (*_MAPPINGS, "study")
+    ways = (*usual, "tune", *_LAYERS)
+    parser.add_argument("--mappings", nargs="+", choices=ways, default=usual)
     parser.add_argument("--dtype", type=jnp.dtype, default="float32", help="bfloat16")
     parser.add_argument("--members", type=int, default=1, help="M")
     parser.add_argument("--repeats", type=int, default=5)
@@ -310,6 +310,7 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    use_all_cores()
     tables = []
     for label in args.models:
         tables.append(table(label, args, measure_model(label, args)))

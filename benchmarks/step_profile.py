@@ -20,6 +20,7 @@ import optax
 from replicas import machine
 
 from churn_jax import models
+from churn_jax.ensembles import from_linen
 from churn_jax.training.partition import compilation
 
 _STEPS = 3
@@ -46,7 +47,8 @@ def compile_step(name: str, batch: int, image: tuple[int, ...]):
 
     params = variables.pop("params")
     state = (params, variables, optimizer.init(params))
-    jitted = jax.jit(step, compiler_options=compilation(convolutional=True))
+    convolutional = from_linen(network).with_convolutions_from(params)
+    jitted = jax.jit(step, compiler_options=compilation(convolutional=convolutional))
     return jitted.lower(*state).compile(), state
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "connect",
     "ending_at_once",
     "has_tpu",
+    "use_all_cores",
     "wait_for_all",
 ]
 
@@ -101,7 +102,7 @@ def connect(launch: Launch) -> int:
 
     arguments = _arguments(launch, cluster_of)
     if arguments is None:
-        _use_all_cores()
+        use_all_cores()
         return 0
     try:
         jax.distributed.initialize(
@@ -115,7 +116,7 @@ def connect(launch: Launch) -> int:
     return jax.process_index()
 
 
-def _use_all_cores() -> None:
+def use_all_cores() -> None:
     """Makes a device of every CPU core, unless it is said how many there are."""
     import jax
 

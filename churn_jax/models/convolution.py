@@ -33,9 +33,9 @@ def cpu_convolution(images: Array, kernel: Array, strides, padding, **options) -
 
     * the kernel's gradient is a sum over parts of the batch, of at least 16 images;
     * with stride 1 and few channels two, four or eight pixels of a row are computed as
-      the channels of one, and the gradient in the images likewise. The wider kernel's
-      zeros are multiplied too, so a pixel that is not finite reaches up to seven
-      columns further. It stays in its own example.
+      the channels of one; so is the gradient in the images. This takes a kernel that is
+      wider by zeros. They are multiplied too: a pixel that is not finite reaches up to
+      seven columns further, in its own example alone.
 
     Args:
         images: `[B, H, W, C]`.

@@ -273,7 +273,7 @@ def test_conv_is_that_of_flax_with_all_its_derivatives(
 
     both = jax.jit(lambda x: (derivatives(ours, x), derivatives(theirs, x)))(x)
     # Sums of 19 x 32 terms of order one, in another order.
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), *both)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), *both)
 
     def total(v, x):
         return ours.apply(v, x).sum()
